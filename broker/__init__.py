@@ -1,0 +1,1 @@
+"""The process: sessions, sockets, settings, metrics, and the data plane joining the rooms."""

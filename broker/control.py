@@ -1,0 +1,228 @@
+"""The protocol's rules for all that is not a plain message: one table of verbs, no I/O.
+
+The data plane calls `handle` with an operation whose spans are in the link's parser, and
+the `publish_special` family for messages that it will not judge itself. Answers go into the
+link's outbox; what must happen to the connection goes to its session. A refused operation
+is told so and costs nothing else; a fatal one ends the conversation after its answer.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker.kinds import CONTROL_PREFIX, EXCLUDED, ORDINARY, PUBLISH_PREFIX
+from broker.link import Link
+from broker.options import check_options, read_object, read_options
+from broker.plane import Plane
+from parser import errors
+from parser.ops import CONNECT, FAULT, INFO, PING, PONG, SUB, UNSUB
+from sequencer.netstring import encode
+from sublist.route import Route
+from sublist.subject import is_literal, is_pattern
+from sublist.subscription import Subscription
+
+if TYPE_CHECKING:
+    from broker.session import Session
+
+log = logging.getLogger("seriatim")
+
+
+class Control:
+    """One per broker, for its one thread; the conversations' state is in their links."""
+
+    def __init__(self, plane: Plane, max_subscriptions: int) -> None:
+        self.plane = plane
+        self.sublist = plane.sublist
+        self.max_subscriptions = max_subscriptions
+        self.tracing = False
+        self._verbs = {
+            CONNECT: self._connect,
+            INFO: self._info,
+            PING: self._ping,
+            PONG: self._pong,
+            SUB: self._subscribe,
+            UNSUB: self._unsubscribe,
+            FAULT: self._fault,
+        }
+
+    # What the plane asks for
+
+    def handle(self, link: Link, op: int) -> None:
+        """See to one control operation; what a peer did wrong is answered here."""
+        try:
+            self._verbs[op](link)
+        except errors.WireError as error:
+            self._tell(link, error)
+
+    def headers_not_agreed(self, link: Link) -> None:
+        """HPUB from a client that did not say that it knows headers."""
+        self._tell(link, errors.HeadersNotAgreed("HPUB without headers in CONNECT"))
+
+    def invalid_publish_subject(self, link: Link) -> None:
+        """A pedantic client is told; its message goes on all the same."""
+        self.plane.say(link, errors.InvalidPublishSubject.reply)
+
+    def publish_special(self, link: Link, route: Route, reply: bytes) -> None:
+        """A message to `$SEQ.`, to a reserved subject, or with a reserved reply."""
+        if route.subject.startswith(PUBLISH_PREFIX):
+            self._publish_acknowledged(link, route.subject[len(PUBLISH_PREFIX) :], reply)
+        elif route.kind in (ORDINARY, EXCLUDED):
+            self._tell(link, errors.ReplyForbidden(reply))
+        else:
+            self._tell(link, errors.PublishForbidden(route.subject))
+
+    def no_responders(self, link: Link, subject: bytes, reply: bytes) -> None:
+        """Nobody got a request: tell a plain subscription of the publisher's own on the reply."""
+        for sub in self.sublist.route(reply).fanout.plain:
+            if sub.owner is link:
+                status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+                size = len(status)
+                line = b"HMSG %b %b %d %d\r\n" % (reply, sub.sid, size, size)
+                self.plane.say(link, line + status + b"\r\n")
+                return
+
+    def finished(self, sub: Subscription) -> None:
+        """A subscription has had as many messages as it asked for."""
+        link: Link = sub.owner
+        del link.subs[sub.sid]
+        self.sublist.remove(sub)
+
+    # What the sessions ask for
+
+    def drop(self, link: Link) -> None:
+        """Forget every subscription of a connection that has gone."""
+        link.closed = True
+        for sub in link.subs.values():
+            self.sublist.remove(sub)
+        link.subs.clear()
+
+    # The verbs
+
+    def _connect(self, link: Link) -> None:
+        session: Session = link.session
+        options = session.options | read_options(self._text(link))
+        check_options(options)
+        session.options = options
+        link.verbose = options.get("verbose", True)
+        link.pedantic = options.get("pedantic", True)
+        link.echo = options.get("echo", True)
+        link.headers = options.get("headers", False)
+        link.no_responders = options.get("no_responders", False)
+        link.settle(options.get("frame", session.listener_frame))
+        if link.verbose:
+            self.plane.say(link, b"+OK\r\n")
+        session.connected()
+
+    def _info(self, link: Link) -> None:
+        read_object(self._text(link))  # ignored, if it can be read at all
+
+    def _ping(self, link: Link) -> None:
+        self.plane.say(link, b"PONG\r\n")
+        link.session.pinged()
+
+    def _pong(self, link: Link) -> None:
+        link.session.ponged()
+
+    def _subscribe(self, link: Link) -> None:
+        parser, store = link.parser, self.plane.store
+        subject = bytes(store[parser.subject : parser.subject_end])
+        queue = bytes(store[parser.reply : parser.reply_end]) or None
+        sid = bytes(store[parser.digits : parser.digits_end])
+        if self.max_subscriptions and len(link.subs) >= self.max_subscriptions:
+            raise errors.SubscriptionsExceeded(f"the limit is {self.max_subscriptions}")
+        if subject.startswith(CONTROL_PREFIX):
+            raise errors.SubscribeForbidden(subject, queue)
+        if sid not in link.subs:
+            if not is_pattern(subject):
+                raise errors.InvalidSubject(f"subscription to {subject!r}")
+            sub = Subscription(subject, sid, queue, link)
+            link.subs[sid] = sub
+            self.sublist.insert(sub)
+        if link.verbose:
+            self.plane.say(link, b"+OK\r\n")
+
+    def _unsubscribe(self, link: Link) -> None:
+        parser, store = link.parser, self.plane.store
+        sid = bytes(store[parser.subject : parser.subject_end])
+        words = bytes(store[parser.digits : parser.digits_end])
+        limit = int(words) if words.isdigit() and len(words) <= 9 else 0
+        sub = link.subs.get(sid)
+        if sub is not None:
+            if limit > sub.delivered:
+                sub.limit = limit
+            else:
+                self.finished(sub)
+        if link.verbose:
+            self.plane.say(link, b"+OK\r\n")
+
+    def _fault(self, link: Link) -> None:
+        fault = link.parser.fault
+        assert isinstance(fault, errors.WireError), "the parser says what broke it"
+        if isinstance(fault, errors.PayloadUnended) and link.pedantic:
+            parser, store = link.parser, self.plane.store
+            if not is_literal(bytes(store[parser.subject : parser.subject_end])):
+                self.invalid_publish_subject(link)
+        raise fault
+
+    # `$SEQ.PUB.<subject>`
+
+    def _publish_acknowledged(self, link: Link, subject: bytes, reply: bytes) -> None:
+        """Sequence a message, and answer its number; for an empty one, the current number."""
+        problem = self._refusal(subject)
+        if problem:
+            if reply and link.headers:
+                self._answer(reply, b"", b"NATS/1.0 400 %b\r\n\r\n" % problem)
+            else:
+                self._tell(link, errors.PublishForbidden(PUBLISH_PREFIX + subject))
+            return
+        if link.verbose:
+            self.plane.say(link, b"+OK\r\n")
+        if self.plane.payload_bytes() == 0:
+            number = self.plane.sequencer.number
+        else:
+            number = self.plane.sequence(self.sublist.route(subject))
+        if reply:
+            self._answer(reply, encode(b"%d" % number))
+
+    def _refusal(self, subject: bytes) -> bytes:
+        """Why a subject cannot be published to with an answer; empty if it can."""
+        if not is_literal(subject):
+            return b"Invalid Publish Subject"
+        kind = self.sublist.route(subject).kind
+        if kind == EXCLUDED:
+            return b"Subject Is Excluded From Sequencing"
+        return b"" if kind == ORDINARY else b"Permissions Violation"
+
+    def _answer(self, reply: bytes, payload: bytes, headers: bytes = b"") -> None:
+        """Send a message of the broker's own, without number or frame, to a reply subject."""
+        fanout = self.sublist.route(reply).fanout
+        groups = fanout.groups or ()
+        for sub in (*fanout.plain, *(members[0] for members in groups)):
+            owner: Link = sub.owner
+            if headers and owner.headers:
+                size = len(headers)
+                line = b"HMSG %b %b %d %d\r\n" % (reply, sub.sid, size, size + len(payload))
+                text = line + headers + payload + b"\r\n"
+            else:
+                line = b"MSG %b %b %d\r\n" % (reply, sub.sid, len(payload))
+                text = line + payload + b"\r\n"
+            if self.plane.say(owner, text):
+                owner.count_answer(len(headers) + len(payload))
+                sub.delivered += 1
+                if sub.delivered == sub.limit:
+                    self.finished(sub)
+
+    # Answers
+
+    def _text(self, link: Link) -> bytes:
+        """The arguments of the operation at hand, in one piece."""
+        parser = link.parser
+        return bytes(self.plane.store[parser.subject : parser.subject_end])
+
+    def _tell(self, link: Link, error: errors.WireError) -> None:
+        """Answer what a peer did wrong, and hang up if it cannot go on."""
+        log.debug("%s - %s: %s", link.session.label, type(error).__name__, error)
+        if error.reply:
+            self.plane.say(link, error.reply)
+        if error.closes:
+            link.closed = True
+            link.session.finish(type(error).__name__)

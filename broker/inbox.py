@@ -1,0 +1,78 @@
+"""Where connections read into: one buffer for all, and one's own for a message that is long.
+
+    nothing kept            the shared buffer, from its start
+    a short rest kept       the shared buffer, behind a copy of the rest
+    a long message begun    a store of its own, which grows with what has arrived
+
+An idle connection therefore holds no buffer, and one that announces a megabyte and sends
+ten bytes holds some kilobytes.
+"""
+
+from parser.machine import Parser
+
+OWN_MIN = 1 << 16
+
+
+class Inbox:
+    """The shared buffer: filled and emptied within one read event, so it needs no owner."""
+
+    def __init__(self, size: int, max_control_line: int) -> None:
+        # Room for one whole argument line before what a read brings.
+        self.store = bytearray(size + max_control_line + 2)
+        self.window = memoryview(self.store)
+        self.rest_max = max(size // 4, max_control_line + 2)
+
+
+class Intake:
+    """One connection's part of it: what was read and is not yet a whole operation."""
+
+    __slots__ = ("_end", "_inbox", "_own", "_rest")
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self._rest = b""
+        self._own: bytearray | None = None
+        self._end = 0
+
+    def buffer(self) -> memoryview:
+        """Where the next read goes."""
+        if self._own is not None:
+            return memoryview(self._own)[self._end :]
+        size = len(self._rest)
+        if size:
+            self._inbox.store[:size] = self._rest
+            return self._inbox.window[size:]
+        return self._inbox.window
+
+    def filled(self, count: int) -> tuple[bytearray, int]:
+        """`count` bytes were read: the store and how much of it is filled."""
+        if self._own is not None:
+            self._end += count
+            return self._own, self._end
+        return self._inbox.store, len(self._rest) + count
+
+    def keep(self, store: bytearray, start: int, stop: int, parser: Parser) -> None:
+        """Keep what was not consumed, for the next read."""
+        size = stop - start
+        need = parser.need
+        if self._own is not None:
+            if size == 0:
+                self._own = None
+            elif stop == len(store):
+                self._grow(memoryview(store)[start:stop], need)
+            self._rest = b""
+        elif size == 0:
+            self._rest = b""
+        elif size <= self._inbox.rest_max and need <= len(self._inbox.store):
+            self._rest = bytes(memoryview(store)[start:stop])
+        else:
+            self._rest = b""
+            self._grow(memoryview(store)[start:stop], need)
+
+    def _grow(self, kept: memoryview, need: int) -> None:
+        """Move to an own store: twice what is there, but no byte beyond the message's end."""
+        size = len(kept)
+        own = bytearray(min(max(2 * size, OWN_MIN), max(need, size + 1)))
+        own[:size] = kept
+        self._own = own
+        self._end = size

@@ -1,0 +1,40 @@
+"""The kinds of subject that the data plane tells apart; plane.pxd repeats the numbers."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from sublist.subject import covers
+
+ORDINARY: Final = 0
+EXCLUDED: Final = 1  # passes unnumbered and unframed, by configuration
+CONTROL: Final = 2  # `$SEQ.`: a request to the broker itself
+RESERVED: Final = 3  # subjects that nats-server keeps for its own routing
+
+CONTROL_PREFIX: Final = b"$SEQ."
+PUBLISH_PREFIX: Final = b"$SEQ.PUB."
+
+
+def classifier(exclude: Sequence[bytes] = ()) -> Callable[[bytes], int]:
+    """What gives a published subject its kind. `exclude` are valid patterns."""
+
+    def classify(subject: bytes) -> int:
+        if subject[:1] in (b"$", b"_"):
+            if subject.startswith(CONTROL_PREFIX):
+                return CONTROL
+            if subject.startswith(b"$NRG.") or _below(subject, b"_GR_.", b"$GR."):
+                return RESERVED
+        if exclude and any(covers(pattern, subject) for pattern in exclude):
+            return EXCLUDED
+        return ORDINARY
+
+    return classify
+
+
+def is_reserved_reply(reply: bytes) -> bool:
+    """Whether nats-server refuses this as a reply subject."""
+    return reply.startswith(b"_R_.") or _below(reply, b"_GR_.", b"$GR.", b"$JS.ACK.")
+
+
+def _below(subject: bytes, *prefixes: bytes) -> bool:
+    """Whether the subject has one of the prefixes, and something after it."""
+    return any(subject.startswith(prefix) and subject != prefix for prefix in prefixes)

@@ -1,0 +1,178 @@
+"""A connection as the data plane sees it: what its client chose, and its outbox.
+
+The outbox is one store that deliveries are copied into, and behind a client that does not
+read a queue of full stores, `waiting`. Every store ends at the end of a message, so what is
+handed to the transport always does, and an error can be told between two messages.
+
+    deliver -> store --(full, client reads)--> flushed by the plane, used again
+                     `-(full, client stalls)-> waiting ... up to max_pending, then cut off
+
+Memory: nothing while idle (the plane lends stores), `max_pending` and one store at most.
+"""
+
+from collections import deque
+from typing import Any
+
+import cython
+
+from parser.machine import Parser
+from sequencer.frame import Frame
+
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy
+    from cython.cimports.sequencer.frame import (
+        BARE,
+        BARE_HEADERS,
+        FRAMED,
+        FRAMED_HEADERS,
+        NUMBERED_HEADERS,
+    )
+else:
+    from sequencer.frame import BARE, BARE_HEADERS, FRAMED, FRAMED_HEADERS, NUMBERED_HEADERS
+
+    STORE_MIN = 4096
+    SEGMENT = 262144  # a store is not grown beyond this, unless for one message
+
+
+class Link:
+    """Written by the data plane; the options by the conversation; `writable` by the session."""
+
+    def __init__(self, session: Any, parser: Parser, max_pending: int) -> None:
+        self.session = session
+        self.parser = parser
+        self.subs: dict[bytes, Any] = {}
+        self.store = bytearray()
+        self.data = self.store
+        self.size = self.end = 0
+        self.waiting: deque[memoryview] | None = None
+        self.waiting_bytes = 0
+        self.max_pending = max_pending
+        self.dirty = False  # in the plane's list of links to flush
+        self.writable = True  # the socket takes what is written
+        self.lagging = False  # has held its publishers as long as one may
+        self.closed = False  # takes no more deliveries
+        self.verbose = self.pedantic = self.echo = True
+        self.headers = self.no_responders = False
+        self.chatty = True
+        self.in_msgs = self.in_bytes = self.out_msgs = self.out_bytes = 0
+        self.settle("netstring")
+
+    def settle(self, frame: str) -> None:
+        """Take on a frame, and derive from all options what the data plane looks at."""
+        self.frame = frame
+        self.chatty = self.verbose or self.pedantic
+        if frame == "netstring":
+            self.shape = FRAMED
+            self.headed_shape = FRAMED_HEADERS
+        elif frame == "header" and self.headers:
+            self.shape = self.headed_shape = NUMBERED_HEADERS
+        else:
+            self.shape = BARE
+            self.headed_shape = BARE_HEADERS
+
+    def deliver(self, frame: Frame, data: bytearray, payload: int, size: int, counted: int) -> bool:
+        """Append line and head, `size` bytes of `data` from `payload` on, and tail.
+
+        False, and nothing appended, if there is no room. `counted` goes to `out_bytes`.
+        """
+        end = self.end
+        head = frame.end - frame.start
+        if self.size - end < head + size + 4:  # a tail has at most four bytes
+            return False
+        if cython.compiled:
+            to = self.data + end
+            memcpy(to, frame.data + frame.start, head)
+            memcpy(to + head, data + payload, size)
+            memcpy(to + head + size, frame.tail, 4)  # of fixed size: one move, no call
+        else:
+            text = frame.store[frame.start : frame.end]
+            text += data[payload : payload + size]
+            text += frame.tail
+            self.data[end : end + len(text)] = text
+        self.end = end + head + size + frame.tail_size
+        self.out_msgs += 1
+        self.out_bytes += counted
+        return True
+
+    def write(self, text: bytes) -> bool:
+        """Append what is no message; False, and nothing appended, if there is no room."""
+        size = len(text)
+        if self.size - self.end < size:
+            return False
+        if cython.compiled:
+            memcpy(self.data + self.end, cython.cast("const unsigned char *", text), size)
+        else:
+            self.data[self.end : self.end + size] = text
+        self.end += size
+        return True
+
+    def count_answer(self, size: int) -> None:
+        """Count a message of the broker's own, which came by `write`."""
+        self.out_msgs += 1
+        self.out_bytes += size
+
+    def held(self) -> int:
+        """Bytes that have not been written to the transport."""
+        return self.waiting_bytes + self.end
+
+    def stored(self) -> int:
+        """Bytes in the store that is being filled."""
+        return self.end
+
+    def make_room(self, need: int, spare: list[bytearray]) -> bool:
+        """Make room for so many more bytes; False if that would be more than `max_pending`."""
+        if self.closed or self.waiting_bytes + self.end + need > self.max_pending:
+            return False
+        if self.end == 0 and spare and len(spare[len(spare) - 1]) >= need:
+            self._adopt(spare.pop())
+            return True
+        if self.end >= SEGMENT or (self.end and self.end + need > SEGMENT):
+            if self.waiting is None:
+                self.waiting = deque()
+            self.waiting.append(memoryview(self.store)[: self.end])
+            self.waiting_bytes += self.end
+            self.end = 0
+            self.size = 0
+        size = self.size * 2 if self.size else STORE_MIN
+        while size < self.end + need:
+            size *= 2
+        store = bytearray(size)
+        if self.end:
+            store[: self.end] = memoryview(self.store)[: self.end]
+        self._adopt(store)
+        return True
+
+    def take_store(self) -> bytearray:
+        """Give away the store, which the caller has emptied."""
+        store = self.store
+        self._adopt(bytearray())
+        self.end = 0
+        return store
+
+    def unsent(self) -> memoryview:
+        """What is in the store, to be written before anything else happens to it."""
+        return memoryview(self.store)[: self.end]
+
+    def emptied(self) -> None:
+        """The store's bytes were written, or handed over as a copy."""
+        self.end = 0
+
+    def next_waiting(self) -> memoryview | None:
+        """Take the oldest full store out of the queue."""
+        if not self.waiting:
+            return None
+        view: memoryview = self.waiting.popleft()
+        self.waiting_bytes -= len(view)
+        return view
+
+    def drop_output(self) -> None:
+        """Forget all that has not been written; what comes next begins a new message."""
+        self.waiting = None
+        self.waiting_bytes = 0
+        self.end = 0
+        self._adopt(bytearray())
+
+    def _adopt(self, store: bytearray) -> None:
+        self.store = store
+        self.data = self.store
+        self.size = len(store)

@@ -1,0 +1,43 @@
+"""The broker's log: nats-server's look, to standard error or to a file that can be moved away."""
+
+import logging
+import os
+import sys
+import time
+
+_LEVELS = {"DEBUG": "DBG", "INFO": "INF", "WARNING": "WRN", "ERROR": "ERR", "CRITICAL": "FTL"}
+
+
+class Format(logging.Formatter):
+    """`[pid] 2026/11/20 10:55:30.123456 [INF] text`, one line a record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(record.created))
+        micros = int(record.created % 1 * 1_000_000)
+        level = _LEVELS.get(record.levelname, record.levelname)
+        text = f"[{os.getpid()}] {when}.{micros:06d} [{level}] {record.getMessage()}"
+        if record.exc_info:
+            text += "\n" + self.formatException(record.exc_info)
+        return text
+
+
+def start_logging(path: str, debug: bool) -> logging.Handler:
+    """Log to `path`, or to standard error if that is empty. Raises `OSError`."""
+    handler: logging.Handler
+    handler = logging.FileHandler(path, delay=False) if path else logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Format())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.DEBUG if debug else logging.INFO)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    return handler
+
+
+def reopen(handler: logging.Handler) -> None:
+    """Let go of a log file that was moved away; the next line makes a new one."""
+    if isinstance(handler, logging.FileHandler):
+        handler.acquire()
+        try:
+            handler.close()  # a FileHandler without a stream opens its file at the next record
+        finally:
+            handler.release()

@@ -1,0 +1,187 @@
+"""The broker as a whole: its doors, its sessions, and how it starts and stops."""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import time
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from broker.control import Control
+from broker.heartbeat import Heartbeat
+from broker.inbox import Inbox
+from broker.kinds import classifier
+from broker.link import Link
+from broker.plane import Plane
+from broker.session import Session
+from broker.settings import Settings
+from broker.version import VERSION
+from sequencer.sequencer import Sequencer
+from sublist.sublist import Sublist
+
+log = logging.getLogger("seriatim")
+
+ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # base32, as nats-server's ids
+BACKLOG = 1024  # connections that wait to be accepted: a fleet that comes back at once
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One address that clients come in by, and what they get there."""
+
+    host: str
+    port: int
+    frame: str
+
+
+class Traffic(NamedTuple):
+    """Messages and payload bytes since the start, from clients and to clients."""
+
+    in_msgs: int
+    in_bytes: int
+    out_msgs: int
+    out_bytes: int
+
+
+class Server:
+    """Made and used within one event loop, by its one thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.server_id = "N" + "".join(ID_ALPHABET[byte % 32] for byte in os.urandom(55))
+        self.name = settings.server_name or self.server_id
+        self.started_at = time.time()
+        self.sessions: dict[int, Session] = {}
+        self.total_connections = 0
+        self.slow_consumers = 0
+        self.addresses: list[tuple[str, int]] = []
+        limits = settings.limits
+        exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
+        sublist = Sublist(classifier(exclude), limits.max_routes)
+        self.plane = Plane(sublist, Sequencer(), limits.hold_pending)
+        self.plane.attach(Control(self.plane, limits.max_subscriptions))
+        self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
+        self.heartbeat = Heartbeat(self.loop)
+        self._listeners: list[asyncio.Server] = []
+        self._closed_traffic = Traffic(0, 0, 0, 0)
+        self._info_fields: dict[str, object] = {
+            "server_id": self.server_id,
+            "server_name": self.name,
+            "version": VERSION,
+            "proto": 1,
+            "git_commit": "",
+            "go": f"{sys.implementation.name}{sys.version.split()[0]}",
+            "headers": True,
+            "max_payload": limits.max_payload,
+        }
+
+    # Start and stop
+
+    async def start(self) -> None:
+        """Open every door. Raises `OSError` with the address if one cannot be listened on."""
+        first = (self.settings.host, self.settings.port, self.settings.frame)
+        more = ((door.host, door.port, door.frame) for door in self.settings.listeners)
+        for host, port, frame in (first, *more):
+            await self._open(host, port, frame)
+        log.info("Server id is %s", self.server_id)
+        log.info("Server is ready")
+
+    async def stop(self) -> None:
+        """Take in nothing more, deliver what was accepted, close; bounded by `drain_timeout`."""
+        for listener in self._listeners:
+            listener.close()
+        self.heartbeat.stop()
+        waiting = [session.start_draining() for session in self.sessions.values()]
+        undone = [future for future in waiting if future is not None]
+        timeout = self.settings.limits.drain_timeout
+        if undone and timeout:
+            _, late = await asyncio.wait(undone, timeout=timeout)
+            if late:
+                log.warning("%d clients did not take all their messages in time", len(late))
+        for session in list(self.sessions.values()):
+            session.close()
+        await asyncio.sleep(0)  # the transports tell their sessions that they have closed
+
+    async def _open(self, host: str, port: int, frame: str) -> None:
+        """Listen on one address; port -1 is any free one."""
+        doors: list[Door] = []
+        try:
+            listener = await self.loop.create_server(
+                lambda: Session(self, doors[0]), host, max(port, 0), backlog=BACKLOG
+            )
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise OSError(
+                f"cannot listen on {host}:{port}: {reason}; another process may have the port,"
+                " or the address is not this machine's: choose others with --port and --addr"
+            ) from error
+        self._listeners.append(listener)
+        address = listener.sockets[0].getsockname()
+        doors.append(Door(host, address[1], frame))
+        self.addresses.append((address[0], address[1]))
+        log.info("Listening for client connections on %s:%d", host, address[1])
+        log.debug("Frame of clients on %s:%d is %s", host, address[1], frame)
+
+    # Sessions
+
+    def admit(self, session: Session) -> bool:
+        """Give a new session its cid, and its place if there is one."""
+        self.total_connections += 1
+        session.cid = self.total_connections
+        if len(self.sessions) >= self.settings.limits.max_connections:
+            log.warning("%s - maximum connections exceeded", session.label)
+            return False
+        self.sessions[session.cid] = session
+        return True
+
+    def forget(self, session: Session) -> None:
+        """A session has ended; what it counted stays."""
+        self.heartbeat.forget(session)
+        if self.sessions.pop(session.cid, None) is not None:
+            self._closed_traffic = _sum(self._closed_traffic, session.link)
+
+    def info(self, session: Session, greeting: bool = False) -> bytes:
+        """The INFO line for one client."""
+        fields = self._info_fields | {
+            "host": session.door.host,
+            "port": session.door.port,
+            "client_id": session.cid,
+            "client_ip": session.ip,
+            "frame": session.frame,
+        }
+        if greeting:
+            fields |= {"connect_info": True, "remote_account": "$G"}
+        return b"INFO %b \r\n" % json.dumps(fields, separators=(",", ":")).encode()
+
+    # Figures
+
+    def traffic(self) -> Traffic:
+        """What has come in and gone out, closed connections included."""
+        total = self._closed_traffic
+        for session in self.sessions.values():
+            total = _sum(total, session.link)
+        return total
+
+    @property
+    def last_number(self) -> int:
+        """The last number given; 0 before the first."""
+        return self.plane.sequencer.number
+
+    def sublist_statistics(self) -> dict[str, int]:
+        """The counters of subscriptions and routes."""
+        lookups = self.traffic().in_msgs
+        misses = self.plane.sublist.misses
+        figures = self.plane.sublist.statistics()
+        return figures | {"lookups": lookups, "hits": max(lookups - misses, 0)}
+
+
+def _sum(total: Traffic, link: Link) -> Traffic:
+    return Traffic(
+        total.in_msgs + link.in_msgs,
+        total.in_bytes + link.in_bytes,
+        total.out_msgs + link.out_msgs,
+        total.out_bytes + link.out_bytes,
+    )

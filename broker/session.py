@@ -1,0 +1,375 @@
+"""One client's connection: the only place that touches its socket.
+
+asyncio calls the methods of `BufferedProtocol`; the data plane calls `flush` at a release
+and `cut_off` for a client that is too slow; the conversation's rules are in broker/control.
+Output goes to the socket at once; what it does not take waits with the transport, whose
+`pause_writing` and `resume_writing` tell `link.writable`. Subscribers and publishers meet
+here in one more way: see `_hold`.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from broker.inbox import Intake
+from broker.link import Link
+from parser import errors
+from parser.machine import Parser
+
+if TYPE_CHECKING:
+    from broker.server import Door, Server
+
+log = logging.getLogger("seriatim")
+
+FIRST_PING = 2.0  # seconds after CONNECT; nats-server measures the round trip then
+GOLDEN = 0.6180339887498949  # the golden ratio: its multiples fill the unit interval evenly
+JITTER = 0.2  # of FIRST_PING, so that a thousand clients that come back at once spread out
+
+
+class Session(asyncio.BufferedProtocol):
+    """Lives from `connection_made` to `connection_lost`."""
+
+    __slots__ = (
+        "_ending",
+        "_fd",
+        "_greeted",
+        "_heard",
+        "_held_by",
+        "_hold_timer",
+        "_holding",
+        "_intake",
+        "_ping_sent",
+        "_pings_out",
+        "_server",
+        "_stall_timer",
+        "_stalled_bytes",
+        "_transport",
+        "cid",
+        "door",
+        "drained",
+        "ip",
+        "link",
+        "options",
+        "port",
+        "rtt",
+        "started_at",
+    )
+
+    def __init__(self, server: "Server", door: "Door") -> None:
+        self._server = server
+        self.door = door
+        self.cid = 0
+        self.ip, self.port = "", 0
+        self.options: dict[str, Any] = {}
+        self.started_at = time.time()
+        self.rtt = 0.0
+        self.drained: asyncio.Future[None] | None = None
+        limits = server.settings.limits
+        parser = Parser(limits.max_control_line, limits.max_payload)
+        self.link = Link(self, parser, limits.max_pending)
+        self.link.settle(door.frame)
+        self._intake = Intake(server.inbox)
+        self._ending = False
+        self._greeted = False
+        self._heard = server.loop.time()
+        self._ping_sent = 0.0
+        self._pings_out = 0
+        self._holding: set[Session] = set()  # publishers that wait for this subscriber
+        self._held_by = 0  # subscribers that this publisher waits for
+        self._hold_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._stalled_bytes = 0
+
+    # What others ask
+
+    @property
+    def label(self) -> str:
+        """Who this is, for the log."""
+        return f"{self.ip}:{self.port} - cid:{self.cid}"
+
+    @property
+    def listener_frame(self) -> str:
+        """The frame of a client that does not choose one."""
+        return self.door.frame
+
+    @property
+    def frame(self) -> str:
+        """The frame this client gets."""
+        return self.link.frame
+
+    @property
+    def name(self) -> str:
+        """What the client calls itself in CONNECT; so `lang` and `version`."""
+        return str(self.options.get("name", ""))
+
+    @property
+    def lang(self) -> str:
+        return str(self.options.get("lang", ""))
+
+    @property
+    def version(self) -> str:
+        return str(self.options.get("version", ""))
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes for this client that its socket has not taken."""
+        return self.link.held() + self._transport.get_write_buffer_size()
+
+    @property
+    def last_activity(self) -> float:
+        """When the client was heard of last, as a Unix time."""
+        return time.time() - (self._server.loop.time() - self._heard)
+
+    # asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._fd = transport.get_extra_info("socket").fileno()
+        transport.set_write_buffer_limits(high=0)  # whatever waits there is told to the link
+        peer = transport.get_extra_info("peername") or ("", 0)
+        self.ip, self.port = str(peer[0]), int(peer[1])
+        admitted = self._server.admit(self)
+        self._transport.write(self._server.info(self))
+        if not admitted:
+            self._transport.write(errors.ConnectionsExceeded.reply)
+            self.link.closed = True
+            self._close("maximum connections exceeded")
+            return
+        log.debug("%s - Client connection created", self.label)
+        self._server.heartbeat.schedule(self, self._heard + self._ping_interval)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._intake.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        server = self._server
+        store, stop = self._intake.filled(nbytes)
+        if self.link.closed:
+            return  # it has been told why; nothing more that it says counts
+        self._heard = server.loop.time()
+        if server.settings.trace:
+            log.debug("%s - <<- %r", self.label, bytes(memoryview(store)[stop - nbytes : stop]))
+        start = server.plane.receive(self.link, store, stop)
+        self._intake.keep(store, start, stop, self.link.parser)
+        if server.plane.crowded:
+            self._hold()
+        if self._ending:
+            self._close("")
+
+    def eof_received(self) -> bool:
+        self._close("Client Closed")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fd = -1
+        self._server.plane.control.drop(self.link)
+        self.link.drop_output()
+        self._server.forget(self)
+        for timer in (self._stall_timer, self._hold_timer):
+            if timer is not None:
+                timer.cancel()
+        self._let_go()
+        self._tell_drained()
+        log.debug("%s - Client connection closed: %s", self.label, exc or "Client Closed")
+
+    def pause_writing(self) -> None:
+        self.link.writable = False
+        self._stalled_bytes = self._transport.get_write_buffer_size()
+        deadline = self._server.settings.limits.write_deadline
+        self._stall_timer = self._server.loop.call_later(deadline, self._stalled)
+
+    def resume_writing(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+        self.link.writable = True
+        self.flush()
+        if self.link.held() < self._server.settings.limits.hold_pending // 4:
+            self.link.lagging = False
+            if self._hold_timer is not None:
+                self._hold_timer.cancel()
+                self._hold_timer = None
+            self._let_go()
+        if self.link.writable:
+            self._tell_drained()
+
+    # Output
+
+    def flush(self) -> None:
+        """Write the outbox, as far as the socket takes it; the rest of a store waits there."""
+        link = self.link
+        while link.writable:
+            view = link.next_waiting()
+            if view is None:
+                break
+            self._send(view)
+        if link.writable and link.stored():
+            with link.unsent() as view:
+                self._send(view)
+            link.emptied()
+
+    def _send(self, view: memoryview) -> None:
+        """Write straight to the socket, which saves a copy; give the transport the rest."""
+        if self._transport.is_closing():
+            return
+        try:
+            sent = os.write(self._fd, view)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self.link.closed = True
+            self._transport.abort()
+            return
+        if sent < len(view):
+            self._transport.write(bytes(view[sent:]))
+
+    def finish(self, reason: str) -> None:
+        """Close when what has been said so far is out; the data plane is still at work."""
+        self._ending = True
+
+    def cut_off(self, reason: str = "") -> None:
+        """Close on a slow consumer: drop what waits, say so after the last whole message."""
+        limit = self._server.settings.limits.max_pending
+        log.info(
+            "%s - Slow Consumer Detected: %s",
+            self.label,
+            reason or f"MaxPending of {limit} Exceeded",
+        )
+        self._server.slow_consumers += 1
+        self.link.closed = True
+        self._server.plane.control.drop(self.link)
+        self.link.drop_output()
+        self._let_go()
+        if not self._transport.is_closing():
+            self._transport.write(errors.SlowConsumer.reply)
+        self._close("Slow Consumer")
+
+    def _close(self, reason: str) -> None:
+        """Hand all output to the transport and close, within the time a write may take."""
+        link = self.link
+        link.closed = True
+        if not self._transport.is_closing():
+            while (view := link.next_waiting()) is not None:
+                self._transport.write(bytes(view))
+            if link.stored():
+                self._transport.write(bytes(link.unsent()))
+                link.emptied()
+            self._transport.close()
+        deadline = self._server.settings.limits.write_deadline
+        self._server.loop.call_later(deadline, self._transport.abort)
+
+    def _stalled(self) -> None:
+        """The socket has taken nothing for `write_deadline`: too slow, unless it took some."""
+        self._stall_timer = None
+        waiting = self._transport.get_write_buffer_size()
+        deadline = self._server.settings.limits.write_deadline
+        if waiting < self._stalled_bytes:
+            self._stalled_bytes = waiting
+            self._stall_timer = self._server.loop.call_later(deadline, self._stalled)
+        elif not self._transport.is_closing():
+            self.cut_off(f"WriteDeadline of {deadline:g}s exceeded")
+            self._transport.abort()
+
+    # Publishers and the subscribers they outrun
+
+    def _hold(self) -> None:
+        """Read no more from this publisher until the subscribers that it outran have drained.
+
+        A flood is brought down to the speed of its readers in this way, instead of cutting
+        them off. But each of them may hold its publishers for `hold_ms` only, and not again
+        before it has drained: a reader that is dead or far too slow stalls nobody, its
+        outbox grows to `max_pending`, and it is cut off.
+        """
+        crowded = self._server.plane.crowded
+        hold = self._server.settings.limits.hold_ms / 1000
+        for link in crowded:
+            subscriber: Session = link.session
+            if link.closed or link.writable or hold == 0 or self in subscriber._holding:
+                continue
+            subscriber._holding.add(self)
+            self._held_by += 1
+            if subscriber._hold_timer is None:
+                timer = self._server.loop.call_later(hold, subscriber._held_long_enough)
+                subscriber._hold_timer = timer
+        crowded.clear()
+        if self._held_by:
+            self._transport.pause_reading()
+
+    def _held_long_enough(self) -> None:
+        self._hold_timer = None
+        self.link.lagging = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Let the publishers go on that waited for this subscriber."""
+        for publisher in self._holding:
+            publisher._held_by -= 1
+            if publisher._held_by == 0 and not publisher._transport.is_closing():
+                publisher._transport.resume_reading()
+        self._holding.clear()
+
+    # Life signs
+
+    @property
+    def _ping_interval(self) -> float:
+        return self._server.settings.limits.ping_interval
+
+    def connected(self) -> None:
+        """CONNECT was accepted: the first PING comes soon, to measure the round trip."""
+        if self._ping_sent == 0.0:
+            spread = self.cid * GOLDEN % 1  # even over any run of cids
+            first = min(FIRST_PING, self._ping_interval) * (1 + spread * JITTER)
+            due = self._server.loop.time() + first
+            self._server.heartbeat.schedule(self, due)
+
+    def pinged(self) -> None:
+        """The client sent PING. The first time after CONNECT it learns that it is known."""
+        if self.options.get("protocol") == 1 and not self._greeted:
+            self._greeted = True
+            self._server.plane.say(self.link, self._server.info(self, greeting=True))
+
+    def ponged(self) -> None:
+        """The client answered a PING."""
+        if self._pings_out:
+            self.rtt = self._server.loop.time() - self._ping_sent
+            self._pings_out = 0
+
+    def beat(self, now: float) -> float:
+        """PING a silent client, close a stale one; when to look again, 0 for never."""
+        limits = self._server.settings.limits
+        if self.link.closed:
+            return 0.0
+        if self._ping_sent and now - self._heard < limits.ping_interval:
+            if self._pings_out == 0:
+                return self._heard + limits.ping_interval
+        elif self._pings_out >= limits.ping_max:
+            self._server.plane.say(self.link, errors.StaleConnection.reply)
+            self.link.closed = True
+            self._close("Stale Connection")
+            return 0.0
+        self._pings_out += 1
+        self._ping_sent = now
+        self._server.plane.say(self.link, b"PING\r\n")
+        self._server.plane.release(None)
+        return now + limits.ping_interval
+
+    # The end
+
+    def start_draining(self) -> "asyncio.Future[None] | None":
+        """Read no more. A future if output still waits, done when it is out."""
+        self._transport.pause_reading()
+        if self._transport.is_closing() or self.pending_bytes == 0:
+            return None
+        self.drained = self._server.loop.create_future()
+        return self.drained
+
+    def _tell_drained(self) -> None:
+        if self.drained is not None and not self.drained.done():
+            self.drained.set_result(None)
+
+    def close(self) -> None:
+        """Close without a word, as nats-server does when it stops."""
+        self._close("Server Shutdown")

@@ -1,0 +1,320 @@
+"""Every knob of the broker: its name, kind, default, bounds and reason, in one table.
+
+A knob is a field. Its metadata is its documentation: the validator (`broker.cli.resolve`),
+the flags of `seriatim serve`, `seriatim config` and docs/configuration.md all read it, so
+they cannot drift apart. Metadata of a field:
+
+    kind      port, size (bytes), duration (seconds), count, flag, text, choice or list
+    about     what it does, and why the default is what it is
+    low, high the bounds of a number, both allowed; None for what is no number
+    choices   the words of a choice
+    flags     its names on the command line
+    zero      what 0 (or an empty text) means, where that is not obvious
+
+The running broker imports this module, so it imports nothing that asyncio does not, and it
+checks nothing: what comes through `settings_from_json` was checked by the process before.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+FRAMES = ("netstring", "header", "none")
+LOOPS = ("auto", "asyncio", "uvloop")
+
+
+def knob(
+    default: Any,
+    kind: str,
+    about: str,
+    *,
+    flags: tuple[str, ...] = (),
+    bounds: tuple[float, float] | None = None,
+    choices: tuple[str, ...] = (),
+    zero: str = "",
+) -> Any:
+    """Declare one knob; `about` is the line a reader of the manual sees."""
+    low, high = bounds or (None, None)
+    metadata = {
+        "kind": kind,
+        "about": about,
+        "low": low,
+        "high": high,
+        "choices": choices,
+        "flags": flags,
+        "zero": zero,
+    }
+    if default is dataclasses.MISSING:
+        return dataclasses.field(metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """One more address to listen on, with a frame of its own."""
+
+    host: str = knob(
+        "0.0.0.0",
+        "text",
+        "The address to listen on. Every interface by default, as the first listener.",
+    )
+    port: int = knob(
+        dataclasses.MISSING,
+        "port",
+        "The port to listen on. It has no default: two listeners cannot share one address.",
+        bounds=(-1, 65535),
+        zero="-1: any free port",
+    )
+    frame: str = knob(
+        "netstring",
+        "choice",
+        "What a payload is delivered in here. The broker's own `frame` when not given.",
+        choices=FRAMES,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one peer may ask of us, and how long we wait for it."""
+
+    max_payload: int = knob(
+        1 * MIB,
+        "size",
+        "The largest message accepted, headers included. NATS' default: clients read it from"
+        " INFO and split or refuse what is larger.",
+        flags=("--max_payload",),
+        bounds=(1, 64 * MIB),
+    )
+    max_control_line: int = knob(
+        4 * KIB,
+        "size",
+        "The longest protocol line accepted, without a payload. NATS' default; a subject, a"
+        " reply and a size are far shorter.",
+        flags=("--max_control_line",),
+        bounds=(512, 64 * KIB),
+    )
+    max_connections: int = knob(
+        65536,
+        "count",
+        "How many clients may be connected at once. NATS' default; the limit of open files"
+        " (ulimit -n) is often reached first.",
+        flags=("--max_connections",),
+        bounds=(1, 1_000_000),
+    )
+    max_subscriptions: int = knob(
+        0,
+        "count",
+        "How many subscriptions one connection may have. No limit by default, as NATS: what a"
+        " service needs is not known here.",
+        flags=("--max_subscriptions",),
+        bounds=(0, 100_000_000),
+        zero="0: no limit",
+    )
+    max_pending: int = knob(
+        64 * MIB,
+        "size",
+        "How many unsent bytes a subscriber may have before it is a slow consumer and is closed."
+        " NATS' default: it outlasts a pause of half a second at 1 Gbit/s.",
+        flags=("--max_pending",),
+        bounds=(4 * KIB, 16 * GIB),
+    )
+    hold_pending: int = knob(
+        1 * MIB,
+        "size",
+        "A subscriber with more unsent bytes than this briefly holds the publishers that feed"
+        " it. 1 MiB is more than a healthy reader ever has unsent, and small enough to stay in"
+        " the processor's cache.",
+        flags=("--hold_pending",),
+        bounds=(4 * KIB, 16 * GIB),
+    )
+    hold_ms: int = knob(
+        100,
+        "count",
+        "For how many milliseconds such a subscriber may hold publishers. Then it holds nobody"
+        " until it has drained, so that a dead subscriber cannot stall a publisher; 100 ms is a"
+        " long pause for a live one.",
+        flags=("--hold_ms",),
+        bounds=(0, 60_000),
+        zero="0: publishers are never held",
+    )
+    write_deadline: float = knob(
+        10.0,
+        "duration",
+        "How long a connection may take none of what we write before it is a slow consumer and"
+        " is closed. NATS' default.",
+        flags=("--write_deadline",),
+        bounds=(0.01, 3600.0),
+    )
+    ping_interval: float = knob(
+        120.0,
+        "duration",
+        "How long a connection may be silent before we PING it. NATS' default, which clients"
+        " and the idle timers of routers are used to.",
+        flags=("--ping_interval",),
+        bounds=(0.01, 86400.0),
+    )
+    ping_max: int = knob(
+        2,
+        "count",
+        "How many PINGs may stay unanswered before the connection is stale and is closed. NATS'"
+        " default: one lost answer is forgiven.",
+        flags=("--ping_max",),
+        bounds=(1, 1000),
+    )
+    auth_timeout: float = knob(
+        2.0,
+        "duration",
+        "How long a client may take to say who it is, where that is asked. NATS' default.",
+        flags=("--auth_timeout",),
+        bounds=(0.01, 60.0),
+    )
+    drain_timeout: float = knob(
+        2.0,
+        "duration",
+        "At a stop, how long what was accepted may take to be delivered before connections are"
+        " closed. Well below the 10 s after which containers are killed.",
+        flags=("--drain_timeout",),
+        bounds=(0.0, 300.0),
+        zero="0: close at once",
+    )
+    max_routes: int = knob(
+        262_144,
+        "count",
+        "How many subjects we remember the subscribers of. Enough for 100 000 subjects in use"
+        " with room to spare; a forgotten one is only looked up again.",
+        flags=("--max_routes",),
+        bounds=(16, 16_777_216),
+    )
+    receive_buffer: int = knob(
+        256 * KIB,
+        "size",
+        "The buffer all connections read into, one after the other. Larger reads save system"
+        " calls; beyond 256 KiB nothing more was gained. Never below the longest control line.",
+        flags=("--receive_buffer",),
+        bounds=(64 * KIB, 16 * MIB),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequencerSettings:
+    """What gets a number."""
+
+    exclude: tuple[str, ...] = knob(
+        (),
+        "list",
+        "Subjects that pass unnumbered and unframed. Say `_INBOX.>` under heavy request/reply."
+        " Empty by default: every message has its number.",
+        flags=("--exclude",),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All that a broker is told at its start."""
+
+    host: str = knob(
+        "0.0.0.0",
+        "text",
+        "The address to listen on for clients. Every interface by default, as nats-server.",
+        flags=("-a", "--net", "--addr"),
+    )
+    port: int = knob(
+        4222,
+        "port",
+        "The port to listen on for clients. 4222 is the one NATS clients try.",
+        flags=("-p", "--port"),
+        bounds=(-1, 65535),
+        zero="-1: any free port",
+    )
+    frame: str = knob(
+        "netstring",
+        "choice",
+        "How a message carries its number. In the nested netstring that is its payload, in the"
+        " header `Nats-Sequence`, or not at all, as a plain NATS server. A client may choose"
+        " its own.",
+        flags=("--frame",),
+        choices=FRAMES,
+    )
+    server_name: str = knob(
+        "",
+        "text",
+        "The name clients and monitoring see.",
+        flags=("-n", "--name", "--server_name"),
+        zero="empty: the server's id",
+    )
+    http_host: str = knob(
+        "",
+        "text",
+        "The address monitoring listens on. A broker that is bound to loopback stays there.",
+        flags=("--http_host",),
+        zero="empty: the same as `host`",
+    )
+    http_port: int = knob(
+        0,
+        "port",
+        "The port for monitoring. Off by default, for it tells anyone who asks; 8222 is"
+        " nats-server's custom. docs/monitoring.md says what is there.",
+        flags=("-m", "--http_port"),
+        bounds=(-1, 65535),
+        zero="0: off; -1: any free port",
+    )
+    store_dir: str = knob(
+        "",
+        "text",
+        "The directory for the journal. Accepted, and not used yet: numbers start again at 1"
+        " when the broker does.",
+        flags=("-sd", "--store_dir"),
+        zero="empty: in memory",
+    )
+    log_file: str = knob(
+        "",
+        "text",
+        "The file to log to. Containers and systemd look at standard error.",
+        flags=("-l", "--log"),
+        zero="empty: standard error",
+    )
+    pid_file: str = knob(
+        "",
+        "text",
+        "The file to write the process id to.",
+        flags=("-P", "--pid"),
+        zero="empty: none",
+    )
+    debug: bool = knob(
+        False,
+        "flag",
+        "Log what connections do. Off by default: a line per connection.",
+        flags=("-D", "--debug"),
+    )
+    trace: bool = knob(
+        False,
+        "flag",
+        "Log every protocol operation. Off by default: it costs most of the speed.",
+        flags=("-V", "--trace"),
+    )
+    loop: str = knob(
+        "auto",
+        "choice",
+        "The event loop. `auto` takes uvloop when it is installed and asyncio's own otherwise.",
+        flags=("--loop",),
+        choices=LOOPS,
+    )
+    listeners: tuple[Listener, ...] = dataclasses.field(default=())
+    limits: Limits = dataclasses.field(default_factory=Limits)
+    sequencer: SequencerSettings = dataclasses.field(default_factory=SequencerSettings)
+
+
+def settings_to_json(settings: Settings) -> str:
+    """All of `settings` as one line of JSON, for the process that runs the broker."""
+    return json.dumps(dataclasses.asdict(settings))
+
+
+def settings_from_json(text: str | bytes) -> Settings:
+    """The settings that `settings_to_json` wrote. Trusts them: they were checked before."""
+    raw = json.loads(text)
+    raw["listeners"] = tuple(Listener(**listener) for listener in raw["listeners"])
+    raw["limits"] = Limits(**raw["limits"])
+    raw["sequencer"] = SequencerSettings(exclude=tuple(raw["sequencer"]["exclude"]))
+    return Settings(**raw)

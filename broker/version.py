@@ -1,0 +1,39 @@
+"""The version, and whether the hot modules run compiled: all of them or none."""
+
+import importlib.util
+from importlib.machinery import EXTENSION_SUFFIXES
+from typing import Final
+
+VERSION: Final = "0.1.0"
+HOT_MODULES: Final = (
+    "parser.machine",
+    "sublist.subject",
+    "sublist.subscription",
+    "sublist.trie",
+    "sublist.route",
+    "sublist.sublist",
+    "sequencer.sequencer",
+    "sequencer.frame",
+    "broker.link",
+    "broker.plane",
+)
+
+
+class MixedBuild(RuntimeError):
+    """Some hot modules are compiled and some are not; their objects do not mix."""
+
+
+def is_compiled() -> bool:
+    """Whether the hot modules run compiled. Raises `MixedBuild` if only some of them do."""
+    plain = []
+    for name in HOT_MODULES:
+        spec = importlib.util.find_spec(name)
+        assert spec is not None, f"{name} is part of this distribution"
+        if not (spec.origin or "").endswith(tuple(EXTENSION_SUFFIXES)):
+            plain.append(name)
+    if plain and len(plain) < len(HOT_MODULES):
+        raise MixedBuild(
+            f"{', '.join(plain)} run uncompiled and the other hot modules compiled;"
+            " install again, or delete the .so files beside the sources"
+        )
+    return not plain

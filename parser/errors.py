@@ -1,0 +1,134 @@
+"""What a peer can do wrong on the wire, and the exact words it is told.
+
+One class per rule. A class carries its wire text and whether the connection goes on,
+so no caller compares strings or keeps a table of its own. An empty `reply` means that
+the peer is hung up on without a word, as nats-server does:
+
+    WireError
+    |-- Fatal                          the connection is closed after `reply`
+    |   |-- UnknownOperation           the stream can no longer be framed
+    |   |   `-- PayloadUnended
+    |   |-- ControlLineTooLong
+    |   |-- PayloadTooLarge
+    |   |-- BadArguments               (without a word)
+    |   |-- PeerError                  (without a word) the client said -ERR
+    |   |-- BadConnect                 (without a word)
+    |   |-- HeadersNotAgreed           (without a word)
+    |   |-- BadProtocol, NoRespondersNeedsHeaders, BadFrameOption, NoSuchAccount
+    |   `-- ConnectionsExceeded, StaleConnection, SlowConsumer
+    `-- Refused                        this one operation is dropped; the next one is fine
+        |-- InvalidSubject, InvalidPublishSubject, SubscriptionsExceeded
+        `-- PublishForbidden, ReplyForbidden, SubscribeForbidden
+
+`str(error)` is for our log and says what was seen; `error.reply` is for the peer and says
+which rule it broke. Words: nats-server 2.15.1's, for clients look for them to the letter.
+"""
+
+
+class WireError(Exception):
+    """Base of all; catch this to catch every fault of a peer."""
+
+    reply = b""
+    closes = True
+
+
+class Fatal(WireError):
+    """The connection is closed."""
+
+
+class UnknownOperation(Fatal):
+    reply = b"-ERR 'Unknown Protocol Operation'\r\n"
+
+
+class PayloadUnended(UnknownOperation):
+    """What follows a payload is not CR LF."""
+
+
+class ControlLineTooLong(Fatal):
+    reply = b"-ERR 'maximum control line exceeded'\r\n"
+
+
+class PayloadTooLarge(Fatal):
+    reply = b"-ERR 'Maximum Payload Violation'\r\n"
+
+
+class BadArguments(Fatal):
+    """Too few or too many words, or a size that is no number."""
+
+
+class PeerError(Fatal):
+    """The client reported an error of ours."""
+
+
+class BadConnect(Fatal):
+    """The options of CONNECT are no JSON object, or one has the wrong type."""
+
+
+class HeadersNotAgreed(Fatal):
+    """HPUB from a client whose CONNECT did not say `headers: true`."""
+
+
+class BadProtocol(Fatal):
+    reply = b"-ERR 'invalid client protocol'\r\n"
+
+
+class NoRespondersNeedsHeaders(Fatal):
+    reply = b"-ERR 'no responders requires headers support'\r\n"
+
+
+class NoSuchAccount(Fatal):
+    reply = b"-ERR 'Authorization Violation'\r\n"
+
+
+class BadFrameOption(Fatal):
+    reply = b"-ERR 'invalid frame option: use netstring, header or none'\r\n"
+
+
+class ConnectionsExceeded(Fatal):
+    reply = b"-ERR 'maximum connections exceeded'\r\n"
+
+
+class StaleConnection(Fatal):
+    reply = b"-ERR 'Stale Connection'\r\n"
+
+
+class SlowConsumer(Fatal):
+    reply = b"-ERR 'Slow Consumer'\r\n"
+
+
+class Refused(WireError):
+    """The operation is dropped, the connection lives."""
+
+    closes = False
+
+
+class InvalidSubject(Refused):
+    reply = b"-ERR 'Invalid Subject'\r\n"
+
+
+class InvalidPublishSubject(Refused):
+    reply = b"-ERR 'Invalid Publish Subject'\r\n"
+
+
+class SubscriptionsExceeded(Refused):
+    reply = b"-ERR 'maximum subscriptions exceeded'\r\n"
+
+
+class PublishForbidden(Refused):
+    def __init__(self, subject: bytes) -> None:
+        super().__init__(f"publish to {subject!r}")
+        self.reply = b"-ERR 'Permissions Violation for Publish to \"%b\"'\r\n" % subject
+
+
+class ReplyForbidden(Refused):
+    def __init__(self, reply: bytes) -> None:
+        super().__init__(f"publish with reply {reply!r}")
+        self.reply = b"-ERR 'Permissions Violation for Publish with Reply of \"%b\"'\r\n" % reply
+
+
+class SubscribeForbidden(Refused):
+    def __init__(self, subject: bytes, queue: bytes | None = None) -> None:
+        super().__init__(f"subscribe to {subject!r}, queue {queue!r}")
+        group = b' using queue "%b"' % queue if queue else b""
+        words = b"-ERR 'Permissions Violation for Subscription to \"%b\"%b'\r\n"
+        self.reply = words % (subject, group)

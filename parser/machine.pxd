@@ -1,0 +1,66 @@
+# The compiler's view of machine.py: types only, never behaviour.
+cimport cython
+
+cdef enum:
+    MORE, PUB, HPUB, SUB, UNSUB, PING, PONG, CONNECT, FAULT, IGNORED, INFO
+
+cdef enum:
+    START = 0
+    CONNECT_ARGUMENT = 64
+    PUB_ARGUMENT, HPUB_ARGUMENT, SUB_ARGUMENT, UNSUB_ARGUMENT, INFO_ARGUMENT, ERR_ARGUMENT
+    PING_END, PONG_END, OK_END, BROKEN
+
+cdef enum:
+    FIRST_FINAL = 64
+    DIGEST_BASIS = 2166136261
+    DIGEST_PRIME = 16777619
+    DIGEST_MASK = 0xFFFFFFFF
+    DIGITS_MAX = 9
+    SPACE = 32
+    TAB = 9
+    CR = 13
+    LF = 10
+
+@cython.final
+cdef class Parser:
+    cdef bytes transitions
+    cdef bytearray store
+    cdef const unsigned char *table
+    cdef const unsigned char *data
+    cdef Py_ssize_t stop
+    cdef readonly int state
+    cdef readonly Py_ssize_t at, need
+    cdef public Py_ssize_t max_control_line, max_payload
+    cdef readonly unsigned int digest
+    cdef Py_ssize_t peeked, peeked_end
+    cdef unsigned int peeked_digest
+    cdef readonly Py_ssize_t subject, subject_end, reply, reply_end
+    cdef readonly Py_ssize_t digits, digits_end, header_digits, header_digits_end
+    cdef readonly Py_ssize_t body, size, header_size
+    cdef readonly object fault
+
+    cpdef int begin(self, bytearray store, Py_ssize_t start, Py_ssize_t stop) except -1
+    @cython.locals(data='const unsigned char *', stop=Py_ssize_t, at=Py_ssize_t, start=Py_ssize_t,
+                   subject_end=Py_ssize_t, digits=Py_ssize_t, size=Py_ssize_t, digest='unsigned int')
+    cpdef int next(self) except -1
+    @cython.locals(data='const unsigned char *', stop=Py_ssize_t, at=Py_ssize_t, digest='unsigned int')
+    cpdef unsigned int peek(self) noexcept
+    @cython.locals(data='const unsigned char *', table='const unsigned char *', stop=Py_ssize_t,
+                   at=Py_ssize_t, state=int)
+    cdef int _walk(self) except -1
+    @cython.locals(data='const unsigned char *', stop=Py_ssize_t, end=Py_ssize_t, length=Py_ssize_t)
+    cdef int _line(self, int state, Py_ssize_t at) except -1
+    cdef int _dispatch(self, int state, Py_ssize_t at, Py_ssize_t end, Py_ssize_t after) except -1
+    @cython.locals(data='const unsigned char *', count=int, begin=Py_ssize_t)
+    cdef int _words(self, Py_ssize_t at, Py_ssize_t end, bint any_blank) except -1
+    cdef bint _blank(self, unsigned char byte, bint any_blank) noexcept
+    @cython.locals(words=int)
+    cdef int _publish(self, int state, Py_ssize_t at, Py_ssize_t end, Py_ssize_t after) except -1
+    @cython.locals(data='const unsigned char *', stop=Py_ssize_t, end=Py_ssize_t)
+    cdef int _payload(self, int state, Py_ssize_t at, Py_ssize_t body) except -1
+    @cython.locals(data='const unsigned char *', value=Py_ssize_t, digit=int)
+    cdef Py_ssize_t _number(self, Py_ssize_t at, Py_ssize_t end) noexcept
+    @cython.locals(data='const unsigned char *', digest='unsigned int')
+    cdef unsigned int _digest(self, Py_ssize_t at, Py_ssize_t end) noexcept
+    cdef int _wait(self, int state, Py_ssize_t at, Py_ssize_t need) except -1
+    cdef int _broken(self, object fault) except -1

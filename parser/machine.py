@@ -1,0 +1,331 @@
+r"""The byte machine: a receive buffer in, operations out, as spans of that buffer.
+
+    begin(store, start, stop)          the bytes that have not been consumed yet
+    next() -> PUB, SUB, PING, ...      a whole operation; its spans are in the attributes
+           -> IGNORED                  a whole line that means nothing to a server
+           -> MORE                     what is left waits for more bytes
+           -> FAULT                    `fault` says what was wrong; the stream has ended
+
+States and transitions are parser/table.py's. Verbs, and lines that are ignored, need no
+bytes to be kept: `state` remembers them. An argument line and its payload stay in the
+buffer from `at` on until they are whole, and the caller keeps `store[at:stop]`; `need`
+says how many bytes from `at` on the operation takes at least, 0 if that is not known yet.
+
+Rule 1  This file knows the wire and nothing else: no socket, no clock, no subscriptions.
+Rule 2  Every index is below `stop` when it is read. A size has at most nine digits, so
+        that no sum of spans can overflow.
+Rule 3  `next` holds a short cut for `PUB subject size`, the commonest line by far. It
+        takes what is whole and plain and leaves all else to `_walk`, which alone would do.
+"""
+
+import cython
+
+from parser.errors import (
+    BadArguments,
+    ControlLineTooLong,
+    PayloadTooLarge,
+    PayloadUnended,
+    PeerError,
+    UnknownOperation,
+    WireError,
+)
+from parser.table import TRANSITIONS
+
+if not cython.compiled:
+    from parser.ops import CONNECT, FAULT, HPUB, IGNORED, INFO, MORE, PING, PONG, PUB, SUB, UNSUB
+    from parser.table import (
+        BROKEN,
+        CONNECT_ARGUMENT,
+        ERR_ARGUMENT,
+        FIRST_FINAL,
+        HPUB_ARGUMENT,
+        INFO_ARGUMENT,
+        OK_END,
+        PING_END,
+        PUB_ARGUMENT,
+        START,
+        SUB_ARGUMENT,
+        UNSUB_ARGUMENT,
+    )
+
+    DIGEST_BASIS, DIGEST_PRIME, DIGEST_MASK = 2166136261, 16777619, 0xFFFFFFFF  # FNV-1a
+    DIGITS_MAX = 9
+    SPACE, TAB, CR, LF = 32, 9, 13, 10
+
+
+class Parser:
+    """One per connection; holds no bytes, only positions. Written by its connection's reader."""
+
+    def __init__(self, max_control_line: int = 4096, max_payload: int = 1 << 20) -> None:
+        self.store = bytearray()
+        self.data = self.store
+        self.transitions = TRANSITIONS
+        self.table = self.transitions
+        self.max_control_line = max_control_line
+        self.max_payload = max_payload
+        self.state = START
+        self.at = self.stop = self.need = 0
+        self.digest = 0
+        self.peeked = -1  # the subject that `peek` has scanned, its end and its digest
+        self.peeked_end = self.peeked_digest = 0
+        self.subject = self.subject_end = self.reply = self.reply_end = 0
+        self.digits = self.digits_end = self.header_digits = self.header_digits_end = 0
+        self.body = self.size = self.header_size = 0
+        self.fault: WireError | None = None
+
+    def begin(self, store: bytearray, start: int, stop: int) -> int:
+        """Look at `store[start:stop]`, which begins with what was kept."""
+        assert 0 <= start <= stop <= len(store), "the span must lie in the buffer"
+        self.store = store
+        self.data = self.store
+        self.at = start
+        self.stop = stop
+        self.peeked = -1
+        return 0
+
+    def next(self) -> int:
+        """The next whole operation, MORE or FAULT. See the module for what follows each."""
+        data = self.data
+        stop = self.stop
+        start = self.at
+        if (
+            self.state == START
+            and stop - start > 8
+            and data[start] == ord("P")
+            and data[start + 1] == ord("U")
+            and data[start + 2] == ord("B")
+            and data[start + 3] == SPACE
+        ):
+            start += 4
+            if self.peeked == start:
+                at = self.peeked_end
+                digest = self.peeked_digest
+            else:
+                at = start
+                digest = DIGEST_BASIS
+                while at < stop and data[at] > SPACE:
+                    digest = ((digest ^ data[at]) * DIGEST_PRIME) & DIGEST_MASK
+                    at += 1
+            subject_end = at
+            if at < stop and data[at] == SPACE:
+                at += 1
+            digits = at
+            size = 0
+            while at < stop and ord("0") <= data[at] <= ord("9") and at - digits < DIGITS_MAX:
+                size = size * 10 + data[at] - ord("0")
+                at += 1
+            if (
+                stop - at >= size + 4
+                and data[at] == CR
+                and data[at + 1] == LF
+                and at > digits
+                and digits > subject_end > start
+                and at - start <= self.max_control_line
+                and size <= self.max_payload
+                and data[at + 2 + size] == CR
+                and data[at + 3 + size] == LF
+            ):
+                self.digest = digest
+                self.subject = start
+                self.subject_end = subject_end
+                self.reply = self.reply_end = 0
+                self.digits = digits
+                self.digits_end = at
+                self.body = at + 2
+                self.size = size
+                self.at = at + size + 4
+                return PUB
+        return self._walk()
+
+    def peek(self) -> int:
+        """The digest of the next operation's subject, if it is a plain PUB; 0 if it is not.
+
+        For whoever wants to fetch what belongs to that subject before its turn comes.
+        """
+        data = self.data
+        stop = self.stop
+        at = self.at
+        if stop - at <= 8 or data[at] != ord("P") or data[at + 1] != ord("U"):
+            return 0
+        at += 4
+        self.peeked = at
+        digest = DIGEST_BASIS
+        while at < stop and data[at] > SPACE:
+            digest = ((digest ^ data[at]) * DIGEST_PRIME) & DIGEST_MASK
+            at += 1
+        self.peeked_end = at
+        self.peeked_digest = digest
+        return digest
+
+    def _walk(self) -> int:
+        """The machine itself, a byte at a time, through the verb; then what the verb asks for."""
+        data = self.data
+        table = self.table
+        stop = self.stop
+        at = self.at
+        state = self.state
+        while state < FIRST_FINAL:
+            if at == stop:
+                return self._wait(state, at, 0)
+            state = table[state << 8 | data[at]]
+            at += 1
+            if state >= FIRST_FINAL and state < PING_END:
+                at -= 1  # an argument's state is entered by the argument's first byte
+        if state < PING_END:
+            return self._line(state, at)
+        if state == BROKEN:
+            return self._broken(UnknownOperation(f"byte {data[at - 1]} in a verb"))
+        self.state = START
+        self.at = at
+        if state == OK_END:
+            return IGNORED
+        return PING if state == PING_END else PONG
+
+    def _line(self, state: int, at: int) -> int:
+        """The argument line that begins at `at`: find its end, and see to what it says."""
+        data = self.data
+        stop = self.stop
+        end = at + 1  # the first byte begins the arguments whatever it is, a line feed too
+        while end < stop and data[end] != LF:
+            end += 1
+        if end > stop:
+            return self._wait(state, at, 0)
+        length = end - at
+        if length and data[end - 1] == CR:
+            length -= 1
+        if length > self.max_control_line:
+            return self._broken(ControlLineTooLong(f"{length} bytes of arguments"))
+        if end == stop:
+            return self._wait(state, at, 0)
+        return self._dispatch(state, at, at + length, end + 1)
+
+    def _dispatch(self, state: int, at: int, end: int, after: int) -> int:
+        if state in (PUB_ARGUMENT, HPUB_ARGUMENT):
+            return self._publish(state, at, end, after)
+        self.state = START
+        self.at = after
+        self.subject = at
+        self.subject_end = end
+        self.reply = self.reply_end = self.digits = self.digits_end = 0
+        if state == CONNECT_ARGUMENT:
+            return CONNECT
+        if state == INFO_ARGUMENT:
+            return INFO
+        if state == ERR_ARGUMENT:
+            return self._broken(PeerError("the client reported an error"))
+        words = self._words(at, end, True)
+        if state == SUB_ARGUMENT and 2 <= words <= 3:
+            return SUB
+        if state == UNSUB_ARGUMENT and 1 <= words <= 2:
+            return UNSUB
+        return self._broken(BadArguments(f"{words} words after the verb"))
+
+    def _words(self, at: int, end: int, any_blank: bool) -> int:
+        """Set the spans of up to four words; how many words there are (5: more than four).
+
+        Blanks are space and tab, with `any_blank` CR and LF too, as nats-server splits SUB
+        and UNSUB, whose line may begin with a line feed.
+
+        The first is the subject (an UNSUB's sid), the last the digits (a SUB's sid, an
+        UNSUB's max), between them the reply (a SUB's queue) and an HPUB's header size.
+        """
+        data = self.data
+        count = 0
+        while count < 5:
+            while at < end and self._blank(data[at], any_blank):
+                at += 1
+            if at == end:
+                break
+            begin = at
+            while at < end and not self._blank(data[at], any_blank):
+                at += 1
+            count += 1
+            if count == 1:
+                self.subject = begin
+                self.subject_end = at
+            else:
+                if count == 3:
+                    self.reply = self.digits
+                    self.reply_end = self.digits_end
+                self.header_digits = self.digits
+                self.header_digits_end = self.digits_end
+                self.digits = begin
+                self.digits_end = at
+        return count
+
+    def _blank(self, byte: int, any_blank: bool) -> bool:
+        return byte in (SPACE, TAB) or (any_blank and (byte in (CR, LF)))
+
+    def _publish(self, state: int, at: int, end: int, after: int) -> int:
+        """The spans and sizes of PUB and HPUB, checked before any payload is awaited."""
+        self.reply = self.reply_end = self.digits = self.digits_end = 0
+        words = self._words(at, end, False)
+        if state == PUB_ARGUMENT:
+            if words < 2 or words > 3:
+                return self._broken(BadArguments(f"{words} words after PUB"))
+        else:
+            if words < 3 or words > 4:
+                return self._broken(BadArguments(f"{words} words after HPUB"))
+            if words == 3:
+                self.reply = self.reply_end = 0
+            self.header_size = self._number(self.header_digits, self.header_digits_end)
+            if self.header_size < 0:
+                return self._broken(BadArguments("the header size is no number"))
+        self.size = self._number(self.digits, self.digits_end)
+        if self.size < 0:
+            return self._broken(BadArguments("the size is no number of 1 to 9 digits"))
+        if state == HPUB_ARGUMENT and self.header_size > self.size:
+            return self._broken(BadArguments("the headers are larger than the whole"))
+        if self.size > self.max_payload:
+            return self._broken(PayloadTooLarge(f"{self.size} bytes announced"))
+        return self._payload(state, at, after)
+
+    def _payload(self, state: int, at: int, body: int) -> int:
+        """The payload and its line end, as far as they are here."""
+        data = self.data
+        stop = self.stop
+        end = body + self.size
+        if (end < stop and data[end] != CR) or (end + 1 < stop and data[end + 1] != LF):
+            return self._broken(PayloadUnended("a payload does not end with CR LF"))
+        if stop - end < 2:
+            return self._wait(state, at, end + 2 - at)
+        self.digest = self._digest(self.subject, self.subject_end)
+        self.body = body
+        self.state = START
+        self.at = end + 2
+        return PUB if state == PUB_ARGUMENT else HPUB
+
+    def _number(self, at: int, end: int) -> int:
+        """A decimal of one to nine digits, or -1."""
+        data = self.data
+        value = 0
+        if end == at or end - at > DIGITS_MAX:
+            return -1
+        while at < end:
+            digit = data[at] - ord("0")
+            if digit < 0 or digit > 9:
+                return -1
+            value = value * 10 + digit
+            at += 1
+        return value
+
+    def _digest(self, at: int, end: int) -> int:
+        """FNV-1a of a span, as the short cut in `next` computes it on its way."""
+        data = self.data
+        digest = DIGEST_BASIS
+        while at < end:
+            digest = ((digest ^ data[at]) * DIGEST_PRIME) & DIGEST_MASK
+            at += 1
+        return digest
+
+    def _wait(self, state: int, at: int, need: int) -> int:
+        self.state = state
+        self.at = at
+        self.need = need
+        return MORE
+
+    def _broken(self, fault: WireError) -> int:
+        """There is no way back: the connection that reads this stream is closed."""
+        self.state = BROKEN
+        self.fault = fault
+        return FAULT

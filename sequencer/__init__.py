@@ -1,0 +1,1 @@
+"""The one order: the number, and the frame that carries it."""

@@ -1,0 +1,1 @@
+"""Who wants it: subjects, the wildcard trie, queue groups, and the routes already found."""

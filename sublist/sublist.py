@@ -1,0 +1,227 @@
+"""Who gets a message: the trie of subscriptions behind a table of the routes already found.
+
+Every published subject has a Route in a table with chained slots, under the digest that
+the parser found on its way. Three rules keep the table true, small and quick:
+
+Rule 1  A change of a literal subscription makes one route stale: that of its subject. A
+        change of a wildcard is only noted, with a new generation; a route of an older
+        generation compares its subject with the few patterns noted since when it is used
+        next, and is found anew only if one of them takes it in. So no SUB or UNSUB costs
+        more than itself, however many routes are known.
+Rule 2  The table grows with the subjects, up to `max_routes`; then a hand goes round it
+        and clears an eighth at a time. A forgotten route is found again when it is used.
+Rule 3  A slot's chain is bounded: subjects made to collide push each other out, and cost
+        a look in the trie, never a long walk.
+"""
+
+from collections.abc import Callable
+
+import cython
+
+from sublist.route import Fanout, Route
+from sublist.subject import covers, digest_of, has_wildcard
+from sublist.subscription import Subscription
+from sublist.trie import Trie
+
+if not cython.compiled:
+    from sublist.route import new_route, serves
+
+    SLOTS_MIN = 1024
+    CHAIN_MAX = 16  # at one route a slot, a chain of 16 is one in 10^14: only made on purpose
+    SHARED_MAX = 4096  # sets of patterns that match together; each may be as long as all of them
+    CHANGES_MAX = 64  # as many patterns are compared in the time a route is found anew
+
+
+class Sublist:
+    """Written by the broker's one thread. `classify(subject)` gives a new route its kind."""
+
+    def __init__(
+        self, classify: Callable[[bytes], int] = lambda _: 0, max_routes: int = 1 << 18
+    ) -> None:
+        self.trie = Trie()
+        self.classify = classify
+        self.max_routes = max_routes
+        self.slots: list[Route | None] = [None] * SLOTS_MIN
+        self.mask = SLOTS_MIN - 1
+        self.routes = 0
+        self.hand = 0
+        self.generation = 0
+        self.changes: list[bytes] = []  # the patterns of the latest generations
+        self.shared: dict[tuple[Subscription, ...], Fanout] = {}
+        self.inserts = self.removes = 0
+        self.misses = self.rechecks = self.resolves = self.evictions = 0
+
+    def find(self, data: bytearray, start: int, size: int, digest: int) -> Route:
+        """The route of the subject in that span, whose digest is known."""
+        route = self.slots[digest & self.mask]
+        while route is not None:
+            if route.digest == digest and serves(route, data, start, size):
+                if route.generation == self.generation:
+                    return route
+                return self._recheck(route)
+            route = route.following
+        return self._learn(bytes(data[start : start + size]), digest)
+
+    def fetch(self, digest: int) -> None:
+        """Bring the route of that digest near, for it will be asked for soon.
+
+        With 100 000 subjects in use, waiting for a route's cache line was half of all the
+        time that a message took.
+        """
+        if cython.compiled:
+            __builtin_prefetch(PyList_GET_ITEM(self.slots, digest & self.mask))
+
+    def route(self, subject: bytes) -> Route:
+        """The route of a subject, for whoever has it as bytes."""
+        digest = digest_of(subject)
+        route = self.slots[digest & self.mask]
+        while route is not None:
+            if route.digest == digest and route.subject == subject:
+                return self._recheck(route)
+            route = route.following
+        return self._learn(subject, digest)
+
+    def insert(self, sub: Subscription) -> None:
+        """Route messages to this subscription from now on. Its subject is a valid pattern."""
+        self.inserts += 1
+        self.trie.insert(sub)
+        self._changed(sub.subject)
+
+    def remove(self, sub: Subscription) -> None:
+        """Route no more messages to this subscription, which was inserted before."""
+        self.removes += 1
+        self.trie.remove(sub)
+        self._changed(sub.subject)
+
+    def statistics(self) -> dict[str, int]:
+        """Counters for the monitor: what is known, and how often it had to be looked for."""
+        return {
+            "subscriptions": self.trie.subscriptions,
+            "patterns": self.trie.patterns,
+            "inserts": self.inserts,
+            "removes": self.removes,
+            "routes": self.routes,
+            "max_routes": self.max_routes,
+            "misses": self.misses,
+            "rechecks": self.rechecks,
+            "resolves": self.resolves,
+            "evictions": self.evictions,
+        }
+
+    def _changed(self, subject: bytes) -> None:
+        """See that no route goes on with a fan-out that this change made wrong."""
+        if has_wildcard(subject):
+            self.generation += 1
+            self.changes.append(subject)
+            if len(self.changes) > CHANGES_MAX:
+                del self.changes[: CHANGES_MAX // 2]
+            self.shared.clear()
+            return
+        digest = digest_of(subject)
+        route = self.slots[digest & self.mask]
+        while route is not None:
+            if route.digest == digest and route.subject == subject:
+                route.generation = -1
+                route.fanout = NOBODY  # it must not keep a subscription that has gone
+            route = route.following
+
+    def _recheck(self, route: Route) -> Route:
+        """Bring a route to the present generation."""
+        if route.generation == self.generation:
+            return route
+        self.rechecks += 1
+        oldest = self.generation - len(self.changes)
+        if route.generation < oldest:
+            route.fanout = self._resolve(route.subject)
+        else:
+            for pattern in self.changes[route.generation - oldest :]:
+                if covers(pattern, route.subject):
+                    route.fanout = self._resolve(route.subject)
+                    break
+        route.generation = self.generation
+        return route
+
+    def _resolve(self, subject: bytes) -> Fanout:
+        """Ask the trie. Where only wildcards match, subjects share what they lead to."""
+        self.resolves += 1
+        literal = self.trie.literal(subject)
+        wild = self.trie.wild(subject)
+        if literal:
+            return fan_out(literal + wild)
+        if not wild:
+            return NOBODY
+        key = tuple(wild)
+        fanout = self.shared.get(key)
+        if fanout is None:
+            if len(self.shared) >= SHARED_MAX:
+                self.shared.clear()
+            fanout = self.shared[key] = fan_out(wild)
+        return fanout
+
+    def _learn(self, subject: bytes, digest: int) -> Route:
+        """Make the route of a subject that the table does not know."""
+        self.misses += 1
+        if self.routes >= self.max_routes:
+            self._sweep()
+        elif self.routes > self.mask:
+            self._widen()
+        kind = self.classify(subject)
+        route = new_route(subject, digest, kind, self._resolve(subject), self.generation)
+        slot = digest & self.mask
+        chain = 0
+        other = self.slots[slot]
+        while other is not None:
+            chain += 1
+            other = other.following
+        if chain >= CHAIN_MAX:
+            self._forget(slot)
+        route.following = self.slots[slot]
+        self.slots[slot] = route
+        self.routes += 1
+        return route
+
+    def _widen(self) -> None:
+        """Double the slots; a route moves, it is not made again."""
+        mask = self.mask * 2 + 1
+        slots: list[Route | None] = [None] * (mask + 1)
+        for first in self.slots:
+            route = first
+            while route is not None:
+                onward = route.following
+                route.following = slots[route.digest & mask]
+                slots[route.digest & mask] = route
+                route = onward
+        self.slots = slots
+        self.mask = mask
+
+    def _sweep(self) -> None:
+        """Forget the routes in the next eighth of the slots."""
+        count = (self.mask + 1) // 8
+        while count:
+            self._forget(self.hand)
+            self.hand = (self.hand + 1) & self.mask
+            count -= 1
+
+    def _forget(self, slot: int) -> None:
+        """Forget the routes of one slot."""
+        route = self.slots[slot]
+        while route is not None:
+            self.routes -= 1
+            self.evictions += 1
+            route = route.following
+        self.slots[slot] = None
+
+
+def fan_out(found: list[Subscription]) -> Fanout:
+    """Part the subscriptions into those that all get a message and the queue groups."""
+    groups: dict[bytes, list[Subscription]] = {}
+    for sub in found:
+        if sub.queue is not None:
+            groups.setdefault(sub.queue, []).append(sub)
+    if not groups:
+        return Fanout(tuple(found), None)
+    plain = tuple(sub for sub in found if sub.queue is None)
+    return Fanout(plain, tuple(tuple(members) for members in groups.values()))
+
+
+NOBODY = Fanout((), None)

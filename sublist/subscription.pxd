@@ -1,0 +1,14 @@
+# The compiler's view of subscription.py: types only, never behaviour.
+cimport cython
+
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(object) noexcept
+
+@cython.final
+cdef class Subscription:
+    cdef readonly bytes subject, sid, queue
+    cdef const unsigned char *sid_text
+    cdef Py_ssize_t sid_size
+    cdef readonly object owner
+    cdef public unsigned long long delivered, limit
+    cdef Subscription following, preceding

@@ -1,0 +1,42 @@
+"""One client's wish for one subject, and its place among those with the same subject.
+
+A million of these may be alive: no dictionary, no container each. Those of one subject are
+a chain through `following` and `preceding`, so that one is taken out without a search.
+Nor does the collector of cycles look at them: whoever drops a subscription takes
+it out of its chain and out of its owner's table, which breaks every cycle it is in.
+"""
+
+from typing import Any
+
+import cython
+
+
+class Subscription:
+    """`delivered` is written by the data plane, `limit` by the session, the chain by the trie."""
+
+    __slots__ = (
+        "delivered",
+        "following",
+        "limit",
+        "owner",
+        "preceding",
+        "queue",
+        "sid",
+        "sid_size",
+        "sid_text",
+        "subject",
+    )
+
+    def __init__(self, subject: bytes, sid: bytes, queue: bytes | None, owner: Any) -> None:
+        self.subject = subject
+        self.sid = sid
+        self.sid_text = self.sid
+        self.sid_size = len(sid)
+        self.queue = queue
+        self.owner = owner
+        self.delivered = 0
+        self.limit = 0  # deliveries after which it ends; 0: none
+        self.following: Subscription | None = None
+        self.preceding: Subscription | None = None
+        if cython.compiled:
+            PyObject_GC_UnTrack(self)

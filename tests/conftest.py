@@ -1,0 +1,48 @@
+"""One suite, two builds: `pytest --pure` runs the Python sources, where compiled ones lie too.
+
+In this process an import hook passes the compiled modules over; the brokers that tests
+start get a copy of the sources without them, first on their path.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("parser", "sublist", "sequencer", "broker")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--pure", action="store_true", help="ignore our compiled modules")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--pure"):
+        return
+    sources_only = FileFinder.path_hook((SourceFileLoader, SOURCE_SUFFIXES))
+
+    def ours(path: str) -> Any:
+        if not path.startswith(str(ROOT)) or "/.venv/" in path:
+            raise ImportError  # someone else's folder: the usual finders take it
+        return sources_only(path)
+
+    sys.path_hooks.insert(0, ours)
+    sys.path_importer_cache.clear()
+    sources = tempfile.mkdtemp(prefix="seriatim-sources-")
+    for room in ROOMS:
+        plain = shutil.ignore_patterns("*.so", "__pycache__")
+        shutil.copytree(ROOT / room, Path(sources, room), ignore=plain)
+    config.add_cleanup(lambda: shutil.rmtree(sources, ignore_errors=True))
+    os.environ["PYTHONPATH"] = sources
+
+
+def pytest_report_header() -> str:
+    from broker.version import is_compiled
+
+    return f"hot modules: {'compiled' if is_compiled() else 'uncompiled'}"
