@@ -53,10 +53,6 @@ class Control:
         except errors.WireError as error:
             self._tell(link, error)
 
-    def headers_not_agreed(self, link: Link) -> None:
-        """HPUB from a client that did not say that it knows headers."""
-        self._tell(link, errors.HeadersNotAgreed("HPUB without headers in CONNECT"))
-
     def invalid_publish_subject(self, link: Link) -> None:
         """A pedantic client is told; its message goes on all the same."""
         self.plane.say(link, errors.InvalidPublishSubject.reply)

@@ -61,6 +61,7 @@ class Link:
         """Take on a frame, and derive from all options what the data plane looks at."""
         self.frame = frame
         self.chatty = self.verbose or self.pedantic
+        self.parser.headers = self.headers
         if frame == "netstring":
             self.shape = FRAMED
             self.headed_shape = FRAMED_HEADERS

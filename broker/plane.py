@@ -129,9 +129,6 @@ class Plane:
         link.in_bytes += parser.size
         header_size = 0
         if op == HPUB:
-            if not link.headers:
-                self.control.headers_not_agreed(link)
-                return 0
             header_size = parser.header_size
             self.sizes = bytes(
                 self.store[parser.header_digits : parser.header_digits_end]

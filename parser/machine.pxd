@@ -30,6 +30,7 @@ cdef class Parser:
     cdef Py_ssize_t stop
     cdef readonly int state
     cdef readonly Py_ssize_t at, need
+    cdef public bint headers
     cdef public Py_ssize_t max_control_line, max_payload
     cdef readonly unsigned int digest
     cdef Py_ssize_t peeked, peeked_end

@@ -23,6 +23,7 @@ import cython
 from parser.errors import (
     BadArguments,
     ControlLineTooLong,
+    HeadersNotAgreed,
     PayloadTooLarge,
     PayloadUnended,
     PeerError,
@@ -63,6 +64,7 @@ class Parser:
         self.table = self.transitions
         self.max_control_line = max_control_line
         self.max_payload = max_payload
+        self.headers = True  # whether the client may send HPUB
         self.state = START
         self.at = self.stop = self.need = 0
         self.digest = 0
@@ -264,6 +266,8 @@ class Parser:
             if words < 2 or words > 3:
                 return self._broken(BadArguments(f"{words} words after PUB"))
         else:
+            if not self.headers:
+                return self._broken(HeadersNotAgreed("HPUB without headers in CONNECT"))
             if words < 3 or words > 4:
                 return self._broken(BadArguments(f"{words} words after HPUB"))
             if words == 3:

@@ -1,0 +1,89 @@
+"""What settings must be to each other, once each is right by itself."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.cli.knobs import KNOBS
+from broker.cli.values import quoted, show, show_listener
+
+EVERYWHERE = frozenset({"", "0.0.0.0", "::"})
+
+# (smaller, larger, why): a value of the first may not be above the second's.
+ORDERED = (
+    (
+        "limits.max_payload",
+        "limits.max_pending",
+        "every subscriber of such a message would be a slow consumer",
+    ),
+    (
+        "limits.hold_pending",
+        "limits.max_pending",
+        "a subscriber would be closed before it could hold anyone",
+    ),
+)
+
+
+def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set[str]) -> list[str]:
+    """Every broken relation. What stands in `broken` is wrong by itself, and not looked at."""
+    problems = []
+    for small, large, why in ORDERED:
+        if not broken & {small, large} and values[small] > values[large]:
+            problems.append(_out_of_order(small, large, why, values, origins))
+    if not broken & {"host", "port", "http_host", "http_port", "listeners"}:
+        problems += _shared_addresses(values, origins)
+    if values["log_file"] and values["log_file"] == values["pid_file"]:
+        problems.append(
+            f"{_place('pid_file', origins)}: is the log file as well; give each a file of its own"
+        )
+    if any(character.isspace() for character in values["server_name"]):
+        problems.append(
+            f"{_place('server_name', origins)}: {quoted(values['server_name'])} holds a blank;"
+            " clients expect a name without"
+        )
+    return problems
+
+
+def _place(path: str, origins: Mapping[str, str]) -> str:
+    """How the setting is called where it was set."""
+    return path if origins[path] == "default" else origins[path]
+
+
+def _out_of_order(
+    small: str, large: str, why: str, values: Mapping[str, Any], origins: Mapping[str, str]
+) -> str:
+    smaller, larger = show(KNOBS[small], values[small]), show(KNOBS[large], values[large])
+    blamed, other = (small, large) if origins[small] != "default" else (large, small)
+    word = "above" if blamed == small else "below"
+    own, others = (smaller, larger) if blamed == small else (larger, smaller)
+    named = KNOBS[other].name
+    if origins[other] == "default":
+        named += f", which is {others} by default"
+    else:
+        named += f" ({others}, from {origins[other]})"
+    remedy = f"lower {KNOBS[small].name} or raise {KNOBS[large].name}"
+    return f"{_place(blamed, origins)}: {own} is {word} {named}: {why}; {remedy}"
+
+
+def _shared_addresses(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
+    taken = [("the first listener", values["host"], values["port"])]
+    problems = []
+    for listener in values.get("listeners", ()):
+        shown = show_listener(listener)
+        taken.append((f"the listener {shown}", listener.host, listener.port))
+    if values["http_port"] != 0:
+        taken.append(("monitoring", values["http_host"], values["http_port"]))
+    for at, (name, host, port) in enumerate(taken):
+        for other_name, other_host, other_port in taken[:at]:
+            if port == other_port and port > 0 and _overlap(host, other_host):
+                path = "http_port" if name == "monitoring" else "listeners"
+                problems.append(
+                    f"{_place(path, origins)}: {name} and {other_name} would share port {port};"
+                    " give one of them another"
+                )
+    return problems
+
+
+def _overlap(host: str, other: str) -> bool:
+    if host and other and (":" in host) != (":" in other):
+        return False  # IPv4 and IPv6 have ports of their own
+    return host == other or host in EVERYWHERE or other in EVERYWHERE

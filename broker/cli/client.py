@@ -1,0 +1,140 @@
+"""The client's connection behind `seriatim pub` and `seriatim sub`: nats-py, with clear errors.
+
+nats-py tells most troubles to callbacks and goes on waiting; here a trouble ends the command
+with one line that says what the broker, or the network, said.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from nats.aio.client import Client
+from nats.errors import AuthorizationError, BadSubjectError, Error, MaxPayloadError, UnexpectedEOF
+
+from broker.cli.errors import CliError
+
+DEFAULT_URL = "nats://127.0.0.1:4222"
+CONNECT_SECONDS_MAX = 5
+LOOK_SECONDS = 1.0
+Result = TypeVar("Result")
+
+
+class Link:
+    """One connection to a broker; `during` waits for something, or for the connection's end."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.client = Client()
+        self._closed = asyncio.Event()
+        self._said: Exception | None = None
+
+    @property
+    def frame(self) -> str:
+        """The frame the broker announces; empty when it says nothing, as nats-server."""
+        # nats-py keeps what INFO says to itself, apart from what it uses.
+        info: dict[str, Any] = getattr(self.client, "_server_info", {})
+        return str(info.get("frame", ""))
+
+    async def open(self) -> None:
+        """Connect, or raise `CliError`."""
+        try:
+            await asyncio.wait_for(
+                self.client.connect(
+                    self.url,
+                    name="seriatim",
+                    error_cb=self._on_error,
+                    closed_cb=self._on_closed,
+                    allow_reconnect=False,
+                    max_reconnect_attempts=1,  # 0 would mean for ever
+                    reconnect_time_wait=0,
+                    connect_timeout=CONNECT_SECONDS_MAX,
+                ),
+                2 * CONNECT_SECONDS_MAX,
+            )
+        except (OSError, Error, ValueError, TimeoutError) as error:
+            raise CliError(f"{self.url}: {describe(self._said or error)}") from error
+
+    async def during(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of `work`; `CliError` when the broker refuses it or goes away meanwhile."""
+        task = asyncio.ensure_future(work)
+        closed = asyncio.ensure_future(self._closed.wait())
+        try:
+            while not (task.done() or self.client.is_closed):
+                # Some versions of nats-py forget to say that they have closed: look, too.
+                await asyncio.wait(
+                    {task, closed}, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
+            if task.done() and not task.cancelled() and self._said is None:
+                return task.result()
+            raise CliError(f"{self.url}: {describe(self._said or UnexpectedEOF())}")
+        except (OSError, Error, TimeoutError) as error:
+            raise CliError(f"{self.url}: {describe(self._said or error)}") from error
+        finally:
+            for waiting in (task, closed):
+                waiting.cancel()
+
+    async def settle(self, timeout: float) -> None:
+        """Wait until the broker has taken everything, and has said what it has against it.
+
+        Twice, for nats-py's PING overtakes what still waits in the client; while the first
+        PONG is awaited the rest is written.
+        """
+        for _ in range(2):
+            await self.client.flush(timeout=timeout)  # type: ignore[arg-type]
+
+    async def _on_error(self, error: Exception) -> None:
+        self._said = error
+
+    async def _on_closed(self) -> None:
+        self._said = self._said or self.client.last_error
+        self._closed.set()
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Link]:
+    """A link to the broker at `url`, closed at the end."""
+    link = Link(broker_url(url))
+    await link.open()
+    try:
+        yield link
+    finally:
+        await link.client.close()
+
+
+def broker_url(url: str) -> str:
+    """`url` in full: host:port is enough. Raises `CliError`."""
+    full = url if "://" in url else f"nats://{url}"
+    parts = urlsplit(full)
+    try:
+        right = parts.scheme == "nats" and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is no number, or too large for one
+        right = False
+    if not right:
+        raise CliError(f'"{url}" is no address of a broker; give nats://HOST:PORT or HOST:PORT')
+    return full
+
+
+def describe(error: Exception) -> str:
+    """What went wrong, in words for a person."""
+    match error:
+        case ConnectionRefusedError():
+            return "connection refused: no broker listens there"
+        case UnexpectedEOF():
+            return "the broker closed the connection"
+        case AuthorizationError():
+            return "the broker wants to know who you are, or does not know you"
+        case BadSubjectError():
+            return "this is no subject"
+        case MaxPayloadError():
+            return "the message is larger than the broker accepts"
+        case TimeoutError():
+            return "no answer in time"
+        case OSError(errno=int(number)) if number > 0:
+            return os.strerror(number).lower()
+        case OSError(strerror=str(text)) if text:
+            return text.lower()
+    text = str(error).removeprefix("nats: ")
+    return text or type(error).__name__

@@ -1,0 +1,291 @@
+"""The settings a broker starts with: flags over environment over TOML file over defaults.
+
+Every layer is read whole and every wrong setting is collected, also one that a stronger
+layer overrides; `WrongSettings` then tells them all at once, each with its path. What is
+asked for nowhere has its default, and where each value came from is kept for
+`seriatim config`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from broker.cli import checks
+from broker.cli.errors import WrongSettings
+from broker.cli.knobs import (
+    KNOBS,
+    LISTENER_FLAG,
+    LISTENER_KNOBS,
+    LISTENER_VARIABLE,
+    PREFIX,
+    SECTIONS,
+    Knob,
+)
+from broker.cli.values import WrongValue, closest, read_listener, read_native, read_text
+from broker.settings import Limits, Listener, SequencerSettings, Settings
+
+DEFAULT = "default"
+CONFIG_VARIABLE = PREFIX + "CONFIG"
+FILE_BYTES_MAX = 1 << 20
+
+# Ours, but no settings of `serve`: the client's address, and what the build reads.
+OTHER_VARIABLES = frozenset(
+    PREFIX + word
+    for word in (
+        *("CONFIG", "LISTEN", "TRACEBACK", "URL"),
+        *("ANNOTATE", "CFLAGS", "LDFLAGS", "PURE", "REQUIRE_COMPILED"),
+    )
+)
+# What Kubernetes puts into every container when a service is called "seriatim".
+_KUBERNETES = re.compile(r"SERIATIM_(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP))(_\w+)?")
+_KUBERNETES_PORT = re.compile(r"(tcp|udp)://[^/]+:\d+")
+
+# Words of nats-server's configuration, which people will try.
+ALIASES = {
+    "addr": "host",
+    "config": "--config, which is a flag",
+    "http": "http_port",
+    "listen": "host and port",
+    "listeners": "[[listener]]",
+    "logfile": "log_file",
+    "max_conn": "limits.max_connections",
+    "max_subs": "limits.max_subscriptions",
+    "name": "server_name",
+    "net": "host",
+    "pidfile": "pid_file",
+}
+NOT_YET = {
+    "authorization": "clients are not authenticated yet",
+    "cluster": "brokers do not form clusters yet",
+    "jetstream": "there is no JetStream here",
+    "journal": "there is no journal yet",
+    "tls": "connections are not encrypted yet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """The settings as they are, and where each value came from, by path."""
+
+    settings: Settings
+    origins: dict[str, str]
+
+
+@dataclass(slots=True)
+class Layer:
+    """What one source asks for. `written` is how that source calls a setting."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def take(self, knob: Knob, written: str, read: Any, raw: object) -> None:
+        """Read one setting of this source, or note why it is wrong."""
+        self.written[knob.path] = written
+        try:
+            self.values[knob.path] = read(knob, raw)
+        except WrongValue as wrong:
+            self.problems.append(f"{written}: {wrong}")
+
+    def broken(self) -> set[str]:
+        """The paths that were asked for and are wrong."""
+        return set(self.written) - set(self.values)
+
+
+def resolve(
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    config: str | None = None,
+    problems: Iterable[str] = (),
+) -> Effective:
+    """The effective settings. Raises `WrongSettings` with `problems` and all that it finds.
+
+    `flags` holds texts by path, a bool for a flag, and a list of texts for `listeners`.
+    """
+    config_file = config or environment.get(CONFIG_VARIABLE)
+    from_flags = _flag_layer(flags)
+    from_environment = _environment_layer(environment)
+    from_file = _file_layer(config_file) if config_file else Layer()
+    layers = (from_file, from_environment, from_flags)
+
+    values = {path: knob.default for path, knob in KNOBS.items()}
+    origins = dict.fromkeys([*KNOBS, "listeners"], DEFAULT)
+    frame = _strongest(layers, "frame") or KNOBS["frame"].default
+    for layer in layers:
+        _finish_listeners(layer, frame)
+        values |= layer.values
+        origins |= {path: layer.written[path] for path in layer.values}
+    if not values["http_host"]:
+        values["http_host"] = values["host"]
+
+    problems = [*problems, *(p for layer in reversed(layers) for p in layer.problems)]
+    broken = set().union(*(layer.broken() for layer in layers))
+    problems += checks.relations(values, origins, broken)
+    if problems:
+        raise WrongSettings(problems)
+    return Effective(_settings(values), origins)
+
+
+def _settings(values: Mapping[str, Any]) -> Settings:
+    def section(name: str) -> dict[str, Any]:
+        return {k.name: values[k.path] for k in KNOBS.values() if k.section == name}
+
+    return Settings(
+        **section(""),
+        listeners=tuple(values.get("listeners", ())),
+        limits=Limits(**section("limits")),
+        sequencer=SequencerSettings(**section("sequencer")),
+    )
+
+
+def _strongest(layers: Iterable[Layer], path: str) -> Any:
+    found = None
+    for layer in layers:
+        found = layer.values.get(path, found)
+    return found
+
+
+def _flag_layer(flags: Mapping[str, Any]) -> Layer:
+    layer = Layer()
+    for path, raw in flags.items():
+        if path == "listeners":
+            layer.written[path] = LISTENER_FLAG
+            layer.values[path] = list(raw)
+            continue
+        knob = KNOBS[path]
+        if isinstance(raw, list):
+            raw = ",".join(raw)
+        if isinstance(raw, bool):
+            layer.take(knob, knob.flag, read_native, raw)
+        else:
+            layer.take(knob, knob.flag, read_text, raw)
+    return layer
+
+
+def _environment_layer(environment: Mapping[str, str]) -> Layer:
+    layer = Layer()
+    known = {knob.variable: knob for knob in KNOBS.values()}
+    for variable in sorted(v for v in environment if v.startswith(PREFIX)):
+        text = environment[variable]
+        if not text or _KUBERNETES.fullmatch(variable) or _KUBERNETES_PORT.fullmatch(text):
+            continue  # an empty variable is as good as none: `-e SERIATIM_PORT=` unsets it
+        if variable in known:
+            layer.take(known[variable], variable, read_text, text)
+        elif variable == LISTENER_VARIABLE:
+            layer.written["listeners"] = variable
+            layer.values["listeners"] = text.split()
+        elif variable not in OTHER_VARIABLES:
+            names = [name.removeprefix(PREFIX) for name in (*known, *OTHER_VARIABLES)]
+            close = closest(variable.removeprefix(PREFIX), names)
+            hint = (
+                f"did you mean {PREFIX}{close}?"
+                if close
+                else "`seriatim config` shows what there is"
+            )
+            layer.problems.append(f"{variable}: there is no such setting; {hint}")
+    return layer
+
+
+def _file_layer(config_file: str) -> Layer:
+    layer = Layer()
+    import tomllib
+
+    where = f"in {config_file}"
+    try:
+        with Path(config_file).open("rb") as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+        if len(content) > FILE_BYTES_MAX:
+            layer.problems.append(f"{config_file}: is longer than 1 MiB, so it is no such file")
+            return layer
+        raw = tomllib.loads(content.decode())
+    except OSError as error:
+        layer.problems.append(f"{config_file}: cannot be read: {error.strerror}")
+    except (ValueError, RecursionError) as error:
+        reason = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error)
+        layer.problems.append(
+            f"{config_file}: is not TOML (nats-server's own format is not read): {reason}"
+        )
+    else:
+        _read_table(layer, "", raw, where)
+    return layer
+
+
+def _read_table(layer: Layer, section: str, table: Mapping[str, object], where: str) -> None:
+    for key, raw in table.items():
+        path = f"{section}.{key}" if section else key
+        if path in KNOBS:
+            layer.take(KNOBS[path], f"{path} {where}", read_native, raw)
+        elif path == "listener":
+            _read_listeners(layer, raw, where)
+        elif path in SECTIONS and isinstance(raw, dict):
+            _read_table(layer, path, raw, where)
+        elif path in SECTIONS:
+            layer.problems.append(f"{path} {where}: is a table; write [{path}]")
+        else:
+            layer.problems.append(f"{path} {where}: {_unknown(section, key)}")
+
+
+def _unknown(section: str, key: str) -> str:
+    if not section and key in NOT_YET:
+        return f"{NOT_YET[key]}; leave it out"
+    words = {knob.name: knob.path for knob in KNOBS.values()}
+    words |= {name: name for name in SECTIONS if name} | {"listener": "[[listener]]"}
+    words |= ALIASES
+    lowered = key.lower().replace("-", "_")
+    close = lowered if lowered in words else closest(lowered, list(words))
+    if not close:
+        return "there is no such setting; `seriatim config` shows what there is"
+    path = words[close]
+    other = KNOBS[path].section if path in KNOBS else section
+    if other == section:
+        return f"there is no such setting; did you mean {path}?"
+    place = f"below [{other}]" if other else "at the top, above every table"
+    return f"there is no such setting; did you mean {path}? It stands {place}"
+
+
+def _read_listeners(layer: Layer, raw: object, where: str) -> None:
+    """Check the tables now; their frame may come from the broker's, so they are made later."""
+    if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
+        layer.problems.append(f"listener {where}: is a list of tables; write [[listener]]")
+        return
+    entries = []
+    problems = len(layer.problems)
+    for at, entry in enumerate(raw, 1):
+        values = {}
+        for key, value in entry.items():
+            written = f"listener[{at}].{key} {where}"
+            if key not in LISTENER_KNOBS:
+                close = closest(key, list(LISTENER_KNOBS))
+                hint = f"did you mean {close}?" if close else "a listener has host, port and frame"
+                layer.problems.append(f"{written}: there is no such setting; {hint}")
+                continue
+            try:
+                values[key] = read_native(LISTENER_KNOBS[key], value)
+            except WrongValue as wrong:
+                layer.problems.append(f"{written}: {wrong}")
+        if "port" not in entry:
+            layer.problems.append(
+                f"listener[{at}].port {where}: is missing; give a port, or -1 for any free one"
+            )
+        entries.append(values)
+    layer.written["listeners"] = f"listener {where}"
+    if len(layer.problems) == problems:
+        layer.values["listeners"] = entries
+
+
+def _finish_listeners(layer: Layer, frame: str) -> None:
+    """Turn the texts and tables of a layer into listeners, now that the frame is known."""
+    if "listeners" not in layer.values:
+        return
+    listeners = []
+    for entry in layer.values.pop("listeners"):
+        try:
+            if isinstance(entry, str):
+                listeners.append(read_listener(entry, frame))
+            else:
+                listeners.append(Listener(**{"frame": frame, **entry}))
+        except WrongValue as wrong:
+            layer.problems.append(f"{layer.written['listeners']}: {wrong}")
+    layer.values["listeners"] = listeners

@@ -1,0 +1,268 @@
+"""One value of a setting: from text or TOML to Python, checked, and back to text.
+
+Every refusal is a `WrongValue` that says what is wrong and what to give instead. `show` is
+the inverse of `read_text`: what it prints may be put back into a file.
+"""
+
+import re
+from decimal import Decimal
+from typing import Any
+
+from broker.cli.knobs import LISTENER_KNOBS, Knob
+from broker.settings import Listener
+
+SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+SIZES |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+SECONDS = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
+FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True}
+FLAG_WORDS |= {"false": False, "no": False, "off": False, "0": False}
+
+# Digits are bounded, so that no text makes a number that takes long to compute with.
+_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([A-Za-z]*)")
+_DURATION = re.compile(r"(?:[0-9]{1,15}(?:\.[0-9]{1,400})?(?:h|ms|m|s)){1,8}")
+_DURATION_PART = re.compile(r"([0-9.]+)(h|ms|m|s)")
+_PLAIN_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,15}")
+
+HOW = {
+    "size": "give bytes, or a number with KiB, MiB, GiB (1024) or kB, MB, GB (1000)",
+    "duration": "give seconds, or a number with ms, s, m or h, such as 500ms or 1m30s",
+    "count": "give a whole number",
+    "port": "give a number from 1 to 65535",
+    "flag": "give true or false",
+    "text": "give a text",
+    "list": "give a list of texts",
+}
+NATIVE = {"count": "a whole number", "port": "a port", "flag": "a flag", "list": "a list"}
+
+
+class WrongValue(ValueError):
+    """This value cannot be; the text says why and what can."""
+
+
+def read_text(knob: Knob, text: str) -> Any:
+    """The value that a flag or a variable means. Raises `WrongValue`."""
+    match knob.kind:
+        case "size":
+            value: Any = _size(text)
+        case "duration":
+            value = _duration(text)
+        case "count" | "port":
+            if not _WHOLE_NUMBER.fullmatch(text):
+                raise WrongValue(f"{quoted(text)} is not {NATIVE[knob.kind]}; {how(knob)}")
+            value = int(text)
+        case "flag":
+            if text.lower() not in FLAG_WORDS:
+                raise WrongValue(f"{quoted(text)} is neither true nor false; {HOW['flag']}")
+            value = FLAG_WORDS[text.lower()]
+        case "list":
+            value = tuple(word for word in re.split(r"[,\s]+", text) if word)
+        case _:
+            value = text
+    return check(knob, value)
+
+
+def read_native(knob: Knob, raw: object) -> Any:
+    """The value that parsed TOML means. Raises `WrongValue`."""
+    number = isinstance(raw, int | float) and not isinstance(raw, bool)
+    match knob.kind:
+        case "size" | "duration" if isinstance(raw, str):
+            return read_text(knob, raw)
+        case "size" | "count" | "port" if number and isinstance(raw, int):
+            return check(knob, raw)
+        case "duration" if number:
+            return check(knob, float(raw))  # type: ignore[arg-type]
+        case "flag" if isinstance(raw, bool):
+            return raw
+        case "text" | "choice" if isinstance(raw, str):
+            return check(knob, raw)
+        case "list" if isinstance(raw, list) and all(isinstance(word, str) for word in raw):
+            return check(knob, tuple(raw))
+    kind = NATIVE.get(knob.kind, f"a {knob.kind}")
+    raise WrongValue(f"{_shown_raw(raw)} is not {kind}; {how(knob)}{_quotes(knob, raw)}")
+
+
+def check(knob: Knob, value: Any) -> Any:
+    """`value` itself, or without the brackets of an IPv6 host. Raises `WrongValue`."""
+    if knob.kind == "port" and value == 0 and knob.default != 0:
+        raise WrongValue("0 is no port to listen on; give 1 to 65535, or -1 for any free port")
+    if knob.low is not None and knob.high is not None and not knob.low <= value <= knob.high:
+        side = "above" if value > knob.high else "below"
+        edge = show(knob, knob.high if value > knob.high else knob.low)
+        raise WrongValue(f"{show(knob, value)} is {side} {edge}; give {allowed(knob)}")
+    if knob.kind == "choice" and value not in knob.choices:
+        close = closest(value, knob.choices)
+        hint = f'; did you mean "{close}"?' if close else ""
+        raise WrongValue(f"{quoted(value)} is not one of {', '.join(knob.choices)}{hint}")
+    if isinstance(value, str) and not value.isprintable():
+        raise WrongValue(f"{value!r} holds a character that cannot be printed; leave it out")
+    if knob.name in ("host", "http_host"):
+        return _host(value)
+    if knob.name == "exclude":
+        for subject in value:
+            check_subject(subject)
+    return value
+
+
+def check_subject(subject: str, wildcards: bool = True) -> str:
+    """`subject` itself, when it can be subscribed to, or published. Raises `WrongValue`."""
+    tokens = subject.split(".")
+    if not subject or any(character.isspace() for character in subject):
+        raise WrongValue(
+            f"{quoted(subject)} is no subject; give words joined by dots, without blanks"
+        )
+    if "" in tokens:
+        raise WrongValue(f"{quoted(subject)} is no subject: a word between its dots is empty")
+    if ">" in tokens[:-1]:
+        raise WrongValue(f'{quoted(subject)} is no subject: ">" may only be its last word')
+    if not wildcards and (">" in tokens or "*" in tokens):
+        raise WrongValue(f"{quoted(subject)} has a wildcard; a message is published to one subject")
+    return subject
+
+
+def read_listener(text: str, frame: str) -> Listener:
+    """The listener `HOST:PORT[,frame=MODE]` means. Raises `WrongValue`."""
+    address, *options = text.split(",")
+    host, colon, port = address.rpartition(":")
+    if not colon or not port:
+        raise WrongValue(f"{quoted(text)} is no listener; give HOST:PORT or HOST:PORT,frame=none")
+    values = {"port": read_text(LISTENER_KNOBS["port"], port), "frame": frame}
+    if host:
+        values["host"] = read_text(LISTENER_KNOBS["host"], host)
+    for option in options:
+        key, equals, word = option.partition("=")
+        if key != "frame" or not equals:
+            raise WrongValue(
+                f"{quoted(option)} is no option of a listener; the one there is: frame=MODE"
+            )
+        values["frame"] = read_text(LISTENER_KNOBS["frame"], word)
+    return Listener(**values)
+
+
+def show(knob: Knob, value: Any) -> str:
+    """`value` as text that `read_text` understands."""
+    match knob.kind:
+        case "size":
+            for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+                if value and value % size == 0:
+                    return f"{int(value) // size}{unit}"
+            return str(int(value))
+        case "duration":
+            return _show_duration(value)
+        case "flag":
+            return "true" if value else "false"
+        case "list":
+            return ",".join(map(str, value))
+        case _:
+            return str(value if isinstance(value, str) else int(value))
+
+
+def show_listener(listener: Listener) -> str:
+    """`listener` as text that `read_listener` understands."""
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{host}:{listener.port},frame={listener.frame}"
+
+
+def allowed(knob: Knob) -> str:
+    """What the knob accepts, in words for a person."""
+    if knob.choices:
+        return ", ".join(knob.choices)
+    if knob.name in ("host", "http_host"):
+        return "an IP address or a host name"
+    if knob.low is None or knob.high is None:
+        words = {"flag": "true, false", "list": "subjects, wildcards too"}
+        return words.get(knob.kind, "any text")
+    if knob.kind == "port":
+        none = ", or 0 for none" if knob.default == 0 else ""
+        return f"1 to 65535, or -1 for any free port{none}"
+    return f"{show(knob, knob.low)} to {show(knob, knob.high)}"
+
+
+def how(knob: Knob) -> str:
+    """How to write a value of the knob."""
+    return f"give {allowed(knob)}" if knob.choices or knob.kind == "port" else HOW[knob.kind]
+
+
+def quoted(text: str) -> str:
+    """`text` in quotes, fit for one line of a message."""
+    shown = text if len(text) <= 60 else f"{text[:60]}..."
+    return f'"{shown}"' if shown.isprintable() else repr(shown)
+
+
+def closest(word: str, words: "tuple[str, ...] | list[str]") -> str:
+    """The one of `words` that `word` was probably meant to be, or nothing."""
+    import difflib  # only where something is wrong already
+
+    found = difflib.get_close_matches(word, words, n=1)
+    return found[0] if found else ""
+
+
+def _size(text: str) -> int:
+    found = _SIZE.fullmatch(text)
+    if not found or found[2].lower() not in SIZES:
+        if found and found[2].lower() in ("k", "m", "g"):
+            unit = found[2].upper()
+            raise WrongValue(
+                f"{quoted(text)} is ambiguous; give {found[1]}{unit}iB (of 1024) or"
+                f" {found[1]}{unit}B (of 1000)"
+            )
+        raise WrongValue(f"{quoted(text)} is not a size; {HOW['size']}")
+    size = Decimal(found[1]) * SIZES[found[2].lower()]
+    if size != int(size):
+        raise WrongValue(f"{quoted(text)} is not a whole number of bytes; {HOW['size']}")
+    return int(size)
+
+
+def _duration(text: str) -> float:
+    if _PLAIN_NUMBER.fullmatch(text):
+        return float(text)
+    if not _DURATION.fullmatch(text):
+        raise WrongValue(f"{quoted(text)} is not a duration; {HOW['duration']}")
+    parts = _DURATION_PART.findall(text)
+    return float(sum(Decimal(number) * SECONDS[unit] for number, unit in parts))
+
+
+def _show_duration(value: float) -> str:
+    if value != value or value in (float("inf"), float("-inf")) or value < 0:
+        return str(value)
+    exact = Decimal(repr(float(value)))
+    if 0 < exact < 1 and exact * 1000 == int(exact * 1000):
+        return f"{int(exact * 1000)}ms"
+    whole, text = int(exact), ""
+    if whole == exact and whole % 60 == 0 and whole:
+        hours, minutes = divmod(whole // 60, 60)
+        return (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes else "")
+    text = f"{exact:f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text) + "s"
+
+
+def _host(value: str) -> str:
+    """An address or a name to listen on; an IPv6 address may come in brackets."""
+    bare = value[1:-1] if value.startswith("[") and value.endswith("]") else value
+    if ":" in bare:
+        import ipaddress  # only where there is such an address
+
+        try:
+            return str(ipaddress.ip_address(bare))
+        except ValueError:
+            raise WrongValue(
+                f"{quoted(value)} is no address; give it without a port, which is a setting of"
+                " its own"
+            ) from None
+    if any(character.isspace() or character == "/" for character in bare):
+        raise WrongValue(f"{quoted(value)} is no address; give an IP address or a host name")
+    return bare
+
+
+def _shown_raw(raw: object) -> str:
+    if isinstance(raw, bool):
+        return "true" if raw else "false"
+    if isinstance(raw, str):
+        return quoted(raw)
+    if isinstance(raw, dict):
+        return "a table"
+    return "this list" if isinstance(raw, list) else str(raw)
+
+
+def _quotes(knob: Knob, raw: object) -> str:
+    return ", without quotes" if isinstance(raw, str) and knob.kind != "list" else ""

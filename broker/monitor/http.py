@@ -1,0 +1,84 @@
+"""A small HTTP server on a thread: bounded, silent, and stopped at once.
+
+Rule 1  At most `REQUESTS_MAX` requests at a time; who comes beyond them is hung up on.
+Rule 2  A peer that sends nothing, or reads nothing, is let go after `PEER_SECONDS_MAX`.
+Rule 3  Nothing it does reaches standard error: a client that goes away is no event.
+"""
+
+import socket
+import socketserver
+import threading
+from collections.abc import Callable
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler
+
+from prometheus_client.exposition import ThreadingWSGIServer
+
+REQUESTS_MAX = 16
+PEER_SECONDS_MAX = 10.0
+
+
+class Handler(WSGIRequestHandler):
+    """One request, without a line in the log."""
+
+    timeout = PEER_SECONDS_MAX
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+class HttpServer(ThreadingWSGIServer):
+    """Serves one WSGI application from `start` to `stop`."""
+
+    request_queue_size = 64
+
+    def __init__(self, host: str, port: int, app: Callable[..., Any]) -> None:
+        """Bind; port -1 is any free one. Raises OSError."""
+        places = socket.getaddrinfo(
+            host or None, max(port, 0), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        self.address_family = places[0][0]
+        self._free = threading.Semaphore(REQUESTS_MAX)
+        self._stopping = False
+        self._thread = threading.Thread(target=self._serve, name="monitor", daemon=True)
+        super().__init__(places[0][4][:2], Handler)  # type: ignore[arg-type]
+        self.set_app(app)
+
+    def server_bind(self) -> None:
+        """Bind as the base does, without asking the name service for our own name."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
+
+    def start(self) -> tuple[str, int]:
+        """Serve from now on; the address that was bound."""
+        self._thread.start()
+        return self.server_name, self.server_port
+
+    def stop(self) -> None:
+        """Take no more requests. Safe to be called in the broker's loop: it waits for nobody."""
+        self._stopping = True
+        self.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread, which then finds `_stopping`
+        self._thread.join(timeout=1)
+        self.server_close()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Hand the request to a thread, if one is free."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve the request, in its thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A peer that is late, gone, or speaks no HTTP: its own affair."""
+
+    def _serve(self) -> None:
+        while not self._stopping:
+            self.handle_request()

@@ -1,0 +1,125 @@
+"""Prometheus' metrics, collected when they are asked for: a message costs nothing here."""
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from broker.monitor.observed import Observed
+from broker.monitor.process import PYTHON, build, loop_name
+from broker.monitor.views import State
+from broker.version import VERSION
+
+# (name without its prefix, key of `sublist_statistics`, what it is)
+ROUTE_GAUGES = (
+    ("subscriptions", "subscriptions", "Subscriptions of all connections."),
+    ("subscription_patterns", "patterns", "Different subjects among the subscriptions."),
+    ("routes", "routes", "Subjects whose subscribers are remembered."),
+    ("routes_limit", "max_routes", "Subjects whose subscribers may be remembered."),
+)
+ROUTE_COUNTERS = (
+    ("subscription_inserts", "inserts", "Subscriptions that were made."),
+    ("subscription_removes", "removes", "Subscriptions that ended."),
+    ("route_misses", "misses", "Messages whose subject was not in the route table."),
+    ("route_rechecks", "rechecks", "Routes compared with newer wildcard subscriptions."),
+    ("route_resolves", "resolves", "Times the subscribers of a subject were searched for."),
+    ("route_evictions", "evictions", "Routes forgotten to make room."),
+)
+
+
+class BrokerCollector(Collector):
+    """All metrics of one broker, of one moment."""
+
+    def __init__(self, server: Observed, take: Callable[[], State]) -> None:
+        self._server = server
+        self._take = take
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: else the registry would collect once, to learn the names, at the start."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """Take the broker's state once, and tell it."""
+        state = self._take()
+        yield from self._broker(state)
+        yield from self._routes(state)
+        yield _labelled_one(
+            "build_info",
+            "1, with what is running as labels.",
+            version=VERSION,
+            build=build(),
+            python=PYTHON,
+            loop=loop_name(),
+            frame=self._server.settings.frame,
+        )
+
+    def _broker(self, state: State) -> Iterator[Metric]:
+        traffic = state.traffic
+        yield _by_direction(
+            "messages", "Messages from and to clients.", traffic.in_msgs, traffic.out_msgs
+        )
+        yield _by_direction(
+            "bytes",
+            "Payload bytes, headers included, from and to clients.",
+            traffic.in_bytes,
+            traffic.out_bytes,
+        )
+        yield _gauge("connections", "Clients connected now.", state.connections)
+        yield _gauge(
+            "connections_limit",
+            "Clients that may be connected at once.",
+            self._server.settings.limits.max_connections,
+        )
+        yield _counter(
+            "connections_accepted", "Clients that ever connected.", state.total_connections
+        )
+        yield _counter(
+            "slow_consumers", "Clients closed for not reading fast enough.", state.slow_consumers
+        )
+        yield _gauge("sequence", "The number of the last message.", state.last_number)
+        yield _gauge("pending_bytes", "Bytes not yet sent, of all clients.", state.pending_bytes)
+        yield _gauge(
+            "pending_bytes_max",
+            "Bytes not yet sent, of the client with the most.",
+            state.pending_bytes_max,
+        )
+        yield _gauge("start_time_seconds", "When the broker started.", self._server.started_at)
+
+    def _routes(self, state: State) -> Iterator[Metric]:
+        for name, key, about in ROUTE_GAUGES:
+            if key in state.sublist:
+                yield _gauge(name, about, state.sublist[key])
+        for name, key, about in ROUTE_COUNTERS:
+            if key in state.sublist:
+                yield _counter(name, about, state.sublist[key])
+        yield _counter("route_lookups", "Messages whose route was looked up.", state.lookups())
+
+
+def registry(server: Observed, take: Callable[[], State]) -> CollectorRegistry:
+    """A registry of the broker's metrics and its process'."""
+    made = CollectorRegistry(auto_describe=False)
+    made.register(BrokerCollector(server, take))
+    ProcessCollector(registry=made)
+    return made
+
+
+def _gauge(name: str, about: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"seriatim_{name}", about, value=value)
+
+
+def _counter(name: str, about: str, value: float) -> Metric:
+    return CounterMetricFamily(f"seriatim_{name}", about, value=value)
+
+
+def _by_direction(name: str, about: str, into: int, out: int) -> Metric:
+    family = CounterMetricFamily(f"seriatim_{name}", about, labels=["direction"])
+    family.add_metric(["in"], into)
+    family.add_metric(["out"], out)
+    return family
+
+
+def _labelled_one(name: str, about: str, **labels: str) -> Metric:
+    family = GaugeMetricFamily(f"seriatim_{name}", about, labels=list(labels))
+    family.add_metric(list(labels.values()), 1)
+    return family

@@ -1,0 +1,301 @@
+"""nats-server's monitoring pages: what is taken of the broker, and the JSON made of it.
+
+Each page is two steps. `take_...` runs in the broker's loop and only copies numbers and
+references, so that a page is of one moment and the loop is not held longer than a page's
+worth of entries; `..._page` runs in the request's thread and makes text of it. Field names
+are nats-server's, for its tools read them.
+"""
+
+import heapq
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain, islice
+from typing import Any
+
+from broker.monitor.observed import Observed, Session, Subscription, Traffic
+from broker.monitor.process import PYTHON, CpuMeter, build, resident_bytes
+from broker.monitor.query import SORTS, ConnectionsQuery, SubscriptionsQuery
+from broker.version import VERSION
+from sublist.subject import covers
+
+SECOND_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The broker as a whole, at one moment."""
+
+    now: float
+    connections: int
+    total_connections: int
+    slow_consumers: int
+    last_number: int
+    pending_bytes: int
+    pending_bytes_max: int
+    traffic: Traffic
+    sublist: dict[str, int]
+
+    def lookups(self) -> int:
+        """How often a route was looked up: once for every message that came in."""
+        return self.sublist.get("lookups", self.traffic.in_msgs)
+
+
+def take_state(server: Observed) -> State:
+    """Take the totals."""
+    pending, pending_max = 0, 0
+    for session in server.sessions.values():
+        unsent = session.pending_bytes
+        pending += unsent
+        pending_max = max(pending_max, unsent)
+    return State(
+        now=time.time(),
+        connections=len(server.sessions),
+        total_connections=server.total_connections,
+        slow_consumers=server.slow_consumers,
+        last_number=server.last_number,
+        pending_bytes=pending,
+        pending_bytes_max=pending_max,
+        traffic=server.traffic(),
+        sublist=server.sublist_statistics(),
+    )
+
+
+def varz_page(server: Observed, state: State, http_port: int, cpu: CpuMeter) -> dict[str, Any]:
+    """/varz: the broker, its limits and its totals."""
+    settings, limits, traffic = server.settings, server.settings.limits, state.traffic
+    host, port = server.addresses[0] if server.addresses else (settings.host, settings.port)
+    return {
+        "server_id": server.server_id,
+        "server_name": server.name,
+        "version": VERSION,
+        "proto": 1,
+        "go": PYTHON,
+        "build": build(),
+        "host": host,
+        "port": port,
+        "frame": settings.frame,
+        "max_connections": limits.max_connections,
+        "max_subscriptions": limits.max_subscriptions,
+        "ping_interval": round(limits.ping_interval * SECOND_NS),
+        "ping_max": limits.ping_max,
+        "http_host": settings.http_host,
+        "http_port": http_port,
+        "https_port": 0,
+        "auth_timeout": limits.auth_timeout,
+        "max_control_line": limits.max_control_line,
+        "max_payload": limits.max_payload,
+        "max_pending": limits.max_pending,
+        "write_deadline": round(limits.write_deadline * SECOND_NS),
+        "start": timestamp(server.started_at),
+        "now": timestamp(state.now),
+        "uptime": span(state.now - server.started_at),
+        "mem": resident_bytes(),
+        "cores": os.cpu_count() or 1,
+        "gomaxprocs": 1,
+        "cpu": cpu.percent(),
+        "connections": state.connections,
+        "total_connections": state.total_connections,
+        "routes": 0,
+        "remotes": 0,
+        "leafnodes": 0,
+        "in_msgs": traffic.in_msgs,
+        "in_bytes": traffic.in_bytes,
+        "out_msgs": traffic.out_msgs,
+        "out_bytes": traffic.out_bytes,
+        "slow_consumers": state.slow_consumers,
+        "subscriptions": state.sublist.get("subscriptions", 0),
+        "sequence": state.last_number,
+        "pending_bytes": state.pending_bytes,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class TakenSession:
+    """One connection's numbers, and the subscriptions it had."""
+
+    session: Session
+    now: float
+    pending_bytes: int
+    traffic: tuple[int, int, int, int]
+    last_activity: float
+    rtt: float
+    subscriptions: int
+    subs: list[Subscription]
+
+
+def take_connections(server: Observed, query: ConnectionsQuery) -> tuple[int, list[TakenSession]]:
+    """Take one page of connections; also how many there are in all."""
+    total, page = len(server.sessions), query.page
+    if query.cid:
+        found = server.sessions.get(query.cid)
+        wanted: Iterable[Session] = [found] if found is not None else []
+    elif query.sort == "cid":
+        wanted = server.sessions.values()  # by rising cid, for they are kept as they come
+    else:
+        name, most_first = SORTS[query.sort]
+        pick = heapq.nlargest if most_first else heapq.nsmallest
+        wanted = pick(page.offset + page.limit, server.sessions.values(), key=_measure(name))
+    chosen = islice(wanted, min(page.offset, total), min(page.offset + page.limit, total))
+    now = time.time()
+    return total, [_take_session(session, now, query) for session in chosen]
+
+
+def connections_page(
+    server: Observed, query: ConnectionsQuery, total: int, taken: list[TakenSession]
+) -> dict[str, Any]:
+    """/connz: one page of connections."""
+    return {
+        "server_id": server.server_id,
+        "now": timestamp(taken[0].now if taken else time.time()),
+        "num_connections": len(taken),
+        "total": total,
+        "offset": query.page.offset,
+        "limit": query.page.limit,
+        "connections": [_connection(one, query) for one in taken],
+    }
+
+
+def take_subscriptions(
+    server: Observed, query: SubscriptionsQuery
+) -> tuple[State, list[tuple[int, Subscription]]]:
+    """Take the route table's numbers, and a page of subscriptions (or all, to be tested)."""
+    state = take_state(server)
+    if not query.subs and not query.test:
+        return state, []
+    everything = chain.from_iterable(
+        ((session.cid, sub) for sub in session.link.subs.values())
+        for session in server.sessions.values()
+    )
+    if query.test:
+        return state, list(everything)
+    first, total = query.page.offset, state.sublist.get("subscriptions", 0)
+    return state, list(islice(everything, min(first, total), min(first + query.page.limit, total)))
+
+
+def subscriptions_page(
+    server: Observed,
+    query: SubscriptionsQuery,
+    state: State,
+    taken: list[tuple[int, Subscription]],
+) -> dict[str, Any]:
+    """/subsz: the route table, and subscriptions where they are asked for."""
+    sublist, lookups = state.sublist, state.lookups()
+    hits = max(0, lookups - sublist.get("misses", 0))
+    total = sublist.get("subscriptions", 0)
+    if query.test:
+        taken = [(cid, sub) for cid, sub in taken if covers(sub.subject, query.test)]
+        total = len(taken)
+        taken = taken[query.page.offset : query.page.offset + query.page.limit]
+    page: dict[str, Any] = {
+        "server_id": server.server_id,
+        "now": timestamp(state.now),
+        "num_subscriptions": sublist.get("subscriptions", 0),
+        "num_cache": sublist.get("routes", 0),
+        "num_inserts": sublist.get("inserts", 0),
+        "num_removes": sublist.get("removes", 0),
+        "num_matches": lookups,
+        "cache_hit_rate": hits / lookups if lookups else 0.0,
+        "route_table": sublist,
+        "total": total,
+        "offset": query.page.offset,
+        "limit": query.page.limit,
+    }
+    if query.subs or query.test:
+        page["subscriptions_list"] = [_subscription(cid, sub) for cid, sub in taken]
+    return page
+
+
+def timestamp(seconds: float) -> str:
+    """A moment as RFC 3339, the way Go writes it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def span(seconds: float) -> str:
+    """How long something lasts, in nats-server's way: 2s, 1m3s, 4d0h0m1s."""
+    left = max(0, int(seconds))
+    text = ""
+    for unit, size in (("y", 31_536_000), ("d", 86_400), ("h", 3_600), ("m", 60)):
+        count, left = divmod(left, size)
+        if count or text:
+            text += f"{count}{unit}"
+    return f"{text}{left}s"
+
+
+def round_trip(seconds: float) -> str:
+    """A round trip time as Go writes a duration."""
+    if seconds >= 1:
+        return f"{round(seconds, 3):g}s"
+    if seconds >= 0.001:
+        return f"{round(seconds * 1e3, 3):g}ms"
+    return f"{seconds * 1e6:.0f}µs"
+
+
+def _measure(name: str) -> Any:
+    if name == "subscriptions":
+        return lambda session: len(session.link.subs)
+    if name.startswith(("in_", "out_")):
+        return lambda session: getattr(session.link, name)
+    return lambda session: getattr(session, name)
+
+
+def _take_session(session: Session, now: float, query: ConnectionsQuery) -> TakenSession:
+    link = session.link
+    return TakenSession(
+        session=session,
+        now=now,
+        pending_bytes=session.pending_bytes,
+        traffic=(link.in_msgs, link.out_msgs, link.in_bytes, link.out_bytes),
+        last_activity=session.last_activity,
+        rtt=session.rtt,
+        subscriptions=len(link.subs),
+        subs=list(link.subs.values()) if query.subs else [],
+    )
+
+
+def _connection(taken: TakenSession, query: ConnectionsQuery) -> dict[str, Any]:
+    session = taken.session
+    entry: dict[str, Any] = {
+        "cid": session.cid,
+        "kind": "Client",
+        "type": "nats",
+        "ip": session.ip,
+        "port": session.port,
+        "start": timestamp(session.started_at),
+        "last_activity": timestamp(taken.last_activity),
+    }
+    if taken.rtt:
+        entry["rtt"] = round_trip(taken.rtt)
+    entry |= {
+        "uptime": span(taken.now - session.started_at),
+        "idle": span(taken.now - taken.last_activity),
+        "pending_bytes": taken.pending_bytes,
+    }
+    entry |= zip(("in_msgs", "out_msgs", "in_bytes", "out_bytes"), taken.traffic, strict=True)
+    entry["subscriptions"] = taken.subscriptions
+    for name in ("name", "lang", "version"):
+        if getattr(session, name):
+            entry[name] = getattr(session, name)
+    entry["frame"] = session.frame
+    if query.subs == "names" and taken.subs:
+        entry["subscriptions_list"] = [_text(sub.subject) for sub in taken.subs]
+    if query.subs == "detail" and taken.subs:
+        entry["subscriptions_list_detail"] = [_subscription(session.cid, s) for s in taken.subs]
+    return entry
+
+
+def _subscription(cid: int, sub: Subscription) -> dict[str, Any]:
+    entry: dict[str, Any] = {"subject": _text(sub.subject)}
+    if sub.queue:
+        entry["qgroup"] = _text(sub.queue)
+    entry |= {"sid": _text(sub.sid), "msgs": sub.delivered, "cid": cid}
+    if sub.limit:
+        entry["max"] = sub.limit
+    return entry
+
+
+def _text(name: bytes) -> str:
+    """Subjects are bytes of any kind; JSON is text."""
+    return name.decode("utf-8", "backslashreplace")
