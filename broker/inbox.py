@@ -56,6 +56,7 @@ class Intake:
         size = stop - start
         need = parser.need
         if self._own is not None:
+            assert start == 0 or size == 0, "an own store holds one operation and no more"
             if size == 0:
                 self._own = None
             elif stop == len(store):

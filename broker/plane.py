@@ -73,6 +73,7 @@ class Plane:
         self.store = store
         self.data = self.store
         self.mute = None if link.echo else link
+        self.crowded.clear()
         while True:
             op = parser.next()
             if op == PUB:

@@ -57,6 +57,7 @@ class Server:
         self.sessions: dict[int, Session] = {}
         self.total_connections = 0
         self.slow_consumers = 0
+        self.stopping = False
         self.addresses: list[tuple[str, int]] = []
         limits = settings.limits
         exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
@@ -91,6 +92,7 @@ class Server:
 
     async def stop(self) -> None:
         """Take in nothing more, deliver what was accepted, close; bounded by `drain_timeout`."""
+        self.stopping = True
         for listener in self._listeners:
             listener.close()
         self.heartbeat.stop()

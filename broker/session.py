@@ -40,6 +40,7 @@ class Session(asyncio.BufferedProtocol):
         "_hold_timer",
         "_holding",
         "_intake",
+        "_linger_timer",
         "_ping_sent",
         "_pings_out",
         "_server",
@@ -79,6 +80,7 @@ class Session(asyncio.BufferedProtocol):
         self._holding: set[Session] = set()  # publishers that wait for this subscriber
         self._held_by = 0  # subscribers that this publisher waits for
         self._hold_timer: asyncio.TimerHandle | None = None
+        self._linger_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._stalled_bytes = 0
 
@@ -135,8 +137,7 @@ class Session(asyncio.BufferedProtocol):
         self._transport.write(self._server.info(self))
         if not admitted:
             self._transport.write(errors.ConnectionsExceeded.reply)
-            self.link.closed = True
-            self._close("maximum connections exceeded")
+            self._close()
             return
         log.debug("%s - Client connection created", self.label)
         self._server.heartbeat.schedule(self, self._heard + self._ping_interval)
@@ -157,10 +158,10 @@ class Session(asyncio.BufferedProtocol):
         if server.plane.crowded:
             self._hold()
         if self._ending:
-            self._close("")
+            self._close()
 
     def eof_received(self) -> bool:
-        self._close("Client Closed")
+        self._close()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -168,7 +169,7 @@ class Session(asyncio.BufferedProtocol):
         self._server.plane.control.drop(self.link)
         self.link.drop_output()
         self._server.forget(self)
-        for timer in (self._stall_timer, self._hold_timer):
+        for timer in (self._stall_timer, self._hold_timer, self._linger_timer):
             if timer is not None:
                 timer.cancel()
         self._let_go()
@@ -226,7 +227,7 @@ class Session(asyncio.BufferedProtocol):
         if sent < len(view):
             self._transport.write(bytes(view[sent:]))
 
-    def finish(self, reason: str) -> None:
+    def finish(self) -> None:
         """Close when what has been said so far is out; the data plane is still at work."""
         self._ending = True
 
@@ -239,18 +240,16 @@ class Session(asyncio.BufferedProtocol):
             reason or f"MaxPending of {limit} Exceeded",
         )
         self._server.slow_consumers += 1
-        self.link.closed = True
-        self._server.plane.control.drop(self.link)
         self.link.drop_output()
         self._let_go()
         if not self._transport.is_closing():
             self._transport.write(errors.SlowConsumer.reply)
-        self._close("Slow Consumer")
+        self._close()
 
-    def _close(self, reason: str) -> None:
+    def _close(self) -> None:
         """Hand all output to the transport and close, within the time a write may take."""
         link = self.link
-        link.closed = True
+        self._server.plane.control.drop(link)
         if not self._transport.is_closing():
             while (view := link.next_waiting()) is not None:
                 self._transport.write(bytes(view))
@@ -258,8 +257,9 @@ class Session(asyncio.BufferedProtocol):
                 self._transport.write(bytes(link.unsent()))
                 link.emptied()
             self._transport.close()
-        deadline = self._server.settings.limits.write_deadline
-        self._server.loop.call_later(deadline, self._transport.abort)
+            if self._transport.get_write_buffer_size() and self._linger_timer is None:
+                deadline = self._server.settings.limits.write_deadline
+                self._linger_timer = self._server.loop.call_later(deadline, self._transport.abort)
 
     def _stalled(self) -> None:
         """The socket has taken nothing for `write_deadline`: too slow, unless it took some."""
@@ -307,8 +307,8 @@ class Session(asyncio.BufferedProtocol):
         """Let the publishers go on that waited for this subscriber."""
         for publisher in self._holding:
             publisher._held_by -= 1
-            if publisher._held_by == 0 and not publisher._transport.is_closing():
-                publisher._transport.resume_reading()
+            if publisher._held_by == 0 and not self._server.stopping:
+                publisher._transport.resume_reading()  # of no effect on one that closes
         self._holding.clear()
 
     # Life signs
@@ -343,12 +343,12 @@ class Session(asyncio.BufferedProtocol):
         if self.link.closed:
             return 0.0
         if self._ping_sent and now - self._heard < limits.ping_interval:
-            if self._pings_out == 0:
-                return self._heard + limits.ping_interval
-        elif self._pings_out >= limits.ping_max:
+            return self._heard + limits.ping_interval
+        if self._pings_out >= limits.ping_max:
+            log.debug("%s - Stale Client Connection - Closing", self.label)
             self._server.plane.say(self.link, errors.StaleConnection.reply)
-            self.link.closed = True
-            self._close("Stale Connection")
+            self._server.plane.release(None)
+            self._close()
             return 0.0
         self._pings_out += 1
         self._ping_sent = now
@@ -372,4 +372,4 @@ class Session(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close without a word, as nats-server does when it stops."""
-        self._close("Server Shutdown")
+        self._close()

@@ -69,7 +69,9 @@ class Link:
                 )
             if task.done() and not task.cancelled() and self._said is None:
                 return task.result()
-            raise CliError(f"{self.url}: {describe(self._said or UnexpectedEOF())}")
+            raise CliError(
+                f"{self.url}: {describe(self._said or self.client.last_error or UnexpectedEOF())}"
+            )
         except (OSError, Error, TimeoutError) as error:
             raise CliError(f"{self.url}: {describe(self._said or error)}") from error
         finally:
