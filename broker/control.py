@@ -193,7 +193,9 @@ class Control:
         fanout = self.sublist.route(reply).fanout
         groups = fanout.groups or ()
         for sub in (*fanout.plain, *(members[0] for members in groups)):
-            owner: Link = sub.owner
+            owner: Link | None = sub.owner
+            if owner is None:
+                continue
             if headers and owner.headers:
                 size = len(headers)
                 line = b"HMSG %b %b %d %d\r\n" % (reply, sub.sid, size, size + len(payload))

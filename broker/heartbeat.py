@@ -60,5 +60,5 @@ class Heartbeat:
             again = beat(now)
             if again:
                 self.schedule(session, max(again, now + 0.001))
-        if self._due and self._timer is None:
+        if self._due:
             self._wake(self._due[0][0])

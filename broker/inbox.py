@@ -59,6 +59,7 @@ class Intake:
             assert start == 0 or size == 0, "an own store holds one operation and no more"
             if size == 0:
                 self._own = None
+                parser.begin(bytearray(), 0, 0)  # it must not keep the store alive either
             elif stop == len(store):
                 self._grow(memoryview(store)[start:stop], need)
             self._rest = b""

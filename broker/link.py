@@ -173,6 +173,11 @@ class Link:
         self.end = 0
         self._adopt(bytearray())
 
+    def part(self) -> None:
+        """The connection has gone: hold on to nothing of it, whoever still holds the link."""
+        self.drop_output()
+        self.session = None
+
     def _adopt(self, store: bytearray) -> None:
         self.store = store
         self.data = self.store

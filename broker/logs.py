@@ -34,10 +34,16 @@ def start_logging(path: str, debug: bool) -> logging.Handler:
 
 
 def reopen(handler: logging.Handler) -> None:
-    """Let go of a log file that was moved away; the next line makes a new one."""
-    if isinstance(handler, logging.FileHandler):
-        handler.acquire()
-        try:
-            handler.close()  # a FileHandler without a stream opens its file at the next record
-        finally:
-            handler.release()
+    """Let go of a log file that was moved away, and begin a new one in its place."""
+    if not isinstance(handler, logging.FileHandler):
+        return
+    try:
+        stream = open(handler.baseFilename, "a")  # noqa: SIM115 - it is the handler's from here
+    except OSError as error:
+        logging.getLogger("seriatim").warning(
+            "log file %s: %s; going on with the old one", handler.baseFilename, error.strerror
+        )
+        return
+    old = handler.setStream(stream)
+    if old is not None:
+        old.close()

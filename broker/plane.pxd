@@ -51,7 +51,7 @@ cdef class Plane:
     @cython.locals(route=Route)
     cpdef Py_ssize_t payload_bytes(self)
     cpdef unsigned long long sequence(self, Route route) except? 0
-    @cython.locals(reached=Py_ssize_t, sub=Subscription, fanout=Fanout)
+    @cython.locals(reached=Py_ssize_t, sub=Subscription, fanout=Fanout, shape=int)
     cdef Py_ssize_t _fan_out(self) except -1
     @cython.locals(count=Py_ssize_t, first=Py_ssize_t, turn=Py_ssize_t, at=Py_ssize_t,
                    sub=Subscription, link=Link)

@@ -173,8 +173,8 @@ class Plane:
         fanout = self.route.fanout
         reached = 0
         if self.number == 0:  # unnumbered: a bare frame is stale though its number is the same
-            self.frames[BARE].expire()
-            self.frames[BARE_HEADERS].expire()
+            for shape in (BARE, BARE_HEADERS):
+                cython.cast(Frame, self.frames[shape]).expire()
         for item in fanout.plain:
             reached += self._offer(cython.cast(Subscription, item))
         if fanout.groups is not None:
@@ -192,6 +192,8 @@ class Plane:
         for turn in range(2):
             for at in range(count):
                 sub = cython.cast(Subscription, members[(first + at) % count])
+                if sub.owner is None:
+                    continue
                 link = cython.cast(Link, sub.owner)
                 if link.writable != (turn == 0) or link.closed or link is self.mute:
                     continue
@@ -201,6 +203,8 @@ class Plane:
 
     def _offer(self, sub: Subscription) -> bool:
         """Put the message at hand into one subscriber's outbox; whether it took it."""
+        if sub.owner is None:
+            return False  # it has gone while this message was handed out
         link = cython.cast(Link, sub.owner)
         if link is self.mute:
             return False

@@ -62,7 +62,9 @@ class Server:
         limits = settings.limits
         exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
         sublist = Sublist(classifier(exclude), limits.max_routes)
-        self.plane = Plane(sublist, Sequencer(), limits.hold_pending)
+        # Below max_pending, or a flood would cut off readers that could have kept up.
+        self.hold_pending = min(limits.hold_pending, limits.max_pending // 2)
+        self.plane = Plane(sublist, Sequencer(), self.hold_pending)
         self.plane.attach(Control(self.plane, limits.max_subscriptions))
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.heartbeat = Heartbeat(self.loop)
@@ -174,10 +176,7 @@ class Server:
 
     def sublist_statistics(self) -> dict[str, int]:
         """The counters of subscriptions and routes."""
-        lookups = self.traffic().in_msgs
-        misses = self.plane.sublist.misses
-        figures = self.plane.sublist.statistics()
-        return figures | {"lookups": lookups, "hits": max(lookups - misses, 0)}
+        return self.plane.sublist.statistics()
 
 
 def _sum(total: Traffic, link: Link) -> Traffic:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from broker.inbox import Intake
 from broker.link import Link
@@ -127,8 +127,7 @@ class Session(asyncio.BufferedProtocol):
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is none
         self._fd = transport.get_extra_info("socket").fileno()
         transport.set_write_buffer_limits(high=0)  # whatever waits there is told to the link
         peer = transport.get_extra_info("peername") or ("", 0)
@@ -167,8 +166,8 @@ class Session(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._fd = -1
         self._server.plane.control.drop(self.link)
-        self.link.drop_output()
         self._server.forget(self)
+        self.link.part()
         for timer in (self._stall_timer, self._hold_timer, self._linger_timer):
             if timer is not None:
                 timer.cancel()
@@ -188,7 +187,7 @@ class Session(asyncio.BufferedProtocol):
             self._stall_timer = None
         self.link.writable = True
         self.flush()
-        if self.link.held() < self._server.settings.limits.hold_pending // 4:
+        if self.link.held() < self._server.hold_pending // 4:
             self.link.lagging = False
             if self._hold_timer is not None:
                 self._hold_timer.cancel()
@@ -286,8 +285,10 @@ class Session(asyncio.BufferedProtocol):
         crowded = self._server.plane.crowded
         hold = self._server.settings.limits.hold_ms / 1000
         for link in crowded:
+            if link.closed or link.writable or hold == 0:
+                continue
             subscriber: Session = link.session
-            if link.closed or link.writable or hold == 0 or self in subscriber._holding:
+            if self in subscriber._holding:
                 continue
             subscriber._holding.add(self)
             self._held_by += 1

@@ -166,6 +166,8 @@ class Parser:
         stop = self.stop
         at = self.at
         state = self.state
+        if self.fault is not None:
+            return FAULT  # there is no way back
         while state < FIRST_FINAL:
             if at == stop:
                 return self._wait(state, at, 0)

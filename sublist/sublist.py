@@ -92,6 +92,7 @@ class Sublist:
         self.removes += 1
         self.trie.remove(sub)
         self._changed(sub.subject)
+        sub.owner = None  # routes that are stale by now may keep the subscription for long
 
     def statistics(self) -> dict[str, int]:
         """Counters for the monitor: what is known, and how often it had to be looked for."""

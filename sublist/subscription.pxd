@@ -9,6 +9,6 @@ cdef class Subscription:
     cdef readonly bytes subject, sid, queue
     cdef const unsigned char *sid_text
     cdef Py_ssize_t sid_size
-    cdef readonly object owner
+    cdef public object owner
     cdef public unsigned long long delivered, limit
     cdef Subscription following, preceding

@@ -3,7 +3,8 @@
 A million of these may be alive: no dictionary, no container each. Those of one subject are
 a chain through `following` and `preceding`, so that one is taken out without a search.
 Nor does the collector of cycles look at them: whoever drops a subscription takes
-it out of its chain and out of its owner's table, which breaks every cycle it is in.
+it out of its chain and out of its owner's table, which breaks every cycle it is in. One that
+was taken out has no owner any more: a fan-out that still holds it passes it over.
 """
 
 from typing import Any

@@ -1,0 +1,98 @@
+"""One broker from its settings to its end: log, pid file, event loop, signals."""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+from broker.logs import reopen, start_logging
+from broker.server import Server
+from broker.settings import Settings
+from broker.version import VERSION, MixedBuild, is_compiled
+
+log = logging.getLogger("seriatim")
+
+# New subjects and subscriptions make many objects that are in no cycle. The collector, which
+# by default looks after every 700 of them, would take a third of the time they cost.
+GC_THRESHOLDS = (50_000, 20, 50)
+
+
+def run(settings: Settings, uvloop: bool) -> int:
+    """Run until told to stop. 0 after a clean stop, 1 with one line if it cannot start."""
+    try:
+        handler = start_logging(settings.log_file, settings.debug or settings.trace)
+    except OSError as error:
+        print(f"seriatim: log file {settings.log_file}: {error.strerror}", file=sys.stderr)
+        return 1
+    try:
+        if settings.pid_file:
+            with open(settings.pid_file, "w") as file:
+                file.write(f"{os.getpid()}\n")
+    except OSError as error:
+        log.critical("pid file %s: %s", settings.pid_file, error.strerror)
+        return 1
+    try:
+        return _run(settings, handler, uvloop)
+    finally:
+        if settings.pid_file:
+            with suppress(OSError):
+                os.unlink(settings.pid_file)
+
+
+def _run(settings: Settings, handler: logging.Handler, uvloop: bool) -> int:
+    try:
+        compiled = is_compiled()
+    except MixedBuild as error:
+        log.critical("%s", error)
+        return 1
+    build, loop = "compiled" if compiled else "uncompiled", "uvloop" if uvloop else "asyncio"
+    log.info("Starting seriatim %s (%s, %s)", VERSION, build, loop)
+    if not compiled:
+        log.warning("Running uncompiled, some 50 times slower: install again with a C compiler")
+    if settings.loop == "uvloop" and not uvloop:
+        log.warning("uvloop is not installed (pip install 'seriatim[uvloop]'): using asyncio")
+    try:
+        with asyncio.Runner(loop_factory=_uvloop_factory() if uvloop else None) as runner:
+            return runner.run(_serve(settings, handler))
+    except OSError as error:
+        log.critical("%s", error)
+        return 1
+
+
+def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    from uvloop import new_event_loop
+
+    factory: Callable[[], asyncio.AbstractEventLoop] = new_event_loop
+    return factory
+
+
+async def _serve(settings: Settings, handler: logging.Handler) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGUSR1, reopen, handler)
+    for number in (signal.SIGHUP, signal.SIGUSR2):
+        loop.add_signal_handler(number, log.warning, "%s is ignored", number.name)
+    server = Server(settings)
+    monitor = None
+    if settings.http_port:
+        from broker.monitor import Monitor  # prometheus_client is six megabytes
+
+        host = settings.http_host or settings.host
+        monitor = Monitor(server, loop, host, max(settings.http_port, 0))
+        monitor.start()
+    await server.start()
+    gc.freeze()  # what is here now stays: the collector need not look at it again
+    gc.set_threshold(*GC_THRESHOLDS)
+    await stop.wait()
+    log.info("Stopping: delivering what was accepted")
+    await server.stop()
+    if monitor is not None:
+        monitor.stop()
+    log.info("Server stopped")
+    return 0
