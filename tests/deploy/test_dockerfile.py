@@ -1,0 +1,97 @@
+"""The Dockerfile agrees with the project: packages, version, ports, user, and nothing of a machine.
+
+Whether it builds and runs is shown by deploy/docker/prove.sh; these tests keep it from drifting.
+"""
+
+import json
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from broker.version import VERSION
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Return (instruction, rest) of the Dockerfile, continued lines joined, comments dropped."""
+    text = "\n".join(
+        row for row in (ROOT / "Dockerfile").read_text().splitlines() if not row.startswith("#")
+    )
+    joined = re.sub(r"\\\n\s*", "", text)
+    return [(row.split()[0], row.partition(" ")[2]) for row in joined.splitlines() if row.strip()]
+
+
+def stages() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the instructions of the stage that builds and of the one that is shipped."""
+    rows = instructions()
+    first, second = (at for at, (name, _) in enumerate(rows) if name == "FROM")
+    return rows[first:second], rows[second:]
+
+
+def only(name: str) -> str:
+    (rest,) = (rest for found, rest in stages()[1] if found == name)
+    return rest
+
+
+def copied_from_the_tree() -> list[str]:
+    copies = [shlex.split(rest) for name, rest in instructions() if name == "COPY"]
+    own = [words for words in copies if not words[0].startswith("--from")]
+    return [word for words in own for word in words[:-1] if not word.startswith("--")]
+
+
+def test_given_the_packages_of_the_project_when_the_image_is_built_then_all_are_copied() -> None:
+    packages = {name.partition(".")[0] for name in PROJECT["tool"]["setuptools"]["packages"]}
+    assert packages <= set(copied_from_the_tree()), "add the new package to the Dockerfile"
+
+
+def test_given_what_is_copied_when_the_context_is_sent_then_it_is_there_and_not_ignored() -> None:
+    kept = (ROOT / ".dockerignore").read_text().splitlines()
+    for source in copied_from_the_tree():
+        assert (ROOT / source).exists(), f"the Dockerfile copies {source}, which does not exist"
+        assert f"!{source}" in kept, f"name {source} in .dockerignore, or it will be missing"
+
+
+def test_given_objects_built_in_place_when_the_context_is_sent_then_they_stay_here() -> None:
+    assert "**/*.so" in (ROOT / ".dockerignore").read_text().splitlines()
+
+
+def test_given_the_version_when_released_then_the_label_says_the_same() -> None:
+    assert ("ARG", f"VERSION={VERSION}") in stages()[1]
+
+
+@pytest.mark.parametrize("name", ["ENTRYPOINT", "CMD"])
+def test_given_a_command_when_run_then_no_shell_stands_between_it_and_the_signal(name: str) -> None:
+    words = json.loads(only(name))
+    assert all(isinstance(word, str) for word in words)
+
+
+def test_given_the_image_when_run_then_it_is_not_root_by_number() -> None:
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", only("USER"))
+
+
+def test_given_the_ports_when_exposed_then_command_and_healthcheck_use_them() -> None:
+    client, http = only("EXPOSE").split()
+    command = json.loads(only("CMD"))
+    assert command[command.index("-p") + 1] == client
+    assert command[command.index("-m") + 1] == http
+    options, _, check = only("HEALTHCHECK").partition("CMD ")
+    assert "--interval=" in options
+    assert json.loads(check)[-1] == http
+
+
+def test_given_two_stages_when_shipped_then_the_compiler_stayed_in_the_first() -> None:
+    builder, shipped = stages()
+    assert any("gcc" in rest for _, rest in builder)
+    assert any("SERIATIM_REQUIRE_COMPILED=1" in rest for _, rest in builder)
+    assert not any(re.search(r"\b(gcc|pip|dev)\b", rest) for name, rest in shipped if name == "RUN")
+
+
+def test_given_some_machine_when_it_builds_then_its_registries_are_not_in_the_dockerfile() -> None:
+    text = (ROOT / "Dockerfile").read_text().lower()
+    for word in ("index-url", "pip_", "trusted-host", "find-links", "proxy", ".crt", ".pem"):
+        assert word not in text

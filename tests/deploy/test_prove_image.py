@@ -1,0 +1,78 @@
+"""The proof's own judgement: it passes a broker that is right and fails one that is not.
+
+The proof itself, with root's rights and an image, is deploy/docker/prove.sh.
+"""
+
+import signal
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.processes import SeriatimServer
+
+SCRIPT = Path(__file__).resolve().parent.parent.parent / "deploy/docker/prove_image.py"
+
+INSPECTED: dict[str, Any] = {
+    "Docker": {
+        "config": {
+            "User": "65532:65532",
+            "WorkingDir": "/var/lib/seriatim",
+            "Env": ["PATH=/usr/bin"],
+            "Entrypoint": ["/opt/seriatim/bin/seriatim"],
+            "Cmd": ["serve", "-m", "8222"],
+            "ExposedPorts": {"4222/tcp": {}, "8222/tcp": {}},
+            "Healthcheck": {"Test": ["CMD", "/usr/bin/python3", "check.py"]},
+            "StopSignal": "SIGTERM",
+        }
+    }
+}
+
+
+@pytest.fixture
+def proof() -> Any:
+    spec = util.spec_from_file_location("prove_image", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_given_a_fresh_broker_when_talked_to_then_every_check_holds(
+    proof: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with SeriatimServer("netstring") as broker:
+        with proof.conversation(broker.port) as wire:
+            assert broker.stop() == 0
+            assert wire.read() == b"", "an orderly end, and nothing before it"
+        assert "ok: the subscriber receives MSG proof.b 1 10 7:1:2,0:,," in capsys.readouterr().out
+
+
+def test_given_a_broker_that_frames_otherwise_when_talked_to_then_a_fault(proof: Any) -> None:
+    with (
+        SeriatimServer("none") as broker,
+        pytest.raises(proof.Fault, match=r"MSG proof\.a 1 5 hello"),
+        proof.conversation(broker.port),
+    ):
+        pass
+
+
+def test_given_what_buildah_says_of_an_image_when_read_then_it_would_run_like_that(
+    proof: Any,
+) -> None:
+    image = proof.Image.inspected("/mounted", INSPECTED)
+    assert image.command == ("/opt/seriatim/bin/seriatim", "serve", "-m", "8222")
+    assert image.health == ("/usr/bin/python3", "check.py")
+    assert image.ports == {4222, 8222}
+    assert image.stop_signal == signal.SIGTERM
+    line = image.entering(("id", "-u"))
+    assert line[-6:] == [
+        "/mounted",
+        "65532:65532",
+        "/var/lib/seriatim",
+        "PATH=/usr/bin",
+        "id",
+        "-u",
+    ]
