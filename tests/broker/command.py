@@ -1,0 +1,83 @@
+"""The installed command `seriatim`, run as a user runs it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+COMMAND = str(Path(sys.executable).parent / "seriatim")
+COMMAND_S = 30.0
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This environment without settings of ours, and with a wide terminal without colours."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("SERIATIM_")}
+    return {**clean, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb", **(extra or {})}
+
+
+def seriatim(
+    *arguments: str,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> "subprocess.CompletedProcess[bytes]":
+    """Run the command to its end."""
+    return subprocess.run(
+        [COMMAND, *arguments],
+        input=stdin,
+        capture_output=True,
+        env=environment(env),
+        cwd=cwd,
+        timeout=COMMAND_S,
+        check=False,
+    )
+
+
+def refusal(*arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
+    """What the command says when it refuses: status 1, nothing printed, no traceback."""
+    done = seriatim(*arguments, stdin=stdin, env=env)
+    said = done.stderr.decode()
+    assert done.returncode == 1, said
+    assert done.stdout == b""
+    assert "Traceback" not in said
+    assert said.startswith("seriatim: ")
+    return said.removeprefix("seriatim: ").rstrip("\n")
+
+
+class Subscriber:
+    """`seriatim sub`, which listens when the constructor returns."""
+
+    def __init__(self, *arguments: str, stdout: int = subprocess.PIPE) -> None:
+        colourful = environment({"TERM": "xterm-256color"})
+        del colourful["NO_COLOR"]
+        self.process = subprocess.Popen(
+            [COMMAND, "sub", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            env=colourful,
+        )
+        assert self.process.stderr is not None
+        self.greeting = self.process.stderr.readline().decode()
+        assert self.greeting.startswith("seriatim: listening to "), self.greeting
+
+    def end(self) -> tuple[int, bytes, str]:
+        """Wait for its end: status, standard output, and what else it said."""
+        out, said = self.process.communicate(timeout=COMMAND_S)
+        return self.process.returncode, out, said.decode()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
