@@ -1,0 +1,124 @@
+"""`python -m benchmarks`: run scenarios on servers, print the table, write JSON and a plot."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import machine, report
+from benchmarks.errors import BenchmarkError
+from benchmarks.runner import Result, run_scenario
+from benchmarks.scenarios import ALL, Scenario, scaled
+from benchmarks.servers import DEFAULT, KNOWN, Server, server_from_option
+
+RESULTS = Path(__file__).parent / "results" / "latest.json"
+EXAMPLES = """\
+examples:
+  python -m benchmarks                                  everything, about 6 minutes
+  python -m benchmarks --quick                          everything, once and short
+  python -m benchmarks --only 1:1-16 --runs 3
+  python -m benchmarks --server seriatim --server seriatim-uvloop --only 1:1-128
+  python -m benchmarks --server-cmd 'trial=/tmp/trial/bin/seriatim serve -a 127.0.0.1 -p {port}'
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument(
+        "--only", action="append", metavar="NAME", default=[], help="this scenario; may be repeated"
+    )
+    made.add_argument(
+        "--server", action="append", metavar="NAME", default=[],
+        help=f"this server; may be repeated; default: {' and '.join(DEFAULT)}; "
+        f"known: {', '.join(KNOWN)}",
+    )  # fmt: skip
+    made.add_argument(
+        "--server-cmd", action="append", metavar="NAME[:FRAME]=COMMAND", default=[],
+        help="one more server, or another command for a known one; {port} in it is the port",
+    )  # fmt: skip
+    made.add_argument("--runs", type=int, metavar="N", help="runs of each; default 5")
+    made.add_argument(
+        "--scale", type=float, metavar="X", default=1.0, help="X times the messages; default 1"
+    )
+    made.add_argument("--quick", action="store_true", help="the same as --scale 0.1 --runs 1")
+    made.add_argument(
+        "--json", type=Path, metavar="FILE", default=RESULTS, help="default: %(default)s"
+    )
+    made.add_argument("--plot", type=Path, metavar="FILE", help="draw a plot, .svg or .png")
+    made.add_argument("--list", action="store_true", help="list scenarios and servers")
+    return made
+
+
+def chosen_scenarios(names: Sequence[str]) -> list[Scenario]:
+    """Return the scenarios of these names, all without names."""
+    known = {scenario.name: scenario for scenario in ALL}
+    for name in names:
+        if name not in known:
+            raise BenchmarkError(f"--only {name}: no such scenario; there are {', '.join(known)}")
+    return [scenario for scenario in ALL if not names or scenario.name in names]
+
+
+def chosen_servers(names: Sequence[str], commands: Sequence[str]) -> list[Server]:
+    """Return the servers of these names (the default ones without), then those given by command."""
+    extra = {server.name: server for server in map(server_from_option, commands)}
+    known = KNOWN | extra
+    for name in names:
+        if name not in known:
+            raise BenchmarkError(f"--server {name}: no such server; there are {', '.join(known)}")
+    chosen = dict.fromkeys(names or (*extra, *DEFAULT))
+    return [known[name] for name in (*chosen, *(name for name in extra if name not in chosen))]
+
+
+def run(options: argparse.Namespace, console: Console) -> list[Result]:
+    """Do what the options say."""
+    scenarios = chosen_scenarios(options.only)
+    servers = chosen_servers(options.server, options.server_cmd)
+    factor = options.scale * (0.1 if options.quick else 1)
+    runs = options.runs or (1 if options.quick else 5)
+    header = machine.description(servers)
+    results: list[Result] = []
+    with console.status("") as status:
+        for scenario in scenarios:
+            results += run_scenario(scaled(scenario, factor), servers, runs, status.update)
+    report.show(console, header, results)
+    report.write_json(options.json, header, results)
+    console.print(f"written: {options.json}", style="dim", highlight=False)
+    if options.plot:
+        from benchmarks.plot import draw  # matplotlib takes a second to import
+
+        draw(options.plot, header, results)
+        console.print(f"written: {options.plot}", style="dim", highlight=False)
+    return results
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 if every run was counted."""
+    options = parser().parse_args(arguments)
+    terminal = Console()
+    console = terminal if terminal.is_terminal else Console(width=170)
+    if options.list:
+        for scenario in ALL:
+            console.print(f"{scenario.name:16} {scenario.about}", highlight=False)
+        for server in KNOWN.values():
+            console.print(f"{server.name:20} {server.command}", highlight=False, markup=False)
+        return 0
+    try:
+        results = run(options, console)
+    except BenchmarkError as error:
+        console.print(f"benchmarks: {error}", style="red", highlight=False, markup=False)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 1 if any(result.errors for result in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""A blocking client connection on which no wait is longer than `WAIT_SECONDS`.
+
+The kernel keeps the time (SO_RCVTIMEO, SO_SNDTIMEO): Python's own socket timeouts would
+cost one poll() before every send and receive, in a generator that must not be the limit.
+"""
+
+import socket
+import struct
+from typing import Self
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.wire import CONNECT, PING, PONG
+
+WAIT_SECONDS = 15  # more than the 10 s after which nats-server cuts a subscriber that is slow
+
+
+class Connection:
+    """One client of the server under test; INFO has been read and CONNECT sent."""
+
+    def __init__(self, port: int) -> None:
+        try:
+            self.socket = socket.create_connection(("127.0.0.1", port), WAIT_SECONDS)
+        except OSError as error:
+            raise BenchmarkError(f"cannot connect: {error}") from None
+        self.socket.settimeout(None)
+        limit = struct.pack("ll", WAIT_SECONDS, 0)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.read_until(b"\r\n")
+        self.send(CONNECT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close at once, by a reset: 10 000 connections must not leave their ports waiting."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+    def send(self, data: bytes | memoryview) -> None:
+        """Send all of `data`."""
+        try:
+            self.socket.sendall(data)
+        except BlockingIOError:
+            raise BenchmarkError(f"the server took nothing for {WAIT_SECONDS} s") from None
+        except OSError as error:
+            raise BenchmarkError(f"sending failed: {error}") from None
+
+    def receive(self, size: int = 65536) -> bytes:
+        """Return what is there, at least one byte."""
+        try:
+            data = self.socket.recv(size)
+        except BlockingIOError:
+            raise BenchmarkError(f"nothing arrived for {WAIT_SECONDS} s") from None
+        except OSError as error:
+            raise BenchmarkError(f"receiving failed: {error}") from None
+        if not data:
+            raise BenchmarkError("the server closed the connection")
+        return data
+
+    def discard(self, scratch: bytearray, size: int) -> int:
+        """Take up to `size` bytes off the connection without copying them; return how many.
+
+        With MSG_TRUNC the kernel counts and frees them, and with MSG_WAITALL it comes back
+        only with all of them, so that receiving costs next to nothing.
+        """
+        try:
+            count = self.socket.recv_into(
+                scratch, min(size, len(scratch)), socket.MSG_TRUNC | socket.MSG_WAITALL
+            )
+        except BlockingIOError:
+            raise BenchmarkError(f"nothing arrived for {WAIT_SECONDS} s") from None
+        except OSError as error:
+            raise BenchmarkError(f"receiving failed: {error}") from None
+        if not count:
+            raise BenchmarkError("the server closed the connection")
+        return count
+
+    def read_until(self, end: bytes) -> bytes:
+        """Receive until `end` has come; an -ERR is an error."""
+        data = b""
+        while end not in data:
+            data += self.receive()
+            if b"-ERR" in data:
+                raise BenchmarkError(f"the server said {data[-200:]!r}")
+        return data
+
+    def settle(self, operations: bytes | memoryview = b"") -> None:
+        """Send `operations` and wait until the server has worked through them all."""
+        if operations:
+            self.send(operations)
+        self.send(PING)
+        self.read_until(PONG)

