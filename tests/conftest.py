@@ -1,4 +1,4 @@
-"""One suite, two builds: `pytest --pure` runs the Python sources, where compiled ones lie too.
+"""One suite, two builds and two loops. `pytest --pure` runs the Python sources, where compiled ones lie too.
 
 In this process an import hook passes the compiled modules over; the brokers that tests
 start get a copy of the sources without them, first on their path.
@@ -20,9 +20,11 @@ ROOMS = ("parser", "sublist", "sequencer", "broker")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--pure", action="store_true", help="ignore our compiled modules")
+    parser.addoption("--loop", default="asyncio", help="the brokers' event loop, or uvloop")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ["SERIATIM_LOOP"] = config.getoption("--loop")
     if not config.getoption("--pure"):
         return
     sources_only = FileFinder.path_hook((SourceFileLoader, SOURCE_SUFFIXES))

@@ -96,7 +96,7 @@ def test_given_a_broker_when_it_starts_then_its_process_is_the_one_that_was_star
     broker: ServerProcess, tmp_path: Path
 ) -> None:
     assert (tmp_path / "pid").read_text() == f"{broker.pid}\n"
-    line = rf"\[{broker.pid}\] \d{{4}}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{{6}} \[INF\] \S"
+    line = rf"\[{broker.pid}\] \d{{4}}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{{6}} \[(INF|WRN)\] \S"
     assert all(re.match(line, said) for said in broker.log)
 
 

@@ -44,7 +44,7 @@ CONNECT = [
         b'CONNECT {"verbose":false,"name":"\xff\xfe"}\r\n',
         b'CONNECT {"verbose":false,"name":"\\ud800"}\r\n',
         b'CONNECT {"verbose":false,"name":"a\x01b"}\r\n',
-        b'CONNECT {"verbose":fals\ne}\r\n',
+        b'CONNECT {"verbose":f\nalse}\r\n',
         b'CONNECT {"verbose":false,"lang":null,"headers":null}\r\n',
     ),
     *each(
@@ -130,7 +130,7 @@ VERBS = [
         b"PING\r\n",
         *(b"\r\n", b"\n", b" ", b"\t", b" PING\r\n", b"\x00", b"\xff", b"x", b"X\r\n"),
         *(b"PX", b"PIX", b"PINX", b"POX", b"PONX", b"PUX", b"PUBX", b"PUB\r\n", b"PUB\n"),
-        *(b"SX", b"SUX", b"SUBX", b"SUB\r\n", b"SUB\n", b"UX", b"UNX", b"UNSX", b"UNSUX"),
+        *(b"SX", b"SUX", b"SUBX", b"SUB\r\n", b"SUB\n", b"UX", b"U ", b"UNSX", b"UNSUX"),
         *(b"UNSUBX", b"UNSUB\r\n", b"UNSUB\n", b"CX", b"COX", b"CONX", b"CONNX", b"CONNEX"),
         *(b"CONNECX", b"HX", b"HPX", b"HPUX", b"HPUBX", b"HPUB\r\n", b"HPUB\n", b"HMSG a 1"),
         *(b"MSG a 1 1\r\nx\r\n", b"M", b"RS+ a b\r\n", b"R", b"A+ x\r\n", b"A", b"L"),

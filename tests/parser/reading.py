@@ -1,0 +1,105 @@
+"""The byte machine driven as a connection drives it: chunks in, operations with their bytes out.
+
+`read` carries what the machine has not consumed over to the next chunk; `Said` holds the spans
+of one operation as bytes, so that two ways to read the same stream can be compared.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from parser.machine import Parser
+from parser.ops import CONNECT, FAULT, HPUB, IGNORED, INFO, MORE, PING, PONG, PUB, SUB, UNSUB
+
+NAMES = {
+    PUB: "PUB",
+    HPUB: "HPUB",
+    SUB: "SUB",
+    UNSUB: "UNSUB",
+    PING: "PING",
+    PONG: "PONG",
+    CONNECT: "CONNECT",
+    FAULT: "FAULT",
+    IGNORED: "IGNORED",
+    INFO: "INFO",
+}
+POISON = b"PUB b 1\r\nz\r\n\r\n 999999999 \x00\xff"  # lies behind `stop`, and must not be read
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One operation. `words` are subject, reply and digits in the verb's own order."""
+
+    op: str
+    words: tuple[bytes, ...] = ()
+    body: bytes = b""  # headers and payload
+    header_size: int = 0
+    digest: int = 0
+
+
+def said(parser: Parser, op: int, store: bytearray) -> Said:
+    """What the machine's spans say of the operation it has just returned."""
+    subject = bytes(store[parser.subject : parser.subject_end])
+    reply = bytes(store[parser.reply : parser.reply_end])
+    digits = bytes(store[parser.digits : parser.digits_end])
+    name = NAMES[op]
+    if op == FAULT:
+        return Said(f"FAULT {type(parser.fault).__name__}")
+    if op in (PUB, HPUB):
+        body = bytes(store[parser.body : parser.body + parser.size])
+        if op == PUB:
+            return Said(name, (subject, reply, digits), body, 0, parser.digest)
+        header_digits = bytes(store[parser.header_digits : parser.header_digits_end])
+        words = (subject, reply, header_digits, digits)
+        return Said(name, words, body, parser.header_size, parser.digest)
+    if op in (SUB, UNSUB):
+        return Said(name, (subject, reply, digits))
+    if op in (CONNECT, INFO):
+        return Said(name, (subject,))
+    return Said(name)
+
+
+def read(parser: Parser, chunks: Iterable[bytes], lead: int = 0) -> list[Said]:
+    """All operations in a stream that comes in these chunks, up to a fault.
+
+    Each chunk lies in a store of its own, `lead` bytes from its start, with poison behind it.
+    """
+    found: list[Said] = []
+    kept = b""
+    for chunk in chunks:
+        data = kept + chunk
+        store = bytearray(b"\xee" * lead + data + POISON)
+        stop = lead + len(data)
+        parser.begin(store, lead, stop)
+        while (op := parser.next()) != MORE:
+            found.append(said(parser, op, store))
+            if op == FAULT:
+                return found
+        assert lead <= parser.at <= stop
+        kept = bytes(store[parser.at : stop])
+        assert parser.need == 0 or parser.need > len(kept), "what is awaited is not here yet"
+    return found
+
+
+def split(wire: bytes, cuts: Sequence[int]) -> list[bytes]:
+    """The stream cut at these places, wherever they are."""
+    edges = [0, *sorted({cut % (len(wire) + 1) for cut in cuts}), len(wire)]
+    return [wire[start:end] for start, end in pairwise(edges)]
+
+
+def read_whole(wire: bytes, **limits: int) -> list[Said]:
+    """All operations of a stream that comes at once."""
+    return read(Parser(**limits), [wire])
+
+
+def read_bytes(wire: bytes, **limits: int) -> list[Said]:
+    """All operations of a stream that comes one byte at a time."""
+    return read(Parser(**limits), [wire[at : at + 1] for at in range(len(wire))])
+
+
+def fault_of(wire: bytes, **limits: int) -> str:
+    """The fault a stream ends with, the same however it comes; empty if it is none."""
+    whole, bytewise = read_whole(wire, **limits), read_bytes(wire, **limits)
+    assert whole == bytewise, "the answer must not depend on how the bytes come"
+    last = whole[-1].op if whole else ""
+    return last.removeprefix("FAULT ") if last.startswith("FAULT ") else ""

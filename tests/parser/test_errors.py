@@ -1,0 +1,74 @@
+"""The words a peer is told: nats-server's to the letter, one line each, and what closes."""
+
+import re
+
+import pytest
+
+from parser import errors
+
+WORDS: dict[str, tuple[bytes, bool]] = {
+    "UnknownOperation": (b"Unknown Protocol Operation", True),
+    "PayloadUnended": (b"Unknown Protocol Operation", True),
+    "ControlLineTooLong": (b"maximum control line exceeded", True),
+    "PayloadTooLarge": (b"Maximum Payload Violation", True),
+    "BadArguments": (b"", True),
+    "PeerError": (b"", True),
+    "BadConnect": (b"", True),
+    "HeadersNotAgreed": (b"", True),
+    "BadProtocol": (b"invalid client protocol", True),
+    "NoRespondersNeedsHeaders": (b"no responders requires headers support", True),
+    "NoSuchAccount": (b"Authorization Violation", True),
+    "ConnectionsExceeded": (b"maximum connections exceeded", True),
+    "StaleConnection": (b"Stale Connection", True),
+    "SlowConsumer": (b"Slow Consumer", True),
+    "InvalidSubject": (b"Invalid Subject", False),
+    "InvalidPublishSubject": (b"Invalid Publish Subject", False),
+    "SubscriptionsExceeded": (b"maximum subscriptions exceeded", False),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_given_a_broken_rule_then_the_peer_is_told_so_in_nats_servers_words(name: str) -> None:
+    words, closes = WORDS[name]
+    kind = getattr(errors, name)
+    assert kind.reply == (b"-ERR '%b'\r\n" % words if words else b"")
+    assert kind.closes is closes
+    assert issubclass(kind, errors.Fatal if closes else errors.Refused)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (errors.PublishForbidden(b"$SEQ.x"), b'Permissions Violation for Publish to "$SEQ.x"'),
+        (
+            errors.ReplyForbidden(b"_R_.x"),
+            b'Permissions Violation for Publish with Reply of "_R_.x"',
+        ),
+        (
+            errors.SubscribeForbidden(b"$SEQ.>"),
+            b'Permissions Violation for Subscription to "$SEQ.>"',
+        ),
+        (
+            errors.SubscribeForbidden(b"$SEQ.>", b"q"),
+            b'Permissions Violation for Subscription to "$SEQ.>" using queue "q"',
+        ),
+    ],
+)
+def test_given_something_forbidden_then_the_peer_is_told_what_and_goes_on(
+    error: errors.WireError, words: bytes
+) -> None:
+    assert error.reply == b"-ERR '%b'\r\n" % words
+    assert error.closes is False
+
+
+def leaves(kind: type[errors.WireError]) -> list[type[errors.WireError]]:
+    return [kind, *(leaf for child in kind.__subclasses__() for leaf in leaves(child))]
+
+
+@pytest.mark.parametrize("kind", leaves(errors.WireError), ids=lambda kind: kind.__name__)
+def test_given_any_error_then_the_drawing_names_it_and_its_reply_is_one_line(
+    kind: type[errors.WireError],
+) -> None:
+    assert re.search(rf"\b{kind.__name__}\b", errors.__doc__ or "") or kind is errors.WireError
+    assert kind.reply == b"" or re.fullmatch(rb"-ERR '[^'\r\n]+'\r\n", kind.reply)
+    assert issubclass(kind, errors.Fatal | errors.Refused) or kind is errors.WireError

@@ -1,0 +1,95 @@
+"""The table of transitions, its drawing in the docs, and the numbers that the .pxd repeats."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from parser import ops, table
+
+ROOT = Path(__file__).resolve().parents[2]
+MACHINE = (ROOT / "parser" / "machine.pxd").read_text()
+
+
+def enums(text: str) -> dict[str, int]:
+    """The constants of every `cdef enum:` in a .pxd, counted as C counts them."""
+    found: dict[str, int] = {}
+    for block in re.findall(r"^cdef enum:\n((?:    .*\n)+)", text, re.MULTILINE):
+        following = 0
+        for item in re.split(r"[,\n]", block):
+            name, _, value = (part.strip() for part in item.partition("="))
+            if not name:
+                continue
+            assert name not in found
+            found[name] = following = int(value, 0) if value else following
+            following += 1
+    return found
+
+
+def test_given_the_pxd_then_its_numbers_are_those_of_the_python_side() -> None:
+    import parser.machine as machine_module
+
+    named = enums(MACHINE)
+    from_ops = {name: value for name, value in vars(ops).items() if name.isupper()}
+    from_table = {
+        name: value for name, value in vars(table).items() if name.isupper() and name in named
+    }
+    assert named.items() >= from_ops.items()
+    assert named.items() >= from_table.items()
+    assert set(from_table) >= {*table.FINAL_NAMES.values(), "START", "FIRST_FINAL"}
+    plain = {
+        "DIGEST_BASIS",
+        "DIGEST_PRIME",
+        "DIGEST_MASK",
+        "DIGITS_MAX",
+        "SPACE",
+        "TAB",
+        "CR",
+        "LF",
+    }
+    assert set(named) == {*from_ops, *from_table, *plain}
+    for name in plain:  # the uncompiled module has them as its own
+        assert getattr(machine_module, name, named[name]) == named[name]
+
+
+def test_given_the_docs_then_their_diagram_is_the_tables_own() -> None:
+    text = (ROOT / "docs" / "protocol.md").read_text()
+    drawn = re.findall(r"```mermaid\n(.*?)\n```", text, re.DOTALL)
+    assert drawn == [table.mermaid()], "put the output of `python -m parser.table` there"
+
+
+def test_given_the_table_then_every_byte_of_every_state_leads_to_a_state() -> None:
+    assert len(table.TRANSITIONS) == 256 * len(table.STATE_NAMES)
+    assert len(table.STATE_NAMES) <= table.FIRST_FINAL
+    known = {*range(len(table.STATE_NAMES)), *table.FINAL_NAMES}
+    assert set(table.TRANSITIONS) <= known
+
+
+@pytest.mark.parametrize("verb", table.VERBS)
+def test_given_a_verb_when_walked_in_any_case_then_it_ends_in_its_state(verb: str) -> None:
+    ending, final = table.VERBS[verb]
+    after = {table.BLANKS: b" \ta", table.LOOSE: b"a", table.REST: b"x\n"}[ending]
+    for text in (verb.upper(), verb.lower(), verb.title()):
+        state = table.START
+        for byte in text.encode() + after:
+            state = table.TRANSITIONS[state << 8 | byte]
+        assert table.name_of(state) == table.FINAL_NAMES[final]
+
+
+@pytest.mark.parametrize("verb", table.VERBS)
+def test_given_a_verb_when_a_letter_is_wrong_then_the_machine_is_broken_at_once(verb: str) -> None:
+    state = table.START
+    for byte in verb.encode()[:-1]:
+        state = table.TRANSITIONS[state << 8 | byte]
+        for wrong in b"\x00\r\n :[z\x7f\xff":
+            assert table.TRANSITIONS[state << 8 | wrong] == table.BROKEN
+
+
+def test_given_the_diagram_then_it_names_every_state_and_mermaid_can_read_it() -> None:
+    lines = table.mermaid().splitlines()
+    assert lines[0] == "stateDiagram-v2"
+    arrow = re.compile(r"    (\[\*\]|\w+) --> (\[\*\]|\w+)(: [^:;]+)?\Z")
+    assert all(arrow.match(line) for line in lines[2:]), "no name or label may hold : or ;"
+    drawn = set(re.findall(r"\w+", " ".join(line.split(": ")[0] for line in lines[2:])))
+    safe = {name.replace("+", "PLUS_").replace("-", "MINUS_") for name in table.STATE_NAMES}
+    assert drawn >= safe | set(table.FINAL_NAMES.values()) - {"BROKEN", "ERR_ARGUMENT"}

@@ -1,0 +1,32 @@
+"""The sequencer: where numbers begin and end, and that each is given once."""
+
+import pytest
+
+from sequencer.sequencer import NUMBER_MAX, Sequencer
+from tests.support.plane import QUIET, Stage
+
+
+def test_given_a_new_sequencer_then_no_number_has_been_given() -> None:
+    assert Sequencer().number == 0
+    assert Sequencer(88_484).number == 88_484
+
+
+@pytest.mark.parametrize("number", [-1, NUMBER_MAX, NUMBER_MAX + 1, 1 << 70])
+def test_given_a_start_that_leaves_no_number_to_give_then_it_is_refused(number: int) -> None:
+    with pytest.raises(AssertionError, match=r"a number is 1 to 2\^63-1"):
+        Sequencer(number)
+
+
+@pytest.mark.parametrize("start", [0, 99_999_990, (1 << 32) - 5, NUMBER_MAX - 20])
+def test_given_messages_then_each_takes_the_next_number(start: int) -> None:
+    stage = Stage(number=start)
+    publisher = stage.join(QUIET)
+    for taken in range(1, 21):
+        publisher.send(b"PUB a 1\r\nx\r\n")
+        assert stage.number == start + taken
+
+
+def test_given_a_release_then_it_gives_no_number() -> None:
+    sequencer = Sequencer(5)
+    sequencer.release()
+    assert sequencer.number == 5

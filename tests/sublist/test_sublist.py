@@ -1,0 +1,288 @@
+"""The table of routes: selective invalidation, its bounds, and what its counters say."""
+
+import weakref
+from collections.abc import Callable
+from itertools import count, islice
+
+import pytest
+
+from sublist.subject import digest_of
+from sublist.sublist import Sublist
+from tests.sublist.naive import answered, expected, sids, subscription
+
+CHANGES = 64  # wildcard changes that are remembered
+CHAIN = 16
+SLOTS = 1024
+Counts = tuple[int, int, int]
+
+
+def counts(sublist: Sublist) -> Counts:
+    """How often a route was made, compared with changes, and found in the trie."""
+    return sublist.misses, sublist.rechecks, sublist.resolves
+
+
+def spent(sublist: Sublist, work: Callable[[], object]) -> Counts:
+    """What some work added to the counts."""
+    before = counts(sublist)
+    work()
+    misses, rechecks, resolves = (
+        now - then for now, then in zip(counts(sublist), before, strict=True)
+    )
+    return misses, rechecks, resolves
+
+
+@pytest.fixture
+def thousand() -> tuple[Sublist, list[bytes]]:
+    """A sublist that knows the routes of a thousand subjects, which nobody wants."""
+    sublist = Sublist()
+    subjects = [b"t.%d.x" % number for number in range(1000)]
+    for subject in subjects:
+        sublist.route(subject)
+    assert counts(sublist) == (1000, 0, 1000)
+    return sublist, subjects
+
+
+def ask(sublist: Sublist, subjects: list[bytes]) -> list[list[bytes]]:
+    return [sids(sublist.route(subject).fanout.plain) for subject in subjects]
+
+
+def test_given_known_routes_when_asked_again_then_nothing_is_compared_or_found_anew(
+    thousand: tuple[Sublist, list[bytes]],
+) -> None:
+    sublist, subjects = thousand
+    assert spent(sublist, lambda: ask(sublist, subjects)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["SUB", "UNSUB"])
+def test_given_a_literal_change_then_only_its_own_route_is_found_anew(
+    thousand: tuple[Sublist, list[bytes]], gone: bool
+) -> None:
+    sublist, subjects = thousand
+    sub = subscription(subjects[7])
+    sublist.insert(sub)
+    if gone:
+        ask(sublist, subjects)
+        sublist.remove(sub)
+    assert spent(sublist, lambda: ask(sublist, subjects[:7] + subjects[8:])) == (0, 0, 0)
+    assert spent(sublist, lambda: ask(sublist, subjects)) == (0, 1, 1)
+    assert ask(sublist, subjects)[7] == ([] if gone else [sub.sid])
+
+
+def test_given_a_literal_change_of_an_unknown_subject_then_no_route_is_touched(
+    thousand: tuple[Sublist, list[bytes]],
+) -> None:
+    sublist, subjects = thousand
+    sublist.insert(subscription(b"elsewhere"))
+    assert spent(sublist, lambda: ask(sublist, subjects)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["SUB", "UNSUB"])
+def test_given_a_wildcard_change_then_only_the_routes_it_takes_in_are_found_anew(
+    thousand: tuple[Sublist, list[bytes]], gone: bool
+) -> None:
+    sublist, subjects = thousand
+    sub = subscription(b"t.7.*")
+    sublist.insert(sub)
+    if gone:
+        ask(sublist, subjects)
+        sublist.remove(sub)
+    assert spent(sublist, lambda: ask(sublist, subjects)) == (0, 1000, 1)
+    assert spent(sublist, lambda: ask(sublist, subjects)) == (0, 0, 0)
+    assert ask(sublist, subjects)[7] == ([] if gone else [sub.sid])
+
+
+def test_given_a_change_then_it_costs_nothing_until_a_route_is_used(
+    thousand: tuple[Sublist, list[bytes]],
+) -> None:
+    sublist, _ = thousand
+
+    def change() -> None:
+        for pattern in (b">", b"t.*.x", b"t.5.x"):
+            sublist.insert(subscription(pattern))
+
+    assert spent(sublist, change) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "resolves"), [(CHANGES, 0), (CHANGES + 1, 1), (3 * CHANGES, 1)]
+)
+def test_given_more_wildcard_changes_than_are_remembered_then_a_route_is_found_anew(
+    changes: int, resolves: int
+) -> None:
+    sublist = Sublist()
+    sublist.route(b"a.b")
+    subs = [subscription(b"other.*") for _ in range(changes)]
+    for sub in subs:
+        sublist.insert(sub)
+    assert spent(sublist, lambda: sublist.route(b"a.b")) == (0, 1, resolves)
+    assert spent(sublist, lambda: sublist.route(b"a.b")) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("at", [0, 1, 31, 32, 33, 62, 63, 64, 65, 100])
+def test_given_a_match_anywhere_among_many_changes_then_the_route_has_it(at: int) -> None:
+    for known_after in range(0, 130, 13):
+        sublist = Sublist()
+        match = subscription(b"a.*")
+        for number in range(130):
+            if number == known_after:
+                sublist.route(b"a.b")
+            sublist.insert(match if number == at else subscription(b"other.*"))
+        assert sids(sublist.route(b"a.b").fanout.plain) == [match.sid]
+
+
+def test_given_a_new_subject_when_it_is_asked_for_then_it_is_classified_once() -> None:
+    seen: list[bytes] = []
+
+    def classify(subject: bytes) -> int:
+        seen.append(subject)
+        return 3
+
+    sublist = Sublist(classify)
+    for _ in range(2):
+        route = sublist.route(b"a.b")
+        assert (route.kind, route.subject, route.digest) == (3, b"a.b", digest_of(b"a.b"))
+    assert seen == [b"a.b"]
+
+
+def test_given_subjects_that_only_wildcards_take_in_then_they_share_one_fan_out() -> None:
+    sublist = Sublist()
+    sublist.insert(subscription(b"a.*"))
+    sublist.insert(subscription(b"a.>", b"q"))
+    literal = subscription(b"a.3")
+    sublist.insert(literal)
+    assert sublist.route(b"a.1").fanout is sublist.route(b"a.2").fanout
+    assert sublist.route(b"a.3").fanout is not sublist.route(b"a.1").fanout
+    assert sublist.route(b"b.1").fanout is sublist.route(b"c").fanout
+
+
+def test_given_queue_groups_then_one_name_is_one_group_whatever_the_patterns() -> None:
+    sublist = Sublist()
+    subs = [
+        subscription(b"a.b", b"q"),
+        subscription(b"a.*", b"q"),
+        subscription(b">", b"q"),
+        subscription(b"a.b", b"r"),
+        subscription(b"*.b"),
+    ]
+    for sub in subs:
+        sublist.insert(sub)
+    plain, groups = answered(sublist.route(b"a.b"))
+    assert plain == [subs[4].sid]
+    assert groups == [(b"q", sids(subs[:3])), (b"r", [subs[3].sid])]
+
+
+def colliding(wanted: int) -> list[bytes]:
+    """Subjects whose digests fall into one slot of the smallest table."""
+    numbered = (b"c.%d" % number for number in count())
+    return list(islice((s for s in numbered if digest_of(s) % SLOTS == 5), wanted))
+
+
+def test_given_a_slot_that_is_too_full_then_its_routes_push_each_other_out_and_all_stay_right() -> (
+    None
+):
+    sublist = Sublist()
+    subjects = colliding(3 * CHAIN + 1)
+    subs = [subscription(subject) for subject in subjects]
+    for sub in subs:
+        sublist.insert(sub)
+    for _ in range(2):
+        assert ask(sublist, subjects) == [[sub.sid] for sub in subs]
+    assert sublist.routes <= CHAIN
+    assert sublist.evictions >= 5 * CHAIN
+    before = sublist.evictions
+    assert spent(sublist, lambda: ask(sublist, subjects[-1:] * 10)) == (0, 0, 0)
+    assert sublist.evictions == before
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(b"costarring", b"liquid"), (b"declinate", b"macallums"), (b"altarage", b"zinke")],
+)
+def test_given_two_subjects_with_one_digest_then_each_has_its_own_route(
+    one: bytes, other: bytes
+) -> None:
+    assert digest_of(one) == digest_of(other)
+    sublist = Sublist()
+    for subject in (one, other):
+        sublist.route(subject)
+    sub = subscription(other)
+    sublist.insert(sub)
+    assert ask(sublist, [one, other, one]) == [[], [sub.sid], []]
+    assert counts(sublist) == (2, 1, 3)
+    sublist.remove(sub)
+    assert ask(sublist, [one, other]) == [[], []]
+
+
+@pytest.mark.parametrize("most", [16, 100, 2000])
+def test_given_more_subjects_than_routes_may_be_then_the_oldest_go_and_all_stay_right(
+    most: int,
+) -> None:
+    sublist = Sublist(max_routes=most)
+    subs = [subscription(b"t.*"), subscription(b"t.5"), subscription(b"*.*", b"q")]
+    for sub in subs:
+        sublist.insert(sub)
+    for _ in range(2):
+        for number in range(3 * most):
+            subject = b"t.%d" % number
+            assert answered(sublist.route(subject)) == expected(subs, subject)
+            assert sublist.routes <= most + 8, "the hand clears an eighth of the slots at a time"
+    assert sublist.misses == sublist.routes + sublist.evictions
+    assert sublist.evictions >= 2 * most
+    assert sublist.statistics()["max_routes"] == most
+
+
+def test_given_fifty_thousand_subjects_then_each_is_learned_once_and_found_again() -> None:
+    sublist = Sublist()
+    subs = [subscription(b"s.%d" % number) for number in range(0, 50_000, 5)]
+    wide = subscription(b"s.*")
+    for sub in [*subs, wide]:
+        sublist.insert(sub)
+    subjects = [b"s.%d" % number for number in range(50_000)]
+    assert spent(sublist, lambda: [sublist.route(subject) for subject in subjects])[0] == 50_000
+    assert sublist.routes + sublist.evictions == 50_000
+    assert sublist.evictions == 0, "no chain gets long by chance"
+    assert spent(sublist, lambda: [sublist.route(subject) for subject in subjects]) == (0, 0, 0)
+    for at in (0, 1, 25_000, 49_999):
+        assert answered(sublist.route(subjects[at])) == expected([*subs, wide], subjects[at])
+
+
+def test_given_thousands_of_sets_of_patterns_then_those_they_share_stay_bounded_and_right() -> None:
+    sublist = Sublist()
+    subs = [subscription(b"p.%d.*" % number) for number in range(4200)]
+    for sub in subs:
+        sublist.insert(sub)
+    for turn in range(2):
+        for number, sub in enumerate(subs):
+            assert sublist.route(b"p.%d.x%d" % (number, turn)).fanout.plain == (sub,)
+
+
+class Owner:
+    """Somebody whose end can be seen."""
+
+
+def test_given_a_literal_subscription_that_has_gone_then_its_route_does_not_keep_its_owner() -> (
+    None
+):
+    sublist, owner = Sublist(), Owner()
+    end = weakref.ref(owner)
+    sub = subscription(b"a", owner=owner)
+    sublist.insert(sub)
+    sublist.route(b"a")
+    sublist.remove(sub)
+    del sub, owner
+    assert end() is None
+
+
+def test_given_inserts_and_removes_then_the_statistics_count_them() -> None:
+    sublist = Sublist()
+    subs = [subscription(pattern) for pattern in (b"a", b"a.*", b">")]
+    for sub in subs:
+        sublist.insert(sub)
+    sublist.remove(subs[1])
+    sublist.route(b"a")
+    figures = sublist.statistics()
+    assert figures["inserts"] == 3
+    assert figures["removes"] == 1
+    assert figures["subscriptions"] == 2
+    assert figures["patterns"] == 1
+    assert figures["routes"] == figures["misses"] == 1

@@ -1,0 +1,240 @@
+"""The data plane without a socket: connections that are fed bytes and read as bytes.
+
+    stage = Stage()                        a plane, its sublist, its sequencer, its control
+    peer = stage.join(b"CONNECT {...}")    a connection; `peer.ask(bytes)` is what it then hears
+
+A Peer has the face that the plane and the control know of a session, and stands where the
+socket would: it takes output while it reads, leaves it in the outbox while it is stalled, and
+brings input through the broker's own inbox, in whatever pieces.
+
+`message` writes what a subscriber must hear of one message, formatted naively, to judge by.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from broker.control import Control
+from broker.inbox import Inbox, Intake
+from broker.kinds import classifier
+from broker.link import Link
+from broker.plane import Plane
+from parser import errors
+from parser.machine import Parser
+from sequencer.sequencer import Sequencer
+from sublist.sublist import Sublist
+
+QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
+HEADS = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
+ASKER = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
+SLOW = errors.SlowConsumer.reply
+
+
+class Stage:
+    """A plane and what belongs to it, as the server puts them together."""
+
+    def __init__(
+        self,
+        *,
+        number: int = 0,
+        exclude: Sequence[bytes] = (),
+        max_routes: int = 1 << 18,
+        max_subscriptions: int = 0,
+        hold_pending: int = 1 << 20,
+        max_control_line: int = 4096,
+        max_payload: int = 1 << 20,
+        receive_buffer: int = 1 << 16,
+    ) -> None:
+        self.sublist = Sublist(classifier(exclude), max_routes)
+        self.sequencer = Sequencer(number)
+        self.plane = Plane(self.sublist, self.sequencer, hold_pending)
+        self.control = Control(self.plane, max_subscriptions)
+        self.plane.attach(self.control)
+        self.inbox = Inbox(receive_buffer, max_control_line)
+        self.limits = (max_control_line, max_payload)
+        self.flushed: list[Peer] = []  # in the order in which output was let out
+
+    @property
+    def number(self) -> int:
+        """The last number given."""
+        return self.sequencer.number
+
+    def join(
+        self, connect: bytes = b"", *, frame: str = "netstring", max_pending: int = 1 << 26
+    ) -> "Peer":
+        """A new connection at a listener with this frame, after what it says first."""
+        peer = Peer(self, frame, max_pending)
+        if connect:
+            peer.send(connect)
+            assert not peer.finished, peer.heard
+            peer.heard.clear()
+        return peer
+
+
+class Peer:
+    """One connection: a session's face on one side, a client's on the other."""
+
+    label = "peer"
+
+    def __init__(self, stage: Stage, frame: str, max_pending: int) -> None:
+        self.stage = stage
+        self.listener_frame = frame
+        self.options: dict[str, object] = {}
+        self.link = Link(self, Parser(*stage.limits), max_pending)
+        self.link.settle(frame)
+        self.intake = Intake(stage.inbox)
+        self.heard = bytearray()
+        self.finished = self.slow = False
+        self.connects = self.pings = self.pongs = 0
+
+    # What the plane and the control know of a session
+
+    def flush(self) -> None:
+        self.stage.flushed.append(self)
+        while self.link.writable and (view := self.link.next_waiting()) is not None:
+            self.heard += view
+        if self.link.writable:
+            with self.link.unsent() as view:
+                self.heard += view
+            self.link.emptied()
+
+    def finish(self) -> None:
+        self.finished = True
+
+    def cut_off(self) -> None:
+        self.slow = True
+        self.stage.control.drop(self.link)
+        self.link.drop_output()
+        self.heard += SLOW
+
+    def connected(self) -> None:
+        self.connects += 1
+
+    def pinged(self) -> None:
+        self.pings += 1
+
+    def ponged(self) -> None:
+        self.pongs += 1
+
+    # What a client does
+
+    def send(self, *chunks: bytes) -> None:
+        """Read events that bring these chunks; what is too long for one comes in several."""
+        for chunk in chunks:
+            at = 0
+            while at < len(chunk) and not self.link.closed:
+                buffer = self.intake.buffer()
+                assert len(buffer) > 0, "a read needs room"
+                count = min(len(buffer), len(chunk) - at)
+                buffer[:count] = chunk[at : at + count]
+                del buffer
+                at += count
+                self._read(count)
+
+    def _read(self, count: int) -> None:
+        store, stop = self.intake.filled(count)
+        rest = self.stage.plane.receive(self.link, store, stop)
+        self.intake.keep(store, rest, stop, self.link.parser)
+        if self.finished:
+            self.link.writable = True
+            self.flush()
+            self.stage.control.drop(self.link)
+
+    def ask(self, *chunks: bytes) -> bytes:
+        """Send, and take all that has been heard."""
+        self.send(*chunks)
+        return self.take()
+
+    def take(self) -> bytes:
+        """What has been heard since it was last taken."""
+        heard = bytes(self.heard)
+        self.heard.clear()
+        return heard
+
+    def stall(self) -> None:
+        """Read no more."""
+        self.link.writable = False
+
+    def resume(self) -> bytes:
+        """Read again; what had waited."""
+        self.link.writable = True
+        self.flush()
+        return self.take()
+
+    def leave(self) -> None:
+        """Go away."""
+        self.stage.control.drop(self.link)
+        self.link.part()
+
+
+def netstring_frame(number: int, payload: bytes) -> bytes:
+    """The frame around one payload."""
+    digits = b"%d" % number
+    inner = b"%d:%b,%d:%b," % (len(digits), digits, len(payload), payload)
+    return b"%d:%b," % (len(inner), inner)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a publisher sent. `sizes` is the text of its size, or of its two."""
+
+    subject: bytes
+    payload: bytes
+    headers: bytes = b""
+    reply: bytes = b""
+    sizes: bytes = b""
+    headed: bool = field(default=False)  # HPUB, be its headers empty
+
+    @property
+    def written(self) -> bytes:
+        """The sizes as the publisher wrote them."""
+        if self.sizes:
+            return self.sizes
+        total = len(self.headers) + len(self.payload)
+        return b"%d %d" % (len(self.headers), total) if self.has_verb_hpub else b"%d" % total
+
+    @property
+    def has_verb_hpub(self) -> bool:
+        return self.headed or bool(self.headers)
+
+    @property
+    def wire(self) -> bytes:
+        """The operation that publishes it."""
+        verb = b"HPUB" if self.has_verb_hpub else b"PUB"
+        words = (verb, self.subject, self.reply, self.written)
+        line = b" ".join(word for word in words if word)
+        return line + b"\r\n" + self.headers + self.payload + b"\r\n"
+
+
+def numbered_headers(headers: bytes, number: int) -> bytes:
+    """Headers with the number after their first line; those that have none stay as they are."""
+    field_line = b"Nats-Sequence: %d\r\n" % number
+    if not headers:
+        return b"NATS/1.0\r\n" + field_line + b"\r\n"
+    first, end, rest = headers.partition(b"\r\n")
+    return first + end + field_line + rest if end else headers
+
+
+def message(sent: Message, sid: bytes, number: int, frame: str, takes_headers: bool) -> bytes:
+    """What one subscription hears of a message; number 0 is for one without a number."""
+    headers = sent.headers if takes_headers else b""
+    if frame == "netstring" and number:
+        body, sizes = netstring_frame(number, sent.payload), b""
+    elif frame == "header" and takes_headers and number:
+        headers, body, sizes = numbered_headers(headers, number), sent.payload, b""
+    else:
+        body = sent.payload
+        as_written = bool(headers) == bool(sent.headers)
+        sizes = sent.written if as_written else b""
+        if as_written and not headers:
+            sizes = sizes.split(b" ")[-1]
+    if not sizes:
+        total = len(headers) + len(body)
+        sizes = b"%d %d" % (len(headers), total) if headers else b"%d" % total
+    words = (b"HMSG" if headers else b"MSG", sent.subject, sid, sent.reply, sizes)
+    return b" ".join(word for word in words if word) + b"\r\n" + headers + body + b"\r\n"
+
+
+def pieces(wire: bytes, cuts: Iterable[int]) -> list[bytes]:
+    """The bytes cut at these places, wherever they are."""
+    edges = sorted({0, len(wire), *(cut % (len(wire) + 1) for cut in cuts)})
+    return [wire[edges[at] : edges[at + 1]] for at in range(len(edges) - 1)]

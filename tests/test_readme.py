@@ -1,0 +1,63 @@
+"""The README's examples do what it says: each is run against a real broker, to the letter."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import SeriatimServer, ServerProcess
+from tests.support.raw import RawClient
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+CLIENT_VERBS = ("CONNECT", "PING", "SUB", "PUB", "UNSUB", "Hello")
+
+
+@pytest.fixture
+def broker() -> Iterator[ServerProcess]:
+    with SeriatimServer(frame="netstring") as process:
+        yield process
+
+
+def block(containing: str) -> str:
+    """The README's one code block that holds these words."""
+    blocks = re.findall(r"```\w*\n(.*?)```", README, re.DOTALL)
+    found = [str(text) for text in blocks if containing in text]
+    assert len(found) == 1, f"one block with {containing!r}"
+    return found[0]
+
+
+def test_given_the_telnet_session_when_typed_then_the_broker_answers_as_printed(
+    broker: ServerProcess,
+) -> None:
+    with RawClient(broker.port) as client:
+        for line in block("telnet localhost").splitlines()[2:]:
+            if line.startswith(CLIENT_VERBS):
+                client.send(line.encode() + b"\r\n")
+            else:
+                assert client.line() == line.encode() + b"\r\n"
+
+
+def test_given_the_python_example_when_run_then_it_prints_what_it_says(
+    broker: ServerProcess,
+) -> None:
+    source = block("import nats").replace("4222", str(broker.port))
+    paths = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env=os.environ | {"PYTHONPATH": paths},
+    )
+    assert done.stderr == ""
+    assert done.stdout == "1 orders.eu b'hello world'\nb'1:2,'\n"
+
+
+def test_given_the_readme_when_read_then_its_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", README):
+        assert (ROOT / target).exists(), target
