@@ -24,6 +24,31 @@ the peer is hung up on without a word, as nats-server does:
 which rule it broke. Words: nats-server 2.15.1's, for clients look for them to the letter.
 """
 
+_ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r"}
+
+
+def quoted(text: bytes) -> bytes:
+    """A subject between quotes as Go's `%q` writes it: what does not print is escaped.
+
+    So no byte of a peer's can end the line that it is told in.
+    """
+    parts = []
+    for char in text.decode("utf-8", "surrogateescape"):
+        code = ord(char)
+        if char in '"\\':
+            parts.append("\\" + char)
+        elif char.isprintable():
+            parts.append(char)
+        elif 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8
+            parts.append(f"\\x{code - 0xDC00:02x}")
+        elif code in _ESCAPES:
+            parts.append(_ESCAPES[code])
+        elif code < 32 or code == 127:
+            parts.append(f"\\x{code:02x}")
+        else:
+            parts.append(f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+    return b'"%b"' % "".join(parts).encode()
+
 
 class WireError(Exception):
     """Base of all; catch this to catch every fault of a peer."""
@@ -117,18 +142,20 @@ class SubscriptionsExceeded(Refused):
 class PublishForbidden(Refused):
     def __init__(self, subject: bytes) -> None:
         super().__init__(f"publish to {subject!r}")
-        self.reply = b"-ERR 'Permissions Violation for Publish to \"%b\"'\r\n" % subject
+        words = b"-ERR 'Permissions Violation for Publish to %b'\r\n"
+        self.reply = words % quoted(subject)
 
 
 class ReplyForbidden(Refused):
     def __init__(self, reply: bytes) -> None:
         super().__init__(f"publish with reply {reply!r}")
-        self.reply = b"-ERR 'Permissions Violation for Publish with Reply of \"%b\"'\r\n" % reply
+        words = b"-ERR 'Permissions Violation for Publish with Reply of %b'\r\n"
+        self.reply = words % quoted(reply)
 
 
 class SubscribeForbidden(Refused):
     def __init__(self, subject: bytes, queue: bytes | None = None) -> None:
         super().__init__(f"subscribe to {subject!r}, queue {queue!r}")
-        group = b' using queue "%b"' % queue if queue else b""
-        words = b"-ERR 'Permissions Violation for Subscription to \"%b\"%b'\r\n"
-        self.reply = words % (subject, group)
+        group = b" using queue %b" % quoted(queue) if queue else b""
+        words = b"-ERR 'Permissions Violation for Subscription to %b%b'\r\n"
+        self.reply = words % (quoted(subject), group)
