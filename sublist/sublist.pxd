@@ -12,6 +12,7 @@ cdef extern from *:
 cdef enum:
     SLOTS_MIN = 1024
     CHAIN_MAX = 16
+    SUBJECT_MAX = 255
     CHANGES_MAX = 64
     SHARED_MAX = 4096
 

@@ -27,6 +27,7 @@ if not cython.compiled:
     from sublist.route import new_route, serves
 
     SLOTS_MIN = 1024
+    SUBJECT_MAX = 255  # a route of a longer subject is not kept: 4 KiB each would be a gigabyte
     CHAIN_MAX = 16  # at one route a slot, a chain of 16 is one in 10^14: only made on purpose
     SHARED_MAX = 4096  # sets of patterns that match together; each may be as long as all of them
     CHANGES_MAX = 64  # as many patterns are compared in the time a route is found anew
@@ -168,6 +169,8 @@ class Sublist:
             self._widen()
         kind = self.classify(subject)
         route = new_route(subject, digest, kind, self._resolve(subject), self.generation)
+        if len(subject) > SUBJECT_MAX:
+            return route
         slot = digest & self.mask
         chain = 0
         other = self.slots[slot]
