@@ -199,12 +199,12 @@ class Control:
             if headers and owner.headers:
                 size = len(headers)
                 line = b"HMSG %b %b %d %d\r\n" % (reply, sub.sid, size, size + len(payload))
-                text = line + headers + payload + b"\r\n"
+                body = headers + payload
             else:
                 line = b"MSG %b %b %d\r\n" % (reply, sub.sid, len(payload))
-                text = line + payload + b"\r\n"
-            if self.plane.say(owner, text):
-                owner.count_answer(len(headers) + len(payload))
+                body = payload
+            if self.plane.say(owner, line + body + b"\r\n"):
+                owner.count_answer(len(body))
                 sub.delivered += 1
                 if sub.delivered == sub.limit:
                     self.finished(sub)

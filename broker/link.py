@@ -121,8 +121,12 @@ class Link:
         return self.end
 
     def make_room(self, need: int, spare: list[bytearray]) -> bool:
-        """Make room for so many more bytes; False if that would be more than `max_pending`."""
-        if self.closed or self.waiting_bytes + self.end + need > self.max_pending:
+        """Make room for so many more bytes; False if that would be more than `max_pending`.
+
+        An empty outbox takes any one message: the largest is bounded by its own limit.
+        """
+        held = self.waiting_bytes + self.end
+        if self.closed or (held and held + need > self.max_pending):
             return False
         if self.end == 0 and spare and len(spare[len(spare) - 1]) >= need:
             self._adopt(spare.pop())

@@ -62,6 +62,7 @@ cdef class Plane:
     @cython.locals(route=Route, subject='const unsigned char *')
     cdef int _address(self, Frame frame, Subscription sub) except -1
     cpdef bint say(self, Link link, bytes text) except -1
+    @cython.locals(stored=Py_ssize_t, full=bint)
     cdef bint _make_room(self, Link link, Py_ssize_t need) except -1
     @cython.locals(link=Link)
     cpdef release(self, Link last)

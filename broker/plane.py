@@ -273,8 +273,10 @@ class Plane:
         """Room in an outbox for so much more; False if its client is too slow, or closed."""
         if link.closed:
             return False
-        if link.writable and link.stored() >= SEGMENT // 2:
-            self.release(None)
+        stored = link.stored()
+        full = stored >= SEGMENT // 2 or link.held() + need > link.max_pending
+        if link.writable and stored and full:
+            self.release(None)  # it reads: what one read event brings must not cut it off
             if not link.dirty:
                 self._soil(link)
         if link.make_room(need, self.spare):

@@ -153,7 +153,8 @@ class Session(asyncio.BufferedProtocol):
         if server.settings.trace:
             log.debug("%s - <<- %r", self.label, bytes(memoryview(store)[stop - nbytes : stop]))
         start = server.plane.receive(self.link, store, stop)
-        self._intake.keep(store, start, stop, self.link.parser)
+        if not self.link.closed:
+            self._intake.keep(store, start, stop, self.link.parser)
         if server.plane.crowded:
             self._hold()
         if self._ending:
