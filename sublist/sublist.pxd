@@ -15,6 +15,7 @@ cdef enum:
     SUBJECT_MAX = 255
     CHANGES_MAX = 64
     SHARED_MAX = 4096
+    ENTRIES_MAX = 1048576
 
 @cython.final
 cdef class Sublist:
@@ -24,7 +25,7 @@ cdef class Sublist:
     cdef dict shared
     cdef readonly Py_ssize_t max_routes, routes
     cdef unsigned int mask
-    cdef Py_ssize_t hand
+    cdef Py_ssize_t hand, made, parted
     cdef long long generation
     cdef readonly unsigned long long inserts, removes, misses, rechecks, resolves, evictions
 
@@ -47,6 +48,9 @@ cdef class Sublist:
     cdef _widen(self)
     @cython.locals(count=Py_ssize_t)
     cdef _sweep(self)
+    cdef _clear(self)
+    @cython.locals(route=Route, onward=Route, kept=Route, slot=Py_ssize_t)
+    cdef _forget_stale(self)
     @cython.locals(route=Route)
     cdef _forget(self, Py_ssize_t slot)
 

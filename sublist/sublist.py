@@ -10,6 +10,8 @@ Rule 1  A change of a literal subscription makes one route stale: that of its su
         more than itself, however many routes are known.
 Rule 2  The table grows with the subjects, up to `max_routes`; then a hand goes round it
         and clears an eighth at a time. A forgotten route is found again when it is used.
+        What they lead to is bounded too: after a million entries of fan-outs made, and after
+        as many wildcards gone as there are routes, what is old is let go of.
 Rule 3  A slot's chain is bounded: subjects made to collide push each other out, and cost
         a look in the trie, never a long walk.
 """
@@ -30,6 +32,7 @@ if not cython.compiled:
     SUBJECT_MAX = 255  # a route of a longer subject is not kept: 4 KiB each would be a gigabyte
     CHAIN_MAX = 16  # at one route a slot, a chain of 16 is one in 10^14: only made on purpose
     SHARED_MAX = 4096  # sets of patterns that match together; each may be as long as all of them
+    ENTRIES_MAX = 1 << 20  # 8 MiB of references; to find a fan-out anew costs less than to send
     CHANGES_MAX = 64  # as many patterns are compared in the time a route is found anew
 
 
@@ -49,6 +52,8 @@ class Sublist:
         self.generation = 0
         self.changes: list[bytes] = []  # the patterns of the latest generations
         self.shared: dict[tuple[Subscription, ...], Fanout] = {}
+        self.made = 0  # entries of all fan-outs made since the table was cleared
+        self.parted = 0  # wildcards removed since stale routes were forgotten
         self.inserts = self.removes = 0
         self.misses = self.rechecks = self.resolves = self.evictions = 0
 
@@ -93,6 +98,10 @@ class Sublist:
         self.removes += 1
         self.trie.remove(sub)
         self._changed(sub.subject)
+        if has_wildcard(sub.subject):
+            self.parted += 1
+            if self.parted > max(self.routes, SLOTS_MIN):
+                self._forget_stale()
         sub.owner = None  # routes that are stale by now may keep the subscription for long
 
     def statistics(self) -> dict[str, int]:
@@ -146,9 +155,12 @@ class Sublist:
     def _resolve(self, subject: bytes) -> Fanout:
         """Ask the trie. Where only wildcards match, subjects share what they lead to."""
         self.resolves += 1
+        if self.made > ENTRIES_MAX:
+            self._clear()
         literal = self.trie.literal(subject)
         wild = self.trie.wild(subject)
         if literal:
+            self.made += len(literal) + len(wild)
             return fan_out(literal + wild)
         if not wild:
             return NOBODY
@@ -157,6 +169,7 @@ class Sublist:
         if fanout is None:
             if len(self.shared) >= SHARED_MAX:
                 self.shared.clear()
+            self.made += len(wild)
             fanout = self.shared[key] = fan_out(wild)
         return fanout
 
@@ -205,6 +218,31 @@ class Sublist:
             self._forget(self.hand)
             self.hand = (self.hand + 1) & self.mask
             count -= 1
+
+    def _clear(self) -> None:
+        """Forget all routes, and with them all that they lead to."""
+        self.evictions += self.routes
+        self.slots = [None] * SLOTS_MIN
+        self.mask = SLOTS_MIN - 1
+        self.routes = self.hand = self.made = 0
+        self.shared.clear()
+
+    def _forget_stale(self) -> None:
+        """Forget the routes of older generations, which may hold subscriptions that have gone."""
+        self.parted = 0
+        for slot in range(self.mask + 1):
+            kept: Route | None = None
+            route = self.slots[slot]
+            while route is not None:
+                onward = route.following
+                if route.generation == self.generation:
+                    route.following = kept
+                    kept = route
+                else:
+                    self.routes -= 1
+                    self.evictions += 1
+                route = onward
+            self.slots[slot] = kept
 
     def _forget(self, slot: int) -> None:
         """Forget the routes of one slot."""

@@ -61,6 +61,25 @@ def test_given_something_forbidden_then_the_peer_is_told_what_and_goes_on(
     assert error.closes is False
 
 
+@pytest.mark.parametrize(
+    ("subject", "shown"),
+    [
+        (b"$SEQ.x", b'"$SEQ.x"'),
+        (b'a"b\\c', b'"a\\"b\\\\c"'),
+        (b"\n\r\t\x07\x08\x0b\x0c", b'"\\n\\r\\t\\a\\b\\v\\f"'),
+        (b"\x00\x1f\x7f", b'"\\x00\\x1f\\x7f"'),
+        (b"\xff\xc3", b'"\\xff\\xc3"'),
+        ("\u00e4\u2603".encode(), '"\u00e4\u2603"'.encode()),
+        ("\u200b\U000e0001".encode(), b'"\\u200b\\U000e0001"'),
+    ],
+)
+def test_given_a_subject_then_it_is_quoted_as_go_does_and_no_byte_of_it_ends_the_line(
+    subject: bytes, shown: bytes
+) -> None:
+    assert errors.quoted(subject) == shown
+    assert errors.PublishForbidden(subject).reply.count(b"\n") == 1
+
+
 def leaves(kind: type[errors.WireError]) -> list[type[errors.WireError]]:
     return [kind, *(leaf for child in kind.__subclasses__() for leaf in leaves(child))]
 
