@@ -24,6 +24,7 @@ from sublist.sublist import Sublist
 log = logging.getLogger("seriatim")
 
 ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # base32, as nats-server's ids
+DRAIN_POLL = 0.005  # seconds; the kernel tells nobody when a client has acknowledged its data
 BACKLOG = 1024  # connections that wait to be accepted: a fleet that comes back at once
 
 
@@ -57,7 +58,6 @@ class Server:
         self.sessions: dict[int, Session] = {}
         self.total_connections = 0
         self.slow_consumers = 0
-        self.stopping = False
         self.addresses: list[tuple[str, int]] = []
         limits = settings.limits
         exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
@@ -94,17 +94,17 @@ class Server:
 
     async def stop(self) -> None:
         """Take in nothing more, deliver what was accepted, close; bounded by `drain_timeout`."""
-        self.stopping = True
         for listener in self._listeners:
             listener.close()
         self.heartbeat.stop()
-        waiting = [session.start_draining() for session in self.sessions.values()]
-        undone = [future for future in waiting if future is not None]
-        timeout = self.settings.limits.drain_timeout
-        if undone and timeout:
-            _, late = await asyncio.wait(undone, timeout=timeout)
-            if late:
-                log.warning("%d clients did not take all their messages in time", len(late))
+        for session in self.sessions.values():
+            session.start_draining()
+        deadline = self.loop.time() + self.settings.limits.drain_timeout
+        while late := sum(not session.is_drained() for session in self.sessions.values()):
+            if self.loop.time() >= deadline:
+                log.warning("%d clients did not take all their messages in time", late)
+                break
+            await asyncio.sleep(DRAIN_POLL)
         for session in list(self.sessions.values()):
             session.close()
         await asyncio.sleep(0)  # the transports tell their sessions that they have closed

@@ -8,8 +8,11 @@ here in one more way: see `_hold`.
 """
 
 import asyncio
+import fcntl
 import logging
 import os
+import sys
+import termios
 import time
 from typing import TYPE_CHECKING, Any, cast
 
@@ -49,7 +52,6 @@ class Session(asyncio.BufferedProtocol):
         "_transport",
         "cid",
         "door",
-        "drained",
         "ip",
         "link",
         "options",
@@ -66,7 +68,6 @@ class Session(asyncio.BufferedProtocol):
         self.options: dict[str, Any] = {}
         self.started_at = time.time()
         self.rtt = 0.0
-        self.drained: asyncio.Future[None] | None = None
         limits = server.settings.limits
         parser = Parser(limits.max_control_line, limits.max_payload)
         self.link = Link(self, parser, limits.max_pending)
@@ -173,7 +174,6 @@ class Session(asyncio.BufferedProtocol):
             if timer is not None:
                 timer.cancel()
         self._let_go()
-        self._tell_drained()
         log.debug("%s - Client connection closed: %s", self.label, exc or "Client Closed")
 
     def pause_writing(self) -> None:
@@ -194,8 +194,6 @@ class Session(asyncio.BufferedProtocol):
                 self._hold_timer.cancel()
                 self._hold_timer = None
             self._let_go()
-        if self.link.writable:
-            self._tell_drained()
 
     # Output
 
@@ -309,7 +307,7 @@ class Session(asyncio.BufferedProtocol):
         """Let the publishers go on that waited for this subscriber."""
         for publisher in self._holding:
             publisher._held_by -= 1
-            if publisher._held_by == 0 and not self._server.stopping:
+            if publisher._held_by == 0:
                 publisher._transport.resume_reading()  # of no effect on one that closes
         self._holding.clear()
 
@@ -360,17 +358,23 @@ class Session(asyncio.BufferedProtocol):
 
     # The end
 
-    def start_draining(self) -> "asyncio.Future[None] | None":
-        """Read no more. A future if output still waits, done when it is out."""
-        self._transport.pause_reading()
-        if self._transport.is_closing() or self.pending_bytes == 0:
-            return None
-        self.drained = self._server.loop.create_future()
-        return self.drained
+    def start_draining(self) -> None:
+        """Take in nothing more. Input is still read, and thrown away.
 
-    def _tell_drained(self) -> None:
-        if self.drained is not None and not self.drained.done():
-            self.drained.set_result(None)
+        A socket that is closed with unread input is reset, and what the client has not
+        received of our output is lost with it: that of every client that is publishing.
+        """
+        self.link.closed = True
+        self._transport.resume_reading()
+
+    def is_drained(self) -> bool:
+        """Whether the client's side has acknowledged all that was written for it."""
+        if self._fd < 0 or self._transport.is_closing():
+            return True
+        if self.pending_bytes:
+            return False
+        unacknowledged = fcntl.ioctl(self._fd, termios.TIOCOUTQ, b"\0\0\0\0")
+        return int.from_bytes(unacknowledged, sys.byteorder) == 0
 
     def close(self) -> None:
         """Close without a word, as nats-server does when it stops."""
