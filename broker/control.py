@@ -9,7 +9,14 @@ is told so and costs nothing else; a fatal one ends the conversation after its a
 import logging
 from typing import TYPE_CHECKING
 
-from broker.kinds import CONTROL_PREFIX, EXCLUDED, ORDINARY, PUBLISH_PREFIX
+from broker.kinds import (
+    CONTROL_PREFIX,
+    EXCLUDED,
+    ORDINARY,
+    PUBLISH_PREFIX,
+    RESERVED,
+    is_reserved_reply,
+)
 from broker.link import Link
 from broker.options import check_options, read_object, read_options
 from broker.plane import Plane
@@ -17,7 +24,7 @@ from parser import errors
 from parser.ops import CONNECT, FAULT, INFO, PING, PONG, SUB, UNSUB
 from sequencer.netstring import encode
 from sublist.route import Route
-from sublist.subject import is_literal, is_pattern
+from sublist.subject import covers, is_literal, is_pattern
 from sublist.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -33,7 +40,6 @@ class Control:
         self.plane = plane
         self.sublist = plane.sublist
         self.max_subscriptions = max_subscriptions
-        self.tracing = False
         self._verbs = {
             CONNECT: self._connect,
             INFO: self._info,
@@ -59,17 +65,21 @@ class Control:
 
     def publish_special(self, link: Link, route: Route, reply: bytes) -> None:
         """A message to `$SEQ.`, to a reserved subject, or with a reserved reply."""
-        if route.subject.startswith(PUBLISH_PREFIX):
-            self._publish_acknowledged(link, route.subject[len(PUBLISH_PREFIX) :], reply)
-        elif route.kind in (ORDINARY, EXCLUDED):
+        if reply and is_reserved_reply(reply) and route.kind != RESERVED:
             self._tell(link, errors.ReplyForbidden(reply))
+        elif route.subject.startswith(PUBLISH_PREFIX):
+            self._publish_acknowledged(link, route.subject[len(PUBLISH_PREFIX) :], reply)
         else:
             self._tell(link, errors.PublishForbidden(route.subject))
 
     def no_responders(self, link: Link, subject: bytes, reply: bytes) -> None:
         """Nobody got a request: tell a plain subscription of the publisher's own on the reply."""
-        for sub in self.sublist.route(reply).fanout.plain:
-            if sub.owner is link:
+        plain = self.sublist.route(reply).fanout.plain
+        if len(link.subs) < len(plain):
+            plain = tuple(link.subs.values())
+        self.plane.spend(len(plain))
+        for sub in plain:
+            if sub.owner is link and sub.queue is None and covers(sub.subject, reply):
                 status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
                 size = len(status)
                 line = b"HMSG %b %b %d %d\r\n" % (reply, sub.sid, size, size)
@@ -192,7 +202,8 @@ class Control:
         """Send a message of the broker's own, without number or frame, to a reply subject."""
         fanout = self.sublist.route(reply).fanout
         groups = fanout.groups or ()
-        for sub in (*fanout.plain, *(members[0] for members in groups)):
+        self.plane.spend(len(fanout.plain))
+        for sub in (*fanout.plain, *(_able(members) for members in groups)):
             owner: Link | None = sub.owner
             if owner is None:
                 continue
@@ -224,3 +235,11 @@ class Control:
         if error.closes:
             link.closed = True
             link.session.finish()
+
+
+def _able(members: tuple[Subscription, ...]) -> Subscription:
+    """The member of a queue group that an answer goes to: one that reads, if there is one."""
+    for sub in members:
+        if sub.owner is not None and sub.owner.writable and not sub.owner.closed:
+            return sub
+    return members[0]

@@ -53,12 +53,14 @@ class Heartbeat:
     def _beat(self) -> None:
         self._timer = None
         now = self._loop.time()
-        while self._due and self._due[0][0] <= now:
-            _, cid = self._due.pop(0)
-            _, session = self._sessions.pop(cid)
-            beat: Callable[[float], float] = session.beat
-            again = beat(now)
-            if again:
-                self.schedule(session, max(again, now + 0.001))
-        if self._due:
-            self._wake(self._due[0][0])
+        try:
+            while self._due and self._due[0][0] <= now:
+                _, cid = self._due.pop(0)
+                _, session = self._sessions.pop(cid)
+                beat: Callable[[float], float] = session.beat
+                again = beat(now)
+                if again:
+                    self.schedule(session, max(again, now + 0.001))
+        finally:  # one session's trouble must not silence the others
+            if self._due:
+                self._wake(self._due[0][0])

@@ -10,7 +10,7 @@ ten bytes holds some kilobytes.
 
 from parser.machine import Parser
 
-OWN_MIN = 1 << 16
+OWN_MIN = 1 << 12
 
 
 class Inbox:

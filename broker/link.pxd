@@ -35,7 +35,7 @@ cdef class Link:
     cdef bint write(self, bytes text) except -1
     cpdef count_answer(self, Py_ssize_t size)
     cpdef Py_ssize_t held(self)
-    @cython.locals(size=Py_ssize_t, held=Py_ssize_t, store=bytearray)
+    @cython.locals(size=Py_ssize_t, held=Py_ssize_t, store=bytearray, kept=bytearray)
     cdef bint make_room(self, Py_ssize_t need, list spare) except -1
     cdef _adopt(self, bytearray store)
     cpdef bytearray take_store(self)

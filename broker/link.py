@@ -134,7 +134,10 @@ class Link:
         if self.end >= SEGMENT or (self.end and self.end + need > SEGMENT):
             if self.waiting is None:
                 self.waiting = deque()
-            self.waiting.append(memoryview(self.store)[: self.end])
+            kept = self.store
+            if 4 * self.end < 3 * len(kept):  # the unused rest would be kept, and not counted
+                kept = kept[: self.end]
+            self.waiting.append(memoryview(kept)[: self.end])
             self.waiting_bytes += self.end
             self.end = 0
             self.size = 0

@@ -1,12 +1,8 @@
 # The compiler's view of plane.py: types only, never behaviour.
 cimport cython
 from broker.link cimport Link, SEGMENT
-from parser.machine cimport (
-    Parser, MORE, PUB, HPUB, SUB, UNSUB, PING, PONG, CONNECT, FAULT, IGNORED
-)
-from sequencer.frame cimport (
-    BARE, BARE_HEADERS, FRAMED, FRAMED_HEADERS, NUMBERED_HEADERS, Frame
-)
+from parser.machine cimport HPUB, IGNORED, MORE, PUB, Parser
+from sequencer.frame cimport BARE, BARE_HEADERS, FRAMED_HEADERS, Frame
 from sequencer.sequencer cimport Sequencer
 from sublist.route cimport Fanout, Route
 from sublist.sublist cimport Sublist
@@ -18,7 +14,8 @@ cdef enum:
 
 cdef enum:
     SPARE_MAX = 16
-    CROWD = 8192
+    WORK_MAX = 262144
+    ROUTES_NEAR = 8192
 
 @cython.final
 cdef class Plane:
@@ -30,25 +27,28 @@ cdef class Plane:
     cdef tuple frames
     cdef list dirty, spare, cut
     cdef unsigned int random
+    cdef Py_ssize_t work
+    cdef readonly bint interrupted
     # the message at hand
     cdef readonly bytearray store
     cdef const unsigned char *data
     cdef Route route
-    cdef Link mute
+    cdef Link mute, reader
     cdef unsigned long long number
     cdef Py_ssize_t body, size, header_size, payload, payload_size
     cdef bint renamed
     cdef Py_ssize_t digits, digits_end, subject, reply, reply_size
     cdef bytes sizes
 
+    cpdef spend(self, Py_ssize_t work)
     @cython.locals(parser=Parser, op=int)
     cpdef Py_ssize_t receive(self, Link link, bytearray store, Py_ssize_t stop) except -1
     @cython.locals(route=Route, fanout=Fanout)
     cdef int _publish(self, Link link, Parser parser) except -1
     cdef int _describe(self, Parser parser, Py_ssize_t header_size) noexcept
-    @cython.locals(route=Route, header_size=Py_ssize_t, reply=bytes)
-    cdef int _publish_uncommon(self, Link link, Parser parser, int op) except -1
-    @cython.locals(route=Route)
+    cdef int _publish_headers(self, Link link, Parser parser) except -1
+    @cython.locals(route=Route, reply=bytes)
+    cdef int _publish_uncommon(self, Link link, Parser parser, Py_ssize_t header_size) except -1
     cpdef Py_ssize_t payload_bytes(self)
     cpdef unsigned long long sequence(self, Route route) except? 0
     @cython.locals(reached=Py_ssize_t, sub=Subscription, fanout=Fanout, shape=int)

@@ -34,8 +34,9 @@ if not cython.compiled:
     from parser.ops import HPUB, IGNORED, MORE, PUB
     from sequencer.frame import BARE, BARE_HEADERS, FRAMED_HEADERS
 
-    CROWD = 8192  # routes: more do not stay in the processor's own cache
-    SPARE_MAX = 16  # stores kept for the next read event: as many links, up to 256 KiB each
+    ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
+    WORK_MAX = 1 << 18  # offers in one read event: some 5 ms, in which nobody else is served
+    SPARE_MAX = 16  # stores kept for the next read event: as many links, up to 512 KiB each
 
 
 class Plane:
@@ -51,10 +52,13 @@ class Plane:
         self.dirty: list[Link] = []  # links with something to flush
         self.spare: list[bytearray] = []
         self.cut: list[Link] = []  # slow consumers, to be closed at the release
+        self.work = 0  # offers made, and routes found, in this read event
+        self.interrupted = False
         self.random = 2463534242  # xorshift32, for queue groups
         self.store = bytearray()
         self.data = self.store
         self.route: Route | None = None
+        self.reader: Link | None = None  # the link whose read event this is
         self.mute: Link | None = None  # the link that must not hear itself
         self.number = 0
         self.body = self.size = self.header_size = self.payload = self.payload_size = 0
@@ -67,30 +71,44 @@ class Plane:
         self.control = control
 
     def receive(self, link: Link, store: bytearray, stop: int) -> int:
-        """Serve the operations in `store[:stop]`; return where the unfinished rest begins."""
+        """Serve the operations in `store[:stop]`; return where the unserved rest begins.
+
+        After `WORK_MAX` of work it stops with `interrupted` set, and whoever called goes on
+        with the rest when others have had their turn.
+        """
         parser = link.parser
         parser.begin(store, 0, stop)
+        self.work = -self.sublist.effort
+        self.interrupted = False
         self.store = store
+        self.reader = link
         self.data = self.store
         self.mute = None if link.echo else link
         self.crowded.clear()
         while True:
             op = parser.next()
             if op == PUB:
-                if self.sublist.routes > CROWD:
+                if self.sublist.routes > ROUTES_NEAR:
                     self.sublist.fetch(parser.peek())
                 self._publish(link, parser)
             elif op == MORE:
                 break
             elif op == HPUB:
-                self._publish_uncommon(link, parser, op)
+                self._publish_headers(link, parser)
             elif op != IGNORED:
                 self.control.handle(link, op)
                 self.mute = None if link.echo else link
             if link.closed:
                 break
+            if self.work + self.sublist.effort > WORK_MAX:
+                self.interrupted = True
+                break
         self.release(link)
         return parser.at
+
+    def spend(self, work: int) -> None:
+        """Count work that was done for the message at hand outside the plane."""
+        self.work += work
 
     def _publish(self, link: Link, parser: Parser) -> int:
         """PUB: the straight way, or the other one."""
@@ -99,7 +117,7 @@ class Plane:
         )
         self.route = route
         if link.chatty or route.kind != ORDINARY or parser.reply_end:
-            return self._publish_uncommon(link, parser, PUB)
+            return self._publish_uncommon(link, parser, 0)
         link.in_msgs += 1
         link.in_bytes += parser.size
         self.number = self.sequencer.take()
@@ -124,22 +142,24 @@ class Plane:
         self.reply_size = parser.reply_end - parser.reply
         return 0
 
-    def _publish_uncommon(self, link: Link, parser: Parser, op: int) -> int:
+    def _publish_headers(self, link: Link, parser: Parser) -> int:
+        """HPUB; without headers to speak of it is a PUB."""
+        self.route = self.sublist.find(
+            self.data, parser.subject, parser.subject_end - parser.subject, parser.digest
+        )
+        self.sizes = bytes(
+            self.store[parser.header_digits : parser.header_digits_end]
+            + b" "
+            + self.store[parser.digits : parser.digits_end]
+        )
+        return self._publish_uncommon(link, parser, parser.header_size)
+
+    def _publish_uncommon(self, link: Link, parser: Parser, header_size: int) -> int:
         """A message with a reply or headers, from a verbose client, or to a special subject."""
         link.in_msgs += 1
         link.in_bytes += parser.size
-        header_size = 0
-        if op == HPUB:
-            header_size = parser.header_size
-            self.sizes = bytes(
-                self.store[parser.header_digits : parser.header_digits_end]
-                + b" "
-                + self.store[parser.digits : parser.digits_end]
-            )
-        route = self.sublist.find(
-            self.data, parser.subject, parser.subject_end - parser.subject, parser.digest
-        )
-        self.route = route
+        route = self.route
+        assert route is not None, "it was found before"
         self._describe(parser, header_size)
         reply = bytes(self.store[parser.reply : parser.reply_end])
         if link.pedantic and not is_literal(route.subject):
@@ -175,6 +195,7 @@ class Plane:
         if self.number == 0:  # unnumbered: a bare frame is stale though its number is the same
             for shape in (BARE, BARE_HEADERS):
                 cython.cast(Frame, self.frames[shape]).expire()
+        self.work += len(fanout.plain)
         for item in fanout.plain:
             reached += self._offer(cython.cast(Subscription, item))
         if fanout.groups is not None:
@@ -188,6 +209,7 @@ class Plane:
         self.random ^= self.random >> 17
         self.random ^= (self.random << 5) & 0xFFFFFFFF
         count = len(members)
+        self.work += count
         first = self.random % count
         for turn in range(2):
             for at in range(count):
@@ -276,7 +298,7 @@ class Plane:
         stored = link.stored()
         full = stored >= SEGMENT // 2 or link.held() + need > link.max_pending
         if link.writable and stored and full:
-            self.release(None)  # it reads: what one read event brings must not cut it off
+            self.release(self.reader)  # it reads: one read event must not cut it off
             if not link.dirty:
                 self._soil(link)
         if link.make_room(need, self.spare):

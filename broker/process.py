@@ -1,13 +1,16 @@
 """One broker from its settings to its end: log, pid file, event loop, signals."""
 
 import asyncio
+import errno
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from broker.logs import reopen, start_logging
 from broker.server import Server
@@ -18,6 +21,7 @@ log = logging.getLogger("seriatim")
 
 # New subjects and subscriptions make many objects that are in no cycle. The collector, which
 # by default looks after every 700 of them, would take a third of the time they cost.
+TELL_AGAIN = 10.0  # seconds between two lines on one and the same trouble
 GC_THRESHOLDS = (50_000, 20, 50)
 
 
@@ -70,6 +74,28 @@ def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return factory
 
 
+def _raise_file_limit() -> None:
+    """Take as many descriptors as the system grants: one a connection."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class _ExceptionHandler:
+    """Tells once in a while, and in one line, that descriptors have run out."""
+
+    def __init__(self) -> None:
+        self._told_at = float("-inf")
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+            loop.default_exception_handler(context)
+        elif loop.time() - self._told_at > TELL_AGAIN:
+            self._told_at = loop.time()
+            log.error("%s: clients wait; raise the limit (ulimit -n)", error.strerror)
+
+
 async def _serve(settings: Settings, handler: logging.Handler) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -78,6 +104,8 @@ async def _serve(settings: Settings, handler: logging.Handler) -> int:
     loop.add_signal_handler(signal.SIGUSR1, reopen, handler)
     for number in (signal.SIGHUP, signal.SIGUSR2):
         loop.add_signal_handler(number, log.warning, "%s is ignored", number.name)
+    loop.set_exception_handler(_ExceptionHandler())
+    _raise_file_limit()
     server = Server(settings)
     monitor = None
     if settings.http_port:

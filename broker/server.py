@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import socket
 import sys
 import time
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ log = logging.getLogger("seriatim")
 
 ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # base32, as nats-server's ids
 DRAIN_POLL = 0.005  # seconds; the kernel tells nobody when a client has acknowledged its data
+ACCEPT_AT_ONCE = 64  # in one turn of the loop; asyncio tries them all where descriptors run out
 BACKLOG = 1024  # connections that wait to be accepted: a fleet that comes back at once
 
 
@@ -114,7 +116,7 @@ class Server:
         doors: list[Door] = []
         try:
             listener = await self.loop.create_server(
-                lambda: Session(self, doors[0]), host, max(port, 0), backlog=BACKLOG
+                lambda: Session(self, doors[0]), host, max(port, 0), backlog=ACCEPT_AT_ONCE
             )
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
@@ -122,12 +124,16 @@ class Server:
                 f"cannot listen on {host}:{port}: {reason}; another process may have the port,"
                 " or the address is not this machine's: choose others with --port and --addr"
             ) from error
+        for bound in listener.sockets:
+            with socket.socket(fileno=os.dup(bound.fileno())) as same:
+                same.listen(BACKLOG)
         self._listeners.append(listener)
-        address = listener.sockets[0].getsockname()
-        doors.append(Door(host, address[1], frame))
-        self.addresses.append((address[0], address[1]))
-        log.info("Listening for client connections on %s:%d", host, address[1])
-        log.debug("Frame of clients on %s:%d is %s", host, address[1], frame)
+        doors.append(Door(host, listener.sockets[0].getsockname()[1], frame))
+        for bound in listener.sockets:  # a name may stand for more than one address
+            address = bound.getsockname()
+            self.addresses.append((address[0], address[1]))
+            log.info("Listening for client connections on %s:%d", host, address[1])
+            log.debug("Frame of clients on %s:%d is %s", host, address[1], frame)
 
     # Sessions
 

@@ -35,6 +35,7 @@ class Session(asyncio.BufferedProtocol):
     """Lives from `connection_made` to `connection_lost`."""
 
     __slots__ = (
+        "_backlog",
         "_ending",
         "_fd",
         "_greeted",
@@ -73,6 +74,7 @@ class Session(asyncio.BufferedProtocol):
         self.link = Link(self, parser, limits.max_pending)
         self.link.settle(door.frame)
         self._intake = Intake(server.inbox)
+        self._backlog: bytearray | None = None  # read, and to be served in a later turn
         self._ending = False
         self._greeted = False
         self._heard = server.loop.time()
@@ -143,23 +145,45 @@ class Session(asyncio.BufferedProtocol):
         self._server.heartbeat.schedule(self, self._heard + self._ping_interval)
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        if self.link.closed:
+            return self._server.inbox.window  # to be thrown away
         return self._intake.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         server = self._server
-        store, stop = self._intake.filled(nbytes)
         if self.link.closed:
-            return  # it has been told why; nothing more that it says counts
+            return  # nothing that it says counts any more
+        store, stop = self._intake.filled(nbytes)
         self._heard = server.loop.time()
         if server.settings.trace:
             log.debug("%s - <<- %r", self.label, bytes(memoryview(store)[stop - nbytes : stop]))
-        start = server.plane.receive(self.link, store, stop)
-        if not self.link.closed:
-            self._intake.keep(store, start, stop, self.link.parser)
-        if server.plane.crowded:
+        self._serve(store, stop)
+
+    def _serve(self, store: bytearray, stop: int) -> None:
+        """Have the plane serve what was read, in more than one turn if it is much work."""
+        plane = self._server.plane
+        rest = plane.receive(self.link, store, stop)
+        if plane.interrupted:
+            self._backlog = store[rest:stop]
+            self._intake.keep(store, stop, stop, self.link.parser)
+            self._transport.pause_reading()
+            self._server.loop.call_soon(self._go_on)
+        elif not self.link.closed:
+            self._intake.keep(store, rest, stop, self.link.parser)
+        if plane.crowded:
             self._hold()
         if self._ending:
             self._close()
+
+    def _go_on(self) -> None:
+        """Serve what was read before, unless a subscriber holds us; then read again."""
+        if self._held_by or self.link.closed:
+            return
+        backlog, self._backlog = self._backlog, None
+        if backlog is not None:
+            self._serve(backlog, len(backlog))
+        if self._held_by == 0 and self._backlog is None:
+            self._transport.resume_reading()  # of no effect on one that closes
 
     def eof_received(self) -> bool:
         self._close()
@@ -170,6 +194,7 @@ class Session(asyncio.BufferedProtocol):
         self._server.plane.control.drop(self.link)
         self._server.forget(self)
         self.link.part()
+        self._backlog = None
         for timer in (self._stall_timer, self._hold_timer, self._linger_timer):
             if timer is not None:
                 timer.cancel()
@@ -269,7 +294,6 @@ class Session(asyncio.BufferedProtocol):
             self._stall_timer = self._server.loop.call_later(deadline, self._stalled)
         elif not self._transport.is_closing():
             self.cut_off(f"WriteDeadline of {deadline:g}s exceeded")
-            self._transport.abort()
 
     # Publishers and the subscribers they outrun
 
@@ -308,7 +332,7 @@ class Session(asyncio.BufferedProtocol):
         for publisher in self._holding:
             publisher._held_by -= 1
             if publisher._held_by == 0:
-                publisher._transport.resume_reading()  # of no effect on one that closes
+                publisher._server.loop.call_soon(publisher._go_on)
         self._holding.clear()
 
     # Life signs
@@ -369,13 +393,15 @@ class Session(asyncio.BufferedProtocol):
 
     def is_drained(self) -> bool:
         """Whether the client's side has acknowledged all that was written for it."""
-        if self._fd < 0 or self._transport.is_closing():
+        if self._fd < 0:
             return True
         if self.pending_bytes:
             return False
+        if self._transport.is_closing():
+            return True
         unacknowledged = fcntl.ioctl(self._fd, termios.TIOCOUTQ, b"\0\0\0\0")
         return int.from_bytes(unacknowledged, sys.byteorder) == 0
 
     def close(self) -> None:
-        """Close without a word, as nats-server does when it stops."""
-        self._close()
+        """Close without a word, as nats-server does when it stops; what is not out is dropped."""
+        self._transport.abort()

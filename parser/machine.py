@@ -192,8 +192,6 @@ class Parser:
         end = at + 1  # the first byte begins the arguments whatever it is, a line feed too
         while end < stop and data[end] != LF:
             end += 1
-        if end > stop:
-            return self._wait(state, at, 0)
         length = end - at
         if length and data[end - 1] == CR:
             length -= 1

@@ -15,6 +15,7 @@ cdef enum:
     SUBJECT_MAX = 255
     CHANGES_MAX = 64
     SHARED_MAX = 4096
+    LONG = 64
     ENTRIES_MAX = 1048576
 
 @cython.final
@@ -26,6 +27,7 @@ cdef class Sublist:
     cdef readonly Py_ssize_t max_routes, routes
     cdef unsigned int mask
     cdef Py_ssize_t hand, made, parted
+    cdef readonly Py_ssize_t effort
     cdef long long generation
     cdef readonly unsigned long long inserts, removes, misses, rechecks, resolves, evictions
 
@@ -49,8 +51,9 @@ cdef class Sublist:
     @cython.locals(count=Py_ssize_t)
     cdef _sweep(self)
     cdef _clear(self)
-    @cython.locals(route=Route, onward=Route, kept=Route, slot=Py_ssize_t)
+    @cython.locals(route=Route, onward=Route, kept=Route, slot=Py_ssize_t, oldest='long long')
     cdef _forget_stale(self)
+    cdef _count_long(self, Py_ssize_t entries)
     @cython.locals(route=Route)
     cdef _forget(self, Py_ssize_t slot)
 

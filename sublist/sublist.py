@@ -10,8 +10,8 @@ Rule 1  A change of a literal subscription makes one route stale: that of its su
         more than itself, however many routes are known.
 Rule 2  The table grows with the subjects, up to `max_routes`; then a hand goes round it
         and clears an eighth at a time. A forgotten route is found again when it is used.
-        What they lead to is bounded too: after a million entries of fan-outs made, and after
-        as many wildcards gone as there are routes, what is old is let go of.
+        What they lead to is bounded too: all routes are forgotten after a million entries of
+        long fan-outs, and the stale ones after as many wildcards have gone as routes are known.
 Rule 3  A slot's chain is bounded: subjects made to collide push each other out, and cost
         a look in the trie, never a long walk.
 """
@@ -32,7 +32,8 @@ if not cython.compiled:
     SUBJECT_MAX = 255  # a route of a longer subject is not kept: 4 KiB each would be a gigabyte
     CHAIN_MAX = 16  # at one route a slot, a chain of 16 is one in 10^14: only made on purpose
     SHARED_MAX = 4096  # sets of patterns that match together; each may be as long as all of them
-    ENTRIES_MAX = 1 << 20  # 8 MiB of references; to find a fan-out anew costs less than to send
+    LONG = 64  # entries of a fan-out; a longer one costs far more to send to than to find
+    ENTRIES_MAX = 1 << 20  # 8 MiB of references, in long fan-outs
     CHANGES_MAX = 64  # as many patterns are compared in the time a route is found anew
 
 
@@ -52,7 +53,8 @@ class Sublist:
         self.generation = 0
         self.changes: list[bytes] = []  # the patterns of the latest generations
         self.shared: dict[tuple[Subscription, ...], Fanout] = {}
-        self.made = 0  # entries of all fan-outs made since the table was cleared
+        self.made = 0  # entries of all long fan-outs made since the table was cleared
+        self.effort = 0  # nodes visited and subscriptions found, by all resolving so far
         self.parted = 0  # wildcards removed since stale routes were forgotten
         self.inserts = self.removes = 0
         self.misses = self.rechecks = self.resolves = self.evictions = 0
@@ -159,8 +161,9 @@ class Sublist:
             self._clear()
         literal = self.trie.literal(subject)
         wild = self.trie.wild(subject)
+        self.effort += self.trie.visited + len(literal) + len(wild)
         if literal:
-            self.made += len(literal) + len(wild)
+            self._count_long(len(literal) + len(wild))
             return fan_out(literal + wild)
         if not wild:
             return NOBODY
@@ -169,9 +172,14 @@ class Sublist:
         if fanout is None:
             if len(self.shared) >= SHARED_MAX:
                 self.shared.clear()
-            self.made += len(wild)
+            self._count_long(2 * len(wild))  # the key is as long as the fan-out
             fanout = self.shared[key] = fan_out(wild)
         return fanout
+
+    def _count_long(self, entries: int) -> None:
+        """Count a fan-out that is made. Short ones are bounded by the number of routes."""
+        if entries > LONG:
+            self.made += entries
 
     def _learn(self, subject: bytes, digest: int) -> Route:
         """Make the route of a subject that the table does not know."""
@@ -228,19 +236,20 @@ class Sublist:
         self.shared.clear()
 
     def _forget_stale(self) -> None:
-        """Forget the routes of older generations, which may hold subscriptions that have gone."""
+        """Forget the routes that would be found anew anyway, and the subscriptions they hold."""
         self.parted = 0
+        oldest = self.generation - len(self.changes)
         for slot in range(self.mask + 1):
             kept: Route | None = None
             route = self.slots[slot]
             while route is not None:
                 onward = route.following
-                if route.generation == self.generation:
-                    route.following = kept
-                    kept = route
-                else:
+                if route.generation < oldest:
                     self.routes -= 1
                     self.evictions += 1
+                else:
+                    route.following = kept
+                    kept = route
                 route = onward
             self.slots[slot] = kept
 

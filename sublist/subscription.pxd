@@ -7,8 +7,6 @@ cdef extern from "Python.h":
 @cython.final
 cdef class Subscription:
     cdef readonly bytes subject, sid, queue
-    cdef const unsigned char *sid_text
-    cdef Py_ssize_t sid_size
     cdef public object owner
     cdef public unsigned long long delivered, limit
     cdef Subscription following, preceding

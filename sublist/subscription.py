@@ -13,7 +13,7 @@ import cython
 
 
 class Subscription:
-    """`delivered` is written by the data plane, `limit` by the session, the chain by the trie."""
+    """`delivered` is the data plane's to write, `limit` the conversation's, the chain the trie's."""
 
     __slots__ = (
         "delivered",
@@ -23,16 +23,12 @@ class Subscription:
         "preceding",
         "queue",
         "sid",
-        "sid_size",
-        "sid_text",
         "subject",
     )
 
     def __init__(self, subject: bytes, sid: bytes, queue: bytes | None, owner: Any) -> None:
         self.subject = subject
         self.sid = sid
-        self.sid_text = self.sid
-        self.sid_size = len(sid)
         self.queue = queue
         self.owner = owner
         self.delivered = 0

@@ -16,7 +16,7 @@ cdef class Node:
 cdef class Trie:
     cdef dict literals
     cdef Node root
-    cdef readonly Py_ssize_t patterns, subscriptions
+    cdef readonly Py_ssize_t patterns, subscriptions, visited
 
     @cython.locals(node=Node, first=Subscription)
     cpdef insert(self, Subscription sub)

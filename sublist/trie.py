@@ -37,6 +37,7 @@ class Trie:
         self.root = Node()
         self.patterns = 0  # subscriptions with a wildcard
         self.subscriptions = 0
+        self.visited = 0  # nodes, by the last matching of wildcards
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription at the head of its subject's chain."""
@@ -80,6 +81,7 @@ class Trie:
     def wild(self, subject: bytes) -> list[Subscription]:
         """The subscriptions whose wildcards take in this subject; none if a token is empty."""
         found: list[Subscription] = []
+        self.visited = 0
         if self.patterns == 0:
             return found
         tokens = subject.split(b".")
@@ -88,6 +90,7 @@ class Trie:
         frontier = [self.root]
         for token in tokens:
             onward = []
+            self.visited += len(frontier)
             for node in frontier:
                 if node.tail is not None:
                     collect(node.tail.first, found)

@@ -1,4 +1,4 @@
-"""One suite, two builds and two loops. `pytest --pure` runs the Python sources, where compiled ones lie too.
+"""One suite, two builds and two loops: `pytest --pure` runs the Python sources and nothing else.
 
 In this process an import hook passes the compiled modules over; the brokers that tests
 start get a copy of the sources without them, first on their path.

@@ -5,14 +5,14 @@ import pytest
 from parser.machine import Parser
 from parser.ops import MORE, PING, PUB
 from parser.table import PUB_ARGUMENT, START
-from tests.parser.reading import Said, read, read_bytes, read_whole
+from tests.parser.reading import Said, read, read_bytes, read_whole, said
 from tests.parser.reference import digest
 
 A = digest(b"a")
 
 
 @pytest.mark.parametrize(
-    ("wire", "said"),
+    ("wire", "operation"),
     [
         (b"PUB a 1\r\nx\r\n", Said("PUB", (b"a", b"", b"1"), b"x", 0, A)),
         (b"PUB a 0\r\n\r\n", Said("PUB", (b"a", b"", b"0"), b"", 0, A)),
@@ -53,18 +53,20 @@ A = digest(b"a")
     ],
     ids=lambda value: repr(value)[2:-1] if isinstance(value, bytes) else "",
 )
-def test_given_one_operation_when_read_then_its_spans_are_these(wire: bytes, said: Said) -> None:
-    assert read_whole(wire) == [said]
-    assert read_bytes(wire) == [said]
-    assert read_whole(wire * 3) == [said] * 3
+def test_given_one_operation_when_read_then_its_spans_are_these(
+    wire: bytes, operation: Said
+) -> None:
+    assert read_whole(wire) == [operation]
+    assert read_bytes(wire) == [operation]
+    assert read_whole(wire * 3) == [operation] * 3
 
 
 def test_given_operations_in_one_read_then_they_come_in_order_and_nothing_is_kept() -> None:
     parser = Parser()
     wire = b"PUB a 1\r\n1\r\nPING\r\nSUB b 2\r\nPUB a 1\r\n2\r\n+OK\r\n"
     found = read(parser, [wire])
-    assert [said.op for said in found] == ["PUB", "PING", "SUB", "PUB", "IGNORED"]
-    assert [said.body for said in found if said.op == "PUB"] == [b"1", b"2"]
+    assert [one.op for one in found] == ["PUB", "PING", "SUB", "PUB", "IGNORED"]
+    assert [one.body for one in found if one.op == "PUB"] == [b"1", b"2"]
 
 
 @pytest.mark.parametrize(
@@ -109,6 +111,18 @@ def test_given_a_verb_in_pieces_when_waiting_then_no_byte_need_be_kept() -> None
     assert parser.next() == PING
 
 
+def test_given_nothing_new_when_read_then_the_machine_waits_where_it_was() -> None:
+    parser = Parser()
+    for _ in range(2):
+        parser.begin(bytearray(b"SUB a"), 0, 5)
+        assert parser.next() == MORE
+        parser.begin(bytearray(), 0, 0)
+        assert parser.next() == MORE
+        kept = bytearray(b"a 1\r\n")
+        parser.begin(kept, 0, len(kept))
+        assert said(parser, parser.next(), kept) == Said("SUB", (b"a", b"", b"1"))
+
+
 @pytest.mark.parametrize("here", range(len(b"PUB a r 11\r\nhello world\r\n")))
 def test_given_a_publish_in_two_pieces_then_need_says_how_long_it_is_once_that_is_known(
     here: int,
@@ -131,14 +145,14 @@ def test_given_a_publish_in_two_pieces_then_need_says_how_long_it_is_once_that_i
 
 def test_given_a_finished_publish_when_read_on_then_its_reply_is_not_the_next_ones() -> None:
     lines = (b"PUB a r 1", b"PUB a 1", b"HPUB a 0 1", b"hpub a r 0 1", b"pub a 1")
-    replies = [said.words[1] for said in read_whole(b"".join(b"%b\r\nx\r\n" % x for x in lines))]
+    replies = [one.words[1] for one in read_whole(b"".join(b"%b\r\nx\r\n" % x for x in lines))]
     assert replies == [b"r", b"", b"", b"r", b""]
 
 
 def test_given_a_sub_with_a_queue_then_the_next_subs_queue_and_the_next_unsubs_max_are_empty() -> (
     None
 ):
-    words = [said.words for said in read_whole(b"SUB a q 1\r\nSUB a 2\r\nUNSUB 1 4\r\nUNSUB 1\r\n")]
+    words = [one.words for one in read_whole(b"SUB a q 1\r\nSUB a 2\r\nUNSUB 1 4\r\nUNSUB 1\r\n")]
     assert words == [
         (b"a", b"q", b"1"),
         (b"a", b"", b"2"),

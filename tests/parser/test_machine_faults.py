@@ -106,6 +106,18 @@ def test_given_a_fault_then_the_machine_says_what_it_was_with_what_was_seen() ->
     assert str(parser.fault) == "11 bytes announced"
 
 
+@pytest.mark.parametrize("wire", [b"X", b"PUB a x\r\n", b"PUB a 1\r\nxx"])
+def test_given_a_fault_when_read_on_then_there_is_no_way_back(wire: bytes) -> None:
+    parser = Parser()
+    parser.begin(bytearray(wire), 0, len(wire))
+    assert parser.next() == FAULT
+    fault = parser.fault
+    parser.begin(bytearray(PUBLISH), 0, len(PUBLISH))
+    for _ in range(2):
+        assert parser.next() == FAULT
+        assert parser.fault is fault
+
+
 @pytest.mark.parametrize("verb", [b"PUB ", b"pub ", b"PUB\t"])
 @pytest.mark.parametrize("over", [0, 1])
 def test_given_a_payload_at_the_limit_then_it_passes_and_one_byte_more_does_not(

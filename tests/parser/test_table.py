@@ -1,6 +1,8 @@
 """The table of transitions, its drawing in the docs, and the numbers that the .pxd repeats."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,12 @@ def test_given_the_docs_then_their_diagram_is_the_tables_own() -> None:
     text = (ROOT / "docs" / "protocol.md").read_text()
     drawn = re.findall(r"```mermaid\n(.*?)\n```", text, re.DOTALL)
     assert drawn == [table.mermaid()], "put the output of `python -m parser.table` there"
+
+
+def test_given_the_table_when_run_then_it_prints_its_diagram() -> None:
+    command = [sys.executable, "-m", "parser.table"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == table.mermaid() + "\n"
 
 
 def test_given_the_table_then_every_byte_of_every_state_leads_to_a_state() -> None:

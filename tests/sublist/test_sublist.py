@@ -13,6 +13,7 @@ from tests.sublist.naive import answered, expected, sids, subscription
 CHANGES = 64  # wildcard changes that are remembered
 CHAIN = 16
 SLOTS = 1024
+ENTRIES = 1 << 20  # of all fan-outs that are kept
 Counts = tuple[int, int, int]
 
 
@@ -254,6 +255,63 @@ def test_given_thousands_of_sets_of_patterns_then_those_they_share_stay_bounded_
     for turn in range(2):
         for number, sub in enumerate(subs):
             assert sublist.route(b"p.%d.x%d" % (number, turn)).fanout.plain == (sub,)
+
+
+def churn(sublist: Sublist, turns: int, between: Callable[[], object] = lambda: None) -> None:
+    """Wildcards that come and go, and that no known subject is taken in by."""
+    for number in range(turns):
+        sub = subscription(b"passing.%d.*" % number)
+        sublist.insert(sub)
+        sublist.remove(sub)
+        between()
+
+
+def test_given_routes_in_use_when_thousands_of_wildcards_come_and_go_then_they_stay_known() -> None:
+    sublist = Sublist()
+    subjects = [b"used.%d" % number for number in range(50)]
+    ask(sublist, subjects)
+    churn(sublist, 3 * SLOTS, lambda: ask(sublist, subjects))
+    assert sublist.misses == 50
+    assert sublist.resolves == 50
+
+
+def test_given_routes_out_of_use_when_thousands_of_wildcards_come_and_go_then_they_go_too() -> None:
+    sublist = Sublist()
+    for number in range(300):
+        sub = subscription(b"box.%d.*" % number)
+        sublist.insert(sub)
+        sublist.route(b"box.%d.x" % number)
+        sublist.remove(sub)
+    assert sublist.routes == 300
+    churn(sublist, 2 * SLOTS)
+    assert sublist.routes == 0
+    assert sublist.evictions == 300
+    assert ask(sublist, [b"box.7.x"]) == [[]]
+
+
+def test_given_fan_outs_of_thousands_each_then_what_routes_lead_to_stays_bounded() -> None:
+    sublist = Sublist()
+    for _ in range(2000):
+        sublist.insert(subscription(b">"))
+    for number in range(1500):
+        subject = b"wide.%d" % number
+        sublist.insert(subscription(subject))
+        assert len(sublist.route(subject).fanout.plain) == 2001
+        assert sublist.routes * 2001 <= ENTRIES + 2 * 2001
+    assert sublist.misses == sublist.routes + sublist.evictions == 1500
+    assert sublist.evictions > 0
+
+
+@pytest.mark.parametrize(("size", "kept"), [(254, True), (255, True), (256, False), (4000, False)])
+def test_given_a_long_subject_then_its_route_is_right_and_not_kept(size: int, kept: bool) -> None:
+    sublist = Sublist()
+    sub = subscription(b"s" * size)
+    sublist.insert(sub)
+    for _ in range(2):
+        assert ask(sublist, [sub.subject]) == [[sub.sid]]
+    assert sublist.routes == int(kept)
+    sublist.remove(sub)
+    assert ask(sublist, [sub.subject]) == [[]]
 
 
 class Owner:
