@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.kinds import (
+    CONTROL,
     CONTROL_PREFIX,
     EXCLUDED,
     ORDINARY,
@@ -65,19 +66,20 @@ class Control:
 
     def publish_special(self, link: Link, route: Route, reply: bytes) -> None:
         """A message to `$SEQ.`, to a reserved subject, or with a reserved reply."""
-        if reply and is_reserved_reply(reply) and route.kind != RESERVED:
-            self._tell(link, errors.ReplyForbidden(reply))
-        elif route.subject.startswith(PUBLISH_PREFIX):
-            self._publish_acknowledged(link, route.subject[len(PUBLISH_PREFIX) :], reply)
-        else:
+        acknowledged = route.subject.startswith(PUBLISH_PREFIX)
+        if route.kind in (CONTROL, RESERVED) and not acknowledged:
             self._tell(link, errors.PublishForbidden(route.subject))
+        elif is_reserved_reply(reply):
+            self._tell(link, errors.ReplyForbidden(reply))
+        else:
+            self._publish_acknowledged(link, route.subject[len(PUBLISH_PREFIX) :], reply)
 
     def no_responders(self, link: Link, subject: bytes, reply: bytes) -> None:
         """Nobody got a request: tell a plain subscription of the publisher's own on the reply."""
         plain = self.sublist.route(reply).fanout.plain
         if len(link.subs) < len(plain):
             plain = tuple(link.subs.values())
-        self.plane.spend(len(plain))
+        self.plane.spend(8 * len(plain))  # it is not compiled
         for sub in plain:
             if sub.owner is link and sub.queue is None and covers(sub.subject, reply):
                 status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
@@ -176,7 +178,7 @@ class Control:
         problem = self._refusal(subject)
         if problem:
             if reply and link.headers:
-                self._answer(reply, b"", b"NATS/1.0 400 %b\r\n\r\n" % problem)
+                self.plane.answer(reply, b"", b"NATS/1.0 400 %b\r\n\r\n" % problem)
             else:
                 self._tell(link, errors.PublishForbidden(PUBLISH_PREFIX + subject))
             return
@@ -187,7 +189,7 @@ class Control:
         else:
             number = self.plane.sequence(self.sublist.route(subject))
         if reply:
-            self._answer(reply, encode(b"%d" % number))
+            self.plane.answer(reply, encode(b"%d" % number), b"")
 
     def _refusal(self, subject: bytes) -> bytes:
         """Why a subject cannot be published to with an answer; empty if it can."""
@@ -197,28 +199,6 @@ class Control:
         if kind == EXCLUDED:
             return b"Subject Is Excluded From Sequencing"
         return b"" if kind == ORDINARY else b"Permissions Violation"
-
-    def _answer(self, reply: bytes, payload: bytes, headers: bytes = b"") -> None:
-        """Send a message of the broker's own, without number or frame, to a reply subject."""
-        fanout = self.sublist.route(reply).fanout
-        groups = fanout.groups or ()
-        self.plane.spend(len(fanout.plain))
-        for sub in (*fanout.plain, *(_able(members) for members in groups)):
-            owner: Link | None = sub.owner
-            if owner is None:
-                continue
-            if headers and owner.headers:
-                size = len(headers)
-                line = b"HMSG %b %b %d %d\r\n" % (reply, sub.sid, size, size + len(payload))
-                body = headers + payload
-            else:
-                line = b"MSG %b %b %d\r\n" % (reply, sub.sid, len(payload))
-                body = payload
-            if self.plane.say(owner, line + body + b"\r\n"):
-                owner.count_answer(len(body))
-                sub.delivered += 1
-                if sub.delivered == sub.limit:
-                    self.finished(sub)
 
     # Answers
 
@@ -235,11 +215,3 @@ class Control:
         if error.closes:
             link.closed = True
             link.session.finish()
-
-
-def _able(members: tuple[Subscription, ...]) -> Subscription:
-    """The member of a queue group that an answer goes to: one that reads, if there is one."""
-    for sub in members:
-        if sub.owner is not None and sub.owner.writable and not sub.owner.closed:
-            return sub
-    return members[0]

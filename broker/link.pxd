@@ -33,7 +33,6 @@ cdef class Link:
     cdef bint deliver(self, Frame frame, const unsigned char *data, Py_ssize_t payload,
                       Py_ssize_t size, Py_ssize_t counted) noexcept
     cdef bint write(self, bytes text) except -1
-    cpdef count_answer(self, Py_ssize_t size)
     cpdef Py_ssize_t held(self)
     @cython.locals(size=Py_ssize_t, held=Py_ssize_t, store=bytearray, kept=bytearray)
     cdef bint make_room(self, Py_ssize_t need, list spare) except -1

@@ -107,11 +107,6 @@ class Link:
         self.end += size
         return True
 
-    def count_answer(self, size: int) -> None:
-        """Count a message of the broker's own, which came by `write`."""
-        self.out_msgs += 1
-        self.out_bytes += size
-
     def held(self) -> int:
         """Bytes that have not been written to the transport."""
         return self.waiting_bytes + self.end

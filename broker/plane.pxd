@@ -14,6 +14,7 @@ cdef enum:
 
 cdef enum:
     SPARE_MAX = 16
+    ANSWER_WORK = 16
     WORK_MAX = 262144
     ROUTES_NEAR = 8192
 
@@ -62,9 +63,16 @@ cdef class Plane:
     @cython.locals(route=Route, subject='const unsigned char *')
     cdef int _address(self, Frame frame, Subscription sub) except -1
     cpdef bint say(self, Link link, bytes text) except -1
+    @cython.locals(fanout=Fanout)
+    cpdef answer(self, bytes reply, bytes payload, bytes headers)
+    @cython.locals(link=Link, line=bytes, size=Py_ssize_t)
+    cdef _answer_one(self, Subscription sub, bytes reply, bytes payload, bytes headers)
     @cython.locals(stored=Py_ssize_t, full=bint)
     cdef bint _make_room(self, Link link, Py_ssize_t need) except -1
     @cython.locals(link=Link)
     cpdef release(self, Link last)
     cdef _flush(self, Link link)
     cdef _soil(self, Link link)
+
+@cython.locals(sub=Subscription, able=Subscription, link=Link)
+cdef Subscription able_member(tuple members)

@@ -36,6 +36,7 @@ if not cython.compiled:
 
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
     WORK_MAX = 1 << 18  # offers in one read event: some 5 ms, in which nobody else is served
+    ANSWER_WORK = 16  # offers that one answer costs
     SPARE_MAX = 16  # stores kept for the next read event: as many links, up to 512 KiB each
 
 
@@ -291,6 +292,35 @@ class Plane:
             link.write(text)
         return True
 
+    def answer(self, reply: bytes, payload: bytes, headers: bytes) -> None:
+        """Send a message of the broker's own, without number or frame, to a reply subject."""
+        fanout = self.sublist.route(reply).fanout
+        groups = fanout.groups
+        self.work += ANSWER_WORK * len(fanout.plain)
+        for item in fanout.plain:
+            self._answer_one(cython.cast(Subscription, item), reply, payload, headers)
+        if groups is not None:
+            for members in groups:
+                self._answer_one(able_member(members), reply, payload, headers)
+
+    def _answer_one(self, sub: Subscription, reply: bytes, payload: bytes, headers: bytes) -> None:
+        if sub.owner is None:
+            return
+        link = cython.cast(Link, sub.owner)
+        size = len(payload)
+        if headers and link.headers:
+            size += len(headers)
+            line = b"HMSG %b %b %d %d\r\n" % (reply, sub.sid, len(headers), size)
+            line += headers
+        else:
+            line = b"MSG %b %b %d\r\n" % (reply, sub.sid, size)
+        if self.say(link, line + payload + b"\r\n"):
+            link.out_msgs += 1
+            link.out_bytes += size
+            sub.delivered += 1
+            if sub.delivered == sub.limit:
+                self.control.finished(sub)
+
     def _make_room(self, link: Link, need: int) -> bool:
         """Room in an outbox for so much more; False if its client is too slow, or closed."""
         if link.closed:
@@ -339,3 +369,16 @@ class Plane:
         """This link has something to flush."""
         link.dirty = True
         self.dirty.append(link)
+
+
+def able_member(members: tuple[Subscription, ...]) -> Subscription:
+    """The member of a queue group that an answer goes to: one that reads, if there is one."""
+    able: Subscription = members[0]
+    for item in members:
+        sub = cython.cast(Subscription, item)
+        if sub.owner is not None:
+            link = cython.cast(Link, sub.owner)
+            if link.writable and not link.closed:
+                able = sub
+                break
+    return able

@@ -1,6 +1,7 @@
 """A small HTTP server on a thread: bounded, silent, and stopped at once.
 
-Rule 1  At most `REQUESTS_MAX` requests at a time; who comes beyond them is hung up on.
+Rule 1  At most `REQUESTS_MAX` requests at a time. For one more the oldest is hung up on: so
+        peers that hold their places cannot keep a health check out.
 Rule 2  A peer that sends nothing, or reads nothing, is let go after `PEER_SECONDS_MAX`.
 Rule 3  Nothing it does reaches standard error: a client that goes away is no event.
 """
@@ -9,6 +10,7 @@ import socket
 import socketserver
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler
 
@@ -38,7 +40,8 @@ class HttpServer(ThreadingWSGIServer):
             host or None, max(port, 0), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         self.address_family = places[0][0]
-        self._free = threading.Semaphore(REQUESTS_MAX)
+        self._open: dict[socket.socket, None] = {}  # oldest first
+        self._opening = threading.Lock()
         self._stopping = False
         self._thread = threading.Thread(target=self._serve, name="monitor", daemon=True)
         super().__init__(places[0][4][:2], Handler)  # type: ignore[arg-type]
@@ -63,18 +66,23 @@ class HttpServer(ThreadingWSGIServer):
         self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Hand the request to a thread, if one is free."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        """Hand the request to a thread of its own."""
+        with self._opening:
+            while len(self._open) >= REQUESTS_MAX:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                with suppress(OSError):  # it may have gone by itself
+                    oldest.shutdown(socket.SHUT_RDWR)  # wakes its thread, which ends it
+            self._open[request] = None
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve the request, in its thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            with self._opening:
+                self._open.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A peer that is late, gone, or speaks no HTTP: its own affair."""
