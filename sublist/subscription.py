@@ -13,7 +13,7 @@ import cython
 
 
 class Subscription:
-    """`delivered` is the data plane's to write, `limit` the conversation's, the chain the trie's."""
+    """Writers: `delivered` the data plane, `limit` the conversation, the chain the trie."""
 
     __slots__ = (
         "delivered",

@@ -6,7 +6,7 @@ member of a queue group, or which of several subscriptions on a reply, gets what
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -99,8 +99,11 @@ class NaiveBroker:
         heard = Heard()
         if client.on("pedantic") and not self._literal(sent.subject):
             heard.first.append((client, b"-ERR 'Invalid Publish Subject'\r\n"))
-        if sent.subject.startswith(b"$SEQ.PUB."):
+        asked = sent.subject.startswith(b"$SEQ.PUB.")
+        if asked and not self._forbidden(Message(b"a", b"", reply=sent.reply)):
             return self._acknowledged(client, sent, heard)
+        if asked:
+            sent = replace(sent, subject=b"a")  # then it is the reply that is wrong
         refusal = self._forbidden(sent)
         if refusal:
             heard.first.append((client, b"-ERR 'Permissions Violation for %b\"'\r\n" % refusal))

@@ -5,7 +5,7 @@ import pytest
 from parser.machine import Parser
 from parser.ops import MORE, PING, PUB
 from parser.table import PUB_ARGUMENT, START
-from tests.parser.reading import Said, read, read_bytes, read_whole, said
+from tests.parser.reading import Said, read, read_bytes, read_whole
 from tests.parser.reference import digest
 
 A = digest(b"a")
@@ -109,18 +109,6 @@ def test_given_a_verb_in_pieces_when_waiting_then_no_byte_need_be_kept() -> None
     assert parser.need == 0
     parser.begin(bytearray(b"\n"), 0, 1)
     assert parser.next() == PING
-
-
-def test_given_nothing_new_when_read_then_the_machine_waits_where_it_was() -> None:
-    parser = Parser()
-    for _ in range(2):
-        parser.begin(bytearray(b"SUB a"), 0, 5)
-        assert parser.next() == MORE
-        parser.begin(bytearray(), 0, 0)
-        assert parser.next() == MORE
-        kept = bytearray(b"a 1\r\n")
-        parser.begin(kept, 0, len(kept))
-        assert said(parser, parser.next(), kept) == Said("SUB", (b"a", b"", b"1"))
 
 
 @pytest.mark.parametrize("here", range(len(b"PUB a r 11\r\nhello world\r\n")))

@@ -90,6 +90,7 @@ class Peer:
         self.heard = bytearray()
         self.finished = self.slow = False
         self.connects = self.pings = self.pongs = 0
+        self.turns = 0  # in which the plane has interrupted a read event
 
     # What the plane and the control know of a session
 
@@ -136,9 +137,18 @@ class Peer:
                 self._read(count)
 
     def _read(self, count: int) -> None:
+        """One read event, in as many turns as the plane asks for."""
         store, stop = self.intake.filled(count)
-        rest = self.stage.plane.receive(self.link, store, stop)
-        self.intake.keep(store, rest, stop, self.link.parser)
+        plane, parser = self.stage.plane, self.link.parser
+        rest = plane.receive(self.link, store, stop)
+        while plane.interrupted:
+            self.turns += 1
+            backlog = store[rest:stop]
+            self.intake.keep(store, stop, stop, parser)
+            store, stop = backlog, len(backlog)
+            rest = plane.receive(self.link, store, stop)
+        if not self.link.closed:
+            self.intake.keep(store, rest, stop, parser)
         if self.finished:
             self.link.writable = True
             self.flush()
