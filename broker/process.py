@@ -22,7 +22,7 @@ log = logging.getLogger("seriatim")
 # New subjects and subscriptions make many objects that are in no cycle. The collector, which
 # by default looks after every 700 of them, would take a third of the time they cost.
 TELL_AGAIN = 10.0  # seconds between two lines on one and the same trouble
-GC_THRESHOLDS = (50_000, 20, 50)
+GC_THRESHOLDS = (10_000, 10, 10)
 
 
 def run(settings: Settings, uvloop: bool) -> int:
@@ -57,6 +57,8 @@ def _run(settings: Settings, handler: logging.Handler, uvloop: bool) -> int:
     log.info("Starting seriatim %s (%s, %s)", VERSION, build, loop)
     if not compiled:
         log.warning("Running uncompiled, some 50 times slower: install again with a C compiler")
+    if settings.store_dir:
+        log.warning("There is no journal yet: nothing is kept in %s", settings.store_dir)
     if settings.loop == "uvloop" and not uvloop:
         log.warning("uvloop is not installed (pip install 'seriatim[uvloop]'): using asyncio")
     try:
@@ -64,6 +66,8 @@ def _run(settings: Settings, handler: logging.Handler, uvloop: bool) -> int:
             return runner.run(_serve(settings, handler))
     except OSError as error:
         log.critical("%s", error)
+        if settings.log_file:  # whoever started us looks here, not there
+            print(f"seriatim: {error}", file=sys.stderr)
         return 1
 
 

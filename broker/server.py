@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import socket
-import sys
 import time
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from broker.link import Link
 from broker.plane import Plane
 from broker.session import Session
 from broker.settings import Settings
-from broker.version import VERSION
+from broker.version import PYTHON, VERSION
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
 
@@ -78,7 +77,7 @@ class Server:
             "version": VERSION,
             "proto": 1,
             "git_commit": "",
-            "go": f"{sys.implementation.name}{sys.version.split()[0]}",
+            "go": PYTHON,
             "headers": True,
             "max_payload": limits.max_payload,
         }

@@ -1,10 +1,13 @@
 """The version, and whether the hot modules run compiled: all of them or none."""
 
 import importlib.util
+import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Final
 
 VERSION: Final = "0.1.0"
+_IMPLEMENTATION = {"cpython": "CPython", "pypy": "PyPy"}.get(sys.implementation.name, "Python")
+PYTHON: Final = f"{_IMPLEMENTATION} {sys.version.split()[0]}"
 HOT_MODULES: Final = (
     "parser.machine",
     "sublist.subject",
