@@ -32,6 +32,7 @@ cdef class Link:
     @cython.locals(end=Py_ssize_t, head=Py_ssize_t, to='unsigned char *')
     cdef bint deliver(self, Frame frame, const unsigned char *data, Py_ssize_t payload,
                       Py_ssize_t size, Py_ssize_t counted) noexcept
+    @cython.locals(size=Py_ssize_t)
     cdef bint write(self, bytes text) except -1
     cpdef Py_ssize_t held(self)
     @cython.locals(size=Py_ssize_t, held=Py_ssize_t, store=bytearray, kept=bytearray)

@@ -15,6 +15,7 @@ cdef enum:
 cdef enum:
     SPARE_MAX = 16
     ANSWER_WORK = 16
+    MASK32 = 0xFFFFFFFF
     CONTROL_WORK = 64
     WORK_MAX = 262144
     ROUTES_NEAR = 8192

@@ -36,6 +36,7 @@ if not cython.compiled:
 
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
     WORK_MAX = 1 << 18  # offers in one read event: some 5 ms, in which nobody else is served
+    MASK32 = 0xFFFFFFFF
     ANSWER_WORK = 16  # offers that one answer costs
     CONTROL_WORK = 64  # and one control operation, which is not compiled
     SPARE_MAX = 16  # stores kept for the next read event: as many links, up to 512 KiB each
@@ -210,9 +211,9 @@ class Plane:
 
     def _offer_group(self, members: tuple[Subscription, ...]) -> bool:
         """Offer to one member, chosen at random; those that lag come last."""
-        self.random ^= (self.random << 13) & 0xFFFFFFFF
+        self.random ^= (self.random << 13) & MASK32
         self.random ^= self.random >> 17
-        self.random ^= (self.random << 5) & 0xFFFFFFFF
+        self.random ^= (self.random << 5) & MASK32
         count = len(members)
         self.work += count
         first = self.random % count

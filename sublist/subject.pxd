@@ -16,7 +16,7 @@ cpdef bint is_literal(bytes subject)
 cpdef bint has_wildcard(bytes subject)
 
 @cython.locals(wanted='const unsigned char *', given='const unsigned char *',
-               wanted_size=Py_ssize_t, given_size=Py_ssize_t, at=Py_ssize_t, on=Py_ssize_t)
+               wanted_size=Py_ssize_t, given_size=Py_ssize_t, at=Py_ssize_t, on=Py_ssize_t, last=bint)
 cpdef bint covers(bytes pattern, bytes subject)
 
 @cython.locals(text='const unsigned char *', value='unsigned int', at=Py_ssize_t)

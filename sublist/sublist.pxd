@@ -57,4 +57,5 @@ cdef class Sublist:
     @cython.locals(route=Route)
     cdef _forget(self, Py_ssize_t slot)
 
+@cython.locals(sub=Subscription, plain=list, groups=dict)
 cdef Fanout fan_out(list found)

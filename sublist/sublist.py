@@ -265,14 +265,16 @@ class Sublist:
 
 def fan_out(found: list[Subscription]) -> Fanout:
     """Part the subscriptions into those that all get a message and the queue groups."""
+    plain: list[Subscription] = []
     groups: dict[bytes, list[Subscription]] = {}
     for sub in found:
-        if sub.queue is not None:
+        if sub.queue is None:
+            plain.append(sub)
+        else:
             groups.setdefault(sub.queue, []).append(sub)
     if not groups:
         return Fanout(tuple(found), None)
-    plain = tuple(sub for sub in found if sub.queue is None)
-    return Fanout(plain, tuple(tuple(members) for members in groups.values()))
+    return Fanout(tuple(plain), tuple([tuple(members) for members in groups.values()]))
 
 
 NOBODY = Fanout((), None)
