@@ -1,0 +1,120 @@
+"""Fuzz the compiled kernels: `python -m fuzz [TARGET ...] [--seconds 60]`.
+
+Builds what must be built, then runs each target for that time in a process of its own, with
+the sanitizer's runtime preloaded. New inputs gather in build/fuzz/corpus/TARGET, what libFuzzer
+says in build/fuzz/TARGET.log; an input that breaks something is left in
+tests/corpus/found/TARGET, and the exit status is 1.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+
+from fuzz.build import ROOT, build
+from fuzz.cases import CASES
+
+CORPUS = ROOT / "tests" / "corpus"
+WORDS = ROOT / "fuzz" / "words.dict"
+GROWN = ROOT / "build" / "fuzz" / "corpus"
+ERROR_MAX = 8000  # characters of what a broken run said; the whole is in build/fuzz
+SLOWEST = 20  # seconds for one input; a busy machine needs some hundred milliseconds
+MEMORY_MIB = 1024
+ONE_BLOCK_MIB = 96  # more than any honest buffer: 64 MiB is the largest message
+SANITIZER = {
+    "ASAN_OPTIONS": "detect_leaks=0:quarantine_size_mb=32:allocator_may_return_null=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
+
+
+def runtime() -> Path:
+    """Where atheris keeps the sanitizer and libFuzzer in one library to preload."""
+    found = find_spec("atheris")
+    if found is None or found.origin is None:
+        raise SystemExit("fuzz: atheris is not installed; run fuzz/run, which sees to it")
+    return Path(found.origin).parent.parent / "asan_with_fuzzer.so"
+
+
+def environment(tree: Path) -> dict[str, str]:
+    """What the sanitized process needs. Every bytearray must be a block of its own."""
+    return os.environ | {
+        "LD_PRELOAD": str(runtime()),
+        "PYTHONMALLOC": "malloc",
+        "PYTHONPATH": str(tree),
+        **SANITIZER,
+    }
+
+
+def command(target: str, found: Path, flags: Iterable[str]) -> list[str]:
+    """A run of libFuzzer, without its corpora."""
+    return [
+        sys.executable,
+        "-m",
+        "fuzz.drive",
+        target,
+        f"-max_len={CASES[target].max_len}",
+        f"-artifact_prefix={found}/",
+        f"-timeout={SLOWEST}",
+        f"-rss_limit_mb={MEMORY_MIB}",
+        f"-malloc_limit_mb={ONE_BLOCK_MIB}",
+        *flags,
+    ]
+
+
+def fuzz(target: str, seconds: int, extra: list[str]) -> bool:
+    """Fuzz one target; whether it held."""
+    tree = build()
+    found, grown, seeds = CORPUS / "found" / target, GROWN / target, CORPUS / target
+    for folder in (found, grown):
+        folder.mkdir(parents=True, exist_ok=True)
+    print(f"{target}: {seconds} s ...", end=" ", flush=True)
+    flags = [f"-max_total_time={seconds}", f"-dict={WORDS}", "-print_funcs=0", *extra]
+    run = [*command(target, found, flags), str(grown), str(seeds)]
+    done = subprocess.run(run, cwd=tree, env=environment(tree), stderr=subprocess.PIPE)
+    said = done.stderr.decode(errors="replace")
+    GROWN.parent.joinpath(f"{target}.log").write_text(said)
+    print(summary(said) if done.returncode == 0 else f"BROKEN\n{said[-ERROR_MAX:]}", flush=True)
+    return done.returncode == 0
+
+
+def summary(said: str) -> str:
+    """How many inputs, and how many edges of the compiled modules and of the control they saw."""
+    began, ended = (re.findall(rf"{word} +cov: (\d+)", said) for word in ("INITED", "DONE"))
+    runs = re.findall(r"Done (\d+) runs", said)
+    if not runs or not ended:
+        return "no summary"
+    return f"{runs[-1]} inputs, {ended[-1]} edges (the corpus alone: {began[-1] if began else 0})"
+
+
+def replay(target: str, files: list[str]) -> bool:
+    """Run inputs once under the sanitizer, to look at what they break."""
+    tree = build()
+    run = command(target, CORPUS / "found" / target, []) + [str(Path(f).resolve()) for f in files]
+    return subprocess.run(run, cwd=tree, env=environment(tree)).returncode == 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(CASES))
+    parser.add_argument("--seconds", type=int, default=60, help="for each target")
+    parser.add_argument("--replay", nargs="+", metavar="FILE", help="inputs to run once instead")
+    parser.add_argument("--flag", action="append", default=[], help="one more for libFuzzer")
+    chosen = parser.parse_args()
+    targets = chosen.targets or list(CASES)
+    wrong = [name for name in targets if name not in CASES]
+    if wrong:
+        parser.error(f"no such target: {', '.join(wrong)}; there are {', '.join(CASES)}")
+    if chosen.replay:
+        return 0 if replay(targets[0], chosen.replay) else 1
+    broken = [name for name in targets if not fuzz(name, chosen.seconds, chosen.flag)]
+    for name in broken:
+        print(f"fuzz: {name} broke; its input is in {CORPUS / 'found' / name}", file=sys.stderr)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""The instrumented build: a copy of the sources in build/fuzz/tree, compiled apart from ours.
+
+The hot modules are compiled by clang with the address and undefined-behaviour sanitizers and
+with libFuzzer's coverage; their runtime comes preloaded (fuzz/__main__.py), so nothing is
+linked. In the copy some sizes are small (`SHRUNK`), so that a few bytes of input fill a store,
+a slot or a table; tests/fuzz runs the corpus with the true ones. Built again when a source or
+a flag has changed; `python -m fuzz.build` does only this.
+"""
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TREE = ROOT / "build" / "fuzz" / "tree"
+ROOMS = ("parser", "sublist", "sequencer", "broker", "fuzz")
+FILES = ("setup.py", "pyproject.toml", "LICENSE", "README.md")
+SANITIZERS = "address,undefined,fuzzer-no-link"
+CFLAGS = (
+    "-g",
+    "-O1",
+    "-w",  # gcc's build has the warnings
+    "-fno-omit-frame-pointer",
+    "-fno-wrapv",  # Python's own flag; with it, signed overflow would be no error
+    f"-fsanitize={SANITIZERS}",
+    "-fno-sanitize-recover=undefined",
+)
+STAMP = "fuzz-build.sha256"
+SHRUNK = {
+    "broker/link.pxd": {"STORE_MIN": 64, "SEGMENT": 4096},
+    "broker/plane.pxd": {"SPARE_MAX": 2, "ROUTES_NEAR": 8, "WORK_MAX": 100},
+    "sequencer/frame.pxd": {"MARGIN_MIN": 16},
+    "sublist/sublist.pxd": {
+        "SLOTS_MIN": 8,
+        "CHAIN_MAX": 3,
+        "SUBJECT_MAX": 32,
+        "CHANGES_MAX": 4,
+        "SHARED_MAX": 3,
+        "ENTRIES_MAX": 30,
+    },
+}
+
+
+def sources() -> list[Path]:
+    """What goes into the copy, by paths below the root."""
+    found = [Path(name) for name in FILES]
+    for room in ROOMS:
+        for kind in ("*.py", "*.pxd"):
+            found += [path.relative_to(ROOT) for path in (ROOT / room).rglob(kind)]
+    return sorted(found)
+
+
+def digest(paths: list[Path]) -> str:
+    """What of these sources and flags the compiled modules depend on."""
+    total = hashlib.sha256(repr((CFLAGS, SHRUNK, sys.version)).encode())
+    for path in paths:
+        if path.parts[0] != "fuzz" and path.name not in ("LICENSE", "README.md"):
+            total.update(str(path).encode() + (ROOT / path).read_bytes())
+    return total.hexdigest()
+
+
+def shrunk(path: Path) -> bytes:
+    """A source as the copy has it."""
+    text = (ROOT / path).read_bytes()
+    for name, value in SHRUNK.get(path.as_posix(), {}).items():
+        text, found = re.subn(
+            rb"\b%b = \d+" % name.encode(), b"%b = %d" % (name.encode(), value), text
+        )
+        if found != 1:
+            raise SystemExit(f"fuzz/build.py: {path} has no size {name}; was it renamed?")
+    return text
+
+
+def copy(paths: list[Path]) -> None:
+    """Copy what differs, so that what is the same is not compiled again."""
+    for path in paths:
+        text, there = shrunk(path), TREE / path
+        there.parent.mkdir(parents=True, exist_ok=True)
+        if not there.exists() or there.read_bytes() != text:
+            there.write_bytes(text)
+    wanted = set(paths)
+    for kind in ("*.py", "*.pxd"):
+        for there in TREE.rglob(kind):
+            path = there.relative_to(TREE)
+            if path.parts[0] in ROOMS and path not in wanted:
+                there.unlink()
+
+
+def build() -> Path:
+    """Bring the copy up to date; where it is. Raises `CalledProcessError`."""
+    paths = sources()
+    mark = digest(paths)
+    copy(paths)
+    stamp = TREE / STAMP
+    if stamp.exists() and stamp.read_text() == mark:
+        return TREE
+    print("building the sanitized modules (about half a minute)", flush=True)
+    environment = os.environ | {
+        "CC": "clang",
+        "LDSHARED": "clang -shared",
+        "SERIATIM_CFLAGS": " ".join(CFLAGS),
+        "SERIATIM_LDFLAGS": "",
+        "SERIATIM_REQUIRE_COMPILED": "1",
+    }
+    environment.pop("SERIATIM_PURE", None)
+    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
+    done = subprocess.run(command, cwd=TREE, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        print(done.stdout[-4000:], done.stderr[-4000:], sep="\n", file=sys.stderr)
+        done.check_returncode()
+    stamp.write_text(mark)
+    return TREE
+
+
+if __name__ == "__main__":
+    build()

@@ -1,0 +1,107 @@
+"""A program of several clients against the data plane, judged by a model of the whole broker.
+
+    setting setting setting  record 0xFF record 0xFF ...         record: act cut bytes ...
+
+A record's first byte says who acts (bits 0-1) and what happens before it sends (bits 2-4): see
+`ACTS`. Its second byte says into what chunks its bytes are cut: 0 all at once, else in pieces
+of that size. Two bytes stand for more than themselves, so that a small input can be a flood:
+
+    0xFD k   a size and its payload: `<k*k*8>\\r\\n` x's `\\r\\n`
+    0xFE k   k+1 times the record's bytes that stand before it
+"""
+
+from fuzz.model_broker import Model
+from fuzz.model_frame import HEADER, NETSTRING, NONE
+from fuzz.world import World
+
+MAX_LEN = 2048
+SETTINGS = 3
+CLIENTS = 4
+EXPANDED_MAX = 1 << 20  # bytes of one input after expansion
+READ_EVENTS_MAX = 300
+LINES_MAX = 500  # of one record, when what stands before is repeated
+
+PENDING = (64 << 20, 4096, 1 << 16, 600_000)
+FRAMES = (
+    [NETSTRING] * CLIENTS,
+    [NONE] * CLIENTS,
+    [NETSTRING, HEADER, NONE, NETSTRING],
+    [NETSTRING, HEADER, NONE, HEADER],
+)
+NUMBERS = (0, 8, 98, (1 << 63) - 1_000_000)
+LINES = (4096, 512)
+PAYLOADS = (1 << 20, 100)
+INBOXES = (1 << 18, 1 << 16, 64, 1)
+ROUTES = (1 << 18, 16)
+SEND, STALL, BRIM, RESUME, REOPEN, BEAT = range(6)
+ACTS = (SEND, SEND, SEND, STALL, BRIM, RESUME, REOPEN, BEAT)
+BRIM_BYTES = 100
+
+
+def world_of(settings: bytes) -> World:
+    """A world with the limits that the settings choose."""
+    first, second, third = settings
+    excluding, limited = bool(second & 64), bool(second & 128)
+    model = Model(LINES[third & 1], PAYLOADS[third >> 1 & 1], 3 if limited else 0, excluding)
+    return World(
+        model,
+        FRAMES[first >> 2 & 3],
+        max_pending=PENDING[first & 3],
+        number=NUMBERS[first >> 4 & 3],
+        inbox_size=INBOXES[second & 3],
+        max_routes=ROUTES[second >> 2 & 1],
+    )
+
+
+def expand(record: bytes, room: int) -> bytes:
+    """A record's bytes with what they stand for; at most `room` of them."""
+    text, at = bytearray(), 0
+    while at < len(record) and len(text) <= room:
+        byte = record[at]
+        more = record[at + 1] if at + 1 < len(record) else 0
+        if byte == 0xFD:
+            text += b"%d\r\n%b\r\n" % (more * more * 8, b"x" * (more * more * 8))
+        elif byte == 0xFE:
+            lines = text.count(b"\n") + 1
+            text += text * min(more, LINES_MAX // lines, room // (len(text) or 1))
+        else:
+            text.append(byte)
+        at += 2 if byte in (0xFD, 0xFE) else 1
+    return bytes(text[:room])
+
+
+def act(world: World, who: int, what: int) -> None:
+    """What happens before a client sends."""
+    socket = world.sockets[who]
+    if what == REOPEN:
+        world.reopen(who)
+    elif what == BEAT:
+        world.beat(who)
+    elif socket.gone:
+        return
+    elif what == STALL:
+        socket.stall(0)
+    elif what == BRIM:
+        socket.stall(BRIM_BYTES)
+    elif what == RESUME:
+        socket.resume()
+
+
+def check(data: bytes) -> None:
+    """Run one program."""
+    if len(data) < SETTINGS:
+        return
+    world = world_of(data[:SETTINGS])
+    room, events = EXPANDED_MAX, READ_EVENTS_MAX
+    for record in data[SETTINGS:].split(b"\xff"):
+        if len(record) < 2:
+            continue
+        who, what, cut = record[0] & 3, ACTS[record[0] >> 2 & 7], record[1]
+        act(world, who, what)
+        text = expand(record[2:], room)
+        room -= len(text)
+        size = max(cut or len(text), -(-len(text) // max(events, 1)), 1)
+        for at in range(0, len(text), size):
+            world.feed(who, text[at : at + size])
+            events -= 1
+    world.finish()

@@ -1,0 +1,211 @@
+"""Subscriptions come and go, subjects are asked for: the trie and its table of routes against
+one look at every subscription.
+
+    setting  op ...        op: a byte for what is done, then the bytes that it takes
+
+A route is looked for in both ways: by `Sublist.route`, and through the data plane, which finds
+it by a span of the receive buffer, and counts in the subscriptions who got the message.
+"""
+
+from typing import Any
+
+from broker.control import Control
+from broker.link import Link
+from broker.plane import Plane
+from fuzz.fence import fenced
+from fuzz.model_broker import has_wildcard, is_literal, is_pattern, tokens_match
+from parser.machine import Parser
+from sequencer.sequencer import Sequencer
+from sublist.subject import covers, digest_of
+from sublist.subject import has_wildcard as has_wildcard_here
+from sublist.subject import is_literal as is_literal_here
+from sublist.subject import is_pattern as is_pattern_here
+from sublist.sublist import Sublist
+from sublist.subscription import Subscription
+
+MAX_LEN = 1024
+TOKENS = (b"a", b"b", b"*", b">", b"aa", b"", b"a" * 16, b"\xff\x00", b"*a", b"a>", b"c", b"d")
+QUEUES = (None, None, None, b"q", b"r")
+ROUTES = (1 << 18, 16, 600)
+ROUTE_KEPT = 32  # bytes of a subject whose route is kept in every build
+FLOOD = 13  # subjects for each count of a flood
+FLOODS_MAX = 640  # so many counts in all: more routes than the plane calls a crowd
+COLLIDING_FROM = 0xF0
+TWINS = [  # two and two with the same digest, of one length or two, short and long
+    *(b"a.jvlo", b"a.2pda"),
+    *(b"declinate", b"macallums"),
+    *(b"altarage", b"zinke"),
+    *(b"a" * 25 + b".b5zx", b"a" * 25 + b".0pcd"),
+]
+SAME_SLOT = [name for name in (b"a.%d" % n for n in range(30_000)) if digest_of(name) % 1024 == 9]
+COLLIDING = TWINS + SAME_SLOT[:40]
+QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
+INSERT, REMOVE, PUBLISH, ROUTE, FLOODING, CHURN = range(6)
+OPS = (INSERT, INSERT, REMOVE, PUBLISH, PUBLISH, ROUTE, FLOODING, CHURN)
+
+
+class Sink:
+    """A session that takes everything."""
+
+    label = "a fuzzed client"
+    listener_frame = "none"
+
+    def __init__(self) -> None:
+        self.options: dict[str, Any] = {}
+        self.link = Link(self, Parser(), 64 << 20)
+
+    def flush(self) -> None:
+        while self.link.next_waiting() is not None:
+            pass
+        self.link.emptied()
+
+    def connected(self) -> None:
+        pass
+
+
+class Bytes:
+    """The input, taken byte by byte; zeros when it has run out."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def __bool__(self) -> bool:
+        return self._at < len(self._data)
+
+    def take(self) -> int:
+        byte = self._data[self._at] if self else 0
+        self._at += 1
+        return byte
+
+    def subject(self) -> bytes:
+        """One to four tokens; or one of those that all want the same slot."""
+        choice = self.take()
+        if choice >= COLLIDING_FROM:
+            return COLLIDING[self.take() % len(COLLIDING)]
+        count = choice % 4 + 1
+        return b".".join(TOKENS[self.take() % len(TOKENS)] for _ in range(count))
+
+
+class Case:
+    """A sublist, its data plane, and a plain list of what is in it."""
+
+    def __init__(self, max_routes: int) -> None:
+        self.sublist = Sublist(max_routes=max_routes)
+        self.plane = Plane(self.sublist, Sequencer(), 1 << 20)
+        self.plane.attach(Control(self.plane, 0))
+        self.max_routes = max_routes
+        self.publisher = Sink()
+        self.receivers = [Sink(), Sink()]
+        self.subs: list[Subscription] = []
+        self.flooded = 0
+        self._receive(QUIET)
+
+    def _receive(self, text: bytes) -> None:
+        store = bytearray(text)
+        while True:
+            with fenced(store, 0, len(store)):
+                read = self.plane.receive(self.publisher.link, store, len(store))
+            if not self.plane.interrupted:
+                break
+            store = store[read:]
+        assert read == len(store), "whole operations are read whole"
+        assert not self.publisher.link.closed, "and are right"
+
+    def insert(self, subject: bytes, choice: int) -> None:
+        assert is_pattern_here(subject) == is_pattern(subject)
+        assert is_literal_here(subject) == is_literal(subject)
+        assert has_wildcard_here(subject) == has_wildcard(subject)
+        if not is_pattern(subject):
+            return
+        link = self.receivers[choice & 1].link
+        sub = Subscription(subject, b"%d" % choice, QUEUES[choice // 2 % len(QUEUES)], link)
+        self.subs.append(sub)
+        self.sublist.insert(sub)
+
+    def remove(self, choice: int) -> None:
+        if self.subs:
+            self.sublist.remove(self.subs.pop(choice % len(self.subs)))
+
+    def publish(self, subject: bytes) -> None:
+        """One message, as bytes; each subscription got what it should, a group one in all."""
+        if not subject:
+            return
+        before = [sub.delivered for sub in self.subs]
+        self._receive(b"PUB %b 1\r\nx\r\n" % subject)
+        rises = [sub.delivered - count for sub, count in zip(self.subs, before, strict=True)]
+        groups: dict[bytes, int] = {}
+        for sub, rise in zip(self.subs, rises, strict=True):
+            wanted = tokens_match(sub.subject, subject)
+            if sub.queue is None:
+                assert rise == wanted, f"{sub.subject!r} got {rise} of {subject!r}"
+            else:
+                assert rise <= wanted, f"{sub.subject!r} got {rise} of {subject!r}"
+                if wanted:
+                    groups[sub.queue] = groups.get(sub.queue, 0) + rise
+        assert all(count == 1 for count in groups.values()), "a group gets it once"
+
+    def route(self, subject: bytes) -> None:
+        """The route, asked for by name; and what covers what, pattern by pattern."""
+        fanout = self.sublist.route(subject).fanout
+        found = [*fanout.plain, *(sub for members in fanout.groups or () for sub in members)]
+        wanted = [sub for sub in self.subs if tokens_match(sub.subject, subject)]
+        assert {id(sub) for sub in found} == {id(sub) for sub in wanted}, f"who wants {subject!r}"
+        assert len(found) == len(wanted), "nobody is found twice"
+        assert self.sublist.route(subject).digest == digest_of(subject)
+        misses = self.sublist.misses
+        self.publish(subject)
+        known = len(subject) <= ROUTE_KEPT
+        assert not known or self.sublist.misses == misses, "what was found is not looked for again"
+        if b"" not in subject.split(b"."):
+            for sub in self.subs:
+                assert covers(sub.subject, subject) == tokens_match(sub.subject, subject)
+
+    def flood(self, count: int) -> None:
+        """So many new subjects that routes are forgotten, or that the table grows."""
+        first, self.flooded = self.flooded, self.flooded + count * FLOOD
+        numbers = range(first, self.flooded)
+        self._receive(b"".join(b"PUB a.%d 0\r\n\r\n" % number for number in numbers))
+
+    def churn(self, subject: bytes, count: int) -> None:
+        """So many changes that the sublist cannot remember them all."""
+        if is_pattern(subject):
+            for _ in range(count % 80):
+                sub = Subscription(subject, b"churn", None, self.receivers[0].link)
+                self.sublist.insert(sub)
+                self.sublist.remove(sub)
+
+    def finish(self) -> None:
+        figures = self.sublist.statistics()
+        assert figures["subscriptions"] == len(self.subs)
+        assert figures["patterns"] == sum(has_wildcard(sub.subject) for sub in self.subs)
+        while self.subs:
+            self.remove(0)
+        figures = self.sublist.statistics()
+        assert figures["subscriptions"] == figures["patterns"] == 0
+        # A slot is forgotten whole, so a few routes more may be there until the hand is round.
+        assert figures["routes"] <= 2 * self.max_routes
+
+
+def check(data: bytes) -> None:
+    """Do what one input says."""
+    taken = Bytes(data)
+    case = Case(ROUTES[taken.take() % len(ROUTES)])
+    floods = FLOODS_MAX
+    while taken:
+        op = OPS[taken.take() % len(OPS)]
+        if op == INSERT:
+            case.insert(taken.subject(), taken.take())
+        elif op == REMOVE:
+            case.remove(taken.take())
+        elif op == PUBLISH:
+            case.publish(taken.subject())
+        elif op == ROUTE:
+            case.route(taken.subject())
+        elif op == CHURN:
+            case.churn(taken.subject(), taken.take())
+        else:
+            count = min(taken.take() % 32, floods)
+            floods -= count
+            case.flood(count)
+    case.finish()

@@ -1,0 +1,20 @@
+"""What can be fuzzed: each target takes any bytes, and fails by an assertion or a crash."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fuzz import case_parser, case_plane, case_sublist
+
+
+class Case(NamedTuple):
+    """A target: `check` runs one input, of at most `max_len` bytes while fuzzing."""
+
+    check: Callable[[bytes], None]
+    max_len: int
+
+
+CASES = {
+    "parser": Case(case_parser.check, case_parser.MAX_LEN),
+    "plane": Case(case_plane.check, case_plane.MAX_LEN),
+    "sublist": Case(case_sublist.check, case_sublist.MAX_LEN),
+}

@@ -1,0 +1,53 @@
+"""One target under libFuzzer, in the sanitized process that fuzz/__main__.py starts.
+
+python -m fuzz.drive TARGET [libFuzzer's own arguments]
+"""
+
+import gc
+import itertools
+import sys
+from importlib import import_module
+from pathlib import Path
+
+atheris = import_module("atheris")  # it has no types, and need not be there to check ours
+with atheris.instrument_imports(include=["broker.control", "broker.options", "broker.inbox"]):
+    from fuzz.cases import CASES
+
+COLLECT_EVERY = 16  # inputs; what they made is in cycles, and would fill the memory
+HOT = (
+    "broker.link",
+    "broker.plane",
+    "parser.machine",
+    "sequencer.frame",
+    "sequencer.sequencer",
+    "sublist.route",
+    "sublist.sublist",
+    "sublist.subject",
+    "sublist.subscription",
+    "sublist.trie",
+)
+
+
+def main() -> None:
+    """Make sure that what runs is the sanitized build, then fuzz."""
+    tree = Path(__file__).resolve().parent.parent
+    for name in HOT:
+        file = Path(str(sys.modules[name].__file__))
+        if file.suffix != ".so" or tree not in file.parents:
+            sys.exit(f"fuzz: {name} is {file}, not the sanitized build")
+    check = CASES[sys.argv.pop(1)].check
+    inputs = itertools.count(1)
+
+    def once(data: bytes) -> None:
+        check(data)
+        if next(inputs) % COLLECT_EVERY == 0:
+            gc.collect()
+
+    gc.disable()
+    gc.freeze()  # what is here now stays
+    atheris.Setup(sys.argv, once)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

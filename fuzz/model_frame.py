@@ -1,0 +1,59 @@
+"""One message as one subscriber must get it, byte for byte, from sequencing.md and wire.md."""
+
+from dataclasses import dataclass
+
+NETSTRING, HEADER, NONE = "netstring", "header", "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is published. `number` 0: excluded from the order, so neither numbered nor framed."""
+
+    number: int
+    subject: bytes
+    reply: bytes
+    digits: bytes  # the sizes as the publisher wrote them
+    header_digits: bytes
+    headers: bytes
+    payload: bytes
+
+
+def netstring(content: bytes) -> bytes:
+    """`5:hello,`"""
+    return b"%d:%b," % (len(content), content)
+
+
+def delivery(message: Message, sid: bytes, frame: str, takes_headers: bool) -> bytes:
+    """The MSG or HMSG for a subscription of a client with this frame."""
+    words = [message.subject, sid]
+    if message.reply:
+        words.append(message.reply)
+    headers = message.headers if takes_headers else b""
+    payload = message.payload
+    # A plain server relays sizes to the letter, but counts anew where it leaves headers out.
+    kept = bool(headers) or not message.headers
+    sizes = [message.digits if kept else b"%d" % len(payload)]
+    if headers:
+        sizes.insert(0, message.header_digits)
+    if message.number and frame == NETSTRING:
+        payload = netstring(netstring(b"%d" % message.number) + netstring(payload))
+        sizes = _sizes(headers, payload)
+    elif message.number and frame == HEADER and takes_headers:
+        headers = _numbered(headers, message.number)
+        sizes = _sizes(headers, payload)
+    verb = b"HMSG" if len(sizes) == 2 else b"MSG"
+    return b" ".join([verb, *words, *sizes]) + b"\r\n" + headers + payload + b"\r\n"
+
+
+def _sizes(headers: bytes, payload: bytes) -> list[bytes]:
+    total = b"%d" % (len(headers) + len(payload))
+    return [b"%d" % len(headers), total] if headers else [total]
+
+
+def _numbered(headers: bytes, number: int) -> bytes:
+    """The number as a header, after the first line of what headers there are."""
+    field = b"Nats-Sequence: %d\r\n" % number
+    if not headers:
+        return b"NATS/1.0\r\n" + field + b"\r\n"
+    line, end, rest = headers.partition(b"\r\n")
+    return line + end + field + rest if end else headers

@@ -1,0 +1,118 @@
+"""What a client must have been told: events in order, and whether the bytes it got fit them.
+
+Most events are one text. The copies of one message to several subscriptions may come in any
+order, and a queue group gives one of its copies to one of its members, on this link or on
+another: those are `may`. So the places in the output where an event may end are a set, and
+an output is right if one way through all events ends at its end.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Event:
+    """`must`: every text once. `may`: by group, at most one of its texts, or `sure` exactly one."""
+
+    must: list[bytes] = field(default_factory=list)
+    may: dict[bytes, list[bytes]] = field(default_factory=dict)
+    sure: bool = False
+
+
+def _walk(output: bytes, at: int, event: Event) -> tuple[set[int], bool]:
+    """Where the event may end if it begins at `at`; whether the output ends within it."""
+    must, may = list(event.must), dict(event.may)
+    ends: set[int] = set()
+    while True:
+        if not must and not (event.sure and may):
+            ends.add(at)
+        text = next((text for text in must if output.startswith(text, at)), None)
+        if text is not None:
+            must.remove(text)
+            at += len(text)
+            continue
+        for group, texts in may.items():
+            text = next((text for text in texts if output.startswith(text, at)), None)
+            if text is not None:
+                del may[group]
+                at += len(text)
+                break
+        else:
+            return ends, at == len(output)
+
+
+def fits(output: bytes, events: list[Event], whole: bool) -> bool:
+    """Whether the output is all the events; with `whole` false, a beginning of them."""
+    places = {0}
+    for event in events:
+        onward: set[int] = set()
+        for at in places:
+            ends, ended = _walk(output, at, event)
+            if ended and not whole:
+                return True
+            onward |= ends
+        if not onward:
+            return False
+        places = onward
+    return len(output) in places
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """A message as a client read it."""
+
+    subject: bytes
+    sid: bytes
+    headers: bytes
+    payload: bytes
+
+
+def messages(output: bytes) -> list[Got]:
+    """Read a server's bytes as a strict client does: whole operations and nothing else."""
+    got: list[Got] = []
+    at = 0
+    while at < len(output):
+        end = output.find(b"\r\n", at)
+        assert end >= 0, f"ends in the middle of a line: {output[at : at + 80]!r}"
+        line, at = output[at:end], end + 2
+        verb = line.split(b" ", 1)[0]
+        if verb in (b"-ERR", b"INFO") or line in (b"+OK", b"PING", b"PONG"):
+            continue
+        got.append(_message(line, output, at))
+        at += len(got[-1].headers) + len(got[-1].payload) + 2
+    return got
+
+
+def _message(line: bytes, output: bytes, at: int) -> Got:
+    words = line.split(b" ")
+    numbers = 2 if words[0] == b"HMSG" else 1
+    assert words[0] in (b"MSG", b"HMSG"), f"not a server's word: {line[:80]!r}"
+    assert len(words) - numbers in (3, 4), f"wrong count of words: {line[:80]!r}"
+    assert all(word.isdigit() for word in words[-numbers:]), f"wrong sizes: {line[:80]!r}"
+    end = at + int(words[-1])
+    middle = at + int(words[-2]) if numbers == 2 else at
+    assert at <= middle <= end, f"wrong sizes: {line[:80]!r}"
+    assert output[end : end + 2] == b"\r\n", f"the payload does not end: {line[:80]!r}"
+    return Got(words[1], words[2], output[at:middle], output[middle:end])
+
+
+def _netstring(data: bytes, at: int) -> tuple[bytes, int]:
+    digits, colon, _ = data[at : at + 12].partition(b":")
+    assert colon, "a netstring has its length"
+    assert digits.isdigit(), "a netstring's length is a number"
+    assert digits == b"0" or digits[:1] != b"0", "a netstring's length has no leading zero"
+    start = at + len(digits) + 1
+    end = start + int(digits)
+    assert data[end : end + 1] == b",", "a netstring ends with a comma"
+    return data[start:end], end + 1
+
+
+def unframe(data: bytes) -> tuple[int, bytes]:
+    """The number and the payload of a frame."""
+    inner, end = _netstring(data, 0)
+    assert end == len(data), "nothing follows a frame"
+    number, at = _netstring(inner, 0)
+    payload, end = _netstring(inner, at)
+    assert end == len(inner), "nothing follows the payload"
+    assert number.isdigit(), "the number is a decimal"
+    assert number[:1] != b"0", "the number has no leading zero"
+    return int(number), payload

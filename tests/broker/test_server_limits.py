@@ -1,0 +1,148 @@
+"""What a real broker process asks of its peers: life signs, places, subscriptions, memory."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import STAND_IN, SeriatimServer, ServerProcess
+from tests.support.raw import QUIET, RawClient
+
+pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
+
+KIB, MIB = 1 << 10, 1 << 20
+INTERVAL = 0.25  # seconds of silence before a PING
+
+
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[ServerProcess]:
+    with SeriatimServer(limits={"ping_interval": f"{INTERVAL}s", "ping_max": 2}) as running:
+        yield running
+
+
+def test_given_a_silent_client_then_its_pings_come_an_interval_apart_and_then_it_is_stale(
+    impatient: ServerProcess,
+) -> None:
+    start = time.monotonic()
+    with RawClient(impatient.port) as client:
+        for _ in range(2):
+            assert client.line() == b"PING\r\n"
+        assert client.line() == b"-ERR 'Stale Connection'\r\n"
+        assert client.until_closed() == b""
+    assert 3 * INTERVAL * 0.9 < time.monotonic() - start < 3 * INTERVAL + 2
+
+
+def test_given_a_connect_then_the_first_ping_comes_within_an_interval_of_it(
+    impatient: ServerProcess,
+) -> None:
+    with RawClient(impatient.port, QUIET) as client:
+        start = time.monotonic()
+        assert client.line() == b"PING\r\n"
+        assert INTERVAL * 0.9 < time.monotonic() - start < INTERVAL * 1.2 + 1
+
+
+def test_given_a_client_that_is_heard_of_then_it_is_never_stale_though_it_never_answers(
+    impatient: ServerProcess,
+) -> None:
+    with RawClient(impatient.port, QUIET) as client:
+        until = time.monotonic() + 5 * INTERVAL
+        while time.monotonic() < until:
+            client.ask(b"PUB a 1\r\nx\r\n")
+        assert client.ask(b"") == []
+
+
+def test_given_many_clients_that_came_at_different_times_then_each_is_pinged_in_its_time(
+    impatient: ServerProcess,
+) -> None:
+    with ExitStack() as stack:
+        clients = [
+            stack.enter_context(RawClient(impatient.port, QUIET if turn % 2 else b""))
+            for turn in range(20)
+        ]
+        start = time.monotonic()
+        for client in clients:
+            assert client.line() == b"PING\r\n"
+        assert time.monotonic() - start < INTERVAL * 1.2 + 1
+
+
+def test_given_places_for_two_then_the_third_is_told_and_a_freed_place_is_given_again() -> None:
+    told = b"-ERR 'maximum connections exceeded'\r\n"
+    with SeriatimServer(limits={"max_connections": 2}) as broker:
+        with RawClient(broker.port, QUIET) as first, RawClient(broker.port, QUIET) as second:
+            assert second.ask(b"") == []
+            with RawClient(broker.port, QUIET + b"PING\r\n") as third:
+                assert third.until_closed() == told
+            assert first.ask(b"") == [], "those who have a place keep it"
+        served = False
+        while not served:
+            with RawClient(broker.port, QUIET) as client:
+                served = client.answer(b"PING\r\n", 1) == (b"PONG\r\n", False)
+        assert broker.said("maximum connections exceeded")
+
+
+def test_given_a_limit_of_subscriptions_then_it_is_each_connections_own() -> None:
+    with (
+        SeriatimServer(limits={"max_subscriptions": 1}) as broker,
+        RawClient(broker.port, QUIET) as first,
+        RawClient(broker.port, QUIET) as second,
+    ):
+        for client in (first, second):
+            assert client.ask(b"SUB a 1\r\n") == []
+            (refused,) = client.ask(b"SUB a 2\r\n")
+            assert refused.text == b"'maximum subscriptions exceeded'"
+        assert len(first.ask(b"PUB a 1\r\nx\r\n")) == 1
+
+
+def resident(broker: ServerProcess) -> int:
+    """The memory (bytes) that the process holds now."""
+    status = Path(f"/proc/{broker.pid}/status").read_text()
+    found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * KIB
+
+
+def growth(broker: ServerProcess, work: Callable[[], None]) -> int:
+    before = resident(broker)
+    work()
+    return resident(broker) - before
+
+
+def test_given_idle_connections_with_a_subscription_each_then_they_hold_little_memory() -> None:
+    count = 400
+    with SeriatimServer() as broker, ExitStack() as stack:
+
+        def work() -> None:
+            for number in range(count):
+                client = stack.enter_context(RawClient(broker.port, QUIET))
+                client.ask(b"SUB idle.%d 1\r\n" % number)
+
+        assert growth(broker, work) < count * 20 * KIB, "ten thousand of them in 200 MiB"
+
+
+def test_given_idle_connections_that_sent_a_long_message_then_they_hold_no_buffer() -> None:
+    wire = b"PUB a 1000000\r\n" + b"x" * 1_000_000 + b"\r\n"
+    with SeriatimServer() as broker, ExitStack() as stack:
+
+        def work() -> None:
+            for _ in range(40):
+                stack.enter_context(RawClient(broker.port, QUIET)).ask(wire)
+
+        assert growth(broker, work) < 12 * MIB
+
+
+@pytest.mark.parametrize("pattern", [b"%b.reply", b"%b.*"], ids=["literal", "wildcard"])
+def test_given_clients_that_come_ask_and_go_then_nothing_is_kept_of_them(pattern: bytes) -> None:
+    with SeriatimServer() as broker:
+
+        def work(first: int, count: int) -> None:
+            for number in range(first, first + count):
+                inbox = b"box.%d" % number
+                with RawClient(broker.port, QUIET) as client:
+                    lines = (pattern % inbox, inbox)
+                    client.ask(b"SUB %b 1\r\nPUB %b.reply 1\r\nx\r\n" % lines)
+
+        work(0, 2500)  # until the collector of cycles has found its pace
+        assert growth(broker, lambda: work(2500, 2500)) < 2500 * 1500, "a route, and no connection"

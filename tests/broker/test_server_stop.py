@@ -1,0 +1,92 @@
+"""A stop amid work: what was accepted is delivered, and what is delivered was accepted."""
+
+import signal
+import threading
+
+import pytest
+
+from tests.support.frames import split_frame
+from tests.support.processes import STAND_IN, SeriatimServer
+from tests.support.raw import QUIET, RawClient, operations
+
+pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
+
+LOUD = b'CONNECT {"verbose":true,"pedantic":false}\r\n'
+BODY = b"x" * 20_000
+LIMITS: dict[str, str | int] = {"drain_timeout": "20s", "hold_ms": 60_000}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
+def test_given_a_held_publisher_when_stopped_then_what_was_said_ok_to_is_what_is_delivered(
+    number: signal.Signals,
+) -> None:
+    oks: list[bytes] = []
+    wire = b"PUB a %d\r\n%b\r\n" % (len(BODY), BODY)
+    with SeriatimServer("netstring", LIMITS) as broker:
+        with (
+            RawClient(broker.port, QUIET, receive_buffer=4096) as ear,
+            RawClient(broker.port, LOUD) as publisher,
+        ):
+            ear.ask(b"SUB a 1\r\n")
+            assert publisher.line() == b"+OK\r\n"
+            pouring = threading.Thread(target=publisher.send_split, args=(wire * 1000, []))
+            reading = threading.Thread(target=lambda: oks.append(publisher.until_closed()))
+            pouring.start()
+            reading.start()
+            first = ear.operation()  # traffic flows, and the reader is far behind
+            broker.signal(number)
+            assert broker.await_line("Stopping: delivering what was accepted")
+            heard = [first, *operations(ear.until_closed())]
+            pouring.join()
+            reading.join()
+        assert broker.wait() == 0
+    assert [split_frame(one.payload)[0] for one in heard] == list(range(1, len(heard) + 1))
+    assert oks[0].count(b"+OK\r\n") == len(heard) < 1000
+
+
+def test_given_an_unfinished_message_when_stopped_then_it_is_not_delivered() -> None:
+    with SeriatimServer("none") as broker:
+        with (
+            RawClient(broker.port, QUIET) as ear,
+            RawClient(broker.port, QUIET) as publisher,
+        ):
+            ear.ask(b"SUB a 1\r\n")
+            publisher.ask(b"")
+            publisher.send(b"PUB a 4\r\nhalf")
+            broker.signal(signal.SIGTERM)
+            assert ear.until_closed() == b""
+            assert publisher.until_closed() == b""
+        assert broker.wait() == 0
+
+
+def test_given_a_client_in_the_middle_of_a_long_message_when_stopped_then_it_gets_its_output() -> (
+    None
+):
+    wire = b"PUB a %d\r\n%b\r\n" % (len(BODY), BODY)
+    with SeriatimServer("none", LIMITS) as broker:
+        with (
+            RawClient(broker.port, QUIET, receive_buffer=4096) as behind,
+            RawClient(broker.port, QUIET) as publisher,
+        ):
+            behind.ask(b"SUB a 1\r\n")
+            publisher.send_split(wire * 100, [])
+            first = behind.operation()
+            behind.send(b"PUB b 900000\r\n" + b"x" * 100_000)
+            broker.signal(signal.SIGTERM)
+            assert broker.await_line("Stopping: delivering what was accepted")
+            behind.send(b"x" * 800_000 + b"\r\n")
+            heard = [first, *operations(behind.until_closed())]
+            assert publisher.until_closed() == b""
+        log = broker.log
+        assert broker.wait() == 0
+    assert 1 <= len(heard) <= 100
+    assert not any("[ERR]" in line or "Traceback" in line for line in log)
+
+
+def test_given_two_signals_then_the_second_changes_nothing() -> None:
+    with SeriatimServer("none") as broker:
+        with RawClient(broker.port, QUIET) as client:
+            broker.signal(signal.SIGTERM)
+            broker.signal(signal.SIGINT)
+            assert client.until_closed() == b""
+        assert broker.wait() == 0

@@ -1,0 +1,48 @@
+"""Every input of the corpus, in both builds: what once broke something must never do so again.
+
+Fuzzing itself needs clang and minutes (`make fuzz`); this is what it has found worth keeping,
+against the same judges, without a sanitizer, and with the true sizes of stores and tables.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from fuzz.build import SHRUNK, sources
+from fuzz.cases import CASES
+from fuzz.seeds import parser_seeds, plane_seeds, sublist_seeds
+
+ROOT = Path(__file__).resolve().parents[2]
+CORPUS = ROOT / "tests" / "corpus"
+FILES = [file for target in CASES for file in sorted((CORPUS / target).iterdir())]
+SEEDS = {"parser": parser_seeds, "plane": plane_seeds, "sublist": sublist_seeds}
+FILES_MAX, BYTES_MAX = 200, 300_000
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.name}")
+def test_given_an_input_of_the_corpus_when_run_again_then_its_judge_agrees(file: Path) -> None:
+    CASES[file.parent.name].check(file.read_bytes())
+
+
+@pytest.mark.parametrize("target", CASES)
+def test_given_the_seeds_as_they_are_written_when_compared_then_the_corpus_has_them(
+    target: str,
+) -> None:
+    for name, data in SEEDS[target]().items():
+        kept = CORPUS / target / f"seed-{name}"
+        assert kept.read_bytes() == data, "run: python -m fuzz.seeds"
+
+
+def test_given_the_corpus_when_weighed_then_it_is_small() -> None:
+    assert len(FILES) <= FILES_MAX, "run: python -m fuzz.thin"
+    assert sum(file.stat().st_size for file in FILES) <= BYTES_MAX, "run: python -m fuzz.thin"
+
+
+def test_given_the_sizes_that_the_fuzzed_build_shrinks_when_looked_for_then_they_are_there() -> (
+    None
+):
+    assert {path.as_posix() for path in sources()} >= SHRUNK.keys()
+    for path, sizes in SHRUNK.items():
+        text = (ROOT / path).read_text()
+        for name in sizes:
+            assert text.count(f" {name} = ") == 1, f"{path} has no {name}: see fuzz/build.py"

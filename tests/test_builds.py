@@ -1,0 +1,213 @@
+"""Two builds, one behaviour: hot modules are compiled and typed throughout, and say the same.
+
+A missing type is silent: the module compiles, and runs at half its speed. So the C is looked at.
+"""
+
+import ast
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import pytest
+
+from broker.version import HOT_MODULES, is_compiled
+from tests.conftest import ROOMS
+from tests.support.plane import digests
+
+ROOT = Path(__file__).resolve().parent.parent
+SEEDS = range(120)
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: what a class statement makes
+
+compiled_only = pytest.mark.skipif(not is_compiled(), reason="of the compiled build")
+
+# What a message passes through: nothing there may be a Python number, or be looked up by name.
+INNERMOST = {
+    "parser.machine": "next peek _words _blank _number _digest _wait",
+    "sublist.subject": "is_pattern has_wildcard covers digest_of",
+    "sublist.route": "serves new_route",
+    "sublist.trie": "collect without",
+    "sublist.sublist": "find fetch _recheck fan_out",
+    "sequencer.sequencer": "take release",
+    "sequencer.frame": "stamp stamp_headers expire address is_addressed _count_up _frame_head"
+    " _copy _literal _decimal width_of inner_size frame_size",
+    "broker.link": "deliver write held stored _adopt",
+    "broker.plane": "_publish _describe _offer _offer_group _stamp _address say _soil sequence",
+}
+FORBIDDEN = re.compile(
+    r"\b(?:__Pyx_PyObject_(?:GetAttr|SetAttr)\w*|__Pyx_GetModuleGlobalName"
+    r"|__Pyx_Py(?:Number|Int|Bool)_\w+|PyNumber_\w+|__Pyx_PyLong_(?:From|As)_\w+"
+    r"|__Pyx_PyObject_CompareBool\w+_int_int|PyObject_RichCompare\w*)(?=\()"
+)
+FUNCTION = re.compile(r"^static [^\n;]*?\b__pyx_f_(\w+)\([^;{]*\) \{\n(.*?)^\}\n", re.M | re.S)
+BY_NAME = re.compile(
+    r"__Pyx_PyObject_(?:GetAttrStr|SetAttrStr|FastCallMethod|CallMethod\w*)\([^;]*?"
+    r"__pyx_n_u_(\w+)"
+)
+# Methods of the control, which is plain Python, that hot classes have a name in common with.
+OTHERS = {"broker.plane": {"no_responders"}}
+
+
+def of_setup(name: str) -> object:
+    """A constant of setup.py, which cannot be imported: it would begin to build."""
+    tree = ast.parse((ROOT / "setup.py").read_text())
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == name:
+            return ast.literal_eval(node.value)
+    raise AssertionError(f"setup.py has no {name}")
+
+
+def source(module: str, suffix: str) -> str:
+    return (ROOT / (module.replace(".", "/") + suffix)).read_text()
+
+
+def classes(module: str) -> list[str]:
+    """The classes of a hot module, which are all to be extension types."""
+    return re.findall(r"^class (\w+)", source(module, ".py"), re.MULTILINE)
+
+
+def declared(module: str) -> set[str]:
+    """The attributes and methods that the .pxd of a hot module gives its classes."""
+    found: set[str] = set()
+    text = source(module, ".pxd").split("cdef class", 1)[-1]
+    for line in re.findall(r"^    (?:cdef|cpdef) (.+)", text, re.MULTILINE):
+        head = line.split("(")[0]
+        names = [part.split()[-1].strip("*") for part in head.split(",")]
+        found |= {re.sub(r"\[.*", "", name) for name in names}
+    return found
+
+
+def test_given_setup_then_it_builds_the_modules_that_the_broker_calls_hot() -> None:
+    assert of_setup("HOT") == list(HOT_MODULES)
+
+
+@pytest.mark.parametrize("module", HOT_MODULES)
+def test_given_a_hot_module_then_its_types_stand_in_a_pxd_beside_it(module: str) -> None:
+    text = source(module, ".pxd")
+    assert re.findall(r"^cdef class (\w+)", text, re.MULTILINE) == classes(module)
+    assert text.count("@cython.final\ncdef class") == len(classes(module)), "final: no vtable"
+    assert "def " not in re.sub(r"\b(cdef|cpdef) ", "", text), "types only, never behaviour"
+    assert (ROOT / module.split(".")[0] / "__init__.pxd").exists()
+
+
+@compiled_only
+@pytest.mark.parametrize("module", HOT_MODULES)
+def test_given_the_compiled_build_then_hot_classes_are_extension_types(module: str) -> None:
+    loaded = importlib.import_module(module)
+    assert loaded.__file__ is not None
+    assert loaded.__file__.endswith(tuple(EXTENSION_SUFFIXES))
+    for name in classes(module):
+        made = getattr(loaded, name)
+        assert not made.__flags__ & HEAP_TYPE, f"{module}.{name} is a Python class"
+        assert made.__dictoffset__ == 0, f"an instance of {module}.{name} has a __dict__"
+
+
+@compiled_only
+@pytest.mark.parametrize(
+    "name",
+    [
+        "parser.machine.Parser",
+        "sublist.subscription.Subscription",
+        "sublist.trie.Node",
+        "sublist.trie.Trie",
+        "sublist.route.Fanout",
+        "sublist.route.Route",
+        "sublist.sublist.Sublist",
+        "sequencer.sequencer.Sequencer",
+        "sequencer.frame.Frame",
+        "broker.link.Link",
+        "broker.plane.Plane",
+    ],
+)
+def test_given_the_compiled_build_then_nothing_can_be_added_to_these(name: str) -> None:
+    module, _, attribute = name.rpartition(".")
+    made = getattr(importlib.import_module(module), attribute)
+    with pytest.raises(TypeError, match="immutable type"):
+        made.anything = 1
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The C of every hot module, made as setup.py makes it, without comments."""
+    if not is_compiled():
+        pytest.skip("of the compiled build")
+    folder = tmp_path_factory.mktemp("cython")
+    program = (
+        "import sys; from Cython.Build import cythonize;"
+        "cythonize([m.replace('.', '/') + '.py' for m in sys.argv[3:]], build_dir=sys.argv[1],"
+        " compiler_directives=eval(sys.argv[2]), force=True, quiet=True)"
+    )
+    directives = repr(of_setup("DIRECTIVES"))
+    command = [sys.executable, "-c", program, str(folder), directives, *HOT_MODULES]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    found = {}
+    for module in HOT_MODULES:
+        text = (folder / (module.replace(".", "/") + ".c")).read_text()
+        found[module] = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    return found
+
+
+@pytest.mark.parametrize("module", HOT_MODULES)
+def test_given_the_c_then_no_attribute_of_a_hot_class_is_looked_up_by_name(
+    generated: dict[str, str], module: str
+) -> None:
+    ours = {name for one in HOT_MODULES for name in declared(one)}
+    assert {"delivered", "find", "subject_end", "queue", "_offer"} <= ours
+    by_name = set(BY_NAME.findall(generated[module]))
+    untyped = sorted(by_name & ours - OTHERS.get(module, set()))
+    assert untyped == [], "a local without a type: name it in @cython.locals of the .pxd"
+
+
+@pytest.mark.parametrize("module", INNERMOST)
+def test_given_the_c_then_what_every_message_passes_through_makes_no_python_objects(
+    generated: dict[str, str], module: str
+) -> None:
+    bodies = {name: body for name, body in FUNCTION.findall(generated[module])}
+    for wanted in INNERMOST[module].split():
+        found = [
+            body for name, body in bodies.items() if re.search(rf"\d{wanted}\Z|_{wanted}\Z", name)
+        ]
+        assert found, f"{module}: no C function {wanted}; does the .pxd still name it?"
+        calls = {call for body in found for call in FORBIDDEN.findall(body)}
+        assert sorted(calls) == [], f"{module}: {wanted} lacks a type in the .pxd"
+
+
+@compiled_only
+def test_given_random_programs_then_the_uncompiled_build_says_the_same_to_the_byte(
+    tmp_path: Path,
+) -> None:
+    plain = shutil.ignore_patterns("*.so", "__pycache__")
+    for folder in (*ROOMS, "tests/support"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=plain)
+    command = [sys.executable, "-m", "tests.support.plane", str(SEEDS.start), str(SEEDS.stop)]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == digests(SEEDS)
+
+
+def test_given_both_builds_of_some_modules_then_it_is_refused_with_what_to_do(
+    tmp_path: Path,
+) -> None:
+    for room in ROOMS:
+        plain = shutil.ignore_patterns("*.so", "__pycache__")
+        shutil.copytree(ROOT / room, tmp_path / room, ignore=plain)
+    (tmp_path / "sublist" / f"trie{EXTENSION_SUFFIXES[0]}").touch()
+    program = "from broker.version import is_compiled; is_compiled()"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "MixedBuild: parser.machine, sublist.subject" in done.stderr
+    assert "install again, or delete the .so files" in done.stderr
