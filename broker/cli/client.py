@@ -19,6 +19,7 @@ from broker.cli.errors import CliError
 DEFAULT_URL = "nats://127.0.0.1:4222"
 CONNECT_SECONDS_MAX = 5
 LOOK_SECONDS = 1.0
+CANCEL_AGAIN_SECONDS = 0.1
 Result = TypeVar("Result")
 
 
@@ -75,8 +76,7 @@ class Link:
         except (OSError, Error, TimeoutError) as error:
             raise CliError(f"{self.url}: {describe(self._said or error)}") from error
         finally:
-            for waiting in (task, closed):
-                waiting.cancel()
+            await _end({task, closed})
 
     async def settle(self, timeout: float) -> None:
         """Wait until the broker has taken everything, and has said what it has against it.
@@ -104,6 +104,19 @@ async def connected(url: str) -> AsyncIterator[Link]:
         yield link
     finally:
         await link.client.close()
+
+
+async def _end(tasks: set[asyncio.Task[Any]]) -> None:
+    """End tasks for good; what they fail with by now is nobody's business.
+
+    nats-py swallows a cancellation that meets it while it writes, so one may not be enough.
+    """
+    running = tasks
+    while running:
+        for task in running:
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN_SECONDS)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def broker_url(url: str) -> str:

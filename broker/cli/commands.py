@@ -149,7 +149,10 @@ def pub(
     ],
     payload: Annotated[
         str | None,
-        typer.Argument(metavar="PAYLOAD", help="The payload; standard input when left out, or -."),
+        typer.Argument(
+            metavar="PAYLOAD",
+            help="The payload, or - for standard input, as when it is left out in a pipe.",
+        ),
     ] = None,
     file: Annotated[
         str | None, typer.Option("-f", "--file", metavar="FILE", help="Read the payload from it.")
@@ -206,11 +209,11 @@ def sub(
         typer.Argument(metavar="SUBJECT", help="What to listen to; * and > are wildcards."),
     ],
     queue: Annotated[
-        str,
+        str | None,
         typer.Option(
             "-q", "--queue", metavar="NAME", help="Share the messages in this queue group."
         ),
-    ] = "",
+    ] = None,
     count: Annotated[
         int, typer.Option("-n", "--count", min=0, metavar="N", help="Stop after so many. 0: never.")
     ] = 0,
@@ -248,6 +251,7 @@ def sub(
         raise CliError(f"give one of {' and '.join(f'--{name}' for name in chosen)}, not both")
     for subject in subjects:
         pub.checked_subject(subject, wildcards=True)
+    group = "" if queue is None else pub.checked_queue(queue)
     if colour is None:
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     show = view.printer(chosen[0] if chosen else "text", sys.stdout.buffer, colour)
@@ -256,7 +260,7 @@ def sub(
         print(f"seriatim: listening to {' '.join(subjects)}", file=sys.stderr, flush=True)
 
     try:
-        sub.subscribe(url, subjects, queue, count, show, ready)
+        sub.subscribe(url, subjects, group, count, show, ready)
     except KeyboardInterrupt:
         if count:
             raise  # what was asked for did not come

@@ -11,10 +11,13 @@ from nats.errors import NoRespondersError
 
 from broker.cli.client import Link, connected
 from broker.cli.errors import CliError
-from broker.cli.values import WrongValue, check_subject, quoted
+from broker.cli.values import WrongValue, check_subject, is_text, quoted
 from sequencer.netstring import NetstringError, decode_number
 
 ACK_PREFIX = "$SEQ.PUB."
+# nats-py keeps the words of the line `NATS/1.0 400 <why>` under these keys.
+STATUS_HEADER = "Status"
+DESCRIPTION_HEADER = "Description"
 _HEADER_KEY = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -33,6 +36,10 @@ class Publication:
 
 def publish(url: str, publication: Publication, say: Callable[[str], None]) -> None:
     """Publish; `say` gets the numbers with `ack`, or one line about it. Raises `CliError`."""
+    if publication.ack and not publication.payload:  # to the broker a question, and no message
+        raise CliError(
+            "an empty payload asks for the current number; it cannot be published with --ack"
+        )
     asyncio.run(_publish(url, publication, say))
 
 
@@ -48,19 +55,36 @@ def read_payload(payload: str | None, file: str | None) -> bytes:
     if payload is not None and payload != "-":
         return payload.encode("utf-8", "surrogateescape")  # bytes of any kind, as they came
     if sys.stdin is None or (sys.stdin.isatty() and payload is None and file is None):
-        raise CliError("there is no payload: give it after the subject, with --file, or by a pipe")
+        raise CliError(
+            "there is no payload: give it after the subject, with --file, or by a pipe;"
+            " - reads what you type"
+        )
     return sys.stdin.buffer.read()
 
 
 def read_headers(lines: list[str]) -> dict[str, str]:
     """Headers written as `Key: value`. Raises `CliError`."""
-    headers = {}
+    headers: dict[str, str] = {}
     for line in lines:
         key, colon, value = line.partition(":")
         if not colon or not _HEADER_KEY.fullmatch(key.strip()) or not value.isprintable():
             raise CliError(f"{quoted(line)} is no header; write -H 'Key: value'")
-        headers[key.strip()] = value.strip()
+        name = key.strip()
+        if name in headers:  # nats-py would send the last one alone
+            raise CliError(f"the header {quoted(name)} is given twice; a key has one value here")
+        headers[name] = value.strip()
     return headers
+
+
+def checked_queue(queue: str) -> str:
+    """`queue` itself, when it can be the name of a queue group."""
+    if not queue:
+        raise CliError("a queue group has a name; leave -q out to get every message")
+    if any(character.isspace() for character in queue):
+        raise CliError(f"{quoted(queue)} is no name of a queue group; give one without blanks")
+    if not is_text(queue):
+        raise CliError(f"{quoted(queue)} is no name of a queue group; give one in UTF-8")
+    return queue
 
 
 def checked_subject(subject: str, *, wildcards: bool) -> str:
@@ -87,6 +111,8 @@ async def _publish(url: str, publication: Publication, say: Callable[[str], None
 
 
 async def _sent(link: Link, publication: Publication) -> None:
+    task = asyncio.current_task()
+    assert task is not None
     for _ in range(publication.count):
         await link.client.publish(
             publication.subject,
@@ -94,6 +120,8 @@ async def _sent(link: Link, publication: Publication) -> None:
             reply=publication.reply,
             headers=publication.headers or None,
         )
+        if task.cancelling():  # nats-py swallows it while it writes
+            raise asyncio.CancelledError
     await link.settle(publication.timeout)
 
 
@@ -108,6 +136,10 @@ async def _acknowledged(link: Link, publication: Publication) -> int:
         )
     except NoRespondersError as error:
         raise CliError(f"{link.url}: the server there does not number messages") from error
+    status = answer.headers or {}
+    if STATUS_HEADER in status and not answer.data:
+        why = status.get(DESCRIPTION_HEADER) or f"status {status[STATUS_HEADER]}"
+        raise CliError(f"{link.url}: the broker refused: {why}")
     try:
         return decode_number(answer.data)
     except NetstringError as error:

@@ -6,10 +6,11 @@ asked for nowhere has its default, and where each value came from is kept for
 `seriatim config`.
 """
 
+import os
 import re
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from broker.cli import checks
@@ -194,12 +195,15 @@ def _file_layer(config_file: str) -> Layer:
 
     where = f"in {config_file}"
     try:
-        with Path(config_file).open("rb") as file:
+        with open(config_file, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                layer.problems.append(f"{config_file}: is no regular file; give a file of TOML")
+                return layer
             content = file.read(FILE_BYTES_MAX + 1)
         if len(content) > FILE_BYTES_MAX:
             layer.problems.append(f"{config_file}: is longer than 1 MiB, so it is no such file")
             return layer
-        raw = tomllib.loads(content.decode())
+        raw = tomllib.loads(content.decode("utf-8-sig"))  # editors write a BOM
     except OSError as error:
         layer.problems.append(f"{config_file}: cannot be read: {error.strerror}")
     except (ValueError, RecursionError) as error:
@@ -210,6 +214,11 @@ def _file_layer(config_file: str) -> Layer:
     else:
         _read_table(layer, "", raw, where)
     return layer
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open, but do not wait until somebody writes to a pipe of that name."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _read_table(layer: Layer, section: str, table: Mapping[str, object], where: str) -> None:

@@ -33,6 +33,7 @@ HOW = {
     "text": "give a text",
     "list": "give a list of texts",
 }
+ENTRIES_TOLD_MAX = 3
 NATIVE = {"count": "a whole number", "port": "a port", "flag": "a flag", "list": "a list"}
 
 
@@ -76,7 +77,7 @@ def read_native(knob: Knob, raw: object) -> Any:
             return raw
         case "text" | "choice" if isinstance(raw, str):
             return check(knob, raw)
-        case "list" if isinstance(raw, list) and all(isinstance(word, str) for word in raw):
+        case "list" if isinstance(raw, list):
             return check(knob, tuple(raw))
     kind = NATIVE.get(knob.kind, f"a {knob.kind}")
     raise WrongValue(f"{_shown_raw(raw)} is not {kind}; {how(knob)}{_quotes(knob, raw)}")
@@ -97,11 +98,26 @@ def check(knob: Knob, value: Any) -> Any:
     if isinstance(value, str) and not value.isprintable():
         raise WrongValue(f"{value!r} holds a character that cannot be printed; leave it out")
     if knob.name in ("host", "http_host"):
-        return _host(value)
-    if knob.name == "exclude":
-        for subject in value:
-            check_subject(subject)
+        return _host(value, may_be_empty=knob.default == "")
+    if knob.kind == "list":
+        _check_entries(value)
     return value
+
+
+def _check_entries(entries: tuple[object, ...]) -> None:
+    """Raise `WrongValue` that tells which entries of a list are no subjects, and why."""
+    wrong = []
+    for at, entry in enumerate(entries, 1):
+        try:
+            if not isinstance(entry, str):
+                raise WrongValue(f"{_shown_raw(entry)} is not a text; give a subject in quotes")
+            check_subject(entry)
+        except WrongValue as problem:
+            wrong.append(f"entry {at}: {problem}")
+    if wrong:
+        more = len(wrong) - ENTRIES_TOLD_MAX
+        told = "; ".join(wrong[:ENTRIES_TOLD_MAX])
+        raise WrongValue(f"{told}; and {more} more" if more > 0 else told)
 
 
 def check_subject(subject: str, wildcards: bool = True) -> str:
@@ -111,6 +127,8 @@ def check_subject(subject: str, wildcards: bool = True) -> str:
         raise WrongValue(
             f"{quoted(subject)} is no subject; give words joined by dots, without blanks"
         )
+    if not is_text(subject):
+        raise WrongValue(f"{quoted(subject)} is no subject: it must be UTF-8 here")
     if "" in tokens:
         raise WrongValue(f"{quoted(subject)} is no subject: a word between its dots is empty")
     if ">" in tokens[:-1]:
@@ -118,6 +136,11 @@ def check_subject(subject: str, wildcards: bool = True) -> str:
     if not wildcards and (">" in tokens or "*" in tokens):
         raise WrongValue(f"{quoted(subject)} has a wildcard; a message is published to one subject")
     return subject
+
+
+def is_text(text: str) -> bool:
+    """Whether an argument was UTF-8; Python hides bytes that were not in lone surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def read_listener(text: str, frame: str) -> Listener:
@@ -129,12 +152,14 @@ def read_listener(text: str, frame: str) -> Listener:
     values = {"port": read_text(LISTENER_KNOBS["port"], port), "frame": frame}
     if host:
         values["host"] = read_text(LISTENER_KNOBS["host"], host)
-    for option in options:
+    for at, option in enumerate(options):
         key, equals, word = option.partition("=")
         if key != "frame" or not equals:
             raise WrongValue(
                 f"{quoted(option)} is no option of a listener; the one there is: frame=MODE"
             )
+        if at:
+            raise WrongValue(f"{quoted(text)} gives frame= more than once; give it once")
         values["frame"] = read_text(LISTENER_KNOBS["frame"], word)
     return Listener(**values)
 
@@ -236,9 +261,14 @@ def _show_duration(value: float) -> str:
     return (text.rstrip("0").rstrip(".") if "." in text else text) + "s"
 
 
-def _host(value: str) -> str:
+def _host(value: str, may_be_empty: bool) -> str:
     """An address or a name to listen on; an IPv6 address may come in brackets."""
     bare = value[1:-1] if value.startswith("[") and value.endswith("]") else value
+    if not bare and not may_be_empty:
+        raise WrongValue(
+            f"{quoted(value)} is no address; give an IP address or a host name, or 0.0.0.0 for"
+            " every interface"
+        )
     if ":" in bare:
         import ipaddress  # only where there is such an address
 

@@ -79,6 +79,20 @@ def test_given_version_when_asked_then_nothing_heavy_is_imported() -> None:
         (["pub", "a", "x", "-H", "foo"], "\"foo\" is no header; write -H 'Key: value'"),
         (["pub", "a", "x", "-H", "b d: c"], '"b d: c" is no header'),
         (["pub", "a", "x", "-H", "b: c\r\nd: e"], "'b: c\\r\\nd: e' is no header"),
+        (
+            ["pub", "a", "x", "-H", "K: v", "-H", "K : w"],
+            'the header "K" is given twice; a key has',
+        ),
+        (["pub", "a", "", "--ack"], "an empty payload asks for the current number; it cannot be"),
+        (["pub", "a", "--ack"], "an empty payload asks for the current number; it cannot be"),
+        (["pub", "\udcff", "x"], "'\\udcff' is no subject: it must be UTF-8 here"),
+        (["pub", "a", "x", "--reply", "\udcff"], "'\\udcff' is no subject: it must be UTF-8 here"),
+        (["sub", "a.\udcff"], "'a.\\udcff' is no subject: it must be UTF-8 here"),
+        (["sub", "a", "-q", "x y"], '"x y" is no name of a queue group; give one without blanks'),
+        (["sub", "a", "-q", ""], "a queue group has a name; leave -q out to get every message"),
+        (["sub", "a", "-q", "\udcff"], "'\\udcff' is no name of a queue group; give one in UTF-8"),
+        (["serve", "--exclude", "\udcff"], "--exclude: entry 1: '\\udcff' is no subject: it must"),
+        (["serve", "-a", ""], '--addr: "" is no address; give an IP address or a host name, or'),
         (["pub", "a", "x", "-s", "http://x"], '"http://x" is no address of a broker; give nats://'),
         (["pub", "a", "x", "-s", "h:99999"], '"h:99999" is no address of a broker'),
         (["pub", "a", "x", "-s", "127.0.0.1:1"], "nats://127.0.0.1:1: connection refused: no bro"),
@@ -95,7 +109,7 @@ def test_given_version_when_asked_then_nothing_heavy_is_imported() -> None:
         (["config", "--format", "xml"], '--format: "xml" is not one of table, toml, markdown'),
         (["config", "-c", "/none"], "/none: cannot be read: No such file or directory"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ids=lambda value: ascii(" ".join(value)) if isinstance(value, list) else "",
 )
 def test_given_wrong_arguments_when_run_then_one_line_says_so(
     arguments: list[str], told: str

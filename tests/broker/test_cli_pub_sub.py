@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sequencer.netstring import FrameDecoder, encode_frame
+from sequencer.netstring import FrameDecoder, decode_number, encode_frame
 from tests.broker.command import COMMAND, COMMAND_S, Subscriber, environment, refusal, seriatim
 from tests.support.processes import NatsServer, SeriatimServer, ServerProcess
 from tests.support.raw import RawClient
@@ -48,7 +48,9 @@ def pub(url: str, *arguments: str, stdin: bytes = b"") -> str:
 
 def last_number(url: str) -> int:
     """The number of the last message: an empty payload publishes nothing, and asks for it."""
-    return int(pub(url, "any", "", "--ack"))
+    with RawClient(int(url.rpartition(":")[2]), b'CONNECT {"verbose":false}\r\nSUB r 1\r\n') as raw:
+        (answer,) = raw.ask(b"PUB $SEQ.PUB.any r 0\r\n\r\n")
+    return decode_number(answer.payload)
 
 
 def lines(out: bytes) -> list[dict[str, Any]]:
@@ -202,6 +204,26 @@ def test_given_what_the_broker_refuses_when_published_then_one_line(
     assert "\n" not in said
 
 
+@pytest.mark.parametrize(
+    ("subject", "arguments", "why"),
+    [
+        ("_GR_.x", [], "Permissions Violation"),
+        ("$SEQ.x", ["-H", "K: v"], "Permissions Violation"),
+    ],
+)
+def test_given_what_the_broker_refuses_to_number_when_published_then_its_reason_is_told(
+    url: str, subject: str, arguments: list[str], why: str
+) -> None:
+    said = refusal("pub", subject, "y", "--ack", *arguments, "--url", url)
+    assert said == f"nats://{url}: the broker refused: {why}"
+
+
+def test_given_an_empty_payload_when_published_without_ack_then_it_is_a_message(url: str) -> None:
+    before = last_number(url)
+    assert pub(url, "a", "") == "published 1 message of 0 bytes to a\n"
+    assert last_number(url) == before + 1
+
+
 def test_given_a_payload_too_large_when_published_then_both_sizes_are_told(url: str) -> None:
     said = refusal("pub", "a", "--url", url, stdin=bytes(1048577))
     assert said == "the payload has 1048577 bytes, and the broker takes 1048576 at most"
@@ -246,6 +268,29 @@ def test_given_an_interrupt_when_listening_then_it_ends_in_silence(
         assert sub.end() == (status, b"", "")
 
 
+@pytest.mark.parametrize("arguments", [[], ["--ack"]], ids=["plain", "ack"])
+def test_given_an_interrupt_when_publishing_then_it_ends_in_silence(
+    url: str, arguments: list[str]
+) -> None:
+    many = ["pub", "busy", "x", "--count", "100000000", *arguments, "-s", url]
+    with (
+        Subscriber("busy", "-n", "100", "--raw", "-s", url) as sub,
+        subprocess.Popen(
+            [COMMAND, *many],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment(),
+        ) as publisher,
+    ):
+        try:
+            assert sub.end() == (0, b"x\n" * 100, "")  # so it is in the midst of it
+            publisher.send_signal(signal.SIGINT)
+            _, said = publisher.communicate(timeout=COMMAND_S)
+        finally:
+            publisher.kill()
+    assert (publisher.returncode, said) == (130, b"")
+
+
 def test_given_nobody_reads_any_more_when_listening_then_it_ends_in_silence(url: str) -> None:
     with Subscriber("gone", "-s", url) as sub:
         assert sub.process.stdout is not None
@@ -288,3 +333,22 @@ def test_given_no_payload_and_a_terminal_when_published_then_it_does_not_wait_fo
         os.close(theirs)
     assert done.returncode == 1
     assert b"there is no payload: give it after the subject, with --file, or by" in done.stderr
+    assert b"- reads what you type" in done.stderr
+
+
+def test_given_a_dash_and_a_terminal_when_published_then_what_is_typed_is_sent(url: str) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, b"typed\n\x04")  # and Ctrl-D
+        done = subprocess.run(
+            [COMMAND, "pub", "a", "-", "-s", url],
+            stdin=theirs,
+            capture_output=True,
+            env=environment(),
+            timeout=COMMAND_S,
+            check=False,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.stdout == b"published 1 message of 6 bytes to a\n"

@@ -52,6 +52,16 @@ def test_given_a_file_when_named_by_the_environment_then_it_is_read(tmp_path: Pa
     assert resolve({}, {"SERIATIM_CONFIG": str(file)}).settings.port == 5
 
 
+def test_given_a_file_with_a_byte_order_mark_when_read_then_it_is_taken(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_bytes(b"\xef\xbb\xbfport = 5\n")
+    assert resolve({}, {}, str(file)).settings.port == 5
+
+
+def test_given_an_empty_host_for_monitoring_when_resolved_then_it_is_the_brokers() -> None:
+    assert resolve({"http_host": "", "host": "::1"}, {}).settings.http_host == "::1"
+
+
 def test_given_a_file_with_every_kind_when_resolved_then_all_is_taken(tmp_path: Path) -> None:
     effective = from_file(
         tmp_path,

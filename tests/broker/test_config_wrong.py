@@ -1,6 +1,7 @@
 """Wrong settings: all told at once, each with its path, what is wrong, and the remedy."""
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,23 @@ def in_file(folder: Path, text: str) -> list[str]:
         ("[limits]\nping_interval = 1979-05-27", "limits.ping_interval: 1979-05-27 is not a dur"),
         ("[limits]\nping_interval = [1]", "limits.ping_interval: this list is not a duration"),
         ("[sequencer]\nexclude = 'a'", 'sequencer.exclude: "a" is not a list; give a list of'),
-        ("[sequencer]\nexclude = [1]", "sequencer.exclude: this list is not a list"),
-        ("[sequencer]\nexclude = ['a..b']", 'sequencer.exclude: "a..b" is no subject'),
-        ("[sequencer]\nexclude = ['>.a']", 'sequencer.exclude: ">.a" is no subject: ">" may only'),
+        ("[sequencer]\nexclude = [1]", "sequencer.exclude: entry 1: 1 is not a text; give a sub"),
+        ("[sequencer]\nexclude = ['>.a']", 'sequencer.exclude: entry 1: ">.a" is no subject: ">'),
+        (
+            "[sequencer]\nexclude = ['a..b', 'ok', 3, '']",
+            'sequencer.exclude: entry 1: "a..b" is no subject: a word between its dots is empty;'
+            " entry 3: 3 is not a text; give a subject in quotes;"
+            ' entry 4: "" is no subject; give words joined by dots, without blanks',
+        ),
+        (
+            "[sequencer]\nexclude = [1, [], true, {}, 5]",
+            "sequencer.exclude: entry 1: 1 is not a text; give a subject in quotes; entry 2: this"
+            " list is not a text; give a subject in quotes; entry 3: true is not a text; give a"
+            " subject in quotes; and 2 more",
+        ),
+        ('host = ""', 'host: "" is no address; give an IP address or a host name, or 0.0.0.0 for'),
+        ('host = "[]"', 'host: "[]" is no address; give an IP address or a host name'),
+        ('[[listener]]\nhost = ""\nport = 1', 'listener[1].host: "" is no address; give an IP'),
         ("[listener]\nport = 1", "listener: is a list of tables; write [[listener]]"),
         ("[[listener]]", "listener[1].port: is missing; give a port, or -1 for any free one"),
         ("[[listener]]\nport = 0", "listener[1].port: 0 is no port to listen on"),
@@ -108,6 +123,10 @@ def test_given_a_wrong_line_when_read_then_it_is_told_with_its_remedy(
         ({"SERIATIM_QQQQQQQQ": "1"}, "SERIATIM_QQQQQQQQ: there is no such setting; `seriatim conf"),
         ({"SERIATIM_LISTEN": "x"}, 'SERIATIM_LISTEN: "x" is no listener; give HOST:PORT or'),
         ({"SERIATIM_LISTEN": "h:1,a=b"}, 'SERIATIM_LISTEN: "a=b" is no option of a listener'),
+        (
+            {"SERIATIM_LISTEN": "1:2,frame=none,frame=header"},
+            'SERIATIM_LISTEN: "1:2,frame=none,frame=header" gives frame= more than once; give it',
+        ),
         ({"SERIATIM_LISTEN": "h:1,frame=x"}, 'SERIATIM_LISTEN: "x" is not one of netstring,'),
         ({"SERIATIM_LIMITS_PING_MAX": "9" * 5000}, 'SERIATIM_LIMITS_PING_MAX: "999'),
     ],
@@ -171,6 +190,15 @@ def test_given_a_file_that_cannot_be_read_when_read_then_one_line_says_so(tmp_pa
     assert told == f"{tmp_path}/none.toml: cannot be read: No such file or directory"
     (told,) = problems(tmp_path)
     assert told == f"{tmp_path}: cannot be read: Is a directory"
+
+
+def test_given_a_pipe_that_nobody_writes_to_when_named_as_a_file_then_it_is_refused(
+    tmp_path: Path,
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (told,) = problems(pipe)
+    assert told == f"{pipe}: is no regular file; give a file of TOML"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Outboxes: slow consumers, bounds on memory, and what is let out when."""
 
 import tracemalloc
+from itertools import product
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.support.raw import operations
 KIB, MIB = 1 << 10, 1 << 20
 SEGMENT = 256 * KIB  # a store is not grown beyond this, unless for one message
 BODY = b"x" * 1000
+TOKENS = [b".".join(path) for path in product((b"a", b"*"), repeat=5)]
 ONE = b"PUB a 1000\r\n" + BODY + b"\r\n"
 
 
@@ -198,6 +200,31 @@ def test_given_more_work_than_one_turn_may_be_then_the_rest_is_served_in_the_nex
     assert 2 <= crowd.turns <= 6
     heard = [one.payload for one in operations(ear.take())]
     assert heard == [b"%03d" % number for number in range(200)] + [b"halve"]
+
+
+def test_given_subjects_that_are_hard_to_find_then_finding_them_is_work_too() -> None:
+    stage = Stage()
+    deep = stage.join(QUIET)
+    # Each token doubles the ways through the trie.
+    deep.send(b"".join(b"SUB %b.%b 1%b\r\n" % (a, b, a + b) for a in TOKENS for b in TOKENS))
+    hard = b".".join([b"a"] * 9) + b"."
+    publisher = stage.join(QUIET)
+    publisher.send(b"".join(b"PUB %b%d.z 0\r\n\r\n" % (hard, number) for number in range(600)))
+    assert publisher.turns >= 1
+    assert stage.number == 600
+
+
+@pytest.mark.parametrize("line", [b"PING\r\n", b"SUB a 1\r\n", b"PUB $SEQ.x 0\r\n\r\n"])
+def test_given_thousands_of_control_operations_then_they_take_more_than_one_turn(
+    line: bytes,
+) -> None:
+    stage = Stage()
+    peer = stage.join(QUIET)
+    heard = peer.ask(line * 3000 + b"PING\r\n")
+    assert peer.turns == 0
+    heard = peer.ask(line * 9000 + b"PING\r\n")
+    assert 1 <= peer.turns <= 9
+    assert heard.endswith(b"PONG\r\n")
 
 
 def test_given_little_work_then_a_read_event_is_served_in_one_turn() -> None:

@@ -132,6 +132,18 @@ def test_given_a_log_file_that_cannot_be_made_then_it_is_called_by_its_own_name(
     assert done.stderr == b"seriatim: log file none/log: No such file or directory\n"
 
 
+def test_given_a_log_file_when_the_start_fails_then_whoever_started_it_is_told_too(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = seriatim("serve", "-a", "127.0.0.1", "-p", str(port), "-l", str(tmp_path / "log"))
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"seriatim: cannot listen on 127.0.0.1:%d: Address" % port)
+    assert done.stderr.count(b"\n") == 1
+    assert f"[FTL] cannot listen on 127.0.0.1:{port}" in (tmp_path / "log").read_text()
+
+
 def test_given_a_log_file_and_a_pid_file_then_they_are_written_and_the_log_can_be_moved_away(
     tmp_path: Path,
 ) -> None:

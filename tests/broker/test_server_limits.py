@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.version import is_compiled
 from tests.support.processes import STAND_IN, SeriatimServer, ServerProcess
 from tests.support.raw import QUIET, RawClient
 
@@ -94,6 +95,25 @@ def test_given_a_limit_of_subscriptions_then_it_is_each_connections_own() -> Non
             (refused,) = client.ask(b"SUB a 2\r\n")
             assert refused.text == b"'maximum subscriptions exceeded'"
         assert len(first.ask(b"PUB a 1\r\nx\r\n")) == 1
+
+
+def test_given_a_client_that_makes_a_lot_of_work_then_another_is_served_in_between() -> None:
+    deaf = b'CONNECT {"verbose":false,"pedantic":false,"echo":false}\r\n'
+    rounds = 30 if is_compiled() else 1  # of 600 000 offers that nobody takes
+    with (
+        SeriatimServer() as broker,
+        RawClient(broker.port, deaf) as busy,
+        RawClient(broker.port, QUIET) as other,
+    ):
+        busy.ask(b"".join(b"SUB a %d\r\n" % sid for sid in range(3000)))
+        assert other.ask(b"") == []
+        busy.send(b"PUB a 0\r\n\r\n" * (200 * rounds) + b"PING\r\n")
+        assert other.ask(b"") == []
+        busy.socket.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            busy.socket.recv(10)
+        busy.socket.settimeout(60)
+        assert busy.line() == b"PONG\r\n"
 
 
 def resident(broker: ServerProcess) -> int:

@@ -314,6 +314,20 @@ def test_given_a_long_subject_then_its_route_is_right_and_not_kept(size: int, ke
     assert ask(sublist, [sub.subject]) == [[]]
 
 
+def test_given_a_route_that_is_found_then_the_effort_counts_nodes_and_subscriptions() -> None:
+    sublist = Sublist()
+    for pattern in (b"a.*.c", b"a.b.*", b"a.b.c", b"a.b.c", b">"):
+        sublist.insert(subscription(pattern))
+    before = sublist.effort
+    sublist.route(b"a.b.c")
+    # Visited: the root, `a`, below it `b` and `*`. Found: all five.
+    assert sublist.effort - before == 4 + 5
+    sublist.route(b"a.b.c")
+    assert sublist.effort - before == 9, "a route that is known costs none"
+    sublist.route(b"x..y")
+    assert sublist.effort - before == 9
+
+
 class Owner:
     """Somebody whose end can be seen."""
 
