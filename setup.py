@@ -25,6 +25,7 @@ HOT = [
     "broker.plane",
 ]
 DIRECTIVES = {
+    "auto_pickle": False,  # nothing hot is ever pickled; the code for it is not small
     "annotation_typing": False,  # `int` in the .py is a Python int there; the .pxd knows better
     "boundscheck": False,
     "cdivision": True,

@@ -17,9 +17,9 @@ from fuzz.world import World
 MAX_LEN = 2048
 SETTINGS = 3
 CLIENTS = 4
-EXPANDED_MAX = 1 << 20  # bytes of one input after expansion
-READ_EVENTS_MAX = 300
-LINES_MAX = 500  # of one record, when what stands before is repeated
+EXPANDED_MAX = 1 << 19  # bytes of one input after expansion
+READ_EVENTS_MAX = 150
+LINES_MAX = 200  # of one record, when what stands before is repeated
 
 PENDING = (64 << 20, 4096, 1 << 16, 600_000)
 FRAMES = (

@@ -5,6 +5,7 @@ python -m fuzz.drive TARGET [libFuzzer's own arguments]
 
 import gc
 import itertools
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -45,6 +46,7 @@ def main() -> None:
 
     gc.disable()
     gc.freeze()  # what is here now stays
+    sys.argv[0] = os.environ.get("FUZZ_AGAIN", sys.argv[0])
     atheris.Setup(sys.argv, once)
     atheris.Fuzz()
 

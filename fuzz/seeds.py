@@ -188,7 +188,7 @@ PROGRAMS: dict[str, tuple[bytes, list[Record]]] = {
         SMALL,
         [
             (0, STALL, 0, QUIET + b"SUB a 1\r\n"),
-            (1, SEND, 0, QUIET + b"SUB a 1\r\nPUB a 70\r\n" + b"x" * 70 + b"\r\n\xfe\x60"),
+            (1, SEND, 0, QUIET + b"SUB a 1\r\nPUB a 99\r\n" + b"x" * 99 + b"\r\n\xfe\x60"),
             (2, SEND, 0, QUIET + b"SUB a q 1\r\nPUB a r 1\r\nx\r\n"),
         ],
     ),

@@ -38,9 +38,15 @@ def thin(target: str) -> int:
         for file in GROWN.joinpath(target).iterdir():
             if file.stat().st_size <= SIZE_MAX:
                 shutil.copyfile(file, offered / file.name)
-        flags = ["-merge=1", "-use_counters=0", "-verbosity=0"]
+        again = Path(place, "again")
+        again.write_text(f'#!/bin/sh\nexec {sys.executable} -m fuzz.drive {target} "$@"\n')
+        again.chmod(0o755)
+        flags = ["-merge=1", "-use_counters=0"]
         run = [*command(target, Path(place), flags), str(chosen), str(offered)]
-        subprocess.run(run, cwd=tree, env=environment(tree), check=True)
+        known = environment(tree) | {"FUZZ_AGAIN": str(again)}
+        done = subprocess.run(run, cwd=tree, env=known, capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"{target}: libFuzzer could not merge\n{done.stderr[-4000:]}")
         found = [file for file in chosen.iterdir() if file.name not in seeds]
         found.sort(key=lambda file: (file.stat().st_size, file.name))
         for file in found[:KEPT_MAX]:

@@ -189,6 +189,8 @@ class Parser:
         """The argument line that begins at `at`: find its end, and see to what it says."""
         data = self.data
         stop = self.stop
+        if at == stop:
+            return self._wait(state, at, 0)
         end = at + 1  # the first byte begins the arguments whatever it is, a line feed too
         while end < stop and data[end] != LF:
             end += 1

@@ -81,7 +81,7 @@ def test_given_places_for_two_then_the_third_is_told_and_a_freed_place_is_given_
         while not served:
             with RawClient(broker.port, QUIET) as client:
                 served = client.answer(b"PING\r\n", 1) == (b"PONG\r\n", False)
-        assert broker.said("maximum connections exceeded")
+        assert broker.await_line("maximum connections exceeded")
 
 
 def test_given_a_limit_of_subscriptions_then_it_is_each_connections_own() -> None:
@@ -99,7 +99,7 @@ def test_given_a_limit_of_subscriptions_then_it_is_each_connections_own() -> Non
 
 def test_given_a_client_that_makes_a_lot_of_work_then_another_is_served_in_between() -> None:
     deaf = b'CONNECT {"verbose":false,"pedantic":false,"echo":false}\r\n'
-    rounds = 30 if is_compiled() else 1  # of 600 000 offers that nobody takes
+    rounds = 80 if is_compiled() else 1  # of 600 000 offers that nobody takes
     with (
         SeriatimServer() as broker,
         RawClient(broker.port, deaf) as busy,
