@@ -23,6 +23,7 @@ WORDS = ROOT / "fuzz" / "words.dict"
 GROWN = ROOT / "build" / "fuzz" / "corpus"
 ERROR_MAX = 8000  # characters of what a broken run said; the whole is in build/fuzz
 SLOWEST = 20  # seconds for one input; a busy machine needs some hundred milliseconds
+PROGRESS = re.compile(r"#\d+\t|INFO: ")  # what libFuzzer says while all is well
 MEMORY_MIB = 1024
 ONE_BLOCK_MIB = 96  # more than any honest buffer: 64 MiB is the largest message
 SANITIZER = {
@@ -77,7 +78,10 @@ def fuzz(target: str, seconds: int, extra: list[str]) -> bool:
     done = subprocess.run(run, cwd=tree, env=environment(tree), stderr=subprocess.PIPE)
     said = done.stderr.decode(errors="replace")
     GROWN.parent.joinpath(f"{target}.log").write_text(said)
-    print(summary(said) if done.returncode == 0 else f"BROKEN\n{said[-ERROR_MAX:]}", flush=True)
+    if done.returncode:
+        told = "\n".join(line for line in said.splitlines() if not PROGRESS.match(line))
+        said = f"BROKEN\n{told[-ERROR_MAX:]}"
+    print(said if done.returncode else summary(said), flush=True)
     return done.returncode == 0
 
 

@@ -292,7 +292,8 @@ class Model:
         return subject.startswith((b"$SEQ.", b"$NRG.")) or begins(subject, b"_GR_.", b"$GR.")
 
     def _excluded(self, subject: bytes) -> bool:
-        return self.excluding and tokens_match(EXCLUDED_TOKEN + b".>", subject)
+        # `x..a` too, though nobody can subscribe to it: nothing but its number hangs on that.
+        return self.excluding and begins(subject, EXCLUDED_TOKEN + b".")
 
     def _send(self, link: ModelLink, op: Op, subject: bytes, reply: bytes, numbered: bool) -> str:
         """To everybody who wants it; whether anybody did take it."""
