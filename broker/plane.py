@@ -35,7 +35,7 @@ if not cython.compiled:
     from sequencer.frame import BARE, BARE_HEADERS, FRAMED_HEADERS
 
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
-    WORK_MAX = 1 << 18  # offers in one read event: some 5 ms, in which nobody else is served
+    WORK_MAX = 1 << 18  # offers in one read event; in the time they take nobody else is served
     MASK32 = 0xFFFFFFFF
     ANSWER_WORK = 16  # offers that one answer costs
     CONTROL_WORK = 64  # and one control operation, which is not compiled
