@@ -119,8 +119,9 @@ class Server:
             )
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            where = f"{host}:{port}" if port > 0 else f"any free port of {host}"
             raise OSError(
-                f"cannot listen on {host}:{port}: {reason}; another process may have the port,"
+                f"cannot listen on {where}: {reason}; another process may have the port,"
                 " or the address is not this machine's: choose others with --port and --addr"
             ) from error
         for bound in listener.sockets:
