@@ -7,9 +7,10 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-HOT := $(wildcard parser/*.p* sublist/*.p* sequencer/*.p* broker/*.p*)
+HOT := $(wildcard parser/*.p* sublist/*.p* sequencer/*.p* sequencer/journal/*.p* sequencer/journal/*.h broker/*.p*)
 ARGS ?=
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 600
 
 .PHONY: help
 help: ## Say what can be made
@@ -70,6 +71,10 @@ bench: $(VENV)/.installed ## Seriatim and nats-server in one run (make bench ARG
 .PHONY: fuzz
 fuzz: $(VENV)/.installed ## Fuzz the compiled kernels under the address sanitizer (FUZZ_SECONDS=60 each)
 	fuzz/run $(FUZZ_SECONDS)
+
+.PHONY: soak
+soak: $(VENV)/.tools ## Kill the broker at random moments for SOAK_SECONDS=600, and lose nothing
+	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -s tests/crash/test_kill.py tests/crash/test_power_cut.py
 
 .PHONY: image
 image: ## Prove the Dockerfile without a container engine, as root (docs/docker.md)

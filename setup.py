@@ -19,10 +19,16 @@ HOT = [
     "sublist.trie",
     "sublist.route",
     "sublist.sublist",
+    "sequencer.journal.crc",
+    "sequencer.journal.record",
+    "sequencer.journal.columns",
     "sequencer.sequencer",
     "sequencer.frame",
     "broker.link",
+    "broker.gate",
+    "broker.answerer",
     "broker.plane",
+    "broker.player",
 ]
 DIRECTIVES = {
     "auto_pickle": False,  # nothing hot is ever pickled; the code for it is not small
@@ -58,6 +64,8 @@ def extensions() -> list[Extension]:
         Extension(
             name,
             [name.replace(".", "/") + ".py"],
+            include_dirs=["sequencer/journal"],  # crc32c.h
+            depends=["sequencer/journal/crc32c.h"],
             extra_compile_args=os.environ.get("SERIATIM_CFLAGS", "-O2").split(),
             extra_link_args=os.environ.get("SERIATIM_LDFLAGS", "").split(),
         )

@@ -1,0 +1,55 @@
+"""The journal: every message that has a number, on disk, from any number on.
+
+    from sequencer.journal import Lost, Reader      # read what a broker writes, beside it
+
+What is named here is for everybody; it is loaded when it is first asked for, so that who
+wants one part (the decoder of columns, say) does not pay for the others.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sequencer.journal.chunk import ChunkError, Columns, Row
+    from sequencer.journal.errors import Damage, StoreError, StoreLocked
+    from sequencer.journal.reader import Follower, Reader, Record
+    from sequencer.journal.ring import Ring
+    from sequencer.journal.store import Store
+    from sequencer.journal.trail import Lost
+
+_WHERE = {
+    "ChunkError": "chunk",
+    "Columns": "chunk",
+    "Damage": "errors",
+    "Follower": "reader",
+    "Lost": "trail",
+    "Reader": "reader",
+    "Record": "reader",
+    "Ring": "ring",
+    "Row": "chunk",
+    "Store": "store",
+    "StoreError": "errors",
+    "StoreLocked": "errors",
+}
+
+__all__ = [
+    "ChunkError",
+    "Columns",
+    "Damage",
+    "Follower",
+    "Lost",
+    "Reader",
+    "Record",
+    "Ring",
+    "Row",
+    "Store",
+    "StoreError",
+    "StoreLocked",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"sequencer.journal has no {name}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    return found

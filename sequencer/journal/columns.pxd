@@ -1,0 +1,59 @@
+# The compiler's view of columns.py: types only, never behaviour.
+cimport cython
+from sequencer.journal.record cimport RECORD, Walk
+
+cdef enum:
+    FULL = 3
+    END = 4
+    GAP = 5
+
+cdef enum:
+    ROW_SIZE = 32
+    FRAME_SIZE = 192
+    ROOM_MIN = 4096
+    ROWS_MIN = 256
+    KNOWN_MAX = 16384
+
+@cython.final
+cdef class Strings:
+    cdef bytearray offsets, store
+    cdef unsigned char *ends
+    cdef unsigned char *data
+    cdef Py_ssize_t room, size
+
+    @cython.locals(end=Py_ssize_t)
+    cdef int put(self, Py_ssize_t row, const unsigned char *source, Py_ssize_t at,
+                    Py_ssize_t size) except -1
+    cdef int make_rows(self, Py_ssize_t rows) except -1
+    cdef int clear(self, Py_ssize_t room_max) except -1
+    @cython.locals(room=Py_ssize_t)
+    cdef int _make_room(self, Py_ssize_t need) except -1
+
+@cython.final
+cdef class Collector:
+    cdef Walk walk
+    cdef Strings subjects, replies, headers, payloads
+    cdef bytearray numbers, times
+    cdef unsigned char *number_at
+    cdef unsigned char *time_at
+    cdef Py_ssize_t rows_room, size
+    cdef readonly Py_ssize_t rows_max, bytes_max, rows, at
+    cdef readonly unsigned long long first, next, last, found
+    cdef object wanted
+    cdef bint filtered, subject_taken
+    cdef dict known
+    cdef bytes subject
+
+    cpdef int begin(self, unsigned long long first, unsigned long long last,
+                    object wanted) except -1
+    @cython.locals(walk=Walk, state=int, size=Py_ssize_t)
+    cpdef int take(self, object store, Py_ssize_t at, Py_ssize_t stop) except -1
+    cpdef skip(self, unsigned long long number)
+    cpdef bytes chunk(self)
+    cpdef clear(self)
+    @cython.locals(walk=Walk, row=Py_ssize_t, source='const unsigned char *')
+    cdef int _append(self, object store) except -1
+    cdef int _make_rows(self, Py_ssize_t rows) except -1
+    @cython.locals(walk=Walk, subject_at='const unsigned char *', subject=bytes,
+                   before='const unsigned char *', size=Py_ssize_t)
+    cdef bint _is_wanted(self, object store) except -1

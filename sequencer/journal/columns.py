@@ -1,0 +1,264 @@
+"""Records gathered into columns: for `$SEQ.READ`, for exports, for whoever reads in bulk.
+
+A buffer of records goes in, a chunk comes out: an array of numbers, one of times, and for
+subject, reply, headers and payload the bytes and where each ends (chunk.py draws it, and
+reads it). Every record's checksum is looked at, every number follows the one before, and
+what cannot be is said, never passed over:
+
+    take -> MORE  the buffer is used up          -> take the next one, from `at` on
+         -> FULL  the chunk is                   -> chunk, clear, take again
+         -> END   `last` was reached
+         -> GAP   `found` is not `next`          -> say what is missing, skip, take again
+         -> BAD   at `at` is no record
+
+A filter is asked once for each subject, and remembered. Memory: a chunk's bytes twice at
+most, and one record more than that when it is longer than a chunk may be.
+"""
+
+import struct
+from collections.abc import Callable
+
+import cython
+
+from sequencer.journal.chunk import HEAD, HEAD_SIZE, MAGIC, SECTION, SECTIONS
+from sequencer.journal.record import Walk
+
+if cython.compiled:
+    from cython.cimports.libc.string import memcmp, memcpy
+else:
+    from sequencer.journal.chunk import END, FULL, GAP
+    from sequencer.journal.layout import RECORD
+
+    ROW_SIZE = 32
+    # Beside rows and their bytes: four offsets more than rows, and padding before each section.
+    FRAME_SIZE = HEAD_SIZE + 4 * 4 + SECTIONS * 8
+    ROOM_MIN = 1 << 12
+    ROWS_MIN = 1 << 8
+    KNOWN_MAX = 1 << 14
+
+NUMBER_MAX = (1 << 63) - 1
+ROWS_MAX = 1 << 15
+BYTES_MAX = 1 << 20
+PADDING = (b"", b"\0" * 7, b"\0" * 6, b"\0" * 5, b"\0" * 4, b"\0" * 3, b"\0\0", b"\0")
+
+
+class Strings:
+    """One column of byte strings as it grows: the bytes, and where each ends."""
+
+    def __init__(self) -> None:
+        self.size = self.room = 0
+        self.store = self.data = bytearray()
+        self.offsets = self.ends = bytearray()
+        self._make_room(ROOM_MIN)
+        self.make_rows(ROWS_MIN)
+
+    def put(self, row: int, source: bytes | bytearray, at: int, size: int) -> int:
+        """Add `source[at : at + size]` as that of `row`; `make_rows` has made room for it."""
+        end = self.size + size
+        if end > self.room:
+            self._make_room(end)
+        if cython.compiled:
+            memcpy(self.data + self.size, source + at, size)
+            cython.cast("int *", self.ends)[row + 1] = end
+        else:
+            self.data[self.size : end] = source[at : at + size]
+            struct.pack_into("<i", self.ends, 4 * row + 4, end)
+        self.size = end
+        return 0
+
+    def make_rows(self, rows: int) -> int:
+        """Make room for the ends of so many rows, keeping those that are there."""
+        offsets = bytearray(4 * (rows + 1))
+        if self.size:
+            offsets[: len(self.offsets)] = self.offsets
+        self.offsets = offsets
+        self.ends = self.offsets
+        return 0
+
+    def clear(self, room_max: int) -> int:
+        """Forget the bytes, and what room only an unusual many of them needed."""
+        self.size = 0
+        if self.room > room_max:
+            self._make_room(ROOM_MIN)
+        return 0
+
+    def _make_room(self, need: int) -> int:
+        room = ROOM_MIN
+        while room < need:
+            room *= 2
+        store = bytearray(room)
+        if self.size:
+            store[: self.size] = memoryview(self.store)[: self.size]
+        self.store = store
+        self.data = self.store
+        self.room = room
+        return 0
+
+
+class Collector:
+    """Takes records, gives chunks of at most `rows_max` rows and about `bytes_max` bytes.
+
+    One record alone may be longer than `bytes_max`: it is a chunk by itself.
+    """
+
+    def __init__(
+        self,
+        salt: int,
+        rows_max: int = ROWS_MAX,
+        bytes_max: int = BYTES_MAX,
+        checked: bool = True,
+    ) -> None:
+        assert rows_max > 0, "a chunk without a row has no end"
+        assert bytes_max <= 1 << 30, "offsets have 32 bits"
+        self.walk = Walk(salt, checked)
+        self.rows_max = rows_max
+        self.bytes_max = bytes_max
+        self.numbers, self.times = bytearray(), bytearray()
+        self.rows_room = 0
+        self.size = FRAME_SIZE
+        self.subjects = Strings()
+        self.replies = Strings()
+        self.headers = Strings()
+        self.payloads = Strings()
+        self.rows = 0
+        self._make_rows(min(ROWS_MIN, rows_max))
+        self.begin(1, NUMBER_MAX, None)
+
+    def begin(self, first: int, last: int, wanted: Callable[[bytes], bool] | None) -> int:
+        """Begin anew: numbers `first` to `last`, of the subjects that `wanted` says yes to."""
+        self.next = first
+        self.last = last
+        self.found = 0
+        self.at = 0
+        self.wanted = wanted
+        self.filtered = wanted is not None
+        self.known: dict[bytes, bool] = {}
+        self.subject = b""
+        self.subject_taken = False
+        self.clear()
+        return 0
+
+    def take(self, store: bytes | bytearray, at: int, stop: int) -> int:
+        """Take the records of `store[at:stop]`; `self.at` is where it came to. See above."""
+        walk = self.walk
+        walk.begin(store, at, stop)
+        while True:
+            if self.next > self.last:
+                self.at = walk.after
+                return END
+            state = walk.next()
+            self.at = walk.at
+            if state != RECORD:
+                return state
+            if walk.number != self.next:
+                if walk.number < self.next:
+                    continue  # before what was asked for: where the buffer happens to begin
+                if walk.number > self.last:
+                    self.found = self.last + 1
+                else:
+                    self.found = walk.number
+                return GAP
+            if self.filtered and not self._is_wanted(store):
+                self.next += 1
+                continue
+            size = self.size + ROW_SIZE + walk.payload + walk.payload_size - walk.subject
+            if self.rows == self.rows_max or (size > self.bytes_max and self.rows):
+                return FULL
+            self.size = size
+            self._append(store)
+
+    def skip(self, number: int) -> None:
+        """Go on at `number`: those before it are known to be missing."""
+        assert number >= self.next, "numbers only rise"
+        self.next = number
+
+    def chunk(self) -> bytes:
+        """The rows taken since `clear`, as one chunk."""
+        rows = self.rows
+        sections: list[memoryview] = [
+            memoryview(self.numbers)[: 8 * rows],
+            memoryview(self.times)[: 8 * rows],
+        ]
+        for strings in (self.subjects, self.replies, self.headers, self.payloads):
+            sections.append(memoryview(strings.offsets)[: 4 * (rows + 1)])
+            sections.append(memoryview(strings.store)[: strings.size])
+        head = [HEAD.pack(MAGIC, rows, 0, SECTIONS)]
+        body: list[bytes | memoryview] = []
+        offset = HEAD_SIZE
+        for section in sections:
+            size = len(section)
+            head.append(SECTION.pack(offset, size))
+            body += [section, PADDING[size % 8]]
+            offset += size + len(PADDING[size % 8])
+        return b"".join((*head, *body))
+
+    def clear(self) -> None:
+        """Begin the next chunk. `next`, `last` and the filter stay."""
+        self.rows = 0
+        self.size = FRAME_SIZE
+        self.first = 0
+        room_max = max(2 * self.bytes_max, ROOM_MIN)
+        self.subjects.clear(room_max)
+        self.replies.clear(room_max)
+        self.headers.clear(room_max)
+        self.payloads.clear(room_max)
+
+    def _append(self, store: bytes | bytearray) -> int:
+        walk = self.walk
+        row = self.rows
+        if row == self.rows_room:
+            self._make_rows(min(2 * row, self.rows_max))
+        if cython.compiled:
+            cython.cast("unsigned long long *", self.number_at)[row] = walk.number
+            cython.cast("unsigned long long *", self.time_at)[row] = walk.time
+            source = walk.data
+        else:
+            struct.pack_into("<q", self.numbers, 8 * row, walk.number)
+            struct.pack_into("<q", self.times, 8 * row, walk.time)
+            source = store
+        self.subjects.put(row, source, walk.subject, walk.subject_size)
+        self.replies.put(row, source, walk.reply, walk.reply_size)
+        self.headers.put(row, source, walk.headers, walk.header_size)
+        self.payloads.put(row, source, walk.payload, walk.payload_size)
+        if row == 0:
+            self.first = walk.number
+        self.rows = row + 1
+        self.next = walk.number + 1
+        return 0
+
+    def _make_rows(self, rows: int) -> int:
+        numbers, times = bytearray(8 * rows), bytearray(8 * rows)
+        if self.rows_room:
+            numbers[: len(self.numbers)] = self.numbers
+            times[: len(self.times)] = self.times
+        self.numbers, self.times = numbers, times
+        self.number_at = self.numbers
+        self.time_at = self.times
+        self.subjects.make_rows(rows)
+        self.replies.make_rows(rows)
+        self.headers.make_rows(rows)
+        self.payloads.make_rows(rows)
+        self.rows_room = rows
+        return 0
+
+    def _is_wanted(self, store: bytes | bytearray) -> bool:
+        """Whether the filter takes the subject at hand; most often it is the one before's."""
+        walk = self.walk
+        if cython.compiled:
+            subject_at = walk.data + walk.subject
+            before = cython.cast("const unsigned char *", self.subject)
+            size = walk.subject_size
+            if size == len(self.subject) and memcmp(subject_at, before, size) == 0:
+                return self.subject_taken
+            subject = cython.cast("const char *", subject_at)[:size]
+        else:
+            subject = bytes(store[walk.subject : walk.subject + walk.subject_size])
+        taken = self.known.get(subject)
+        if taken is None:
+            if len(self.known) >= KNOWN_MAX:
+                self.known.clear()
+            taken = bool(self.wanted(subject)) if self.wanted else True
+            self.known[subject] = taken
+        self.subject = subject
+        self.subject_taken = taken
+        return taken

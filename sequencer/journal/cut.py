@@ -1,0 +1,66 @@
+"""The end of a store cut off behind a number: an operator's decision, while no broker has it.
+
+The numbers behind it are given again, to other messages: the epoch of these tells.
+"""
+
+import os
+from typing import NamedTuple
+
+from sequencer.journal.disk import sync_folder
+from sequencer.journal.errors import StoreError
+from sequencer.journal.recovery import Recovery
+from sequencer.journal.survey import Survey
+
+
+class Cut(NamedTuple):
+    """What was cut off."""
+
+    first: int  # the numbers that were there and are not any more
+    last: int
+    bytes: int
+    segments: int  # files that are gone whole
+
+
+def truncate(path: str, last: int, now: int = 0) -> Cut:
+    """Forget every number behind `last`; StoreError where that is not one of the store.
+
+    A crash in between leaves a store that ends later: the newest goes first.
+    """
+    found = Recovery(os.path.abspath(path), now).run()
+    try:
+        segments = found.segments
+        first, end = segments[0].first, segments[-1].last
+        if not first - 1 <= last <= end:
+            raise StoreError(
+                f"{path}: the store has numbers {first} to {end}; give one of {first - 1} to {end}"
+            )
+        size = sum(segment.size for segment in segments)
+        gone = 0
+        while len(segments) > 1 and segments[-1].first > last:
+            segment = segments.pop()
+            segment.close()
+            os.unlink(segment.file)
+            gone += 1
+        newest = segments[-1]
+        if os.path.exists(newest.index_file):
+            os.unlink(newest.index_file)  # before the rest, for it says that there is more
+        sync_folder(found.path)
+        _shorten(newest.file, found.identity.salt, newest.first, last)
+        left = sum(os.stat(segment.file).st_size for segment in segments)
+        return Cut(last + 1, end, size - left, gone)
+    except OSError as error:
+        text = f"{error.filename or path}: it cannot be cut: {error.strerror}"
+        raise StoreError(text) from error
+    finally:
+        found.abandon()
+
+
+def _shorten(file: str, salt: int, first: int, last: int) -> None:
+    fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size
+        survey = Survey(fd, salt, first, size, limit=last + 1).run()
+        os.ftruncate(fd, survey.end)
+        os.fsync(fd)
+    finally:
+        os.close(fd)

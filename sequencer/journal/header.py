@@ -1,0 +1,64 @@
+"""The head of a segment file, and how the files of a store are called.
+
+     0 magic "SERIATIM"     8 version u16    10 size of this head u16    12 salt u32
+    16 journal u64         24 first number u64      32 created u64 (ns)  40 epoch u32
+    44 zeros               60 crc u32: CRC-32C of the 60 bytes before
+
+Little-endian. A segment is called by the first number in it, in 20 digits, so that names sort.
+"""
+
+import re
+import struct
+from typing import Final, NamedTuple
+
+from sequencer.journal.crc import crc32c
+
+MAGIC: Final = b"SERIATIM"
+VERSION: Final = 1
+START: Final = 64  # the size of the head; the first record begins there
+SEGMENT: Final = ".segment"
+INDEX: Final = ".index"
+HEAD: Final = struct.Struct("<8sHHIQQQI16s")
+NUMBER_MAX: Final = (1 << 63) - 1
+NAME: Final = re.compile(r"([0-9]{20})(\.segment|\.index)")
+
+
+class Head(NamedTuple):
+    """What the head of a segment says."""
+
+    salt: int
+    journal: str  # 16 hex digits
+    first: int
+    created: int
+    epoch: int
+    version: int = VERSION
+
+
+def encode_head(head: Head) -> bytes:
+    journal = int(head.journal, 16)
+    fields = (head.salt, journal, head.first, head.created, head.epoch, bytes(16))
+    data = HEAD.pack(MAGIC, head.version, START, *fields)
+    return data + struct.pack("<I", crc32c(data))
+
+
+def decode_head(data: bytes) -> Head | None:
+    """What it says, or None where it is damaged or no head at all."""
+    if len(data) < START:
+        return None
+    magic, version, _, salt, journal, first, created, epoch, _ = HEAD.unpack_from(data)
+    (crc,) = struct.unpack_from("<I", data, HEAD.size)
+    if magic != MAGIC or crc != crc32c(data[: HEAD.size]):
+        return None
+    return Head(salt, f"{journal:016x}", first, created, epoch, version)
+
+
+def stem(first: int) -> str:
+    """The name of the segment that begins with this number, and of its index, but the suffix."""
+    return f"{first:020d}"
+
+
+def number_of(name: str, suffix: str) -> int:
+    """The number in a file's name; 0 where it is not called as such a file is."""
+    match = NAME.fullmatch(name)
+    number = int(match[1]) if match and match[2] == suffix else 0
+    return number if number <= NUMBER_MAX else 0

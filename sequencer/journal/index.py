@@ -1,0 +1,147 @@
+"""Where in a segment which numbers lie: in memory while it grows, in a file once it is sealed.
+
+     0 magic "SERINDEX"      8 version u16         10 size of this head u16
+    12 flags u32 (bit 0: some record has a Nats-Msg-Id)
+    16 journal u64          24 first number u64    32 last number u64
+    40 first time u64       48 last time u64       56 bytes of the segment that it tells of u64
+    64 count of marks u32   68 count of damages u32
+    72 crc u32: of the marks and damages           76 crc u32: of the 76 bytes before
+    80 marks:   number u64, time u64, offset u64 (bit 63: a Nats-Msg-Id before the next mark)
+       damages: offset u64, end u64, first number u64, last number u64
+
+A mark stands at a record, at most one in 64 KiB, and one behind every damage. An index that
+misses or is wrong costs a longer walk, never a wrong answer: the keeper writes it anew.
+"""
+
+import os
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import Final, NamedTuple
+
+from sequencer.journal.crc import crc32c
+from sequencer.journal.disk import replace
+from sequencer.journal.errors import Damage
+from sequencer.journal.header import START
+
+MAGIC: Final = b"SERINDEX"
+VERSION: Final = 1
+STRIDE: Final = 64 << 10
+HEAD: Final = struct.Struct("<8sHHIQQQQQQIII")
+HEAD_SIZE: Final = HEAD.size + 4
+MARK_SIZE: Final = 24
+DAMAGE: Final = struct.Struct("<QQQQ")
+IDS: Final = 1 << 63
+OFFSET: Final = IDS - 1
+
+
+class Marks:
+    """The marks of one segment, in the order of their offsets, three words each."""
+
+    __slots__ = ("next", "words")
+
+    def __init__(self, words: "array[int] | None" = None) -> None:
+        self.words = array("Q") if words is None else words
+        self.next = 0  # the offset from which on another mark is due
+
+    def __len__(self) -> int:
+        return len(self.words) // 3
+
+    def add(self, number: int, time: int, offset: int) -> None:
+        self.words.extend((number, time, offset))
+        self.next = offset + STRIDE
+
+    def note_ids(self) -> None:
+        """A record behind the last mark has a Nats-Msg-Id."""
+        self.words[-1] |= IDS
+
+    @property
+    def any_ids(self) -> bool:
+        return any(word & IDS for word in self.words[2::3])
+
+    def before_number(self, number: int) -> int:
+        """The offset of the last mark at or before this number; the start where there is none."""
+        words = self.words
+        place = bisect_right(range(len(self)), number, key=lambda at: words[3 * at])
+        return words[3 * place - 1] & OFFSET if place else START
+
+    def before_time(self, time: int) -> int:
+        """The offset of the last mark before this time: the first record at it lies behind."""
+        words = self.words
+        place = bisect_left(range(len(self)), time, key=lambda at: words[3 * at + 1])
+        return words[3 * place - 1] & OFFSET if place else START
+
+    def id_blocks(self, size: int) -> list[tuple[int, int]]:
+        """From where to where there are records with a Nats-Msg-Id; `size` is the segment's."""
+        offsets = [*self.words[2::3], size]
+        starts = enumerate(offsets[:-1])
+        return [(word & OFFSET, offsets[at + 1] & OFFSET) for at, word in starts if word & IDS]
+
+
+class Summary(NamedTuple):
+    """What the head of an index says of its segment."""
+
+    journal: str
+    first: int
+    last: int
+    first_time: int
+    last_time: int
+    size: int
+    ids: bool = False
+    marks: int = 0
+    damages: int = 0
+    crc: int = 0
+
+
+def write_index(path: str, summary: Summary, marks: Marks, damages: list[Damage]) -> None:
+    """Write the file. A crash may lose it, and then it is written anew: so nothing is synced."""
+    lost = b"".join(DAMAGE.pack(one.offset, one.end, one.first, one.last) for one in damages)
+    body = marks.words.tobytes() + lost
+    head = HEAD.pack(
+        *(MAGIC, VERSION, HEAD_SIZE, int(marks.any_ids), int(summary.journal, 16)),
+        *(summary.first, summary.last, summary.first_time, summary.last_time, summary.size),
+        *(len(marks), len(damages), crc32c(body)),
+    )
+    replace(path, head + struct.pack("<I", crc32c(head)) + body, durable=False)
+
+
+def read_summary(path: str) -> Summary | None:
+    """The head of an index; None where the file misses or is no good index of this version."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(HEAD_SIZE)
+            size = os.fstat(file.fileno()).st_size
+    except OSError:
+        return None
+    if len(data) < HEAD_SIZE:
+        return None
+    (crc,) = struct.unpack_from("<I", data, HEAD.size)
+    if crc != crc32c(data[: HEAD.size]):
+        return None
+    magic, version, _, flags, journal, *fields = HEAD.unpack_from(data)
+    first, last, first_time, last_time, covered, marks, damages, body = fields
+    if magic != MAGIC or version != VERSION:
+        return None
+    if size != HEAD_SIZE + marks * MARK_SIZE + damages * DAMAGE.size:
+        return None
+    numbers_and_times = (first, last, first_time, last_time)
+    ids = bool(flags & 1)
+    return Summary(f"{journal:016x}", *numbers_and_times, covered, ids, marks, damages, body)
+
+
+def read_index(path: str) -> tuple[Summary, Marks, list[Damage]] | None:
+    """A whole index; None where the file misses or is wrong."""
+    summary = read_summary(path)
+    if summary is None:
+        return None
+    try:
+        with open(path, "rb") as file:
+            body = file.read()[HEAD_SIZE:]
+    except OSError:
+        return None
+    if crc32c(body) != summary.crc:
+        return None
+    split = summary.marks * MARK_SIZE
+    words = array("Q", body[:split])
+    lost = [Damage(summary.first, *fields) for fields in DAMAGE.iter_unpack(body[split:])]
+    return summary, Marks(words), lost

@@ -1,0 +1,12 @@
+"""The numbers of the record's layout, for who is not compiled; record.pxd repeats them."""
+
+from typing import Final
+
+# What `Walk.next` and `Walk.skim` return.
+MORE: Final = 0
+RECORD: Final = 1
+BAD: Final = 2
+
+HEADER_SIZE: Final = 56
+LENGTH_MAX: Final = 1 << 27  # twice the longest payload and control line that may be set
+ID_FLAG: Final = 1  # a Nats-Msg-Id is among the headers

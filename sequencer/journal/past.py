@@ -1,0 +1,104 @@
+"""Looking into what is already in the segments: the next good record, and the newest ids.
+
+Both check every record they speak of, and read what retention takes away meanwhile as missing.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from sequencer.journal.header import START
+from sequencer.journal.layout import ID_FLAG, RECORD
+from sequencer.journal.record import Walk
+from sequencer.journal.segment import Segment
+from sequencer.journal.survey import Survey
+
+CHUNK: Final = 4 << 20
+
+Ids = tuple[int, int, bytes]  # number, time, headers
+
+
+def next_good(
+    piece: Segment, offset: int, number: int, last: int, salt: int
+) -> tuple[Segment, int, int] | None:
+    """The next good record behind `offset` with this number or a later one, up to `last`."""
+    found: Segment | None = piece
+    while found is not None:
+        limit = last + 1 if found.following is None else found.following.first
+        if number < limit:
+            try:
+                fd = os.open(found.file, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                fd = -1
+            if fd >= 0:
+                try:
+                    survey = Survey(fd, salt, found.first, found.size, limit)
+                    survey.last = max(number, found.first) - 1
+                    at, _ = survey.next_good(offset)
+                finally:
+                    os.close(fd)
+                if at:
+                    return found, at, survey.walk.number
+        found = found.following
+        offset = START - 8  # the first record there counts too
+    return None
+
+
+def id_blocks(segments: Sequence[Segment], since: int) -> Iterator[tuple[Segment, int, int]]:
+    """Where records with a Nats-Msg-Id may be, the newest first: segment, from where, to where."""
+    for segment in reversed(segments):
+        marks = segment.own_marks()
+        if marks is None:
+            yield segment, START, segment.size
+        else:
+            for block in reversed(marks.id_blocks(segment.size)):
+                yield segment, *block
+        if segment.oldest and segment.oldest < since:
+            return
+
+
+def recent_ids(segments: Sequence[Segment], since: int, most: int, salt: int) -> Iterator[Ids]:
+    """Records with a Nats-Msg-Id from time `since` on, the newest `most`, in number order."""
+    blocks: list[list[Ids]] = []
+    count = 0
+    for segment, start, end in id_blocks(segments, since):
+        found, before = _ids_in(segment, start, end, since, salt)
+        blocks.append(found)
+        count += len(found)
+        if count >= most or before:
+            break
+    skip = count - most
+    for block in reversed(blocks):
+        for one in block:
+            if skip <= 0:
+                yield one
+            skip -= 1
+
+
+def _ids_in(
+    segment: Segment, start: int, end: int, since: int, salt: int
+) -> tuple[list[Ids], bool]:
+    """The records with an id in a block; whether the block begins before `since`."""
+    found: list[Ids] = []
+    before = False
+    walk = Walk(salt)
+    size = CHUNK
+    while start < end:
+        chunk = bytearray(min(size, end - start))
+        with memoryview(chunk) as view:
+            try:
+                got = segment.read(start, view, True)
+            except OSError:
+                break  # the keeper or a reader meets it too, and says so
+        walk.begin(chunk, 0, got)
+        while walk.next() == RECORD:
+            if walk.time < since:
+                before = True
+            elif walk.flags & ID_FLAG:
+                headers = bytes(chunk[walk.headers : walk.payload])
+                found.append((walk.number, walk.time, headers))
+        if walk.at == 0 and start + got >= end:
+            break
+        size = CHUNK if walk.at else 2 * size
+        start += walk.at
+    return found, before

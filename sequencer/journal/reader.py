@@ -1,0 +1,284 @@
+"""Reads a journal that a broker writes, or has written: from another process, and read-only.
+
+    reader = Reader("/var/lib/seriatim")
+    for item in reader.records(first=5):
+        if isinstance(item, Lost): ...          # item.first to item.last are not there
+        else: item.number, item.time, item.subject, item.reply, item.headers, item.payload
+
+Rules.
+1. No lock is taken and nothing is written: the broker does not notice.
+2. Numbers come in order and none is left out: what is not there any more is a `Lost`.
+3. A record whose write is in flight is not there yet; `tail` and `poll` find it later.
+
+Headers and payload are views of the chunk that was read; they keep it alive, so copy them
+(`bytes(item.payload)`) where few of many are kept. Memory: one chunk, and what is kept.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from sequencer.journal.chunk import END, FULL, GAP
+from sequencer.journal.columns import BYTES_MAX, NUMBER_MAX, ROWS_MAX, Collector
+from sequencer.journal.layout import BAD, RECORD
+from sequencer.journal.record import Walk
+from sequencer.journal.trail import CHUNK_BYTES, Lost, Trail
+from sequencer.journal.view import StoreView
+
+Wanted = Callable[[bytes], bool]
+NOTHING = memoryview(b"")
+KNOWN_MAX = 1 << 14
+
+
+class Record(NamedTuple):
+    """One message. `time` is ns since 1970; `subject` is one object while it stays the same."""
+
+    number: int
+    time: int
+    subject: bytes
+    reply: bytes
+    headers: memoryview
+    payload: memoryview
+
+
+class Reader:
+    """A store, to read. Raises `StoreError` where there is none.
+
+    `first` is 0 for the oldest number there is; `last` None for all there are; `wanted` a
+    callable that says which subjects are (each is asked for once).
+    """
+
+    def __init__(self, path: str, chunk_bytes: int = CHUNK_BYTES) -> None:
+        assert chunk_bytes >= 4096, "a chunk holds more than the head of a record"
+        self.view = StoreView(path)
+        self.chunk_bytes = chunk_bytes
+
+    @property
+    def journal(self) -> str:
+        """The id of the journal: another one means other numbers."""
+        return self.view.journal
+
+    @property
+    def epoch(self) -> int:
+        """How often the store was opened for writing, as far as was seen."""
+        return self.view.epoch
+
+    def bounds(self) -> tuple[int, int]:
+        """The first number there is, and the last; (last + 1, last) when there is none."""
+        firsts = self.view.segments()
+        if not firsts:
+            return 1, 0
+        return firsts[0], self._last(firsts[-1])
+
+    def number_at(self, time: int) -> int:
+        """The first number of a message of this time (ns since 1970) or later; or last + 1."""
+        follower = Follower(self, self.view.number_before(time), NUMBER_MAX, None)
+        try:
+            while items := follower.poll():
+                for item in items:
+                    if isinstance(item, Record) and item.time >= time:
+                        return item.number
+            return follower.next
+        finally:
+            follower.close()
+
+    def records(
+        self, first: int = 0, last: int | None = None, wanted: Wanted | None = None
+    ) -> Iterator[Record | Lost]:
+        """Everything from `first` to `last`, or as far as the store goes."""
+        return self.follow(first, last, wanted).drain()
+
+    def tail(
+        self,
+        idle: Callable[[], bool | None],
+        first: int = 0,
+        last: int | None = None,
+        wanted: Wanted | None = None,
+    ) -> Iterator[Record | Lost]:
+        """As `records`, but at the end `idle` is called, to wait; it returns False to end this."""
+        follower = self.follow(first, last, wanted)
+        try:
+            while not follower.done:
+                items = follower.poll()
+                yield from items
+                if not items and not follower.done and idle() is False:
+                    return
+        finally:
+            follower.close()
+
+    def follow(
+        self, first: int = 0, last: int | None = None, wanted: Wanted | None = None
+    ) -> "Follower":
+        """A place in the store to `poll` from, for who has a loop of his own."""
+        return Follower(self, self._begin(first), NUMBER_MAX if last is None else last, wanted)
+
+    def columns(
+        self,
+        first: int = 0,
+        last: int | None = None,
+        wanted: Wanted | None = None,
+        rows_max: int = ROWS_MAX,
+        bytes_max: int = BYTES_MAX,
+        idle: Callable[[], bool | None] | None = None,
+    ) -> Iterator[bytes | Lost]:
+        """The same in chunks of columns, millions of rows a second; see `chunk.Columns`.
+
+        With `idle` it goes on at the end as `tail` does, and gives what it has before it waits.
+        """
+        end = NUMBER_MAX if last is None else last
+        sweep = Sweep(self, Collector(self.view.salt, rows_max, bytes_max))
+        return sweep.chunks(self._begin(first), end, wanted, idle)
+
+    def _begin(self, first: int) -> int:
+        if first:
+            return first
+        firsts = self.view.segments()
+        return firsts[0] if firsts else 1
+
+    def _last(self, first: int) -> int:
+        """The last number of a segment, `first - 1` when it is empty."""
+        summary = self.view.summary(first)
+        if summary is not None:
+            return summary.last
+        sweep = Sweep(self, Collector(self.view.salt))
+        for _ in sweep.chunks(first, NUMBER_MAX, lambda subject: False, None):
+            pass
+        return sweep.next - 1
+
+
+class Sweep:
+    """A run over the records of a store, into columns. Written by who takes the chunks."""
+
+    def __init__(self, reader: Reader, collector: Collector) -> None:
+        self._reader = reader
+        self._collector = collector
+
+    @property
+    def next(self) -> int:
+        """The number behind the last one seen, wanted or not."""
+        return int(self._collector.next)
+
+    def chunks(
+        self,
+        first: int,
+        last: int,
+        wanted: Wanted | None,
+        idle: Callable[[], bool | None] | None,
+    ) -> Iterator[bytes | Lost]:
+        """Chunks, and between them what is lost; rows never pass over a loss in one chunk."""
+        collector, view = self._collector, self._reader.view
+        collector.begin(first, last, wanted)
+        trail = Trail(view, True, self._reader.chunk_bytes)
+        try:
+            while True:
+                state = collector.take(trail.store, trail.at, trail.stop)
+                trail.at = collector.at
+                found: bool | Lost = True
+                if state == GAP:
+                    found = trail.gap(collector.next, collector.found)
+                elif state not in (FULL, END):
+                    found = trail.more(collector.next, state == BAD)
+                if collector.rows and (found is not True or state in (FULL, END)):
+                    yield collector.chunk()
+                    collector.clear()
+                if isinstance(found, Lost):
+                    yield from found.within(collector.last)
+                    collector.skip(found.last + 1)
+                elif state == END or (not found and (idle is None or idle() is False)):
+                    trail.remember(collector.next)
+                    return
+        finally:
+            trail.close()
+
+
+class Follower:
+    """A place in a store that moves on as it is polled. Written by who polls."""
+
+    def __init__(self, reader: Reader, first: int, last: int, wanted: Wanted | None) -> None:
+        self.next = first
+        self.last = last
+        self._wanted = wanted
+        self._known: dict[bytes, bool] = {}
+        self._trail = Trail(reader.view, False, reader.chunk_bytes)
+        self._walk = Walk(reader.view.salt)
+        self._bad = False
+        self._subject = b""
+
+    @property
+    def done(self) -> bool:
+        """Whether `last` was reached."""
+        return self.next > self.last
+
+    def close(self) -> None:
+        """Let go of the file. What was read stays good."""
+        self._trail.close()
+
+    def drain(self) -> Iterator[Record | Lost]:
+        """Everything there is for now."""
+        try:
+            while not self.done and (items := self.poll()):
+                yield from items
+        finally:
+            self.close()
+
+    def poll(self) -> list[Record | Lost]:
+        """What is new, a chunk of it at most; empty when nothing is."""
+        while not self.done:
+            found = self._trail.more(self.next, self._bad)
+            self._bad = False
+            if found is False:
+                break
+            items = self._lost(found) if isinstance(found, Lost) else self._records()
+            if items:
+                return items
+        return []
+
+    def _lost(self, lost: Lost) -> list[Record | Lost]:
+        items: list[Record | Lost] = list(lost.within(self.last))
+        self.next = lost.last + 1
+        return items
+
+    def _records(self) -> list[Record | Lost]:
+        """The records of the bytes at hand."""
+        walk, trail = self._walk, self._trail
+        store, view = trail.store, memoryview(trail.store)
+        items: list[Record | Lost] = []
+        walk.begin(store, trail.at, trail.stop)
+        state = RECORD
+        while not self.done and (state := walk.next()) == RECORD:
+            number = walk.number
+            if number < self.next:
+                continue
+            if number > self.next:
+                items += self._lost(trail.gap(self.next, number, walk.at))
+                if self.done:
+                    break
+            self.next = number + 1
+            headers, payload = walk.headers, walk.payload
+            subject = store[walk.subject : walk.reply]
+            if subject != self._subject:
+                self._subject = bytes(subject)
+            if self._wanted is not None and not self._is_wanted():
+                continue
+            items.append(
+                Record(
+                    number,
+                    walk.time,
+                    self._subject,
+                    bytes(store[walk.reply : headers]),
+                    view[headers:payload] if payload > headers else NOTHING,
+                    view[payload : payload + walk.payload_size],
+                )
+            )
+        trail.at = walk.after
+        self._bad = state == BAD
+        return items
+
+    def _is_wanted(self) -> bool:
+        """Whether the filter takes the subject at hand. It is asked once for each."""
+        assert self._wanted is not None, "there is a filter"
+        taken = self._known.get(self._subject)
+        if taken is None:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            taken = self._known[self._subject] = bool(self._wanted(self._subject))
+        return taken

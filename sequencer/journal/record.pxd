@@ -1,0 +1,81 @@
+# The compiler's view of record.py: types only, never behaviour.
+cimport cython
+
+cdef extern from "crc32c.h":
+    unsigned int crc32c_extend(unsigned int crc, const unsigned char *data, size_t size) noexcept
+    void crc32c_seal(unsigned char *data, size_t size, unsigned int salt) noexcept
+    void crc32c_choose(int tables) noexcept
+
+# As it lies in the buffer. The processors we build for are little-endian, as the format is.
+cdef packed struct Head:
+    unsigned int crc
+    unsigned int length
+    unsigned long long number
+    unsigned long long time
+    unsigned long long origin
+    unsigned long long origin_sequence
+    unsigned int epoch
+    unsigned short flags
+    unsigned short subject_size
+    unsigned short reply_size
+    unsigned short zero
+    unsigned int header_size
+
+cdef enum:
+    MORE, RECORD, BAD
+
+cdef enum:
+    HEADER_SIZE = 56
+    LENGTH_MAX = 134217728
+    ID_FLAG = 1
+    STORE_MIN = 65536
+    STORE_MAX = 1048576
+
+@cython.final
+cdef class Batch:
+    cdef readonly unsigned int salt, epoch
+    cdef readonly bint checked
+    cdef bytearray store
+    cdef unsigned char *data
+    cdef readonly Py_ssize_t size, end
+    cdef Py_ssize_t sealed
+    cdef readonly unsigned long long first, last, time
+    cdef readonly bint ids
+
+    @cython.locals(head='Head *', to='unsigned char *', length=Py_ssize_t, padded=Py_ssize_t)
+    cdef int put(self, unsigned long long number, unsigned long long time,
+                 unsigned long long origin, unsigned long long origin_sequence, int flags,
+                 const unsigned char *subject, Py_ssize_t subject_size,
+                 const unsigned char *reply, Py_ssize_t reply_size,
+                 const unsigned char *body, Py_ssize_t header_size,
+                 Py_ssize_t size) except -1
+    cdef int _grow(self, Py_ssize_t need) except -1
+    cdef int _adopt(self, bytearray store) except -1
+    cpdef int append_message(self, unsigned long long number, unsigned long long time,
+                             bytes subject, bytes reply, bytes headers, bytes payload,
+                             unsigned long long origin=*, unsigned long long origin_sequence=*,
+                             int flags=*) except -1
+    cpdef clear(self)
+
+@cython.final
+cdef class Walk:
+    cdef readonly unsigned int salt
+    cdef readonly bint checked
+    cdef object store
+    cdef const unsigned char *data
+    cdef Py_ssize_t stop
+    cdef readonly Py_ssize_t at, after
+    cdef readonly unsigned long long number, time, origin, origin_sequence
+    cdef readonly unsigned int epoch
+    cdef readonly int flags
+    cdef readonly Py_ssize_t subject, subject_size, reply, reply_size, headers, header_size
+    cdef readonly Py_ssize_t payload, payload_size
+
+    cpdef int begin(self, object store, Py_ssize_t at, Py_ssize_t stop) except -1
+    cpdef int next(self) except -1
+    cpdef int skim(self) except -1
+    @cython.locals(head='const Head *', length=Py_ssize_t, left=Py_ssize_t, padded=Py_ssize_t,
+                   crc='unsigned int')
+    cdef int _read(self, bint check) except -1
+
+cpdef Py_ssize_t record_size(Py_ssize_t subject_size, Py_ssize_t reply_size, Py_ssize_t size) noexcept

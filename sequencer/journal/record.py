@@ -1,0 +1,261 @@
+"""A message as the journal keeps it: how it is laid out, written in batches, and walked.
+
+     0 crc u32       CRC-32C of all that follows, padding too, begun with the store's salt
+     4 length u32    of the record, without the zeros that pad it to a multiple of 8
+     8 number u64    16 time u64 (ns)    24 origin u64    32 origin's own sequence u64
+    40 epoch u32     44 flags u16        46 subject size u16   48 reply size u16   50 zero u16
+    52 headers' size u32
+    56 subject, reply, headers, payload
+
+Little-endian; docs/journal-format.md tells why each field is there. The salt is a secret of
+the store: a payload that looks like a record cannot pass for one when a damaged segment is
+searched for the next good record.
+
+`Batch` holds the records of one read event until they are written; `Walk` gives spans of the
+buffer it walks, and no object for a record.
+"""
+
+import struct
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy
+else:
+    from sequencer.journal.crc import crc32c
+    from sequencer.journal.layout import BAD, HEADER_SIZE, ID_FLAG, LENGTH_MAX, MORE, RECORD
+
+    STORE_MIN = 1 << 16
+    STORE_MAX = 1 << 20  # kept from one batch to the next
+
+HEAD = struct.Struct("<IIQQQQIHHHHI")
+
+
+def record_size(subject_size: int, reply_size: int, size: int) -> int:
+    """The bytes that a record takes; `size` is that of headers and payload."""
+    return (HEADER_SIZE + subject_size + reply_size + size + 7) & ~7
+
+
+class Batch:
+    """Records one behind the other, in the order of their numbers. Numbers are 0 when empty."""
+
+    def __init__(self, salt: int, epoch: int, checked: bool = True) -> None:
+        self.salt = salt
+        self.epoch = epoch
+        self.checked = checked  # else no checksums: for what never leaves this process
+        self.store = bytearray(STORE_MIN)
+        self.data = self.store
+        self.size = STORE_MIN
+        self.end = 0
+        self.sealed = 0  # the records before have their checksums
+        self.first = self.last = 0
+        self.time = 0  # of the first record
+        self.ids = False  # a record with ID_FLAG is among them
+
+    def put(
+        self,
+        number: int,
+        time: int,
+        origin: int,
+        origin_sequence: int,
+        flags: int,
+        subject: bytes | bytearray,
+        subject_size: int,
+        reply: bytes | bytearray,
+        reply_size: int,
+        body: bytes | bytearray,
+        header_size: int,
+        size: int,
+    ) -> int:
+        """Append a message: pointers when compiled; uncompiled, bytes of just those sizes.
+
+        `body` is headers and payload, `size` bytes of which `header_size` are headers.
+        """
+        length = HEADER_SIZE + subject_size + reply_size + size
+        padded = (length + 7) & ~7
+        if self.size - self.end < padded:
+            self._grow(padded)
+        if cython.compiled:
+            to = self.data + self.end
+            cython.cast("unsigned long long *", to + padded - 8)[0] = 0
+            head = cython.cast("Head *", to)
+            head.length = length
+            head.number = number
+            head.time = time
+            head.origin = origin
+            head.origin_sequence = origin_sequence
+            head.epoch = self.epoch
+            head.flags = flags
+            head.subject_size = subject_size
+            head.reply_size = reply_size
+            head.zero = 0
+            head.header_size = header_size
+            to += HEADER_SIZE
+            memcpy(to, subject, subject_size)
+            to += subject_size
+            if reply_size:
+                memcpy(to, reply, reply_size)
+                to += reply_size
+            memcpy(to, body, size)
+        else:
+            sizes = (subject_size, reply_size, 0, header_size)
+            head = HEAD.pack(
+                *(0, length, number, time, origin, origin_sequence, self.epoch, flags), *sizes
+            )
+            record = (head[4:] + subject + reply + body).ljust(padded - 4, b"\0")
+            crc = crc32c(record, self.salt) if self.checked else 0
+            record = struct.pack("<I", crc) + record
+            self.data[self.end : self.end + padded] = record
+        if self.end == 0:
+            self.first = number
+            self.time = time
+        self.last = number
+        self.end += padded
+        if flags & ID_FLAG:
+            self.ids = True
+        return 0
+
+    def append_message(
+        self,
+        number: int,
+        time: int,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+        origin: int = 0,
+        origin_sequence: int = 0,
+        flags: int = 0,
+    ) -> int:
+        """Append a message that is at hand as bytes."""
+        body = headers + payload
+        return self.put(
+            number,
+            time,
+            origin,
+            origin_sequence,
+            flags,
+            subject,
+            len(subject),
+            reply,
+            len(reply),
+            body,
+            len(headers),
+            len(body),
+        )
+
+    def view(self) -> memoryview:
+        """The records. To be let go of before the next is put in."""
+        if cython.compiled and self.checked:
+            crc32c_seal(self.data + self.sealed, self.end - self.sealed, self.salt)
+            self.sealed = self.end
+        return memoryview(self.store)[: self.end]
+
+    def clear(self) -> None:
+        """Forget the records, and the room that only an unusual many of them needed."""
+        self.end = self.sealed = 0
+        self.first = self.last = self.time = 0
+        self.ids = False
+        if self.size > STORE_MAX:
+            self._adopt(bytearray(STORE_MIN))
+
+    def _grow(self, need: int) -> int:
+        size = self.size
+        while size < self.end + need:
+            size *= 2
+        store = bytearray(size)
+        store[: self.end] = memoryview(self.store)[: self.end]
+        return self._adopt(store)
+
+    def _adopt(self, store: bytearray) -> int:
+        self.store = store
+        self.data = self.store
+        self.size = len(store)
+        return 0
+
+
+class Walk:
+    """Goes from record to record; its attributes are the one at hand, offsets in the buffer."""
+
+    def __init__(self, salt: int, checked: bool = True) -> None:
+        self.salt = salt
+        self.checked = checked  # whether `next` looks at checksums
+        self.store: bytes | bytearray = b""
+        self.stop = self.at = self.after = 0
+        self.number = self.time = self.origin = self.origin_sequence = 0
+        self.epoch = self.flags = 0
+        self.subject = self.subject_size = self.reply = self.reply_size = 0
+        self.headers = self.header_size = self.payload = self.payload_size = 0
+
+    def begin(self, store: bytes | bytearray, at: int, stop: int) -> int:
+        """Walk `store[at:stop]`. The buffer is held on to; nothing in it may change meanwhile."""
+        assert 0 <= at <= stop <= len(store), "a span of the buffer"
+        self.store = store
+        if cython.compiled:
+            if isinstance(store, bytearray):
+                self.data = cython.cast(bytearray, store)
+            else:
+                self.data = cython.cast(bytes, store)
+        self.stop = stop
+        self.at = self.after = at
+        return 0
+
+    def next(self) -> int:
+        """RECORD: one is at hand. MORE: the bytes end before one does. BAD: here is none.
+
+        After MORE and BAD, `at` is where a record would begin; asking again changes nothing.
+        """
+        return self._read(self.checked)
+
+    def skim(self) -> int:
+        """The same without the checksum, for who only wants to go on to a later record."""
+        return self._read(False)
+
+    def _read(self, check: bool) -> int:
+        self.at = self.after
+        left = self.stop - self.at
+        if left < HEADER_SIZE:
+            return MORE
+        if cython.compiled:
+            head = cython.cast("const Head *", self.data + self.at)
+            length = head.length
+            self.number = head.number
+            self.time = head.time
+            self.origin = head.origin
+            self.origin_sequence = head.origin_sequence
+            self.epoch = head.epoch
+            self.flags = head.flags
+            self.subject_size = head.subject_size
+            self.reply_size = head.reply_size
+            self.header_size = head.header_size
+            crc = head.crc
+        else:
+            fields = HEAD.unpack_from(self.store, self.at)
+            crc, length, self.number, self.time, self.origin, self.origin_sequence = fields[:6]
+            self.epoch, self.flags, self.subject_size, self.reply_size, _, self.header_size = (
+                fields[6:]
+            )
+        self.subject = self.at + HEADER_SIZE
+        self.reply = self.subject + self.subject_size
+        self.headers = self.reply + self.reply_size
+        self.payload = self.headers + self.header_size
+        self.payload_size = self.at + length - self.payload
+        if length > LENGTH_MAX or length < HEADER_SIZE or self.payload_size < 0:
+            return BAD
+        padded = (length + 7) & ~7
+        if padded > left:
+            return MORE
+        if check:
+            if cython.compiled:
+                if crc != crc32c_extend(self.salt, self.data + self.at + 4, padded - 4):
+                    return BAD
+            else:
+                record = memoryview(self.store)[self.at + 4 : self.at + padded]
+                if crc != crc32c(record, self.salt):
+                    return BAD
+        self.after = self.at + padded
+        return RECORD
+
+
+if cython.compiled:
+    crc32c_choose(0)

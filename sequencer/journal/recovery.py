@@ -1,0 +1,385 @@
+"""What happens before a store is written again: a crash's traces go, damage is reported.
+
+    store.json misses or is damaged     written anew from the segments' heads
+    half-made files (*.tmp)             removed
+    a head that is damaged              written anew, from store.json and the file's name
+    a torn tail of the newest segment   cut off: nobody was told that it is safe
+    damage with good records behind it  left as it is, and reported; so is a hole
+    the newest segment lost records     those that its index, written when the store was closed,
+                                        tells of: reported, and their numbers are not used again
+
+The newest segment's name and records say which number comes next, also where retention has
+removed all the others. Only that segment is read through; the sealed ones have an index.
+"""
+
+import errno
+import os
+import struct
+
+from sequencer.journal.disk import make_folder, pwrite_all, remove, sync_file, sync_folder
+from sequencer.journal.errors import Damage, StoreError
+from sequencer.journal.header import (
+    INDEX,
+    SEGMENT,
+    START,
+    VERSION,
+    Head,
+    decode_head,
+    encode_head,
+    number_of,
+    stem,
+)
+from sequencer.journal.identity import (
+    FILE,
+    Identity,
+    lock,
+    new_identity,
+    read_identity,
+    write_identity,
+)
+from sequencer.journal.index import Summary, read_index, read_summary
+from sequencer.journal.segment import Segment
+from sequencer.journal.survey import Survey
+
+DENIED = "; let this user write there, or choose another directory"
+HINTS = {
+    errno.EACCES: DENIED,
+    errno.EPERM: DENIED,
+    errno.EROFS: DENIED,
+    errno.ENOSPC: "; make room on that disk",
+}
+FIRST_RECORD = struct.Struct("<IIQQ")
+
+
+class Recovery:
+    """One opening of a directory for writing, and what was found there."""
+
+    def __init__(self, path: str, now: int) -> None:
+        self.path = path
+        self.now = now
+        self.report: list[tuple[str, str]] = []
+        self.damage: list[Damage] = []
+        self.segments: list[Segment] = []
+        self.heads: dict[int, Head | None] = {}
+        self.identity = Identity("", 0, 0, 0)
+        self.newest_time = 0
+        self.lock = -1
+
+    def run(self) -> "Recovery":
+        """Make the directory a store that can be written. StoreError where that cannot be."""
+        try:
+            if os.path.exists(self.path) and not os.path.isdir(self.path):
+                raise StoreError(f"{self.path}: this is a file; a store is a directory")
+            make_folder(self.path)
+            self.lock = lock(self.path)
+            self._tidy()
+            self._identify()
+            self._open_segments()
+            self._settle()
+            return self
+        except OSError as error:
+            self.abandon()
+            where = error.filename or self.path
+            hint = HINTS.get(error.errno or 0, "")
+            text = f"{where}: the store cannot be opened: {error.strerror}{hint}"
+            raise StoreError(text) from error
+        except BaseException:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        for segment in self.segments:
+            segment.close()
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
+
+    def say(self, level: str, text: str) -> None:
+        self.report.append((level, text))
+
+    def lose(self, damage: Damage) -> None:
+        self.damage.append(damage)
+        if damage.first <= damage.last:
+            self.say("error", f"{self.path}: {damage}")
+
+    def _tidy(self) -> None:
+        """Read the heads of all segments, and remove what a crash left half made."""
+        names = os.listdir(self.path)
+        firsts = sorted(number for name in names if (number := number_of(name, SEGMENT)))
+        for name in names:
+            orphan = number_of(name, INDEX) not in (0, *firsts)
+            if orphan or name.endswith(".tmp"):
+                remove(os.path.join(self.path, name))
+        for first in firsts:
+            with open(self._file(first), "rb") as file:
+                self.heads[first] = decode_head(file.read(START))
+
+    def _identify(self) -> None:
+        """Know which store this is, and that all its segments are of it."""
+        identity = read_identity(self.path)
+        file = os.path.join(self.path, FILE)
+        heads = [head for head in self.heads.values() if head is not None]
+        if identity is None and self.heads:
+            if not heads:
+                raise StoreError(
+                    f"{file}: missing or damaged, and no segment tells which store this is;"
+                    " put the file back from a copy"
+                )
+            newest = heads[-1]
+            identity = Identity(newest.journal, newest.salt, newest.epoch, heads[0].created)
+            self.say("warning", f"{file}: missing or damaged; written anew from the segments")
+        elif identity is None:
+            if os.path.exists(file):
+                raise StoreError(
+                    f"{file}: damaged, and there are no segments; remove it to begin a new journal"
+                )
+            identity = new_identity(self.now)
+            write_identity(self.path, identity)
+        elif not self.heads and identity.epoch:
+            old = identity.journal
+            identity = new_identity(self.now)
+            write_identity(self.path, identity)
+            text = f"{self.path}: the segments of journal {old} are gone; a new journal begins"
+            self.say("warning", text)
+        for first, head in self.heads.items():
+            self._check_head(identity, first, head)
+        epoch = max([identity.epoch, *(head.epoch for head in heads)])
+        self.identity = identity._replace(epoch=epoch)
+
+    def _check_head(self, identity: Identity, first: int, head: Head | None) -> None:
+        if head is None:
+            return
+        file = self._file(first)
+        if head.version != VERSION:
+            raise StoreError(
+                f"{file}: this segment has version {head.version}, and this Seriatim knows"
+                f" version {VERSION}; open it with the newer Seriatim that wrote it"
+            )
+        if (head.journal, head.salt) != (identity.journal, identity.salt):
+            raise StoreError(
+                f"{file}: a segment of journal {head.journal}, in the directory of journal"
+                f" {identity.journal}; move it to where it belongs"
+            )
+        if head.first != first:
+            raise StoreError(
+                f"{file}: its first number is {head.first}; give it back the name"
+                f" {stem(head.first)}{SEGMENT}"
+            )
+
+    def _open_segments(self) -> None:
+        """Open the segments as far as their names, heads and indexes tell of them."""
+        following: Segment | None = None
+        for first in reversed(self.heads):
+            segment = Segment(os.path.join(self.path, stem(first)), first)
+            segment.size = max(START, os.stat(segment.file).st_size)
+            segment.following = following
+            self.segments.insert(0, segment)
+            if following is not None:
+                segment.sealed = True
+                segment.last = following.first - 1
+                self._read_summary(segment, following)
+            if self.heads[first] is None and following is not None:
+                self.say("error", f"{segment.file}: its head is damaged; written anew")
+                self._write_head(segment)
+            following = segment
+        for segment in self.segments:
+            if segment.sealed and not segment.indexed:
+                self._sync(segment)
+
+    def _read_summary(self, segment: Segment, following: Segment) -> None:
+        """Take what the index of a sealed segment says; without one, the best that is known."""
+        segment.marks = None
+        summary = self._summary(segment)
+        end = following.first - 1
+        if summary is not None and summary.size == segment.size and summary.last <= end:
+            read = read_index(segment.index_file) if summary.damages else None
+            if summary.damages == 0 or read is not None:
+                segment.indexed = True
+                segment.synced = segment.size
+                segment.last = summary.last
+                segment.oldest, segment.newest = summary.first_time, summary.last_time
+                for damage in read[2] if read else []:
+                    self.lose(damage)
+                told = read[2][-1].last if read and read[2] else 0
+                if summary.last < end and told != end:
+                    self.lose(_hole(segment, summary.last, end))
+                return
+        with open(segment.file, "rb") as file:
+            data = file.read(START + FIRST_RECORD.size)[START:]
+        if len(data) == FIRST_RECORD.size:
+            _, _, number, time = FIRST_RECORD.unpack(data)
+            segment.oldest = time if number == segment.first else 0
+
+    def _summary(self, segment: Segment) -> Summary | None:
+        """The head of its index, if that is of this segment."""
+        summary = read_summary(segment.index_file)
+        if summary is None or summary.journal != self.identity.journal:
+            return None
+        return summary if summary.first == segment.first else None
+
+    def _settle(self) -> None:
+        """Make the newest segment one that can be appended to, and begin a new epoch."""
+        number = 1
+        if self.segments:
+            number = self._mend(self.segments[-1])
+        if number:
+            self._begin(number)
+        newest = self.segments[-1]
+        self._settle_times()
+        for segment in self.segments[:-1]:
+            if segment.fd >= 0:  # it was the newest: its index tells from now on what it lost
+                segment.write_index(self.identity.journal, self.damage)
+        os.fdatasync(newest.fd)
+        newest.synced = newest.size
+        sync_folder(self.path)
+        self.identity = self.identity._replace(epoch=self.identity.epoch + 1)
+        write_identity(self.path, self.identity)
+
+    def _settle_times(self) -> None:
+        """Bounds for the times of segments without an index, and the newest time of all."""
+        newest = self.segments[-1]
+        self.newest_time = newest.newest
+        if len(self.segments) == 1:
+            head = self.heads.get(newest.first)
+            if head is not None and newest.first > 1 and not newest.newest:
+                self.newest_time = head.created  # not before that of the last record there was
+            return
+        before = self.segments[-2]
+        if not newest.newest and not before.indexed and before.marks is None:
+            self._survey_sealed(before)
+        later = newest.oldest
+        for segment in reversed(self.segments[:-1]):
+            segment.newest = segment.newest or later or segment.oldest
+            if not segment.oldest or segment.oldest > segment.newest:
+                segment.oldest = segment.newest
+            later = segment.oldest
+        self.newest_time = newest.newest or before.newest
+
+    def _begin(self, number: int) -> None:
+        """Make a new newest segment."""
+        identity = self.identity
+        head = Head(identity.salt, identity.journal, number, self.now, identity.epoch + 1)
+        made = Segment.create(self.path, head)
+        if self.segments:
+            before = self.segments[-1]
+            before.following = made
+            before.sealed = True
+        self.segments.append(made)
+        sync_folder(self.path)
+
+    def _mend(self, segment: Segment) -> int:
+        """Read the newest segment through. The number of a new one, if this cannot go on; or 0."""
+        segment.fd = os.open(segment.file, os.O_RDWR | os.O_CLOEXEC)
+        size = os.fstat(segment.fd).st_size
+        head = os.pread(segment.fd, START, 0)
+        headless = self.heads[segment.first] is None and len(head) == START and any(head)
+        survey = Survey(segment.fd, self.identity.salt, segment.first, size).run()
+        if self.heads[segment.first] is None:
+            self._write_head(segment)
+            self.say("error" if headless else "info", f"{segment.file}: its head is written anew")
+        for damage in survey.damage:
+            self.lose(damage)
+        self._learn(segment, survey)
+        summary = self._summary(segment)
+        promised = summary.last if summary else 0
+        doubtful = survey.torn and (not survey.certain or (headless and not survey.marks.words))
+        if segment.last < promised:
+            segment.size = max(size, START)
+            end = segment.size
+            self.lose(Damage(segment.first, survey.end, end, segment.last + 1, promised))
+        elif doubtful:
+            self._leave(segment, survey, size)
+        else:
+            if survey.torn:
+                self.say(
+                    "warning",
+                    f"{segment.file}: {size - survey.end} bytes of an unfinished"
+                    f" write behind number {segment.last} cut off",
+                )
+                os.ftruncate(segment.fd, survey.end)
+            segment.size = survey.end
+            remove(segment.index_file)
+            return 0
+        if segment.fd >= 0:  # it was not set aside
+            os.fsync(segment.fd)
+            segment.synced = segment.size
+        return max(segment.last, promised) + 1
+
+    def _leave(self, segment: Segment, survey: Survey, size: int) -> None:
+        """Leave bytes that may be more than an unfinished write; go on in a new segment."""
+        text = f"{segment.file}: the bytes from {survey.end} to {size} are no records and are left"
+        if segment.last < segment.first:
+            aside = segment.file + ".damaged"
+            os.rename(segment.file, aside)
+            segment.close()
+            self.segments.remove(segment)
+            if self.segments:
+                self.segments[-1].following = None
+            text += f", in {aside}"
+        else:
+            segment.size = size
+            self.damage.append(
+                Damage(segment.first, survey.end, size, segment.last + 1, segment.last)
+            )
+        self.say("error", text)
+
+    def _learn(self, segment: Segment, survey: Survey) -> None:
+        learn(segment, survey)
+        self.identity = self.identity._replace(epoch=max(self.identity.epoch, survey.epoch))
+
+    def _survey_sealed(self, segment: Segment) -> None:
+        """Read a sealed segment through that has no index."""
+        with open(segment.file, "rb") as file:
+            survey = survey_sealed(segment, file.fileno(), self.identity.salt).run()
+        for damage in conclude(segment, survey):
+            self.lose(damage)
+
+    def _write_head(self, segment: Segment) -> None:
+        fd = os.open(segment.file, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            identity = self.identity
+            fields = (identity.salt, identity.journal, segment.first, self.now, identity.epoch)
+            pwrite_all(fd, encode_head(Head(*fields)), 0)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _sync(self, segment: Segment) -> None:
+        sync_file(segment.file)
+        segment.synced = segment.size
+
+    def _file(self, first: int) -> str:
+        return os.path.join(self.path, stem(first) + SEGMENT)
+
+
+def survey_sealed(segment: Segment, fd: int, salt: int) -> Survey:
+    """The reading through of a segment behind which another begins."""
+    following = segment.following
+    assert following is not None, "a sealed segment has one behind it"
+    size = os.fstat(fd).st_size
+    return Survey(fd, salt, segment.first, size, limit=following.first)
+
+
+def conclude(segment: Segment, survey: Survey) -> list[Damage]:
+    """Let a sealed segment know what was found in it; returned is what is lost."""
+    lost = list(survey.damage)
+    end = survey.limit - 1
+    learn(segment, survey)
+    if survey.last == end and survey.torn:
+        # All of its numbers are there. Behind them may be what the next one begins with.
+        os.truncate(segment.file, survey.end)
+        segment.size = survey.end
+    if survey.last < end:
+        lost.append(Damage(segment.first, survey.end, survey.size, survey.last + 1, end))
+    return lost
+
+
+def learn(segment: Segment, survey: Survey) -> None:
+    """Let a segment know what was found in it."""
+    segment.marks = survey.marks
+    segment.last = survey.last
+    segment.oldest, segment.newest = survey.first_time, survey.last_time
+
+
+def _hole(segment: Segment, last: int, end: int) -> Damage:
+    return Damage(segment.first, segment.size, segment.size, last + 1, end)

@@ -1,0 +1,220 @@
+"""One file of the journal, and the face that every part of it shows to who reads.
+
+A reader copies bytes of a `Piece` into a buffer of its own and walks them there. The readers'
+descriptor is opened by the first `hold` and closed by the last `release`. The writer's is
+another, which the keeper closes when the segment is sealed and all of it on the disk.
+"""
+
+import contextlib
+import errno
+import os
+from typing import Final, Protocol
+
+from sequencer.journal.disk import FILE_MODE, UNSUPPORTED, fallocate, pwrite_all, remove
+from sequencer.journal.errors import Damage
+from sequencer.journal.header import INDEX, SEGMENT, START, Head, encode_head, stem
+from sequencer.journal.index import Marks, Summary, read_index, write_index
+
+RESERVE_STEP: Final = 16 << 20
+
+
+class Piece(Protocol):
+    """A part of the journal that is read as a whole: a segment, or a part of the ring."""
+
+    first: int
+    last: int  # the number of its last record; first - 1 when it is empty
+    size: int  # bytes that can be read now
+    start: int  # where its first record begins
+    oldest: int  # the times of its first and its last record, ns; 0 when empty
+    newest: int
+    gone: bool  # retention has taken it away
+
+    @property
+    def following(self) -> "Piece | None":
+        """The next one; None while this is the newest."""
+
+    def read(self, offset: int, into: memoryview, wait: bool) -> int:
+        """Copy what is at `offset` into `into`; the bytes copied, 0 at the end.
+
+        OSError when the disk fails. Without `wait`, BlockingIOError when it would be asked.
+        """
+
+    def hold(self) -> None:
+        """Keep it readable until `release`: a reader is in the middle of it."""
+
+    def release(self) -> None:
+        """The reader has left it."""
+
+
+class Segment:
+    """A file of records, first the one it is called by.
+
+    The writer's thread writes `last`, `size`, `oldest`, `newest`, `reserved`, `following`,
+    `sealed` and `holders`; the keeper's `synced`, `indexed`, `gone`, and `fd` once `sealed`.
+    """
+
+    __slots__ = (
+        *("fd", "first", "following", "gone", "holders", "indexed", "last", "marks", "newest"),
+        *("oldest", "path", "reading", "reserved", "sealed", "size", "start", "synced"),
+        "unreadable",
+    )
+
+    nowait = True  # until a filesystem refuses RWF_NOWAIT; then every read waits
+
+    def __init__(self, path: str, first: int) -> None:
+        self.path = path  # without the suffix
+        self.first = first
+        self.last = first - 1
+        self.size = self.start = START
+        self.oldest = self.newest = 0
+        self.following: Segment | None = None
+        self.gone = False
+        self.sealed = False
+        self.indexed = False  # its index is on the disk, and good as far as is known
+        self.unreadable = False  # the disk failed when it was read through for its index
+        self.marks: Marks | None = Marks()  # None where they are to be read from the index
+        self.holders = 0
+        self.fd = self.reading = -1  # of the writer, and of its readers
+        self.reserved = 0  # bytes from the file's beginning that surely can be written
+        self.synced = 0  # bytes from the file's beginning that are on the disk
+
+    @classmethod
+    def create(
+        cls, folder: str, head: Head, need: int = 0, size_max: int = 0, ordered: bool = True
+    ) -> "Segment":
+        """A new empty file with room for `need` bytes; its name shows when all of it is there.
+
+        OSError where that cannot be, and then nothing is left of it. The name is not synced, and
+        what stands under it only when `ordered`.
+        """
+        made = cls(os.path.join(folder, stem(head.first)), head.first)
+        beside = made.file + ".tmp"
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        made.fd = os.open(beside, flags, FILE_MODE)
+        try:
+            pwrite_all(made.fd, encode_head(head), 0)
+            made.reserve(need, size_max)
+            if ordered:
+                os.fdatasync(made.fd)
+            os.rename(beside, made.file)
+        except BaseException:
+            made.close()
+            remove(beside)
+            raise
+        return made
+
+    @property
+    def file(self) -> str:
+        return self.path + SEGMENT
+
+    @property
+    def index_file(self) -> str:
+        return self.path + INDEX
+
+    @property
+    def is_unindexed(self) -> bool:
+        """Its index is to be written."""
+        return not (self.indexed or self.unreadable or self.gone)
+
+    def __str__(self) -> str:
+        return self.file
+
+    def read(self, offset: int, into: memoryview, wait: bool) -> int:
+        """Copy what is at `offset` into `into`, as `Piece` says. Any thread's, while it is held."""
+        want = min(len(into), self.size - offset)
+        if want <= 0:
+            return 0
+        if self.reading >= 0:
+            got = self._pread(self.reading, offset, into[:want], wait)
+        else:
+            fd = os.open(self.file, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                got = self._pread(fd, offset, into[:want], wait)
+            finally:
+                os.close(fd)
+        if got == 0:
+            raise OSError(errno.EIO, f"the file ends before byte {self.size}", self.file)
+        return got
+
+    def hold(self) -> None:
+        """Let it be read even when retention deletes it: an open file stays until it is closed."""
+        self.holders += 1
+        if self.reading < 0:
+            with contextlib.suppress(OSError):  # read says it, and then it matters
+                self.reading = os.open(self.file, os.O_RDONLY | os.O_CLOEXEC)
+
+    def release(self) -> None:
+        """The last to release it closes its file."""
+        assert self.holders, "every release has its hold"
+        self.holders -= 1
+        if self.holders == 0:
+            self._close_reading()
+
+    def reserve(self, need: int, size_max: int) -> None:
+        """Have room for `need` bytes more, and for a step ahead within `size_max` if there is.
+
+        OSError where there is not, and then nothing has changed.
+        """
+        least = self.size + need
+        if least <= max(self.reserved, self.size):
+            return
+        wanted = max(least, min(self.size + max(need, RESERVE_STEP), size_max))
+        at = max(self.reserved, self.size)
+        try:
+            fallocate(self.fd, at, wanted - at)
+        except OSError as error:
+            if wanted == least or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            wanted = least  # the disk is nearly full: take what is asked for now and no more
+            fallocate(self.fd, at, wanted - at)
+        self.reserved = wanted
+
+    def own_marks(self) -> Marks | None:
+        """The marks, from memory or from the index; None where there is no good one."""
+        if self.marks is not None:
+            return self.marks
+        if not self.indexed:
+            return None
+        read = read_index(self.index_file)
+        if read is None or read[0].size != self.size or read[0].first != self.first:
+            self.indexed = False
+            return None
+        return read[1]
+
+    def write_index(self, journal: str, damages: list[Damage]) -> None:
+        """Write its index, of the marks in memory; `damages` are those of the whole store.
+
+        Only when all of it is on the disk: an index says so, and what was there before a crash.
+        """
+        marks = self.marks
+        assert marks is not None, "read through, or written by us"
+        assert self.synced >= self.size, "what an index tells of is on the disk"
+        numbers = (self.first, self.last)
+        summary = Summary(journal, *numbers, self.oldest, self.newest, self.size)
+        own = [damage for damage in damages if damage.segment == self.first]
+        write_index(self.index_file, summary, marks, own)
+        if self.sealed:
+            self.indexed = True
+            self.marks = None
+
+    def close(self) -> None:
+        """Close its files, whoever reads."""
+        self._close_reading()
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _pread(self, fd: int, offset: int, into: memoryview, wait: bool) -> int:
+        if not wait and Segment.nowait:
+            try:
+                return os.preadv(fd, [into], offset, os.RWF_NOWAIT)
+            except OSError as error:
+                if error.errno not in UNSUPPORTED:
+                    raise
+                Segment.nowait = False
+        return os.preadv(fd, [into], offset)
+
+    def _close_reading(self) -> None:
+        if self.reading >= 0:
+            os.close(self.reading)
+            self.reading = -1

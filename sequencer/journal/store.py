@@ -1,0 +1,389 @@
+"""A directory of segments as the broker has it open: it writes, syncs, rolls and retains.
+
+Two threads use a store. The writer (the broker's event loop) calls reserve, write, roll,
+locate and the pieces; the keeper calls sync, rewrite_unsynced, retain and build_indexes, one
+at a time. No lock is needed, for each attribute has one thread that writes it:
+
+    writer   last, newest_time, the newest segment, the end of `_segments` and `_unsynced`,
+             `_written`, `_torn`
+    keeper   the beginning of those lists, `_deleted`, `_names_synced`, `_suspect`, `_building`
+    both     only append to `damage` and `report`
+
+`write` waits for the kernel's copying alone: what it wrote is safe from a crash of the process,
+and from one of the machine when it is synced. A roll waits for the disk, as `_roll` says.
+"""
+
+import contextlib
+import errno
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from sequencer.journal.disk import remove, sync_file, sync_folder
+from sequencer.journal.errors import Damage
+from sequencer.journal.header import START, Head
+from sequencer.journal.past import Ids, next_good, recent_ids
+from sequencer.journal.recovery import Recovery, conclude, survey_sealed
+from sequencer.journal.rewrite import rewrite
+from sequencer.journal.segment import Segment
+from sequencer.journal.survey import Survey
+
+SEGMENT_BYTES: Final = 256 << 20
+BUILD_STEPS: Final = 2  # of 4 MiB: what one call of build_indexes reads
+
+
+class Store:
+    """The journal on disk. Made by `open`; see above for who may call what."""
+
+    checked = True  # every record has its checksum
+
+    def __init__(self, found: Recovery) -> None:
+        self.path = found.path
+        self.journal = found.identity.journal
+        self.salt = found.identity.salt
+        self.epoch = found.identity.epoch
+        self.report = found.report
+        self.damage = found.damage
+        self.segment_bytes = SEGMENT_BYTES
+        self.segment_age_ns = 0
+        self.retain_bytes = self.retain_age_ns = self.retain_count = 0
+        self.ordered = True
+        self._lock = found.lock
+        self._segments = found.segments
+        self._active = found.segments[-1]
+        self.last = max(self._active.last, self._active.first - 1)
+        self.newest_time = found.newest_time
+        self._written = sum(segment.size for segment in self._segments)
+        self._deleted = 0
+        self._torn = 0  # to where a write that failed may have left bytes in the newest segment
+        self._unsynced = [segment for segment in self._segments if segment.fd >= 0]
+        self._names_synced = self._active.first  # the names up to this segment's are on the disk
+        self._suspect = False  # a sync failed, and what it may have lost is not rewritten yet
+        self._building: tuple[Segment, Survey] | None = None
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        now: int,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        segment_age_ns: int = 0,
+        retain_bytes: int = 0,
+        retain_age_ns: int = 0,
+        retain_count: int = 0,
+        ordered: bool = True,
+    ) -> "Store":
+        """Open a directory for writing, made where it misses, after a crash recovered.
+
+        Not `ordered`, a roll does not wait for the disk: for who never syncs.
+        StoreLocked where another process writes it, StoreError where it cannot be used.
+        """
+        store = cls(Recovery(os.path.abspath(path), now).run())
+        store.segment_bytes = segment_bytes
+        store.segment_age_ns = segment_age_ns
+        store.retain_bytes = retain_bytes
+        store.retain_age_ns = retain_age_ns
+        store.retain_count = retain_count
+        store.ordered = ordered
+        return store
+
+    @property
+    def first(self) -> int:
+        """The first number still here; last + 1 when nothing is."""
+        return self._segments[0].first
+
+    @property
+    def bytes(self) -> int:
+        return self._written - self._deleted
+
+    @property
+    def oldest_time(self) -> int:
+        """That of the first message here, ns since 1970; 0 when nothing is."""
+        return self._segments[0].oldest
+
+    @property
+    def room(self) -> int:
+        """Bytes that can surely be written now."""
+        active = self._active
+        return max(active.reserved - active.size, 0)
+
+    def pieces(self) -> list[Segment]:
+        """The segments, oldest first."""
+        return self._segments[:]
+
+    def reserve(self, need: int) -> None:
+        """Make room for `need` bytes, in a new segment where this one would grow too long.
+
+        OSError where the disk has none: nothing has changed then, and later it may have.
+        """
+        active = self._active
+        if active.size + need <= active.reserved:
+            return
+        if active.size > START and active.size + need > self.segment_bytes:
+            self._roll(need)
+        else:
+            active.reserve(need, self.segment_bytes)
+
+    def write(self, view: memoryview, first: int, last: int, time: int, ids: bool) -> None:
+        """Append whole records, numbers `first` to `last`, all of one time.
+
+        OSError where the disk fails or is full. Then none of them counts as written, and the
+        same batch is to be offered again before any other: it goes to the same place.
+        """
+        assert first == self.last + 1 <= last, "numbers have no gaps"
+        active = self._active
+        at = active.size
+        size = len(view)
+        done = os.pwrite(active.fd, view, at)
+        if done != size or self._torn:
+            self._complete(view, at, done)
+        marks = active.marks
+        assert marks is not None, "the newest segment has its marks in memory"
+        if at >= marks.next:
+            marks.add(first, time, at)
+            if at == START:
+                active.oldest = time
+        if ids:
+            marks.note_ids()
+        active.size = at + size
+        active.newest = self.newest_time = time
+        self._written += size
+        active.last = self.last = last
+
+    def sync(self) -> int:
+        """Bring to the disk what was written before the call; the last number that is safe now.
+
+        The keeper's. Segments that were sealed since are synced, and their descriptors closed.
+        OSError where the disk fails: then the next call rewrites what is unsynced first.
+        """
+        if self._suspect:
+            self.rewrite_unsynced()
+        last = self.last
+        self._suspect = True
+        for segment in self._unsynced[:]:
+            sealed = segment.sealed  # asked first: a sealed segment's size is its last one
+            size = segment.size
+            if segment.synced < size:
+                os.fdatasync(segment.fd)
+                segment.synced = size
+            if sealed:
+                os.close(segment.fd)
+                segment.fd = -1
+                self._unsynced.remove(segment)
+        self._sync_names()
+        self._suspect = False
+        return last
+
+    def rewrite_unsynced(self) -> None:
+        """Write the bytes that a failed sync may have lost again, from the kernel's memory.
+
+        The keeper's. After a failure the kernel calls its pages clean, so that the next sync
+        would say yes to what never reached the disk. OSError where they are gone from memory.
+        """
+        for segment in self._unsynced[:]:
+            rewrite(segment, self.salt)
+        self._names_synced = 0
+        self._suspect = False
+
+    def roll(self, now: int) -> None:
+        """Seal the newest segment, unless it is empty, and begin the next. OSError: as reserve."""
+        if self._active.size > START:
+            self._roll(0, now)
+
+    def roll_if_due(self, now: int) -> None:
+        """Roll where the newest segment has messages older than `segment_age_ns`."""
+        active = self._active
+        if self.segment_age_ns and active.oldest and now - active.oldest >= self.segment_age_ns:
+            self.roll(now)
+
+    def retain(self, now: int) -> list[tuple[int, int]]:
+        """Delete what is over a limit: whole segments, oldest first; the numbers that went.
+
+        The keeper's. Never the newest segment. Who holds one reads on in it, and nobody else.
+        """
+        went: list[tuple[int, int]] = []
+        while len(self._segments) > 1 and self._is_over(self._segments[0], now):
+            segment = self._segments[0]
+            try:
+                if not went:
+                    # The newest segment's name says which number is next: it must outlast these.
+                    self.sync()
+                with contextlib.suppress(FileNotFoundError):  # gone is gone, whoever deleted it
+                    os.unlink(segment.file)
+            except OSError:
+                if went:
+                    break
+                raise
+            segment.gone = True
+            remove(segment.index_file)
+            del self._segments[0]
+            self._deleted += segment.size
+            went.append((segment.first, self._segments[0].first - 1))
+        return went
+
+    def locate(self, number: int) -> tuple[Segment, int]:
+        """A segment, and an offset in it at or before this number's record.
+
+        For a number that is gone that of the first one here; behind the last one, the end.
+        """
+        if number > self.last:
+            return self._active, self._active.size
+        segments = self._segments[:]
+        place = bisect_right(segments, number, key=lambda segment: segment.first)
+        segment = segments[max(place - 1, 0)]
+        marks = segment.own_marks()
+        return segment, START if marks is None else marks.before_number(number)
+
+    def locate_time(self, time_ns: int) -> tuple[Segment, int]:
+        """A segment, and an offset in it at or before the first record of this time or later."""
+        if time_ns > self.newest_time:
+            return self._active, self._active.size
+        segments = self._segments[:]
+        if segments[-1].size == START and len(segments) > 1:
+            segments.pop()  # it is empty, and so has no time
+        place = bisect_left(segments, time_ns, key=lambda segment: segment.oldest)
+        segment = segments[max(place - 1, 0)]
+        marks = segment.own_marks()
+        return segment, START if marks is None else marks.before_time(time_ns)
+
+    def next_good(
+        self, piece: Segment, offset: int, number: int
+    ) -> tuple[Segment, int, int] | None:
+        """Where to go on behind a bad record at `offset`: a segment, offset and number.
+
+        That is the next good record with this number or a later one; None if there is none.
+        """
+        return next_good(piece, offset, number, self.last, self.salt)
+
+    def recent_ids(self, since: int, most: int) -> Iterator[Ids]:
+        """Number, time and headers of messages with a Nats-Msg-Id, in the order of numbers.
+
+        From time `since` on, and the newest `most` of them.
+        """
+        return recent_ids(self._segments[:], since, most, self.salt)
+
+    def build_indexes(self) -> bool:
+        """Write one index that misses, or read some 8 MiB on for it; True while there is more.
+
+        The keeper's.
+        """
+        if self._building is None:
+            missing = [one for one in self._segments[:-1] if one.sealed and one.is_unindexed]
+            if not missing:
+                return False
+            segment = missing[0]
+            if segment.marks is not None:
+                self._write_index(segment)
+                return len(missing) > 1
+            fd = os.open(segment.file, os.O_RDONLY | os.O_CLOEXEC)
+            self._building = segment, survey_sealed(segment, fd, self.salt)
+        segment, survey = self._building
+        try:
+            for _ in range(BUILD_STEPS):
+                if not survey.done and not segment.gone:
+                    survey.step()
+        except OSError:
+            segment.unreadable = True  # not to be tried again and again
+            self._stop_building()
+            raise
+        if survey.done or segment.gone:
+            self._stop_building()
+        if survey.done and not segment.gone:
+            size = segment.size
+            self._lose(conclude(segment, survey))
+            self._deleted += size - segment.size
+            self._write_index(segment)
+        return True
+
+    def close(self) -> None:
+        """Sync, write the newest segment's index, give back what was reserved, unlock."""
+        active = self._active
+        try:
+            os.ftruncate(active.fd, active.size)
+            self.sync()
+            self._write_index(active)
+        finally:
+            self._stop_building()
+            for segment in self._segments:
+                segment.close()
+            os.close(self._lock)
+
+    def _complete(self, view: memoryview, at: int, done: int) -> None:
+        """Write what a short write left; note how far it came where that fails."""
+        self._torn = max(self._torn, at + done)
+        while done < len(view):
+            count = os.pwrite(self._active.fd, view[done:], at + done)
+            if count == 0:
+                raise OSError(errno.EIO, "the disk takes no bytes and says no error")
+            done += count
+            self._torn = max(self._torn, at + done)
+        if self._torn > at + done:  # not the batch that failed: nothing of that may stay behind
+            os.ftruncate(self._active.fd, at + done)
+            self._active.reserved = at + done
+        self._torn = 0
+
+    def _roll(self, need: int, now: int = 0) -> None:
+        """Begin the next segment, and only when it is there seal the one before it."""
+        before = self._active
+        if self._torn:
+            # First, so that no crash leaves in a sealed segment what the next one begins with.
+            os.ftruncate(before.fd, before.size)
+            before.reserved = before.size
+            self._torn = 0
+        created = max(now, self.newest_time)
+        if self.ordered:
+            # The next name claims all numbers before it: so these are on the disk first, or a
+            # power cut would burn numbers that nobody was told. On a descriptor of its own, for
+            # an error is told once on each, and the keeper must hear of it too.
+            sync_file(before.file)
+        head = Head(self.salt, self.journal, self.last + 1, created, self.epoch)
+        made = Segment.create(self.path, head, need, self.segment_bytes, self.ordered)
+        try:
+            os.ftruncate(before.fd, before.size)  # gives back what was reserved
+        except OSError:
+            made.close()
+            remove(made.file)
+            raise
+        before.reserved = before.size
+        self._written += START
+        self._unsynced.append(made)
+        self._segments.append(made)
+        self._active = made
+        before.following = made
+        before.sealed = True
+
+    def _sync_names(self) -> None:
+        """Bring the names of segments made since to the disk."""
+        newest = self._segments[-1].first
+        if newest > self._names_synced:
+            sync_folder(self.path)
+            self._names_synced = newest
+
+    def _is_over(self, segment: Segment, now: int) -> bool:
+        if self.retain_bytes and self.bytes > self.retain_bytes:
+            return True
+        if self.retain_age_ns and now - segment.newest > self.retain_age_ns:
+            return True
+        following = segment.following
+        assert following is not None, "the newest segment is not asked for"
+        return bool(self.retain_count) and self.last - following.first + 1 >= self.retain_count
+
+    def _write_index(self, segment: Segment) -> None:
+        if segment.synced < segment.size:
+            self.sync()
+        segment.write_index(self.journal, self.damage[:])
+
+    def _stop_building(self) -> None:
+        if self._building is not None:
+            os.close(self._building[1].fd)
+            self._building = None
+
+    def _lose(self, damages: list[Damage]) -> None:
+        """Note damage that was not known before."""
+        known = {(damage.segment, damage.offset) for damage in self.damage[:]}
+        for damage in damages:
+            if (damage.segment, damage.offset) not in known:
+                self.damage.append(damage)
+                self.report.append(("error", f"{self.path}: {damage}"))

@@ -1,0 +1,191 @@
+"""Goes along the segments of a store that someone else is writing, and asks nobody.
+
+    more(number) -> True: bytes are at hand, `store[at:stop]`, from a record's border on
+                 -> Lost: numbers from `number` on that are not there; go on behind them
+                 -> False: nothing more, for now
+
+No lock is taken. Descriptors keep deleted segments readable; a segment is left when a later
+one is there and nothing more can come in it. What is not a whole record at the end of the
+newest segment is a write in flight: not there yet. Memory: one buffer of `chunk_bytes`, or
+as long as the longest record met.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sequencer.journal.errors import Damage, StoreError
+from sequencer.journal.header import START
+from sequencer.journal.layout import HEADER_SIZE
+from sequencer.journal.survey import Survey
+from sequencer.journal.view import StoreView
+
+CHUNK_BYTES = 1 << 20
+NUMBER_MAX = (1 << 63) - 1
+
+
+class Lost(NamedTuple):
+    """Numbers `first` to `last` are not in the store: deleted by retention, or by damage."""
+
+    first: int
+    last: int
+    damage: Damage | None = None
+
+    def within(self, last: int) -> "Iterator[Lost]":
+        """What of it is not beyond `last`; damage between two numbers has lost none of them."""
+        end = min(self.last, last)
+        if self.first <= end:
+            yield self._replace(last=end)
+
+
+class Trail:
+    """One reader's place in a store. Written by that reader alone."""
+
+    def __init__(self, view: StoreView, reuse: bool, chunk_bytes: int = CHUNK_BYTES) -> None:
+        """`reuse` one buffer again and again, or have a new one each time, for views of it."""
+        self.view = view
+        self.store: bytes | bytearray = b""
+        self.at = self.stop = 0
+        self._reuse = bytearray(chunk_bytes) if reuse else None
+        self._chunk_bytes = chunk_bytes
+        self._fd = -1
+        self._first = 0  # of the segment at hand; 0: none is
+        self._offset = 0  # in it, of store[0]
+        self._seen = 0  # in it: what lies before was looked at, and is no whole record at `at`
+        self._searched = 0  # in it: what lies before was searched for a good record, in vain
+
+    def close(self) -> None:
+        """Let go of the segment."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def more(self, number: int, bad: bool = False) -> bool | Lost:
+        """Go on; `store[:at]` was used up, `number` comes next. `bad`: at `at` is no record.
+
+        True: there are new bytes. False: nothing more for now.
+        """
+        if self._fd < 0:
+            return self._enter(number)
+        if bad:
+            self._seen = os.fstat(self._fd).st_size
+        elif self._load():
+            return True
+        following = self.view.after(self._first)
+        lost = self._leap(number, following)
+        if lost is not None:
+            return lost
+        if following == 0:
+            self.stop = self.at  # a write in flight: its bytes may be others the next time
+            self._check()
+            return False
+        if not bad and self._load():
+            return True  # written before the next segment was begun
+        return self._go_on(number, following)
+
+    def gap(self, number: int, found: int, at: int = -1) -> Lost:
+        """The loss where record `found` stands in the place of `number`."""
+        offset = self._offset + (self.at if at < 0 else at)
+        return Lost(number, found - 1, Damage(self._first, offset, offset, number, found - 1))
+
+    def remember(self, number: int) -> None:
+        """`number` will be at `at`, or is: who looks for it, or a later one, begins there."""
+        if self._fd >= 0:
+            self.view.remember(self._first, number, self._offset + self.at)
+
+    # How bytes come to hand
+
+    def _load(self) -> bool:
+        """Read on from `at`. False when there is not one whole record more than before."""
+        offset, left = self._offset + self.at, self.stop - self.at
+        available = os.fstat(self._fd).st_size - offset
+        self._seen = offset + max(available, left)
+        if available <= left:
+            return False
+        size = self._chunk_bytes
+        if left >= HEADER_SIZE:
+            length = int.from_bytes(self.store[self.at + 4 : self.at + 8], "little")
+            size = max(size, (length + 7) & ~7)
+        if size > available and size > self._chunk_bytes:
+            return False  # in flight, or its length is damaged: `_leap` finds out
+        self._read(offset, min(size, available))
+        return self.stop > left
+
+    def _read(self, offset: int, size: int) -> None:
+        if self._reuse is None:
+            self.store = os.pread(self._fd, size, offset)
+            self.stop = len(self.store)
+        else:
+            if len(self._reuse) < size:
+                self._reuse = bytearray(size)
+            with memoryview(self._reuse) as view:
+                self.stop = os.preadv(self._fd, [view[:size]], offset)
+            self.store = self._reuse
+        self._offset, self.at = offset, 0
+
+    # How a segment is entered and left
+
+    def _enter(self, number: int) -> bool | Lost:
+        """Find the segment of `number`."""
+        first = self.view.at(number)
+        if first == 0:
+            self._check()
+            return False
+        if not self._open(first):
+            return self._enter(number)  # deleted just now
+        if first > number:
+            return Lost(number, first - 1)
+        self._offset = self.view.offset(first, number)
+        return self._load() or self.more(number)
+
+    def _go_on(self, number: int, following: int) -> bool | Lost:
+        """Leave this segment for the next one; what lies between them is lost."""
+        offset = self._offset + self.at
+        end = os.fstat(self._fd).st_size
+        kept = self.view.holds(self._first)
+        damage = Damage(self._first, offset, end, number, following - 1)
+        if not self._open(following):
+            self.close()
+            return self._enter(number)
+        if following <= number:
+            return self._load() or self.more(number)
+        deleted = not kept and offset == end
+        return Lost(number, following - 1, None if deleted else damage)
+
+    def _open(self, first: int) -> bool:
+        segment_fd = self.view.open(first)
+        if segment_fd < 0:
+            return False
+        self.close()
+        self._fd, self._first = segment_fd, first
+        self._offset = START
+        self.at = self.stop = 0
+        self._seen = self._searched = 0
+        return True
+
+    def _leap(self, number: int, following: int) -> Lost | None:
+        """Over bytes that are no record to the next good one of this segment, if there is one."""
+        offset, size = self._offset + self.at, self._seen
+        if size - offset <= HEADER_SIZE or size == self._searched:
+            return None
+        limit = following or NUMBER_MAX
+        survey = Survey(self._fd, self.view.salt, self._first, size, limit)
+        survey.begin_at(offset, number)
+        end, _ = survey.next_good(offset)
+        if end == 0:
+            self._searched = size
+            return None
+        first = survey.walk.number
+        self._offset, self.at, self.stop = end, 0, 0
+        return Lost(number, first - 1, Damage(self._first, offset, end, number, first - 1))
+
+    def _check(self) -> None:
+        """Raise `StoreError` if what we read has been cut back, or replaced, behind us."""
+        self.view.check()
+        if self._fd >= 0:
+            status = os.fstat(self._fd)
+            size = max(status.st_size, START)  # its head may be in flight
+            if status.st_nlink == 0 or size < self._offset + self.at:
+                raise StoreError(
+                    f"{self.view.path}: the journal was truncated while it was read; read it anew"
+                )

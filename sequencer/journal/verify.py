@@ -1,0 +1,188 @@
+"""Every byte of a store checked, without changing any: what an operator asks for in doubt.
+
+It takes no lock and may run beside a broker. What that one is just writing is at the end of
+the newest segment, and an unfinished record there is no fault.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from sequencer.journal.errors import Damage, StoreError
+from sequencer.journal.header import INDEX, SEGMENT, START, decode_head, number_of, stem
+from sequencer.journal.identity import FILE, Identity, read_identity
+from sequencer.journal.index import OFFSET, Summary, read_index, read_summary
+from sequencer.journal.survey import HEAD, Survey
+
+Progress = Callable[[int, int], None]
+
+
+class Finding(NamedTuple):
+    """Something that is not in order. Numbers are those that are lost, 0 and 0 if none are."""
+
+    level: str  # "error": messages are lost or doubtful; "warning", "info": they are not
+    file: str
+    offset: int
+    text: str
+    first: int = 0
+    last: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.text}"
+
+
+def verify(path: str, progress: Progress = lambda done, total: None) -> Iterator[Finding]:
+    """Read the store in this directory through; `progress` hears bytes read and bytes in all.
+
+    StoreError where there is no store, or one of a newer format.
+    """
+    if not os.path.isdir(path):
+        raise StoreError(f"{path}: no directory; give that of a store")
+    names = os.listdir(path)
+    firsts = sorted(number for name in names if (number := number_of(name, SEGMENT)))
+    identity = read_identity(path)
+    if identity is None:
+        if not firsts:
+            raise StoreError(f"{path}: no store is here; give the directory of one")
+        yield Finding("warning", FILE, 0, "missing or damaged; the next start writes it anew")
+        identity = _from_heads(path, firsts)
+    total = sum(_size(os.path.join(path, stem(first) + SEGMENT)) for first in firsts)
+    done = 0
+    time = 0
+    for at, first in enumerate(firsts):
+        limit = firsts[at + 1] if at + 1 < len(firsts) else 0
+        check = _Check(path, identity, first, limit, time)
+        while check.step():
+            progress(min(done + check.survey.end, total), total)
+        yield from check.findings()
+        done += check.survey.size
+        time = max(time, check.survey.last_time)
+        progress(min(done, total), total)
+
+
+class _Check:
+    """One segment. `limit` is the first number of the next, 0 for the newest."""
+
+    def __init__(self, path: str, identity: Identity, first: int, limit: int, time: int) -> None:
+        self.identity = identity
+        self.limit = limit
+        self.before = time
+        self.base = os.path.join(path, stem(first))
+        self.name = stem(first) + SEGMENT
+        self.index = read_index(self.base + INDEX)  # read first: the broker may seal it meanwhile
+        self.summary = read_summary(self.base + INDEX)
+        try:
+            self.fd = os.open(self.base + SEGMENT, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            self.fd = -1  # retention has taken it meanwhile
+        size = os.fstat(self.fd).st_size if self.fd >= 0 else 0
+        self.survey = Survey(self.fd, identity.salt, first, size, limit or 1 << 63)
+
+    def step(self) -> bool:
+        """Read on; True while there is more."""
+        if not self.survey.done:
+            self.survey.step()
+        return not self.survey.done
+
+    def findings(self) -> Iterator[Finding]:
+        if self.fd < 0:
+            return
+        try:
+            yield from self._head()
+            yield from self._records()
+            yield from self._index()
+        finally:
+            os.close(self.fd)
+
+    def _head(self) -> Iterator[Finding]:
+        head = decode_head(os.pread(self.fd, START, 0))
+        identity = self.identity
+        if head is None:
+            yield Finding("warning", self.name, 0, "its head is damaged; the next start mends it")
+        elif (head.journal, head.salt) != (identity.journal, identity.salt):
+            text = f"a segment of journal {head.journal}, and the store is {identity.journal}"
+            yield Finding("error", self.name, 0, text)
+        elif head.first != self.survey.first:
+            text = f"its head says that it begins with number {head.first}"
+            yield Finding("error", self.name, 0, text)
+
+    def _records(self) -> Iterator[Finding]:
+        survey = self.survey
+        for damage in survey.damage:
+            yield self._lost(damage)
+        if survey.first_time and survey.first_time < self.before:
+            text = f"number {survey.first} has a time before that of the number before it"
+            yield Finding("error", self.name, START, text)
+        for number in survey.disorder:
+            text = f"number {number} has a time before that of the number before it"
+            yield Finding("error", self.name, 0, text)
+        promised = self.limit - 1 if self.limit else 0
+        if not self.limit and self.summary is not None:
+            promised = self.summary.last  # it was closed in good order, and all of this was there
+        if survey.last < promised:
+            yield self._lost(
+                Damage(survey.first, survey.end, survey.size, survey.last + 1, promised)
+            )
+        elif survey.torn:
+            text = f"{survey.size - survey.end} bytes at its end are no record"
+            if self.limit == 0:
+                text += ": an unfinished write, which is going on or is cut off at the next start"
+            yield Finding("info", self.name, survey.end, text)
+
+    def _lost(self, damage: Damage) -> Finding:
+        return Finding("error", self.name, damage.offset, str(damage), damage.first, damage.last)
+
+    def _index(self) -> Iterator[Finding]:
+        survey = self.survey
+        name = os.path.basename(self.base) + INDEX
+        if self.index is None:
+            there = os.path.exists(self.base + INDEX)
+            if there or self.limit:
+                state = "wrong" if there else "missing"
+                yield Finding("info", name, 0, f"{state}; the broker writes it anew")
+            return
+        summary, marks, _ = self.index
+        if summary.size != survey.size and self.limit == 0:
+            return  # of the last good closing: what has come since is not in it
+        if not self._is_of(summary):
+            yield Finding("info", name, 0, "it is not of this segment; the broker writes it anew")
+            return
+        if survey.marks.any_ids and not summary.ids:
+            yield Finding("warning", name, 0, "it says that there is no Nats-Msg-Id, and there is")
+        words = marks.words
+        for at in range(0, len(words), 3):
+            offset = words[at + 2] & OFFSET
+            data = os.pread(self.fd, HEAD.size, offset)
+            if len(data) < HEAD.size or HEAD.unpack(data)[2] != words[at]:
+                text = f"number {words[at]} is not at byte {offset} of the segment"
+                yield Finding("warning", name, 0, text + "; remove it, and it is written anew")
+                return
+
+    def _is_of(self, summary: Summary) -> bool:
+        """It tells of this segment; what is damaged by now is not compared."""
+        survey = self.survey
+        if (summary.journal, summary.first) != (self.identity.journal, survey.first):
+            return False
+        if survey.damage or survey.torn:
+            return True
+        seen = (survey.last, survey.first_time, survey.last_time, survey.size)
+        return summary[2:6] == seen
+
+
+def _from_heads(path: str, firsts: list[int]) -> Identity:
+    for first in reversed(firsts):
+        try:
+            with open(os.path.join(path, stem(first) + SEGMENT), "rb") as file:
+                head = decode_head(file.read(START))
+        except FileNotFoundError:
+            continue
+        if head is not None:
+            return Identity(head.journal, head.salt, head.epoch, head.created)
+    raise StoreError(f"{path}: neither {FILE} nor a segment tells which store this is")
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0

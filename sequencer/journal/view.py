@@ -1,0 +1,185 @@
+"""A store as another process sees it: which segments there are now, and where a number is.
+
+Nothing is kept open and nothing is locked: each question looks at the directory again, for
+segments come and go while we look. Where a sealed segment has an index it is used; where not,
+reading from the segment's beginning finds the same. Memory: one index.
+"""
+
+import os
+from bisect import bisect_left, bisect_right
+
+from sequencer.journal.errors import StoreError
+from sequencer.journal.header import (
+    INDEX,
+    SEGMENT,
+    START,
+    Head,
+    decode_head,
+    number_of,
+    stem,
+)
+from sequencer.journal.identity import FILE, read_identity
+from sequencer.journal.index import Marks, Summary, read_index, read_summary
+from sequencer.journal.layout import HEADER_SIZE
+from sequencer.journal.record import HEAD as RECORD_HEAD
+
+WHERE = "give the directory that the broker writes to"
+
+
+class StoreView:
+    """The directory of a store, to read. Raises `StoreError` where there is none."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._mark = (0, 0, 0)
+        self._seen = self._stamp()
+        self.journal, self.salt, self.epoch = self._identify()
+
+    def segments(self) -> list[int]:
+        """The first numbers of all segments, in their order."""
+        try:
+            names = os.listdir(self.path)
+        except FileNotFoundError:
+            return []
+        return sorted(filter(None, (number_of(name, SEGMENT) for name in names)))
+
+    def at(self, number: int) -> int:
+        """The segment of `number`, or the first one when all begin behind it; 0: there is none."""
+        firsts = self.segments()
+        if not firsts:
+            return 0
+        return firsts[max(bisect_right(firsts, number) - 1, 0)]
+
+    def after(self, first: int) -> int:
+        """The segment behind that of `first`; 0 while that is the newest."""
+        firsts = self.segments()
+        at = bisect_right(firsts, first)
+        return firsts[at] if at < len(firsts) else 0
+
+    def holds(self, first: int) -> bool:
+        """Whether the segment has not been deleted."""
+        return os.path.exists(self.file(first))
+
+    def file(self, first: int) -> str:
+        """The path of a segment."""
+        return os.path.join(self.path, stem(first) + SEGMENT)
+
+    def index_file(self, first: int) -> str:
+        """The path of a segment's index."""
+        return os.path.join(self.path, stem(first) + INDEX)
+
+    def open(self, first: int) -> int:
+        """A descriptor of a segment; -1 when it is gone. StoreError: it is another store's."""
+        try:
+            segment_fd = os.open(self.file(first), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return -1
+        head = decode_head(os.pread(segment_fd, START, 0))
+        if head is not None and head.journal != self.journal:
+            os.close(segment_fd)
+            raise StoreError(self._another(head.journal))
+        return segment_fd  # a damaged head is no matter: each record proves whose it is
+
+    def head(self, first: int) -> Head | None:
+        """What the head of a segment says; None where it is damaged, or the segment is gone."""
+        data = self._peek(first, 0, START)
+        return decode_head(data)
+
+    def offset(self, first: int, number: int) -> int:
+        """Where to begin to read in a segment for a number: at its record, or before it."""
+        marked, from_number, offset = self._mark
+        if marked == first and number >= from_number:
+            return offset
+        index = self._index(first) if number > first else None
+        return START if index is None else index.before_number(number)
+
+    def remember(self, first: int, number: int, offset: int) -> None:
+        """Where a number was found; only one place is kept, that of whoever was here last."""
+        self._mark = (first, number, offset)
+
+    def number_before(self, time: int) -> int:
+        """A number at or before the first message of this time or later, and not far from it."""
+        firsts = self.segments()
+        for first in reversed(firsts):
+            if 0 < self.first_time(first) < time:
+                index = self._index(first)
+                return first if index is None else max(first, _mark_before(index, time))
+        return firsts[0] if firsts else 1
+
+    def summary(self, first: int) -> Summary | None:
+        """What the index of a segment says of it; None where there is none that tells all."""
+        summary = read_summary(self.index_file(first))
+        if summary is None or summary.journal != self.journal or summary.first != first:
+            return None
+        try:
+            whole = summary.size == os.stat(self.file(first)).st_size
+        except FileNotFoundError:
+            return None
+        return summary if whole else None
+
+    def first_time(self, first: int) -> int:
+        """The time of a segment's first record, unproved; 0 when it has none."""
+        data = self._peek(first, START, HEADER_SIZE)
+        return int(RECORD_HEAD.unpack(data)[3]) if len(data) == HEADER_SIZE else 0
+
+    def check(self) -> None:
+        """Raise `StoreError` when this is not the store any more that it was."""
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return
+        identity = read_identity(self.path)
+        if identity is None:
+            if not self.segments():
+                raise StoreError(f"{self.path}: the store was deleted while it was read")
+            return
+        if identity.journal != self.journal:
+            raise StoreError(self._another(identity.journal))
+        self.epoch = identity.epoch
+        self._seen = stamp
+
+    def _identify(self) -> tuple[str, int, int]:
+        """From store.json; where that is damaged, from the newest segment whose head is good."""
+        try:
+            identity = read_identity(self.path)
+        except PermissionError:
+            raise
+        except OSError as error:
+            raise StoreError(f"{self.path}: {error.strerror}; {WHERE}") from error
+        if identity is not None:
+            return identity.journal, identity.salt, identity.epoch
+        for first in reversed(self.segments()):
+            head = self.head(first)
+            if head is not None:
+                return head.journal, head.salt, head.epoch
+        what = "there is no journal here" if os.path.isdir(self.path) else "no such directory"
+        raise StoreError(f"{self.path}: {what}; {WHERE}")
+
+    def _index(self, first: int) -> Marks | None:
+        if self.summary(first) is None:
+            return None
+        index = read_index(self.index_file(first))
+        return None if index is None else index[1]
+
+    def _peek(self, first: int, offset: int, size: int) -> bytes:
+        try:
+            with open(self.file(first), "rb", buffering=0) as file:
+                return os.pread(file.fileno(), size, offset)
+        except FileNotFoundError:
+            return b""
+
+    def _stamp(self) -> tuple[int, int]:
+        try:
+            status = os.stat(os.path.join(self.path, FILE))
+        except OSError:
+            return 0, 0
+        return status.st_ino, status.st_mtime_ns
+
+    def _another(self, journal: str) -> str:
+        return f"{self.path}: another journal is there now, {journal}; {self.journal} is gone"
+
+
+def _mark_before(marks: Marks, time: int) -> int:
+    """The number at the last mark before this time; 0 where there is none."""
+    words = marks.words
+    place = bisect_left(range(len(marks)), time, key=lambda at: words[3 * at + 1])
+    return words[3 * place - 3] if place else 0

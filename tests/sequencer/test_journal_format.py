@@ -1,0 +1,75 @@
+"""docs/journal-format.md: its bytes are those that are written, its tables the layouts."""
+
+import json
+import re
+from pathlib import Path
+
+from sequencer.journal import Columns, Reader
+from sequencer.journal.columns import Collector
+from sequencer.journal.header import START, Head, encode_head, stem
+from sequencer.journal.identity import Identity, write_identity
+from sequencer.journal.index import HEAD_SIZE, Marks, Summary, write_index
+from sequencer.journal.record import Batch
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "journal-format.md").read_text()
+DUMP = re.compile(r"^([0-9a-f]{4})((?: {1,2}[0-9a-f]{2}){1,16})(?:   |\s*$)", re.MULTILINE)
+SALT, JOURNAL, TIME = 0x1BADCAFE, "00c0ffee00c0ffee", 1_700_000_000 * 10**9
+PUBLISHER = 5 << 32 | 9
+
+
+def dumps() -> list[bytes]:
+    """The blocks of bytes on the page, in order; each line is where it says."""
+    found: list[bytearray] = []
+    for offset, digits in DUMP.findall(PAGE):
+        if int(offset, 16) == 0:
+            found.append(bytearray())
+        assert len(found[-1]) == int(offset, 16)
+        found[-1] += bytes.fromhex(digits)
+    return [bytes(block) for block in found]
+
+
+def records() -> bytes:
+    batch = Batch(SALT, 1)
+    batch.append_message(7, TIME, b"orders.new", b"", b"", b"hello world", PUBLISHER, 1)
+    headers = b"NATS/1.0\r\nNats-Msg-Id: a\r\n\r\n"
+    batch.append_message(
+        8, TIME + 1000, b"orders.new", b"_INBOX.1", headers, b"", PUBLISHER, 2, flags=1
+    )
+    return bytes(batch.view())
+
+
+def test_given_the_page_when_its_segment_is_written_then_it_is_those_bytes() -> None:
+    assert dumps()[0] == encode_head(Head(SALT, JOURNAL, 7, TIME, 1)) + records()
+
+
+def test_given_the_page_when_its_index_is_written_then_it_is_those_bytes(tmp_path: Path) -> None:
+    marks = Marks()
+    marks.add(7, TIME, START)
+    marks.note_ids()
+    size = START + len(records())
+    write_index(str(tmp_path / "index"), Summary(JOURNAL, 7, 8, TIME, TIME + 1000, size), marks, [])
+    assert dumps()[1] == (tmp_path / "index").read_bytes()
+    assert "Its head has 80 bytes" in PAGE
+    assert HEAD_SIZE == 80
+
+
+def test_given_the_page_when_its_chunk_is_collected_then_it_is_those_bytes() -> None:
+    collector = Collector(SALT)
+    collector.begin(7, 8, None)
+    collector.take(records(), 0, len(records()))
+    assert dumps()[2] == collector.chunk()
+
+
+def test_given_the_bytes_of_the_page_when_read_then_they_are_the_messages(tmp_path: Path) -> None:
+    write_identity(str(tmp_path), Identity(JOURNAL, SALT, 1, TIME))
+    (tmp_path / f"{stem(7)}.segment").write_bytes(dumps()[0])
+    (tmp_path / f"{stem(7)}.index").write_bytes(dumps()[1])
+    reader = Reader(str(tmp_path))
+    assert reader.bounds() == (7, 8)
+    assert reader.view.summary(7) is not None, "the index is taken for what it is"
+    items = list(reader.records())
+    rows = list(Columns.from_bytes(dumps()[2]))
+    assert [tuple(item) for item in items] == [tuple(row) for row in rows]
+    fields = json.loads((tmp_path / "store.json").read_text())
+    listed = re.findall(r"^\| `([a-z]+)` \|", PAGE, re.MULTILINE)
+    assert listed == list(fields)

@@ -1,0 +1,455 @@
+"""The store as the broker uses it: what is written is found again, by number and by time."""
+
+import errno
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sequencer.journal.errors import StoreError, StoreLocked
+from sequencer.journal.header import START, stem
+from sequencer.journal.segment import Segment
+from sequencer.journal.store import Store
+from tests.support.stores import (
+    SECOND,
+    abandon,
+    batch_of,
+    give,
+    headers_of,
+    messages,
+    open_store,
+    payload_of,
+    put,
+    read_from,
+)
+
+SMALL = 4096
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+def full(store: Store, count: int, **how: Any) -> None:
+    """Fill a store message by message, each in a batch of its own."""
+    for _ in range(count):
+        put(store, **how)
+
+
+def files(path: Path, suffix: str) -> list[str]:
+    return sorted(file.name for file in path.iterdir() if file.name.endswith(suffix))
+
+
+def build(store: Store) -> None:
+    while store.build_indexes():
+        pass
+
+
+def test_given_no_directory_when_opened_then_a_store_is_made_and_is_empty(path: Path) -> None:
+    store = open_store(path / "below")
+    assert (store.first, store.last, store.bytes) == (1, 0, START)
+    assert (store.oldest_time, store.newest_time, store.epoch) == (0, 0, 1)
+    assert len(store.journal) == 16
+    assert store.report == []
+    assert messages(store) == {}
+    assert json.loads((path / "below/store.json").read_text())["journal"] == store.journal
+    store.close()
+
+
+def test_given_messages_when_read_then_they_are_what_was_written(path: Path) -> None:
+    store = open_store(path)
+    put(store, 10)
+    put(store, 5, size=100_000)
+    assert (store.first, store.last) == (1, 15)
+    found = messages(store)
+    assert list(found) == list(range(1, 16))
+    assert found[3] == (SECOND, payload_of(3))
+    assert found[15] == (SECOND * 11, payload_of(15, 100_000))
+    assert (store.oldest_time, store.newest_time) == (SECOND, 11 * SECOND)
+    store.close()
+
+
+def test_given_a_closed_store_when_opened_again_then_numbering_goes_on_in_a_new_epoch(
+    path: Path,
+) -> None:
+    store = open_store(path)
+    put(store, 3)
+    store.close()
+    again = open_store(path)
+    assert (again.journal, again.salt) == (store.journal, store.salt)
+    assert (again.first, again.last, again.epoch) == (1, 3, 2)
+    assert again.report == []
+    put(again, 2)
+    assert list(messages(again)) == [1, 2, 3, 4, 5]
+    again.close()
+
+
+def test_given_segments_full_when_written_then_the_store_rolls_and_reads_across_them(
+    path: Path,
+) -> None:
+    store = open_store(path, segment_bytes=SMALL)
+    full(store, 200)
+    assert len(store.pieces()) == len(files(path, ".segment")) > 3
+    assert list(messages(store)) == list(range(1, 201))
+    for before, after in zip(store.pieces(), store.pieces()[1:], strict=False):
+        assert before.following is after
+        assert before.last + 1 == after.first
+        assert before.size == os.stat(before.file).st_size <= SMALL
+    store.close()
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_given_any_number_when_located_then_it_is_at_or_behind_the_place(
+    path: Path, indexed: bool
+) -> None:
+    store = open_store(path, segment_bytes=1 << 20)
+    full(store, 300, size=9000)
+    if indexed:
+        build(store)
+    store.close()
+    store = open_store(path)
+    for number in (1, 2, 115, 116, 117, 150, 299, 300):
+        piece, offset = store.locate(number)
+        assert piece.first <= number <= piece.last
+        before = [found[0] for found in read_from(store, piece, offset) if found[0] <= number]
+        assert before[-1] == number
+        assert len(before) <= 9 or not (indexed or piece is store.pieces()[-1])
+    assert store.locate(301) == (store.pieces()[-1], store.pieces()[-1].size)
+    assert store.locate(0)[0] is store.pieces()[0]
+    store.close()
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_given_any_time_when_located_then_the_first_of_that_time_is_at_or_behind_the_place(
+    path: Path, indexed: bool
+) -> None:
+    store = open_store(path, segment_bytes=SMALL)
+    for number in range(1, 200):
+        put(store, time=number // 3 * 10 + 10)
+    if indexed:
+        build(store)
+    for time in (0, 1, 9, 10, 11, 329, 330, 331, 660, 669, 670):
+        records = read_from(store, *store.locate_time(time))
+        first = next(number for number, when, _ in records if when >= time)
+        assert first == max(1, (-(-time // 10) - 1) * 3)
+    assert store.locate_time(671)[1] == store.pieces()[-1].size
+    store.close()
+
+
+def test_given_a_batch_longer_than_a_segment_when_written_then_it_is_a_segment_of_its_own(
+    path: Path,
+) -> None:
+    store = open_store(path, segment_bytes=SMALL)
+    put(store)
+    put(store, 10, size=SMALL)
+    put(store)
+    assert [(one.first, one.last) for one in store.pieces()] == [(1, 1), (2, 11), (12, 12)]
+    assert messages(store)[7][1] == payload_of(7, SMALL)
+    store.close()
+
+
+def test_given_room_when_written_then_it_falls_and_reserving_raises_it(path: Path) -> None:
+    store = open_store(path, segment_bytes=1 << 20)
+    assert store.room == 0
+    store.reserve(100)
+    assert store.room == (1 << 20) - START
+    assert os.stat(store.pieces()[0].file).st_size == START
+    before = store.room
+    batch = batch_of(store)
+    give(store, batch)
+    assert store.room == before - batch.end
+    store.close()
+    assert os.stat(store.pieces()[0].file).st_blocks < 100, "what was reserved is given back"
+
+
+def test_given_a_filesystem_without_fallocate_when_reserved_then_room_counts_anyway(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sequencer.journal.segment.fallocate", lambda *args: False)
+    store = open_store(path)
+    put(store, 5)
+    assert store.room > 0
+    assert len(messages(store)) == 5
+    store.close()
+
+
+def test_given_an_age_when_the_oldest_is_older_then_the_store_rolls(path: Path) -> None:
+    store = open_store(path, segment_age_ns=10 * SECOND)
+    store.roll_if_due(100 * SECOND)
+    put(store)
+    store.roll_if_due(10 * SECOND)
+    assert len(store.pieces()) == 1
+    store.roll_if_due(11 * SECOND)
+    store.roll_if_due(50 * SECOND)
+    assert [(one.first, one.last) for one in store.pieces()] == [(1, 1), (2, 1)]
+    put(store)
+    assert list(messages(store)) == [1, 2]
+    store.close()
+
+
+def test_given_more_bytes_than_retained_when_retaining_then_the_oldest_go(path: Path) -> None:
+    store = open_store(path, segment_bytes=SMALL, retain_bytes=3 * SMALL)
+    full(store, 500)
+    pieces = store.pieces()
+    went = store.retain(SECOND)
+    assert went == [(one.first, one.last) for one in pieces if one.gone]
+    assert store.bytes <= 3 * SMALL
+    assert store.bytes == sum(one.size for one in store.pieces())
+    assert store.first == went[-1][1] + 1 == min(messages(store))
+    assert store.retain(SECOND) == []
+    assert len(files(path, ".segment")) == len(store.pieces())
+    store.close()
+    assert open_store(path).first == store.first
+
+
+def test_given_messages_too_old_when_retaining_then_segments_with_only_these_go(
+    path: Path,
+) -> None:
+    store = open_store(path, segment_bytes=SMALL, retain_age_ns=50 * SECOND)
+    full(store, 300)
+    store.retain(200 * SECOND)
+    assert store.pieces()[0].newest >= 150 * SECOND > store.oldest_time
+    store.retain(1000 * SECOND)
+    assert len(store.pieces()) == 1
+    store.close()
+
+
+def test_given_a_count_when_retaining_then_at_least_so_many_stay(path: Path) -> None:
+    store = open_store(path, segment_bytes=SMALL, retain_count=100)
+    full(store, 300)
+    store.retain(SECOND)
+    assert 100 <= store.last - store.first + 1 < 100 + SMALL // 72
+    store.close()
+
+
+def test_given_all_but_an_empty_segment_deleted_when_opened_again_then_numbers_go_on(
+    path: Path,
+) -> None:
+    store = open_store(path, retain_age_ns=1)
+    put(store, 7)
+    store.roll(8 * SECOND)
+    assert store.retain(100 * SECOND) == [(1, 7)]
+    assert (store.first, store.last, store.oldest_time) == (8, 7, 0)
+    abandon(store)
+    again = open_store(path)
+    assert (again.first, again.last) == (8, 7)
+    assert again.newest_time == 8 * SECOND, "no later message may have an earlier time"
+    assert messages(again) == {}
+    put(again)
+    assert list(messages(again)) == [8]
+    again.close()
+
+
+def test_given_a_held_segment_when_retention_deletes_it_then_its_holder_reads_on(
+    path: Path,
+) -> None:
+    store = open_store(path, segment_bytes=SMALL, retain_bytes=SMALL)
+    full(store, 200)
+    piece = store.pieces()[0]
+    piece.hold()
+    store.retain(SECOND)
+    assert piece.gone
+    assert piece not in store.pieces()
+    assert next(read_from(store, piece, START))[2] == payload_of(1)
+    piece.release()
+    with pytest.raises(FileNotFoundError):
+        piece.read(START, memoryview(bytearray(10)), True)
+    store.close()
+
+
+def test_given_a_file_that_cannot_be_deleted_when_retaining_then_it_stays_and_that_is_said(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(path, segment_bytes=SMALL, retain_bytes=SMALL)
+    full(store, 200)
+
+    def refuse(path: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        with pytest.raises(PermissionError):
+            store.retain(SECOND)
+    assert store.first == 1
+    os.unlink(store.pieces()[0].file)
+    assert store.retain(SECOND)[0][0] == 1
+    store.close()
+
+
+def test_given_a_store_in_use_when_opened_again_then_the_error_names_the_process(
+    path: Path,
+) -> None:
+    store = open_store(path)
+    with pytest.raises(StoreLocked, match=f"process {os.getpid()} writes this store") as caught:
+        open_store(path)
+    assert caught.value.pid == os.getpid()
+    store.close()
+    open_store(path).close()
+
+
+def test_given_a_file_in_its_place_when_opened_then_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="is a file; a store is a directory"):
+        open_store(tmp_path / "file")
+
+
+def test_given_a_directory_that_may_not_be_written_when_opened_then_that_is_said(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, *args: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    with pytest.raises(StoreError, match=r"Permission denied; let this user write there"):
+        open_store(path)
+
+
+def test_given_sealed_segments_when_indexes_are_built_then_each_has_one_that_is_used(
+    path: Path,
+) -> None:
+    store = open_store(path, segment_bytes=SMALL)
+    full(store, 200)
+    build(store)
+    assert len(files(path, ".index")) == len(store.pieces()) - 1
+    assert all(one.marks is None for one in store.pieces()[:-1])
+    store.sync()
+    assert [one.fd >= 0 for one in store.pieces()] == [False] * (len(store.pieces()) - 1) + [True]
+    abandon(store)
+    again = open_store(path)
+    assert all(one.indexed for one in again.pieces()[:-1])
+    assert list(messages(again)) == list(range(1, 201))
+    again.close()
+
+
+def test_given_indexes_lost_when_built_again_then_they_are_as_before(path: Path) -> None:
+    store = open_store(path, segment_bytes=1 << 20)
+    full(store, 300, size=9000, ids=True)
+    build(store)
+    store.close()
+    before = {name: (path / name).read_bytes() for name in files(path, ".index")}
+    for name in before:
+        os.unlink(path / name)
+    store = open_store(path)
+    build(store)
+    assert store.damage == []
+    store.close()
+    assert {name: (path / name).read_bytes() for name in files(path, ".index")} == before
+
+
+def test_given_messages_with_ids_when_asked_for_then_the_newest_come_in_order(path: Path) -> None:
+    store = open_store(path, segment_bytes=SMALL)
+    for number in range(1, 301):
+        put(store, ids=number % 4 == 0)
+    build(store)
+    found = list(store.recent_ids(0, 1000))
+    assert found == [(n, n * SECOND, headers_of(n)) for n in range(4, 301, 4)]
+    assert [one[0] for one in store.recent_ids(0, 3)] == [292, 296, 300]
+    assert [one[0] for one in store.recent_ids(201 * SECOND, 1000)] == list(range(204, 301, 4))
+    store.close()
+    for name in files(path, ".index"):
+        os.unlink(path / name)
+    again = open_store(path)
+    assert [one[0] for one in again.recent_ids(201 * SECOND, 5)] == [284, 288, 292, 296, 300]
+    again.close()
+
+
+def test_given_a_long_message_with_an_id_when_asked_for_then_it_comes(path: Path) -> None:
+    store = open_store(path)
+    put(store, size=9 << 20, ids=True)
+    put(store, ids=True)
+    assert [one[0] for one in store.recent_ids(0, 5)] == [1, 2]
+    store.close()
+
+
+def test_given_nothing_cached_when_read_without_waiting_then_it_is_refused_or_read(
+    path: Path,
+) -> None:
+    store = open_store(path)
+    put(store, 100, size=9000)
+    store.sync()
+    piece = store.pieces()[0]
+    fd = os.open(piece.file, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+    into = bytearray(8192)
+    try:
+        got = piece.read(START, memoryview(into), False)
+    except BlockingIOError:
+        got = piece.read(START, memoryview(into), True)
+    assert into[:got] == Path(piece.file).read_bytes()[START : START + got]
+    store.close()
+
+
+def test_given_a_filesystem_without_nowait_when_read_then_it_waits_from_then_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(path)
+    put(store)
+    monkeypatch.setattr(Segment, "nowait", True)
+    whole = os.preadv
+
+    def refuse(fd: int, buffers: Any, offset: int, flags: int = 0) -> int:
+        if flags:
+            raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+        return whole(fd, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    assert store.pieces()[0].read(START, memoryview(bytearray(10)), False) == 10
+    assert not Segment.nowait
+    store.close()
+
+
+def test_given_a_file_cut_under_a_reader_when_read_then_it_is_an_error_and_no_end(
+    path: Path,
+) -> None:
+    store = open_store(path)
+    put(store, 3)
+    os.truncate(store.pieces()[0].file, START)
+    with pytest.raises(OSError, match="the file ends before byte"):
+        store.pieces()[0].read(START, memoryview(bytearray(10)), True)
+    abandon(store)
+
+
+def test_given_a_keeper_at_work_when_the_writer_writes_then_neither_disturbs_the_other(
+    path: Path,
+) -> None:
+    store = open_store(path, segment_bytes=SMALL, retain_bytes=20 * SMALL)
+    faults: list[BaseException] = []
+    stop = threading.Event()
+    safe = [0]
+
+    def keep() -> None:
+        try:
+            while not stop.is_set():
+                safe.append(store.sync())
+                store.retain(SECOND)
+                store.build_indexes()
+        except BaseException as error:
+            faults.append(error)
+
+    keeper = threading.Thread(target=keep)
+    keeper.start()
+    for number in range(1, 3001):
+        put(store)
+        if number % 50 == 0:
+            piece, offset = store.locate(max(store.first, number - 100))
+            piece.hold()
+            for found, _, payload in read_from(store, piece, offset):
+                assert payload == payload_of(found)
+                break
+            piece.release()
+    stop.set()
+    keeper.join()
+    assert faults == []
+    assert safe == sorted(safe)
+    build(store)
+    store.retain(SECOND)
+    assert list(messages(store)) == list(range(store.first, 3001))
+    assert store.sync() == 3000
+    assert store.bytes == sum(one.size for one in store.pieces())
+    store.close()
+    assert stem(store.first) + ".segment" in files(path, ".segment")
