@@ -42,7 +42,8 @@ cdef class Parser:
 
     cpdef int begin(self, bytearray store, Py_ssize_t start, Py_ssize_t stop) except -1
     @cython.locals(data='const unsigned char *', stop=Py_ssize_t, at=Py_ssize_t, start=Py_ssize_t,
-                   subject_end=Py_ssize_t, digits=Py_ssize_t, size=Py_ssize_t, digest='unsigned int')
+                   subject_end=Py_ssize_t, digits=Py_ssize_t, size=Py_ssize_t, digest='unsigned int',
+                   reply=Py_ssize_t, reply_end=Py_ssize_t)
     cpdef int next(self) except -1
     @cython.locals(data='const unsigned char *', stop=Py_ssize_t, at=Py_ssize_t, digest='unsigned int')
     cpdef unsigned int peek(self) noexcept

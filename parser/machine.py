@@ -116,12 +116,26 @@ class Parser:
             while at < stop and ord("0") <= data[at] <= ord("9") and at - digits < DIGITS_MAX:
                 size = size * 10 + data[at] - ord("0")
                 at += 1
+            reply = reply_end = 0
+            if at < stop and data[at] != CR:  # what was no size is a reply, and then comes one
+                reply = digits
+                while at < stop and data[at] > SPACE:
+                    at += 1
+                reply_end = at
+                if at < stop and data[at] == SPACE:
+                    at += 1
+                digits = at
+                size = 0
+                while at < stop and ord("0") <= data[at] <= ord("9") and at - digits < DIGITS_MAX:
+                    size = size * 10 + data[at] - ord("0")
+                    at += 1
             if (
                 stop - at >= size + 4
                 and data[at] == CR
                 and data[at + 1] == LF
                 and at > digits
                 and digits > subject_end > start
+                and (reply_end == 0 or digits > reply_end > reply > subject_end)
                 and at - start <= self.max_control_line
                 and size <= self.max_payload
                 and data[at + 2 + size] == CR
@@ -130,7 +144,8 @@ class Parser:
                 self.digest = digest
                 self.subject = start
                 self.subject_end = subject_end
-                self.reply = self.reply_end = 0
+                self.reply = reply
+                self.reply_end = reply_end
                 self.digits = digits
                 self.digits_end = at
                 self.body = at + 2

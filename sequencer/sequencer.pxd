@@ -1,9 +1,37 @@
 # The compiler's view of sequencer.py: types only, never behaviour.
 cimport cython
+from sequencer.journal.record cimport Batch, record_size
+
+cdef enum:
+    BATCH_MAX = 262144
 
 @cython.final
 cdef class Sequencer:
-    cdef readonly unsigned long long number
+    cdef readonly unsigned long long number, written, safe, now
+    cdef unsigned long long origin, origin_sequence
+    cdef Batch batch
+    cdef readonly object store
+    cdef readonly Py_ssize_t room
+    cdef Py_ssize_t wanted
+    cdef bint synced_only
+    cdef readonly bint full, stuck
+    cdef object trouble
 
-    cdef unsigned long long take(self) except 0
-    cpdef release(self)
+    cpdef tick(self, unsigned long long now)
+    cdef void publisher(self, unsigned long long origin, unsigned long long sequence) noexcept
+    @cython.locals(batch=Batch, need=Py_ssize_t)
+    cdef unsigned long long take(
+        self, int flags, const unsigned char *subject, Py_ssize_t subject_size,
+        const unsigned char *reply, Py_ssize_t reply_size, const unsigned char *body,
+        Py_ssize_t header_size, Py_ssize_t size) except? 0
+    @cython.locals(batch=Batch)
+    cpdef bint release(self) except -1
+    cpdef synced(self, unsigned long long number)
+    cpdef hold_back(self)
+    @cython.locals(batch=Batch)
+    cdef bint _reserve(self, Py_ssize_t need) except -1
+    cdef int _write(self, Batch batch) except -1
+    cdef _append(self, Batch batch)
+    @cython.locals(batch=Batch)
+    cpdef resume(self)
+    cdef _tell(self, error)

@@ -1,25 +1,178 @@
-"""The one order: who gives each message its number.
+"""The one order: who gives each message its number, and keeps it.
 
 A number is taken when nothing can refuse the message any more, and is never given back.
-This is the seam for the journal: `take` is where a message's record will be handed over,
-`release` where the records of one read event will be written, before anything that shows
-one of their numbers leaves the process. Numbers are kept in memory for now.
+With a store behind it (`keep`), `take` puts the message's record into a batch, and `release`
+writes the batch before anything that shows one of its numbers leaves the process:
+
+    safe <= written <= number       may be seen; in the store; given
+
+A store with no room refuses a message before it has a number. Should a write fail all the
+same, the batch waits: what it holds is neither lost nor seen, nothing new is taken, and
+`resume` goes on where the write stopped. This kernel reads no clock: `tick` brings the time.
 """
+
+from collections.abc import Callable
+from typing import Any
+
+import cython
+
+from sequencer.journal.record import Batch, record_size
+
+if not cython.compiled:
+    BATCH_MAX = 1 << 18  # written before the read event ends: more does not stay in the cache
 
 NUMBER_MAX = (1 << 63) - 1
 
 
 class Sequencer:
-    """Written by the data plane alone. `number` is the last one given; 0 before the first."""
+    """Written by the data plane, and its store's keeper between two read events."""
 
     def __init__(self, number: int = 0) -> None:
         assert 0 <= number < NUMBER_MAX, "a number is 1 to 2^63-1"
-        self.number = number
+        self.number = number  # the last one given; 0 before the first
+        self.written = self.safe = number
+        self.batch: Batch | None = None
+        self.store: Any = None
+        self.room = 0  # bytes that the store can surely take, and no record has claimed
+        self.synced_only = False  # what is written may be seen when it is synced, not before
+        self.full = False  # the store has no room, or does not take the batch
+        self.wanted = 0  # room that there was not
+        self.stuck = False  # the batch could not be written
+        self.trouble: Callable[[OSError], None] | None = None
+        self.now = 0
+        self.origin = self.origin_sequence = 0
 
-    def take(self) -> int:
-        """The next number: one more than the last, 1 to 2^63-1."""
+    def keep(self, store: Any, synced_only: bool, trouble: Callable[[OSError], None]) -> None:
+        """Keep all that is numbered from now on in a store, and go on after its last number.
+
+        `store` has `last`, `salt`, `epoch`, `checked`, `newest_time`, `room`, `reserve(need)` and
+        `write(view, first, last, time, ids)`; the last two raise `OSError`, which
+        `trouble` is told of. The state is then `full`, until `resume`.
+        """
+        self.store = store
+        self.batch = Batch(store.salt, store.epoch, store.checked)
+        self.number = self.written = self.safe = store.last
+        self.now = store.newest_time
+        self.room = store.room
+        self.synced_only = synced_only
+        self.trouble = trouble
+
+    def tick(self, now: int) -> None:
+        """It is `now`, in ns since 1970, unless that is before what it was."""
+        if now > self.now:
+            self.now = now
+
+    def publisher(self, origin: int, sequence: int) -> None:
+        """Who publishes what is taken next, and how many messages it has published so far."""
+        self.origin = origin
+        self.origin_sequence = sequence
+
+    def take(
+        self,
+        flags: int,
+        subject: bytes | bytearray,
+        subject_size: int,
+        reply: bytes | bytearray,
+        reply_size: int,
+        body: bytes | bytearray,
+        header_size: int,
+        size: int,
+    ) -> int:
+        """The message's number, one more than the last; 0 if the store has no room for it.
+
+        Pointers when compiled; uncompiled, bytes of just those sizes. `body` is headers
+        and payload, `size` bytes.
+        """
+        batch = self.batch
+        if batch is None:
+            self.number += 1
+            return self.number
+        need = record_size(subject_size, reply_size, size)
+        if need > self.room and not self._reserve(need):
+            return 0
+        self.room -= need
         self.number += 1
+        batch.put(
+            self.number,
+            self.now,
+            self.origin,
+            self.origin_sequence,
+            flags,
+            subject,
+            subject_size,
+            reply,
+            reply_size,
+            body,
+            header_size,
+            size,
+        )
+        if batch.end > BATCH_MAX:
+            self._write(batch)
         return self.number
 
-    def release(self) -> None:
-        """Make what was numbered so far safe to be seen."""
+    def release(self) -> bool:
+        """Write what was numbered so far; whether all of it may be seen now."""
+        batch = self.batch
+        if batch is None:
+            self.written = self.safe = self.number
+        elif batch.end and not self.stuck:
+            self._write(batch)
+        return self.safe == self.number
+
+    def synced(self, number: int) -> None:
+        """All up to `number` is as safe as it was asked to be."""
+        if number > self.safe:
+            self.safe = number
+
+    def hold_back(self) -> None:
+        """Take nothing more until `resume`."""
+        self.full = True
+        self.wanted = 1
+        self.room = 0
+
+    def resume(self) -> None:
+        """Try again to write what waits, and to take more. Raises `OSError` as the store does."""
+        batch = self.batch
+        assert batch is not None, "there is a store"
+        if batch.end:
+            self._append(batch)
+        self.stuck = False
+        self.store.reserve(self.wanted)
+        self.full = False
+        self.room = self.store.room
+
+    def _reserve(self, need: int) -> bool:
+        """Have the store make room."""
+        batch = self.batch
+        if self.full or batch is None:
+            return False
+        try:
+            self.store.reserve(batch.end + need)
+        except OSError as error:
+            self.full = True
+            self.wanted = need
+            self._tell(error)
+            return False
+        self.room = self.store.room - batch.end
+        return True
+
+    def _write(self, batch: Batch) -> int:
+        try:
+            self._append(batch)
+        except OSError as error:
+            self.stuck = True
+            self.hold_back()
+            self._tell(error)
+        return 0
+
+    def _append(self, batch: Batch) -> None:
+        with batch.view() as view:
+            self.store.write(view, batch.first, batch.last, batch.time, batch.ids)
+        self.written = batch.last
+        if not self.synced_only:
+            self.safe = batch.last
+        batch.clear()
+
+    def _tell(self, error: OSError) -> None:
+        if self.trouble is not None:
+            self.trouble(error)

@@ -60,7 +60,7 @@ def new_route(subject: bytes, digest: int, kind: int, fanout: Fanout, generation
     return route
 
 
-def serves(route: Route, data: bytearray, start: int, size: int) -> bool:
+def serves(route: Route, data: bytes | bytearray, start: int, size: int) -> bool:
     """Whether this is the route of the subject in that span."""
     if route.size != size:
         return False

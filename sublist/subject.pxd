@@ -15,9 +15,16 @@ cpdef bint is_literal(bytes subject)
 @cython.locals(text='const unsigned char *', size=Py_ssize_t, at=Py_ssize_t, begin=Py_ssize_t)
 cpdef bint has_wildcard(bytes subject)
 
-@cython.locals(wanted='const unsigned char *', given='const unsigned char *',
-               wanted_size=Py_ssize_t, given_size=Py_ssize_t, at=Py_ssize_t, on=Py_ssize_t, last=bint)
 cpdef bint covers(bytes pattern, bytes subject)
 
-@cython.locals(text='const unsigned char *', value='unsigned int', at=Py_ssize_t)
+@cython.locals(at=Py_ssize_t, on=Py_ssize_t, last=bint)
+cdef bint takes(const unsigned char *wanted, Py_ssize_t wanted_size,
+                const unsigned char *given, Py_ssize_t given_size) noexcept
+
+@cython.locals(after_dot=bint)
+cdef bint is_whole(const unsigned char *text, Py_ssize_t at, Py_ssize_t size) noexcept
+
 cpdef unsigned int digest_of(bytes subject)
+
+@cython.locals(value='unsigned int', place=Py_ssize_t)
+cdef unsigned int digest_span(const unsigned char *text, Py_ssize_t at, Py_ssize_t size) noexcept

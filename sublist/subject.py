@@ -49,18 +49,23 @@ def has_wildcard(subject: bytes) -> bool:
 
 
 def covers(pattern: bytes, subject: bytes) -> bool:
-    """Whether a valid pattern takes in a literal subject whose tokens are not empty."""
-    wanted = pattern
-    given = subject
-    wanted_size = len(pattern)
-    given_size = len(subject)
+    """Whether a valid pattern takes in a published subject; none does if a token is empty."""
+    return takes(pattern, len(pattern), subject, len(subject))
+
+
+def takes(
+    wanted: bytes | bytearray, wanted_size: int, given: bytes | bytearray, given_size: int
+) -> bool:
+    """`covers` for spans: pointers when compiled; uncompiled, bytes of just those sizes."""
     at = 0  # in the pattern
     on = 0  # in the subject
     while at < wanted_size and on < given_size:
         last = at + 1 == wanted_size
         if wanted[at] == ord(">") and last:
-            return True
+            return is_whole(given, on, given_size)
         if wanted[at] == ord("*") and (last or wanted[at + 1] == ord(".")):
+            if given[on] == ord("."):
+                return False
             at += 1
             while on < given_size and given[on] != ord("."):
                 on += 1
@@ -79,10 +84,28 @@ def covers(pattern: bytes, subject: bytes) -> bool:
     return at == wanted_size and on == given_size
 
 
+def is_whole(text: bytes | bytearray, at: int, size: int) -> bool:
+    """Whether the tokens from `at` on are at least one, and none of them empty."""
+    after_dot = True
+    while at < size:
+        if text[at] == ord("."):
+            if after_dot:
+                return False
+            after_dot = True
+        else:
+            after_dot = False
+        at += 1
+    return not after_dot
+
+
 def digest_of(subject: bytes) -> int:
     """FNV-1a, 32 bits: the digest under which a route is kept, and which the parser finds."""
-    text = subject
+    return digest_span(subject, 0, len(subject))
+
+
+def digest_span(text: bytes | bytearray, at: int, size: int) -> int:
+    """The digest of `text[at : at + size]`; a pointer when compiled."""
     value = DIGEST_BASIS
-    for at in range(len(subject)):
-        value = ((value ^ text[at]) * DIGEST_PRIME) & DIGEST_MASK
+    for place in range(at, at + size):
+        value = ((value ^ text[place]) * DIGEST_PRIME) & DIGEST_MASK
     return value

@@ -11,6 +11,7 @@ cdef extern from *:
 
 cdef enum:
     SLOTS_MIN = 1024
+    REPLIES = 256
     CHAIN_MAX = 16
     SUBJECT_MAX = 255
     CHANGES_MAX = 64
@@ -22,7 +23,7 @@ cdef enum:
 cdef class Sublist:
     cdef readonly Trie trie
     cdef readonly object classify
-    cdef list slots, changes
+    cdef list slots, changes, replies
     cdef dict shared
     cdef readonly Py_ssize_t max_routes, routes
     cdef unsigned int mask
@@ -33,6 +34,9 @@ cdef class Sublist:
 
     @cython.locals(route=Route)
     cdef Route find(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t size, unsigned int digest)
+    @cython.locals(route=Route, subject=bytes)
+    cdef Fanout reach(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t size,
+                      unsigned int digest)
     cdef void fetch(self, unsigned int digest) noexcept
     @cython.locals(route=Route, digest='unsigned int')
     cpdef Route route(self, bytes subject)

@@ -29,6 +29,7 @@ if not cython.compiled:
     from sublist.route import new_route, serves
 
     SLOTS_MIN = 1024
+    REPLIES = 256  # a power of two; a client that uses one reply subject finds it here
     SUBJECT_MAX = 255  # a route of a longer subject is not kept: 4 KiB each would be a gigabyte
     CHAIN_MAX = 16  # at one route a slot, a chain of 16 is one in 10^14: only made on purpose
     SHARED_MAX = 4096  # sets of patterns that match together; each may be as long as all of them
@@ -48,6 +49,7 @@ class Sublist:
         self.max_routes = max_routes
         self.slots: list[Route | None] = [None] * SLOTS_MIN
         self.mask = SLOTS_MIN - 1
+        self.replies: list[Route | None] = [None] * REPLIES
         self.routes = 0
         self.hand = 0
         self.generation = 0
@@ -78,6 +80,18 @@ class Sublist:
         """
         if cython.compiled:
             __builtin_prefetch(PyList_GET_ITEM(self.slots, digest & self.mask))
+
+    def reach(self, data: bytes | bytearray, start: int, size: int, digest: int) -> Fanout:
+        """Who gets a message to a reply subject, which may never be used again.
+
+        So its route has a place among the last few replies, and none in the table.
+        """
+        route = self.replies[digest & (REPLIES - 1)]
+        if route is None or route.digest != digest or not serves(route, data, start, size):
+            subject = bytes(data[start : start + size])
+            route = new_route(subject, digest, 0, self._resolve(subject), self.generation)
+            self.replies[digest & (REPLIES - 1)] = route
+        return self._recheck(route).fanout
 
     def route(self, subject: bytes) -> Route:
         """The route of a subject, for whoever has it as bytes."""
@@ -131,6 +145,7 @@ class Sublist:
             self.shared.clear()
             return
         digest = digest_of(subject)
+        self.replies[digest & (REPLIES - 1)] = None
         route = self.slots[digest & self.mask]
         while route is not None:
             if route.digest == digest and route.subject == subject:

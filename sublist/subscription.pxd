@@ -8,5 +8,6 @@ cdef extern from "Python.h":
 cdef class Subscription:
     cdef readonly bytes subject, sid, queue
     cdef public object owner
-    cdef public unsigned long long delivered, limit
+    cdef public unsigned long long delivered, limit, seen
+    cdef public object owed, replay
     cdef Subscription following, preceding

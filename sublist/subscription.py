@@ -7,21 +7,26 @@ it out of its chain and out of its owner's table, which breaks every cycle it is
 was taken out has no owner any more: a fan-out that still holds it passes it over.
 """
 
+from collections import deque
 from typing import Any
 
 import cython
 
 
 class Subscription:
-    """Writers: `delivered` the data plane, `limit` the conversation, the chain the trie."""
+    """Writers: `delivered`, `seen`, `owed` the data plane, `limit` the conversation, the chain
+    the trie; `replay` whoever plays the past to it."""
 
     __slots__ = (
         "delivered",
         "following",
         "limit",
+        "owed",
         "owner",
         "preceding",
         "queue",
+        "replay",
+        "seen",
         "sid",
         "subject",
     )
@@ -33,6 +38,9 @@ class Subscription:
         self.owner = owner
         self.delivered = 0
         self.limit = 0  # deliveries after which it ends; 0: none
+        self.seen = 0  # the last number it got, or at its making; none below comes any more
+        self.owed: deque[int] | None = None  # numbers that only this member of its group gets
+        self.replay: Any = None  # while the past is played to it, and it is in no sublist
         self.following: Subscription | None = None
         self.preceding: Subscription | None = None
         if cython.compiled:

@@ -52,6 +52,23 @@ def test_given_a_broken_rule_then_the_peer_is_told_so_in_nats_servers_words(name
             errors.SubscribeForbidden(b"$SEQ.>", b"q"),
             b'Permissions Violation for Subscription to "$SEQ.>" using queue "q"',
         ),
+        (
+            errors.ReplayRefused(b"$SEQ.FROM.0.>", b"0 is no number"),
+            b'Permissions Violation for Subscription to "$SEQ.FROM.0.>": 0 is no number',
+        ),
+        (
+            errors.JournalFull(b"orders", b"No space left on device"),
+            b'Permissions Violation for Publish to "orders": the journal is full'
+            b" (No space left on device)",
+        ),
+        (
+            errors.JournalFull(b"orders", b""),
+            b'Permissions Violation for Publish to "orders": the journal is full (no room)',
+        ),
+        (
+            errors.PublishForbidden(b"$SEQ.INFO", "a reply subject is needed"),
+            b'Permissions Violation for Publish to "$SEQ.INFO": a reply subject is needed',
+        ),
     ],
 )
 def test_given_something_forbidden_then_the_peer_is_told_what_and_goes_on(
