@@ -9,6 +9,7 @@ is told so and costs nothing else; a fatal one ends the conversation after its a
 import logging
 from typing import TYPE_CHECKING
 
+from broker import requests
 from broker.kinds import (
     CONTROL,
     CONTROL_PREFIX,
@@ -29,6 +30,9 @@ from sublist.subject import covers, is_literal, is_pattern
 from sublist.subscription import Subscription
 
 if TYPE_CHECKING:
+    from broker.answers import Answers
+    from broker.keeper import Keeper
+    from broker.replays import Replays
     from broker.session import Session
 
 log = logging.getLogger("seriatim")
@@ -41,6 +45,9 @@ class Control:
         self.plane = plane
         self.sublist = plane.sublist
         self.max_subscriptions = max_subscriptions
+        self.replays: Replays | None = None  # where there is a journal, or a ring
+        self.keeper: Keeper | None = None  # where it is on disk
+        self.answers: Answers | None = None
         self._verbs = {
             CONNECT: self._connect,
             INFO: self._info,
@@ -67,7 +74,9 @@ class Control:
     def publish_special(self, link: Link, route: Route, reply: bytes) -> None:
         """A message to `$SEQ.`, to a reserved subject, or with a reserved reply."""
         acknowledged = route.subject.startswith(PUBLISH_PREFIX)
-        if route.kind in (CONTROL, RESERVED) and not acknowledged:
+        if self.answers is not None and self.answers.takes(route.subject):
+            self.answers.answer(link, route.subject, reply)
+        elif route.kind in (CONTROL, RESERVED) and not acknowledged:
             self._tell(link, errors.PublishForbidden(route.subject))
         elif is_reserved_reply(reply):
             self._tell(link, errors.ReplyForbidden(reply))
@@ -92,7 +101,24 @@ class Control:
         """A subscription has had as many messages as it asked for."""
         link: Link = sub.owner
         del link.subs[sub.sid]
-        self.sublist.remove(sub)
+        self._remove(sub)
+
+    def journal_full(self, link: Link, subject: bytes) -> None:
+        """A message was refused: there is no room for it, and it has no number."""
+        problem = self.keeper.problem if self.keeper is not None else ""
+        if self.keeper is not None:
+            self.keeper.refused += 1
+        self._tell(link, errors.JournalFull(subject, problem.encode()))
+
+    def detached(self, link: Link, number: int) -> None:
+        """A link lags; from `number` on it is served from the journal."""
+        assert self.replays is not None, "only a journal can serve it"
+        self.replays.catch_up(link, number)
+
+    def unsafe(self) -> None:
+        """Something waits at the gate until it is synced, or written."""
+        if self.keeper is not None:
+            self.keeper.unsafe()
 
     # What the sessions ask for
 
@@ -100,8 +126,17 @@ class Control:
         """Forget every subscription of a connection that has gone."""
         link.closed = True
         for sub in link.subs.values():
-            self.sublist.remove(sub)
+            self._remove(sub)
         link.subs.clear()
+        if self.replays is not None:
+            self.replays.wake(link)
+
+    def _remove(self, sub: Subscription) -> None:
+        """Route nothing more to it; one that is still being replayed to has no route yet."""
+        if sub.replay is None:
+            self.sublist.remove(sub)
+        else:
+            sub.owner = None
 
     # The verbs
 
@@ -124,6 +159,13 @@ class Control:
         read_object(self._text(link))  # ignored, if it can be read at all
 
     def _ping(self, link: Link) -> None:
+        if link.detached and self.replays is not None:
+            self.replays.in_turn(link, lambda: self._pong_to(link))
+        else:
+            self._pong_to(link)
+
+    def _pong_to(self, link: Link) -> None:
+        """PONG says that all that was published before was delivered: it waits for that."""
         self.plane.say(link, b"PONG\r\n")
         link.session.pinged()
 
@@ -138,15 +180,33 @@ class Control:
         if self.max_subscriptions and len(link.subs) >= self.max_subscriptions:
             raise errors.SubscriptionsExceeded(f"the limit is {self.max_subscriptions}")
         if subject.startswith(CONTROL_PREFIX):
-            raise errors.SubscribeForbidden(subject, queue)
-        if sid not in link.subs:
+            self._subscribe_past(link, subject, sid, queue)
+        elif sid not in link.subs:
             if not is_pattern(subject):
                 raise errors.InvalidSubject(f"subscription to {subject!r}")
             sub = Subscription(subject, sid, queue, link)
+            sub.seen = self.plane.sequencer.number
             link.subs[sid] = sub
             self.sublist.insert(sub)
         if link.verbose:
             self.plane.say(link, b"+OK\r\n")
+
+    def _subscribe_past(self, link: Link, subject: bytes, sid: bytes, queue: bytes | None) -> None:
+        """`$SEQ.FROM` and its like: the past first, then live."""
+        try:
+            wish = requests.parse(subject)
+        except requests.BadRequest as error:
+            raise errors.ReplayRefused(subject, str(error).encode()) from error
+        if wish is None or not isinstance(wish, requests.PAST):
+            raise errors.SubscribeForbidden(subject, queue)
+        if queue is not None:
+            raise errors.ReplayRefused(subject, b"a replay cannot be shared in a queue group")
+        if self.replays is None:
+            raise errors.ReplayRefused(subject, b"this broker keeps no messages")
+        if sid not in link.subs:
+            sub = Subscription(wish.filter, sid, None, link)
+            link.subs[sid] = sub
+            self.replays.start(sub, wish)
 
     def _unsubscribe(self, link: Link) -> None:
         parser, store = link.parser, self.plane.store
@@ -157,10 +217,26 @@ class Control:
         if sub is not None:
             if limit > sub.delivered:
                 sub.limit = limit
+            elif link.detached and sub.replay is None:
+                self._finish_lagging(link, sub)
             else:
                 self.finished(sub)
         if link.verbose:
             self.plane.say(link, b"+OK\r\n")
+
+    def _finish_lagging(self, link: Link, sub: Subscription) -> None:
+        """It ends when it has had what was published before, and not earlier."""
+        assert self.replays is not None, "nobody else detaches a link"
+        if sub.queue is None:
+            self.replays.in_turn(link, lambda: self._finish_late(link, sub))
+        elif sub.owed:
+            sub.limit = sub.delivered + len(sub.owed)
+        else:
+            self.finished(sub)
+
+    def _finish_late(self, link: Link, sub: Subscription) -> None:
+        if link.subs.get(sub.sid) is sub:
+            self.finished(sub)
 
     def _fault(self, link: Link) -> None:
         fault = link.parser.fault
@@ -182,14 +258,26 @@ class Control:
             else:
                 self._tell(link, errors.PublishForbidden(PUBLISH_PREFIX + subject))
             return
-        if link.verbose:
-            self.plane.say(link, b"+OK\r\n")
         if self.plane.payload_bytes() == 0:
             number = self.plane.sequencer.number
+            if link.verbose:
+                self.plane.say(link, b"+OK\r\n")
         else:
-            number = self.plane.sequence(self.sublist.route(subject))
+            number = self.plane.sequence(link, self.sublist.route(subject))
+            if number == 0:
+                self.no_room(link, subject, reply)
+                return
         if reply:
             self.plane.answer(reply, encode(b"%d" % number), b"")
+
+    def no_room(self, link: Link, subject: bytes, reply: bytes) -> None:
+        """A message that wants an answer was refused."""
+        if reply and link.headers:
+            self.plane.answer(reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
+            if self.keeper is not None:
+                self.keeper.refused += 1
+        else:
+            self.journal_full(link, PUBLISH_PREFIX + subject)
 
     def _refusal(self, subject: bytes) -> bytes:
         """Why a subject cannot be published to with an answer; empty if it can."""

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from sublist.subject import covers
+from sublist.subject import covers, is_literal
 
 ORDINARY: Final = 0
 EXCLUDED: Final = 1  # passes unnumbered and unframed, by configuration
 CONTROL: Final = 2  # `$SEQ.`: a request to the broker itself
 RESERVED: Final = 3  # subjects that nats-server keeps for its own routing
+ACKNOWLEDGED: Final = 4  # `$SEQ.PUB.` and an ordinary subject: the number is answered
 
 CONTROL_PREFIX: Final = b"$SEQ."
 PUBLISH_PREFIX: Final = b"$SEQ.PUB."
@@ -19,6 +20,11 @@ def classifier(exclude: Sequence[bytes] = ()) -> Callable[[bytes], int]:
 
     def classify(subject: bytes) -> int:
         if subject[:1] in (b"$", b"_"):
+            if subject.startswith(PUBLISH_PREFIX):
+                target = subject[len(PUBLISH_PREFIX) :]
+                nested = target.startswith(CONTROL_PREFIX)  # which might go on for very long
+                usual = not nested and is_literal(target) and classify(target) == ORDINARY
+                return ACKNOWLEDGED if usual else CONTROL
             if subject.startswith(CONTROL_PREFIX):
                 return CONTROL
             if subject.startswith(b"$NRG.") or _below(subject, b"_GR_.", b"$GR."):

@@ -19,7 +19,12 @@ cdef class Link:
     cdef readonly object waiting
     cdef readonly Py_ssize_t waiting_bytes
     cdef readonly Py_ssize_t max_pending
-    cdef public bint dirty, writable, lagging, closed
+    cdef public bint dirty, writable, lagging, closed, detached, numbered
+    # the fence; positions in all that was ever put into the outbox
+    cdef readonly unsigned long long passed, allowed, sealed
+    cdef unsigned long long mark
+    cdef readonly bint fenced
+    cdef public unsigned long long origin
     # what the client chose
     cdef public bint verbose, pedantic, echo, headers, no_responders
     cdef readonly bint chatty
@@ -40,4 +45,12 @@ cdef class Link:
     cdef _adopt(self, bytearray store)
     cpdef bytearray take_store(self)
     cpdef drop_output(self)
+    @cython.locals(size=Py_ssize_t)
+    cpdef next_waiting(self)
+    cpdef emptied(self, Py_ssize_t count)
+    cpdef unsigned long long position(self)
+    cpdef raise_fence(self)
+    cpdef seal(self)
+    cpdef bint lower_fence(self)
+    cdef Py_ssize_t _passable(self, Py_ssize_t size) noexcept
     cpdef Py_ssize_t stored(self)

@@ -8,6 +8,9 @@ handed to the transport always does, and an error can be told between two messag
                      `-(full, client stalls)-> waiting ... up to max_pending, then cut off
 
 Memory: nothing while idle (the plane lends stores), `max_pending` and one store at most.
+
+What shows a number that is not safe yet stays behind a fence until it is: positions in all
+that was ever put into the outbox.   passed ... allowed ... sealed ... passed + held
 """
 
 from collections import deque
@@ -47,6 +50,13 @@ class Link:
         self.waiting: deque[memoryview] | None = None
         self.waiting_bytes = 0
         self.max_pending = max_pending
+        self.passed = 0  # bytes written to the transport so far, or dropped
+        self.mark = 0  # where what this read event brings begins
+        self.fenced = False  # in the plane's list; nothing beyond `allowed` may pass
+        self.allowed = self.sealed = 0
+        self.numbered = False  # a number was put in since the last release
+        self.detached = False  # served from the journal; live messages pass it by
+        self.origin = 0  # who it is in the journal's records
         self.dirty = False  # in the plane's list of links to flush
         self.writable = True  # the socket takes what is written
         self.lagging = False  # has held its publishers as long as one may
@@ -153,27 +163,67 @@ class Link:
         return store
 
     def unsent(self) -> memoryview:
-        """What is in the store, to be written before anything else happens to it."""
-        return memoryview(self.store)[: self.end]
+        """What is in the store and may pass, to be written before anything else happens to it."""
+        return memoryview(self.store)[: self._passable(self.end)]
 
-    def emptied(self) -> None:
-        """The store's bytes were written, or handed over as a copy."""
-        self.end = 0
+    def emptied(self, count: int) -> None:
+        """The store's first `count` bytes were written, or handed over as a copy."""
+        if count < self.end:
+            self.store[: self.end - count] = self.store[count : self.end]
+        self.end -= count
+        self.passed += count
 
     def next_waiting(self) -> memoryview | None:
-        """Take the oldest full store out of the queue."""
+        """Take the oldest full store, as far as it may pass, out of the queue."""
         if not self.waiting:
             return None
-        view: memoryview = self.waiting.popleft()
-        self.waiting_bytes -= len(view)
+        view: memoryview = self.waiting[0]
+        size = self._passable(len(view))
+        if size == 0:
+            return None
+        if size == len(view):
+            self.waiting.popleft()
+        else:
+            self.waiting[0] = view[size:]
+            view = view[:size]
+        self.waiting_bytes -= size
+        self.passed += size
         return view
 
     def drop_output(self) -> None:
         """Forget all that has not been written; what comes next begins a new message."""
+        self.passed += self.waiting_bytes + self.end
         self.waiting = None
         self.waiting_bytes = 0
         self.end = 0
         self._adopt(bytearray())
+
+    # The fence
+
+    def position(self) -> int:
+        """How much was ever put into the outbox."""
+        return self.passed + self.waiting_bytes + self.end
+
+    def raise_fence(self) -> None:
+        """Nothing that came since `mark` may pass."""
+        self.fenced = True
+        self.allowed = self.sealed = self.mark
+
+    def seal(self) -> None:
+        """What is here by now may pass at the next `lower_fence`."""
+        self.sealed = self.position()
+
+    def lower_fence(self) -> bool:
+        """What was sealed may pass; whether nothing is fenced any more."""
+        self.allowed = self.sealed
+        self.fenced = self.allowed < self.position()
+        return not self.fenced
+
+    def _passable(self, size: int) -> int:
+        """How much of the next `size` bytes may pass."""
+        if self.fenced and self.passed + size > self.allowed:
+            return max(self.allowed - self.passed, 0)
+        return size
 
     def part(self) -> None:
         """The connection has gone: hold on to nothing of it, whoever still holds the link."""

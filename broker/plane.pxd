@@ -1,19 +1,28 @@
 # The compiler's view of plane.py: types only, never behaviour.
 cimport cython
-from broker.link cimport Link, SEGMENT
+from broker.answerer cimport Answerer, is_plain_reply
+from broker.gate cimport Gate
+from broker.link cimport Link
 from parser.machine cimport HPUB, IGNORED, MORE, PUB, Parser
 from sequencer.frame cimport BARE, BARE_HEADERS, FRAMED_HEADERS, Frame
 from sequencer.sequencer cimport Sequencer
 from sublist.route cimport Fanout, Route
 from sublist.sublist cimport Sublist
 from sublist.subscription cimport Subscription
-from sublist.subject cimport is_literal
+from sublist.subject cimport digest_span, is_literal
+
+cdef extern from "string.h":
+    void *memmem(const void *text, size_t size, const void *part, size_t part_size) noexcept
 
 cdef enum:
-    ORDINARY, EXCLUDED, CONTROL, RESERVED
+    ID_FLAG = 1
+    OWED_MAX = 1048576
+    PREFIX_SIZE = 9
 
 cdef enum:
-    SPARE_MAX = 16
+    ORDINARY, EXCLUDED, CONTROL, RESERVED, ACKNOWLEDGED
+
+cdef enum:
     ANSWER_WORK = 16
     MASK32 = 0xFFFFFFFF
     CONTROL_WORK = 64
@@ -25,10 +34,12 @@ cdef class Plane:
     cdef readonly Sublist sublist
     cdef readonly Sequencer sequencer
     cdef readonly object control
-    cdef readonly Py_ssize_t hold_pending
-    cdef readonly list crowded
+    cdef readonly Gate gate
+    cdef Answerer answerer
     cdef tuple frames
-    cdef list dirty, spare, cut
+    cdef object window
+    cdef bytes message_id
+    cdef bint refused
     cdef unsigned int random
     cdef Py_ssize_t work
     cdef readonly bint interrupted
@@ -36,7 +47,7 @@ cdef class Plane:
     cdef readonly bytearray store
     cdef const unsigned char *data
     cdef Route route
-    cdef Link mute, reader
+    cdef Link mute
     cdef unsigned long long number
     cdef Py_ssize_t body, size, header_size, payload, payload_size
     cdef bint renamed
@@ -50,31 +61,36 @@ cdef class Plane:
     cdef int _publish(self, Link link, Parser parser) except -1
     cdef int _describe(self, Parser parser, Py_ssize_t header_size) noexcept
     cdef int _publish_headers(self, Link link, Parser parser) except -1
-    @cython.locals(route=Route, reply=bytes)
+    @cython.locals(reply=Py_ssize_t, reply_size=Py_ssize_t, size=Py_ssize_t,
+                   digest='unsigned int', fresh=bint, asked=Py_ssize_t)
+    cdef int _publish_acknowledged(self, Link link, Parser parser,
+                                   Py_ssize_t header_size) except -1
+    @cython.locals(route=Route, reply=bytes, fresh=bint)
     cdef int _publish_uncommon(self, Link link, Parser parser, Py_ssize_t header_size) except -1
     cpdef Py_ssize_t payload_bytes(self)
-    cpdef unsigned long long sequence(self, Route route) except? 0
+    @cython.locals(sequencer=Sequencer, subject='const unsigned char *', flags=int)
+    cdef unsigned long long _take(self, Link link) except? 0
+    cdef int _refuse(self, Link link, Route route) except -1
+    cdef int _confirm(self, Link link) except -1
+    @cython.locals(fresh=bint)
+    cpdef unsigned long long sequence(self, Link link, Route route) except? 0
+    @cython.locals(found=bytes)
+    cdef bint _take_once(self, Link link) except -1
+    @cython.locals(name='const unsigned char *', headers='const unsigned char *')
+    cdef bint _may_have_id(self) noexcept
+    @cython.locals(shape=int)
+    cdef int _shape(self, Link link) noexcept
+    cdef bint _owe(self, Link link, Subscription sub) except -1
     @cython.locals(reached=Py_ssize_t, sub=Subscription, fanout=Fanout, shape=int)
     cdef Py_ssize_t _fan_out(self) except -1
-    @cython.locals(count=Py_ssize_t, first=Py_ssize_t, turn=Py_ssize_t, at=Py_ssize_t,
+    @cython.locals(count=Py_ssize_t, first=Py_ssize_t, turn=Py_ssize_t, at=Py_ssize_t, able=bint,
                    sub=Subscription, link=Link)
     cdef bint _offer_group(self, tuple members) except -1
-    @cython.locals(link=Link, frame=Frame, shape=int, counted=Py_ssize_t)
+    @cython.locals(link=Link, frame=Frame, counted=Py_ssize_t, need=Py_ssize_t)
     cdef bint _offer(self, Subscription sub) except -1
     cdef int _stamp(self, Frame frame) except -1
     @cython.locals(route=Route, subject='const unsigned char *')
     cdef int _address(self, Frame frame, Subscription sub) except -1
     cpdef bint say(self, Link link, bytes text) except -1
-    @cython.locals(fanout=Fanout)
     cpdef answer(self, bytes reply, bytes payload, bytes headers)
-    @cython.locals(link=Link, line=bytes, size=Py_ssize_t)
-    cdef _answer_one(self, Subscription sub, bytes reply, bytes payload, bytes headers)
-    @cython.locals(stored=Py_ssize_t, full=bint)
-    cdef bint _make_room(self, Link link, Py_ssize_t need) except -1
-    @cython.locals(link=Link)
     cpdef release(self, Link last)
-    cdef _flush(self, Link link)
-    cdef _soil(self, Link link)
-
-@cython.locals(sub=Subscription, able=Subscription, link=Link)
-cdef Subscription able_member(tuple members)

@@ -7,21 +7,29 @@
       _offer, per subscriber       the frame's head, the payload, the tail, to its outbox
     release                        journal, then subscribers' outboxes, then the publisher's
 
+What the journal has no room for is refused before it has a number. A subscriber that lags is
+detached: messages pass it by, and the journal has them for it (broker/replays.py).
+
 Control operations go to `control` (broker/control.py), which knows the protocol's rules.
 The straight way is for `PUB subject size` from a silent client to an ordinary subject; a
 reply, headers, +OK and `$SEQ.` subjects take `_publish_uncommon`, and pay for themselves.
 
-The plane reads no clock and touches no socket: sessions flush, pause and close.
+The plane reads no clock and touches no socket: sessions flush, pause and close. Whose output
+leaves when is the gate's business (broker/gate.py).
 """
 
+from collections import deque
 from typing import Any
 
 import cython
 
+from broker.answerer import Answerer
+from broker.gate import Gate
 from broker.kinds import is_reserved_reply
 from broker.link import Link
 from parser.machine import Parser
 from sequencer.frame import Frame
+from sequencer.msgids import id_of
 from sequencer.sequencer import Sequencer
 from sublist.route import Route
 from sublist.subject import is_literal
@@ -29,17 +37,20 @@ from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
 if not cython.compiled:
-    from broker.kinds import CONTROL, EXCLUDED, ORDINARY
-    from broker.link import SEGMENT
+    from broker.answerer import is_plain_reply
+    from broker.kinds import ACKNOWLEDGED, CONTROL, EXCLUDED, ORDINARY
     from parser.ops import HPUB, IGNORED, MORE, PUB
     from sequencer.frame import BARE, BARE_HEADERS, FRAMED_HEADERS
+    from sequencer.journal.layout import ID_FLAG
+    from sublist.subject import digest_span
 
+    PREFIX_SIZE = 9  # of `$SEQ.PUB.`
+    OWED_MAX = 1 << 20  # numbers, 8 MiB; a queue group of which nobody has read for so long
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
     WORK_MAX = 1 << 18  # offers in one read event; in the time they take nobody else is served
     MASK32 = 0xFFFFFFFF
     ANSWER_WORK = 16  # offers that one answer costs
     CONTROL_WORK = 64  # and one control operation, which is not compiled
-    SPARE_MAX = 16  # stores kept for the next read event: as many links, up to 512 KiB each
 
 
 class Plane:
@@ -48,21 +59,20 @@ class Plane:
     def __init__(self, sublist: Sublist, sequencer: Sequencer, hold_pending: int) -> None:
         self.sublist = sublist
         self.sequencer = sequencer
+        self.gate = Gate(sequencer, hold_pending)
+        self.answerer = Answerer(sublist, self.gate)
         self.control: Any = None
-        self.hold_pending = hold_pending
-        self.crowded: list[Link] = []  # links whose publishers should wait a little
         self.frames = tuple(Frame(shape) for shape in range(5))
-        self.dirty: list[Link] = []  # links with something to flush
-        self.spare: list[bytearray] = []
-        self.cut: list[Link] = []  # slow consumers, to be closed at the release
         self.work = 0  # offers made, and routes found, in this read event
         self.interrupted = False
         self.random = 2463534242  # xorshift32, for queue groups
         self.store = bytearray()
         self.data = self.store
         self.route: Route | None = None
-        self.reader: Link | None = None  # the link whose read event this is
         self.mute: Link | None = None  # the link that must not hear itself
+        self.window: Any = None
+        self.message_id = b""
+        self.refused = False  # the publisher at hand knows by now that there is no room
         self.number = 0
         self.body = self.size = self.header_size = self.payload = self.payload_size = 0
         self.digits = self.digits_end = self.subject = self.reply = self.reply_size = 0
@@ -71,7 +81,11 @@ class Plane:
 
     def attach(self, control: Any) -> None:
         """Say who handles what is not a message. Once, before the first `receive`."""
-        self.control = control
+        self.control = self.gate.control = self.answerer.control = control
+
+    def know_ids(self, window: Any) -> None:
+        """Sequence no message whose Nats-Msg-Id is in this window."""
+        self.window = window
 
     def receive(self, link: Link, store: bytearray, stop: int) -> int:
         """Serve the operations in `store[:stop]`; return where the unserved rest begins.
@@ -84,10 +98,11 @@ class Plane:
         self.work = -self.sublist.effort
         self.interrupted = False
         self.store = store
-        self.reader = link
+        self.gate.reader = link
         self.data = self.store
         self.mute = None if link.echo else link
-        self.crowded.clear()
+        self.gate.crowded.clear()
+        self.refused = False
         while True:
             op = parser.next()
             if op == PUB:
@@ -107,7 +122,7 @@ class Plane:
             if self.work + self.sublist.effort > WORK_MAX:
                 self.interrupted = True
                 break
-        self.release(link)
+        self.gate.release(link)
         return parser.at
 
     def spend(self, work: int) -> None:
@@ -121,14 +136,54 @@ class Plane:
         )
         self.route = route
         if link.chatty or route.kind != ORDINARY or parser.reply_end:
+            if route.kind == ACKNOWLEDGED and not link.chatty:
+                return self._publish_acknowledged(link, parser, 0)
             return self._publish_uncommon(link, parser, 0)
         link.in_msgs += 1
         link.in_bytes += parser.size
-        self.number = self.sequencer.take()
+        self._describe(parser, 0)
+        if self._take(link) == 0:
+            return self._refuse(link, route)
         fanout = route.fanout
         if fanout.plain or fanout.groups is not None:
-            self._describe(parser, 0)
             self._fan_out()
+        return 0
+
+    def _take(self, link: Link) -> int:
+        """Take a number for the message at hand, which `link` has published."""
+        sequencer = self.sequencer
+        sequencer.publisher(link.origin, link.in_msgs)
+        flags = ID_FLAG if self.message_id else 0
+        if cython.compiled:
+            subject = self.data + self.subject
+            if self.renamed:
+                subject = self.route.text
+            self.number = sequencer.take(
+                flags,
+                subject,
+                self.route.size,
+                self.data + self.reply,
+                self.reply_size,
+                self.data + self.body,
+                self.header_size,
+                self.size,
+            )
+        else:
+            assert self.route is not None, "there is a message at hand"
+            reply = self.store[self.reply : self.reply + self.reply_size]
+            body = self.store[self.body : self.body + self.size]
+            self.number = sequencer.take(
+                *(flags, self.route.subject, self.route.size, reply, len(reply)),
+                *(body, self.header_size, len(body)),
+            )
+        return self.number
+
+    def _refuse(self, link: Link, route: Route) -> int:
+        """Say that the journal has no room: to a verbose client always, else once an event."""
+        if link.verbose or not self.refused:
+            self.refused = True
+            self.work += CONTROL_WORK
+            self.control.journal_full(link, route.subject)
         return 0
 
     def _describe(self, parser: Parser, header_size: int) -> int:
@@ -156,7 +211,38 @@ class Plane:
             + b" "
             + self.store[parser.digits : parser.digits_end]
         )
+        if self.route.kind == ACKNOWLEDGED and not link.chatty:
+            return self._publish_acknowledged(link, parser, parser.header_size)
         return self._publish_uncommon(link, parser, parser.header_size)
+
+    def _publish_acknowledged(self, link: Link, parser: Parser, header_size: int) -> int:
+        """`$SEQ.PUB.<subject>`: a message whose number is answered to its reply subject.
+
+        What is unusual about it is left to the control, which does the same more slowly.
+        """
+        reply, reply_size = parser.reply, parser.reply_end - parser.reply
+        if parser.size == header_size or not is_plain_reply(self.data, reply, reply_size):
+            return self._publish_uncommon(link, parser, header_size)
+        link.in_msgs += 1
+        link.in_bytes += parser.size
+        self._describe(parser, header_size)
+        self.reply_size = 0
+        self.subject += PREFIX_SIZE
+        size = parser.subject_end - self.subject
+        digest = digest_span(self.data, self.subject, size)
+        self.route = self.sublist.find(self.data, self.subject, size, digest)
+        fresh = self._take_once(link)
+        if self.number == 0:
+            self.work += CONTROL_WORK
+            answer_to = bytes(self.store[reply : reply + reply_size])
+            self.control.no_room(link, self.route.subject, answer_to)
+            return 0
+        if fresh:
+            self._fan_out()
+        if reply_size:
+            asked = self.answerer.acknowledge(self.data, reply, reply_size, self.number)
+            self.work += ANSWER_WORK * asked
+        return 0
 
     def _publish_uncommon(self, link: Link, parser: Parser, header_size: int) -> int:
         """A message with a reply or headers, from a verbose client, or to a special subject."""
@@ -172,22 +258,65 @@ class Plane:
             self.work += CONTROL_WORK
             self.control.publish_special(link, route, reply)
             return 0
-        if link.verbose:
-            self.say(link, b"+OK\r\n")
-        self.number = 0 if route.kind == EXCLUDED else self.sequencer.take()
-        if self._fan_out() == 0 and reply and link.no_responders:
+        self.number = 0
+        fresh = route.kind == EXCLUDED or self._take_once(link)
+        if fresh and self.number == 0 and route.kind != EXCLUDED:
+            return self._refuse(link, route)
+        self._confirm(link)
+        if fresh and self._fan_out() == 0 and reply and link.no_responders:
             self.work += CONTROL_WORK
             self.control.no_responders(link, route.subject, reply)
         return 0
 
-    def sequence(self, route: Route) -> int:
-        """Publish the message at hand under another subject, without its reply; its number."""
+    def sequence(self, link: Link, route: Route) -> int:
+        """Publish the message at hand under another subject, without its reply.
+
+        Its number, or the old one of a message whose id is known; 0 if there is no room.
+        """
         self.route = route
         self.renamed = True
         self.reply_size = 0
-        self.number = self.sequencer.take()
-        self._fan_out()
+        fresh = self._take_once(link)
+        if self.number:
+            self._confirm(link)
+            if fresh:
+                self._fan_out()
         return self.number
+
+    def _confirm(self, link: Link) -> int:
+        """+OK for a message that was taken, before its own MSG, as nats-server has it."""
+        if link.verbose:
+            self.say(link, b"+OK\r\n")
+            link.numbered = True
+        return 0
+
+    def _take_once(self, link: Link) -> bool:
+        """Take a number, unless the message's id has one: then False, and `number` is that."""
+        found = b""
+        if self.window is not None and self.header_size and self._may_have_id():
+            found = id_of(bytes(self.store[self.body : self.body + self.header_size]))
+        if not found:
+            self._take(link)
+            return True
+        self.work += CONTROL_WORK
+        self.number = self.window.find(found, self.sequencer.now)
+        if self.number:
+            return False
+        self.message_id = found
+        if self._take(link):
+            self.window.add(found, self.number, self.sequencer.now)
+        self.message_id = b""
+        return True
+
+    def _may_have_id(self) -> bool:
+        """Whether the name of the header is somewhere in the headers."""
+        if cython.compiled:
+            name = b"Nats-Msg-Id"
+            headers = self.data + self.body
+            return memmem(headers, self.header_size, name, 11) != cython.NULL
+        else:
+            headers = self.body
+            return self.store.find(b"Nats-Msg-Id", headers, headers + self.header_size) >= 0
 
     def payload_bytes(self) -> int:
         """The size of the payload of the message at hand, without headers."""
@@ -223,7 +352,8 @@ class Plane:
                 if sub.owner is None:
                     continue
                 link = cython.cast(Link, sub.owner)
-                if link.writable != (turn == 0) or link.closed or link is self.mute:
+                able = link.writable and not link.detached
+                if able != (turn == 0) or link.closed or link is self.mute:
                     continue
                 if self._offer(sub):
                     return True
@@ -236,27 +366,48 @@ class Plane:
         link = cython.cast(Link, sub.owner)
         if link is self.mute:
             return False
-        shape = link.shape
-        counted = self.payload_size
-        if self.header_size and link.headers:
-            shape = link.headed_shape
-            counted = self.size
-        if self.number == 0:
-            shape = BARE_HEADERS if shape >= FRAMED_HEADERS and self.header_size else BARE
-        frame = cython.cast(Frame, self.frames[shape])
+        if link.detached and self.number:
+            return self._owe(link, sub)
+        counted = self.size if self.header_size and link.headers else self.payload_size
+        frame = cython.cast(Frame, self.frames[self._shape(link)])
         if frame.number != self.number:
             self._stamp(frame)
         if self.reply_size or not frame.is_addressed(self.route, sub.sid):
             self._address(frame, sub)
         if not link.dirty:
-            self._soil(link)
+            self.gate.soil(link)
         if not link.deliver(frame, self.data, self.payload, self.payload_size, counted):
-            if not self._make_room(link, frame.end - frame.start + self.payload_size + 4):
-                return False
+            need = frame.end - frame.start + self.payload_size + 4
+            if not self.gate.make_room(link, need, self.number):
+                return link.detached and self.number != 0 and self._owe(link, sub)
             link.deliver(frame, self.data, self.payload, self.payload_size, counted)
+        link.numbered = True
+        if self.number:
+            sub.seen = self.number
         sub.delivered += 1
         if sub.delivered == sub.limit:
             self.control.finished(sub)
+        return True
+
+    def _shape(self, link: Link) -> int:
+        """What the message at hand looks like to this link."""
+        shape = link.headed_shape if self.header_size and link.headers else link.shape
+        if self.number == 0:
+            shape = BARE_HEADERS if shape >= FRAMED_HEADERS and self.header_size else BARE
+        return shape
+
+    def _owe(self, link: Link, sub: Subscription) -> bool:
+        """The journal will serve this; a member of a queue group must know what was its."""
+        if sub.queue is None:
+            return True
+        if sub.owed is None:
+            sub.owed = deque()
+        if sub.limit and sub.delivered + len(sub.owed) >= sub.limit:
+            return False  # it will have had all it wants by then
+        if len(sub.owed) >= OWED_MAX:
+            self.gate.cut(link)
+            return False
+        sub.owed.append(self.number)
         return True
 
     def _stamp(self, frame: Frame) -> int:
@@ -289,101 +440,12 @@ class Plane:
 
     def say(self, link: Link, text: bytes) -> bool:
         """Put what is no message, or a message of the broker's own, into an outbox."""
-        if not link.dirty:
-            self._soil(link)
-        if not link.write(text):
-            if not self._make_room(link, len(text)):
-                return False
-            link.write(text)
-        return True
+        return self.gate.say(link, text)
 
     def answer(self, reply: bytes, payload: bytes, headers: bytes) -> None:
         """Send a message of the broker's own, without number or frame, to a reply subject."""
-        fanout = self.sublist.route(reply).fanout
-        groups = fanout.groups
-        self.work += ANSWER_WORK * len(fanout.plain)
-        for item in fanout.plain:
-            self._answer_one(cython.cast(Subscription, item), reply, payload, headers)
-        if groups is not None:
-            for members in groups:
-                self._answer_one(able_member(members), reply, payload, headers)
-
-    def _answer_one(self, sub: Subscription, reply: bytes, payload: bytes, headers: bytes) -> None:
-        if sub.owner is None:
-            return
-        link = cython.cast(Link, sub.owner)
-        size = len(payload)
-        if headers and link.headers:
-            size += len(headers)
-            line = b"HMSG %b %b %d %d\r\n" % (reply, sub.sid, len(headers), size)
-            line += headers
-        else:
-            line = b"MSG %b %b %d\r\n" % (reply, sub.sid, size)
-        if self.say(link, line + payload + b"\r\n"):
-            link.out_msgs += 1
-            link.out_bytes += size
-            sub.delivered += 1
-            if sub.delivered == sub.limit:
-                self.control.finished(sub)
-
-    def _make_room(self, link: Link, need: int) -> bool:
-        """Room in an outbox for so much more; False if its client is too slow, or closed."""
-        if link.closed:
-            return False
-        stored = link.stored()
-        full = stored >= SEGMENT // 2 or link.held() + need > link.max_pending
-        if link.writable and stored and full:
-            self.release(self.reader)  # it reads: one read event must not cut it off
-            if not link.dirty:
-                self._soil(link)
-        if link.make_room(need, self.spare):
-            return True
-        if not link.closed:
-            link.closed = True
-            self.cut.append(link)
-        return False
+        self.work += ANSWER_WORK * self.answerer.answer(reply, payload, headers)
 
     def release(self, last: Link | None) -> None:
-        """Let out what this read event has caused: journal, subscribers, then `last`."""
-        self.sequencer.release()
-        for item in self.dirty:
-            link = cython.cast(Link, item)
-            link.dirty = False
-            if link is not last:
-                self._flush(link)
-        self.dirty.clear()
-        if last is not None:
-            self._flush(last)
-        if self.cut:
-            cut = self.cut
-            self.cut = []
-            for item in cut:
-                cython.cast(Link, item).session.cut_off()
-
-    def _flush(self, link: Link) -> None:
-        if link.end or link.waiting_bytes:
-            link.session.flush()
-            if link.held() > self.hold_pending and not link.lagging:
-                self.crowded.append(link)
-        if link.end == 0 and link.size:
-            store = link.take_store()
-            if len(self.spare) < SPARE_MAX and len(store) <= 2 * SEGMENT:
-                self.spare.append(store)
-
-    def _soil(self, link: Link) -> None:
-        """This link has something to flush."""
-        link.dirty = True
-        self.dirty.append(link)
-
-
-def able_member(members: tuple[Subscription, ...]) -> Subscription:
-    """The member of a queue group that an answer goes to: one that reads, if there is one."""
-    able: Subscription = members[0]
-    for item in members:
-        sub = cython.cast(Subscription, item)
-        if sub.owner is not None:
-            link = cython.cast(Link, sub.owner)
-            if link.writable and not link.closed:
-                able = sub
-                break
-    return able
+        """Let out what was caused so far; `last` after all others."""
+        self.gate.release(last)

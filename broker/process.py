@@ -16,6 +16,7 @@ from broker.logs import reopen, start_logging
 from broker.server import Server
 from broker.settings import Settings
 from broker.version import VERSION, MixedBuild, is_compiled
+from sequencer.journal.errors import StoreError
 
 log = logging.getLogger("seriatim")
 
@@ -57,14 +58,12 @@ def _run(settings: Settings, handler: logging.Handler, uvloop: bool) -> int:
     log.info("Starting seriatim %s (%s, %s)", VERSION, build, loop)
     if not compiled:
         log.warning("Running uncompiled, some 50 times slower: install again with a C compiler")
-    if settings.store_dir:
-        log.warning("There is no journal yet: nothing is kept in %s", settings.store_dir)
     if settings.loop == "uvloop" and not uvloop:
         log.warning("uvloop is not installed (pip install 'seriatim[uvloop]'): using asyncio")
     try:
         with asyncio.Runner(loop_factory=_uvloop_factory() if uvloop else None) as runner:
             return runner.run(_serve(settings, handler))
-    except OSError as error:
+    except (OSError, StoreError) as error:
         log.critical("%s", error)
         if settings.log_file:  # whoever started us looks here, not there
             print(f"seriatim: {error}", file=sys.stderr)

@@ -9,15 +9,21 @@ import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from broker.answers import Answers
 from broker.control import Control
 from broker.heartbeat import Heartbeat
 from broker.inbox import Inbox
+from broker.keeper import Keeper
 from broker.kinds import classifier
 from broker.link import Link
+from broker.opening import open_journal, open_window
 from broker.plane import Plane
+from broker.replays import Replays
 from broker.session import Session
 from broker.settings import Settings
 from broker.version import PYTHON, VERSION
+from sequencer.journal.ring import Ring
+from sequencer.journal.store import Store
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
 
@@ -56,6 +62,7 @@ class Server:
         self.server_id = "N" + "".join(ID_ALPHABET[byte % 32] for byte in os.urandom(55))
         self.name = settings.server_name or self.server_id
         self.started_at = time.time()
+        self._run = int.from_bytes(os.urandom(4), "big")  # tells our publishers from earlier ones
         self.sessions: dict[int, Session] = {}
         self.total_connections = 0
         self.slow_consumers = 0
@@ -63,10 +70,21 @@ class Server:
         limits = settings.limits
         exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
         sublist = Sublist(classifier(exclude), limits.max_routes)
+        sequencer = Sequencer()
         # Below max_pending, or a flood would cut off readers that could have kept up.
         self.hold_pending = min(limits.hold_pending, limits.max_pending // 2)
-        self.plane = Plane(sublist, Sequencer(), self.hold_pending)
-        self.plane.attach(Control(self.plane, limits.max_subscriptions))
+        self.plane = Plane(sublist, sequencer, self.hold_pending)
+        self.control = Control(self.plane, limits.max_subscriptions)
+        self.plane.attach(self.control)
+        self.store = open_journal(settings)
+        self.window = open_window(settings, self.store)
+        self.replays: Replays | None = None
+        self.keeper: Keeper | None = None
+        if self.store is not None:
+            self._keep(self.store)
+        if self.window is not None:
+            self.plane.know_ids(self.window)
+        self.control.answers = Answers(self)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.heartbeat = Heartbeat(self.loop)
         self._listeners: list[asyncio.Server] = []
@@ -82,10 +100,23 @@ class Server:
             "max_payload": limits.max_payload,
         }
 
+    def _keep(self, store: Store | Ring) -> None:
+        """Have everything that is numbered kept, and played to whoever asks for it."""
+        plane, journal = self.plane, self.settings.journal
+        self.replays = self.control.replays = Replays(plane, store, self.loop)
+        if isinstance(store, Ring):
+            plane.sequencer.keep(store, False, lambda error: None)
+            return
+        self.keeper = self.control.keeper = Keeper(plane.gate, self.replays, journal, self.loop)
+        plane.sequencer.keep(store, journal.sync == "always", self.keeper.trouble)
+        plane.gate.catchup_pending = self.settings.limits.catchup_pending
+
     # Start and stop
 
     async def start(self) -> None:
         """Open every door. Raises `OSError` with the address if one cannot be listened on."""
+        if self.keeper is not None:
+            self.keeper.start()
         first = (self.settings.host, self.settings.port, self.settings.frame)
         more = ((door.host, door.port, door.frame) for door in self.settings.listeners)
         for host, port, frame in (first, *more):
@@ -109,6 +140,8 @@ class Server:
         for session in list(self.sessions.values()):
             session.close()
         await asyncio.sleep(0)  # the transports tell their sessions that they have closed
+        if self.keeper is not None:
+            await self.keeper.stop()
 
     async def _open(self, host: str, port: int, frame: str) -> None:
         """Listen on one address; port -1 is any free one."""
@@ -141,6 +174,7 @@ class Server:
         """Give a new session its cid, and its place if there is one."""
         self.total_connections += 1
         session.cid = self.total_connections
+        session.link.origin = self._run << 32 | (session.cid & 0xFFFFFFFF)
         if len(self.sessions) >= self.settings.limits.max_connections:
             log.warning("%s - maximum connections exceeded", session.label)
             return False

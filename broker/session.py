@@ -36,6 +36,7 @@ class Session(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_backlog",
+        "_draining",
         "_ending",
         "_fd",
         "_greeted",
@@ -75,6 +76,7 @@ class Session(asyncio.BufferedProtocol):
         self.link.settle(door.frame)
         self._intake = Intake(server.inbox)
         self._backlog: bytearray | None = None  # read, and to be served in a later turn
+        self._draining = False  # nothing more is taken in
         self._ending = False
         self._greeted = False
         self._heard = server.loop.time()
@@ -145,13 +147,13 @@ class Session(asyncio.BufferedProtocol):
         self._server.heartbeat.schedule(self, self._heard + self._ping_interval)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self.link.closed:
+        if self.link.closed or self._draining:
             return self._server.inbox.window  # to be thrown away
         return self._intake.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         server = self._server
-        if self.link.closed:
+        if self.link.closed or self._draining:
             return  # nothing that it says counts any more
         store, stop = self._intake.filled(nbytes)
         self._heard = server.loop.time()
@@ -162,6 +164,7 @@ class Session(asyncio.BufferedProtocol):
     def _serve(self, store: bytearray, stop: int) -> None:
         """Have the plane serve what was read, in more than one turn if it is much work."""
         plane = self._server.plane
+        plane.sequencer.tick(time.time_ns())
         rest = plane.receive(self.link, store, stop)
         if plane.interrupted:
             self._backlog = store[rest:stop]
@@ -170,14 +173,16 @@ class Session(asyncio.BufferedProtocol):
             self._server.loop.call_soon(self._go_on)
         elif not self.link.closed:
             self._intake.keep(store, rest, stop, self.link.parser)
-        if plane.crowded:
+        if plane.gate.crowded:
             self._hold()
+        if (replays := self._server.replays) is not None and replays.waits:
+            replays.advance()
         if self._ending:
             self._close()
 
     def _go_on(self) -> None:
         """Serve what was read before, unless a subscriber holds us; then read again."""
-        if self._held_by or self.link.closed:
+        if self._held_by or self.link.closed or self._draining:
             return
         backlog, self._backlog = self._backlog, None
         if backlog is not None:
@@ -213,6 +218,8 @@ class Session(asyncio.BufferedProtocol):
             self._stall_timer = None
         self.link.writable = True
         self.flush()
+        if self._server.replays is not None:
+            self._server.replays.wake(self.link)
         if self.link.held() < self._server.hold_pending // 4:
             self.link.lagging = False
             if self._hold_timer is not None:
@@ -232,8 +239,10 @@ class Session(asyncio.BufferedProtocol):
             self._send(view)
         if link.writable and link.stored():
             with link.unsent() as view:
-                self._send(view)
-            link.emptied()
+                size = len(view)
+                if size:
+                    self._send(view)
+            link.emptied(size)
 
     def _send(self, view: memoryview) -> None:
         """Write straight to the socket, which saves a copy; give the transport the rest."""
@@ -276,9 +285,9 @@ class Session(asyncio.BufferedProtocol):
         if not self._transport.is_closing():
             while (view := link.next_waiting()) is not None:
                 self._transport.write(bytes(view))
-            if link.stored():
-                self._transport.write(bytes(link.unsent()))
-                link.emptied()
+            if rest := bytes(link.unsent()):
+                self._transport.write(rest)
+                link.emptied(len(rest))
             self._transport.close()
             if self._transport.get_write_buffer_size() and self._linger_timer is None:
                 deadline = self._server.settings.limits.write_deadline
@@ -287,6 +296,8 @@ class Session(asyncio.BufferedProtocol):
     def _stalled(self) -> None:
         """The socket has taken nothing for `write_deadline`: too slow, unless it took some."""
         self._stall_timer = None
+        if self._server.keeper is not None:
+            return  # what it misses is in the journal; PINGs find out whether it is alive
         waiting = self._transport.get_write_buffer_size()
         deadline = self._server.settings.limits.write_deadline
         if waiting < self._stalled_bytes:
@@ -305,7 +316,7 @@ class Session(asyncio.BufferedProtocol):
         before it has drained: a reader that is dead or far too slow stalls nobody, its
         outbox grows to `max_pending`, and it is cut off.
         """
-        crowded = self._server.plane.crowded
+        crowded = self._server.plane.gate.crowded
         hold = self._server.settings.limits.hold_ms / 1000
         for link in crowded:
             if link.closed or link.writable or hold == 0:
@@ -387,15 +398,17 @@ class Session(asyncio.BufferedProtocol):
 
         A socket that is closed with unread input is reset, and what the client has not
         received of our output is lost with it: that of every client that is publishing.
+        One that lags is served from the journal until it has all that was accepted.
         """
-        self.link.closed = True
+        self._draining = True
+        self.link.closed = not self.link.detached
         self._transport.resume_reading()
 
     def is_drained(self) -> bool:
         """Whether the client's side has acknowledged all that was written for it."""
         if self._fd < 0:
             return True
-        if self.pending_bytes:
+        if self.pending_bytes or (self.link.detached and not self.link.closed):
             return False
         if self._transport.is_closing():
             return True

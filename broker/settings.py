@@ -23,6 +23,10 @@ from typing import Any
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 FRAMES = ("netstring", "header", "none")
 LOOPS = ("auto", "asyncio", "uvloop")
+SYNCS = ("never", "interval", "always")
+DAY = 86400.0
+SEGMENT_BYTES_MIN = 64 * KIB
+SEGMENTS_RETAINED_MIN = 4  # of a journal with a limit in bytes: it shrinks by whole segments
 
 
 def knob(
@@ -123,9 +127,9 @@ class Limits:
     hold_pending: int = knob(
         1 * MIB,
         "size",
-        "A subscriber with more unsent bytes than this briefly holds the publishers that feed"
-        " it. 1 MiB is more than a healthy reader ever has unsent, and small enough to stay in"
-        " the processor's cache.",
+        "Without a journal, a subscriber with more unsent bytes than this briefly holds the"
+        " publishers that feed it. 1 MiB is more than a healthy reader ever has unsent, and small"
+        " enough to stay in the processor's cache.",
         flags=("--hold_pending",),
         bounds=(4 * KIB, 16 * GIB),
     )
@@ -138,6 +142,15 @@ class Limits:
         flags=("--hold_ms",),
         bounds=(0, 60_000),
         zero="0: publishers are never held",
+    )
+    catchup_pending: int = knob(
+        1 * MIB,
+        "size",
+        "With a journal, a subscriber with more unsent bytes than this is served from there, as"
+        " fast as it reads, until it has caught up; nobody waits for it. More than a healthy reader"
+        " ever has unsent; it bounds the memory that a slow one costs.",
+        flags=("--catchup_pending",),
+        bounds=(4 * KIB, 16 * GIB),
     )
     write_deadline: float = knob(
         10.0,
@@ -211,6 +224,115 @@ class SequencerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JournalSettings:
+    """How messages are kept, for how long, and what survives a crash."""
+
+    enabled: bool = knob(
+        True,
+        "flag",
+        "Keep every message on disk, in `store_dir`. Without, numbers start again at 1 when the"
+        " broker does, and only what fits into `journal.ring_bytes` can be replayed.",
+        flags=("--journal",),
+    )
+    sync: str = knob(
+        "interval",
+        "choice",
+        "When the disk must have a message. With any of them, what was shown to anyone survives a"
+        " crash of the broker. A crash of the machine loses nothing with `always`, for nothing is"
+        " shown before the disk has it; with `interval` the last `journal.sync_interval`; with"
+        " `never` what the kernel had not written yet, some 30 s.",
+        flags=("--sync",),
+        choices=SYNCS,
+    )
+    sync_interval: float = knob(
+        0.1,
+        "duration",
+        "How often the disk is made to have everything, with `interval`. Ten times a second"
+        " costs publishers nothing, for it is done beside them.",
+        flags=("--sync_interval",),
+        bounds=(0.001, 60.0),
+    )
+    segment_bytes: int = knob(
+        256 * MIB,
+        "size",
+        "How large one file of the journal grows. Old messages go by whole files, and a file is"
+        " at most a quarter of `journal.retain_bytes`.",
+        flags=("--segment_bytes",),
+        bounds=(SEGMENT_BYTES_MIN, 64 * GIB),
+    )
+    segment_age: float = knob(
+        0.0,
+        "duration",
+        "How old one file of the journal may become before the next is begun, so that"
+        " `journal.retain_age` comes to hold where few messages are.",
+        flags=("--segment_age",),
+        bounds=(0.0, 3650 * DAY),
+        zero="0: as old as it takes to fill it",
+    )
+    retain_bytes: int = knob(
+        10 * GIB,
+        "size",
+        "How much is kept: the oldest files over it are deleted. 10 GiB by default, for a"
+        " full disk stops publishing.",
+        flags=("--retain_bytes",),
+        bounds=(0, 1 << 49),
+        zero="0: no limit",
+    )
+    retain_age: float = knob(
+        0.0,
+        "duration",
+        "For how long messages are kept: files whose last message is older are deleted.",
+        flags=("--retain_age",),
+        bounds=(0.0, 36500 * DAY),
+        zero="0: no limit",
+    )
+    retain_count: int = knob(
+        0,
+        "count",
+        "How many messages are kept, at least: files that hold none of the last so many are"
+        " deleted.",
+        flags=("--retain_count",),
+        bounds=(0, 999_999_999_999_999),
+        zero="0: no limit",
+    )
+    ring_bytes: int = knob(
+        4 * MIB,
+        "size",
+        "Without a journal, how many bytes of the last messages are kept in memory, for replay."
+        " 4 MiB stay in the processor's cache.",
+        flags=("--ring_bytes",),
+        bounds=(0, 64 * GIB),
+        zero="0: none",
+    )
+    dedupe_window: float = knob(
+        120.0,
+        "duration",
+        "For how long a `Nats-Msg-Id` is remembered: a second message with it gets no number,"
+        " but is answered the first one's. Two minutes outlast the retries of a publisher.",
+        flags=("--dedupe_window",),
+        bounds=(0.0, DAY),
+        zero="0: such headers mean nothing here",
+    )
+    dedupe_ids: int = knob(
+        1_000_000,
+        "count",
+        "How many ids are remembered at most; the oldest are forgotten first. A million takes"
+        " some 240 MB.",
+        flags=("--dedupe_ids",),
+        bounds=(0, 100_000_000),
+        zero="0: such headers mean nothing here",
+    )
+
+    @property
+    def segment_limit(self) -> int:
+        """What a segment may really grow to: retention needs more than one of them."""
+        if not self.retain_bytes:
+            return self.segment_bytes
+        quarter = max(self.retain_bytes // SEGMENTS_RETAINED_MIN, SEGMENT_BYTES_MIN)
+        return min(self.segment_bytes, quarter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All that a broker is told at its start."""
 
@@ -263,10 +385,10 @@ class Settings:
     store_dir: str = knob(
         "",
         "text",
-        "The directory for the journal. Accepted, and not used yet: numbers start again at 1"
-        " when the broker does.",
+        "The directory of the journal, made where it is missing. One broker at a time may have it.",
         flags=("-sd", "--store_dir"),
-        zero="empty: in memory",
+        zero="empty: $XDG_STATE_HOME/seriatim, else /var/lib/seriatim for root and"
+        " ~/.local/state/seriatim for others",
     )
     log_file: str = knob(
         "",
@@ -304,6 +426,7 @@ class Settings:
     listeners: tuple[Listener, ...] = dataclasses.field(default=())
     limits: Limits = dataclasses.field(default_factory=Limits)
     sequencer: SequencerSettings = dataclasses.field(default_factory=SequencerSettings)
+    journal: JournalSettings = dataclasses.field(default_factory=JournalSettings)
 
 
 def settings_to_json(settings: Settings) -> str:
@@ -317,4 +440,5 @@ def settings_from_json(text: str | bytes) -> Settings:
     raw["listeners"] = tuple(Listener(**listener) for listener in raw["listeners"])
     raw["limits"] = Limits(**raw["limits"])
     raw["sequencer"] = SequencerSettings(exclude=tuple(raw["sequencer"]["exclude"]))
+    raw["journal"] = JournalSettings(**raw["journal"])
     return Settings(**raw)

@@ -15,10 +15,16 @@ HOT_MODULES: Final = (
     "sublist.trie",
     "sublist.route",
     "sublist.sublist",
+    "sequencer.journal.crc",
+    "sequencer.journal.record",
+    "sequencer.journal.columns",
     "sequencer.sequencer",
     "sequencer.frame",
     "broker.link",
+    "broker.gate",
+    "broker.answerer",
     "broker.plane",
+    "broker.player",
 )
 
 

@@ -18,7 +18,8 @@ the peer is hung up on without a word, as nats-server does:
     |   `-- ConnectionsExceeded, StaleConnection, SlowConsumer
     `-- Refused                        this one operation is dropped; the next one is fine
         |-- InvalidSubject, InvalidPublishSubject, SubscriptionsExceeded
-        `-- PublishForbidden, ReplyForbidden, SubscribeForbidden
+        |-- PublishForbidden, ReplyForbidden, SubscribeForbidden, ReplayRefused
+        `-- JournalFull
 
 `str(error)` is for our log and says what was seen; `error.reply` is for the peer and says
 which rule it broke. Words: nats-server 2.15.1's, for clients look for them to the letter.
@@ -140,10 +141,13 @@ class SubscriptionsExceeded(Refused):
 
 
 class PublishForbidden(Refused):
-    def __init__(self, subject: bytes) -> None:
-        super().__init__(f"publish to {subject!r}")
-        words = b"-ERR 'Permissions Violation for Publish to %b'\r\n"
-        self.reply = words % quoted(subject)
+    """`why`, of one line, follows the words that clients look for."""
+
+    def __init__(self, subject: bytes, why: str = "") -> None:
+        because = f": {why}" if why else ""
+        super().__init__(f"publish to {subject!r}{because}")
+        words = b"-ERR 'Permissions Violation for Publish to %b%b'\r\n"
+        self.reply = words % (quoted(subject), because.encode())
 
 
 class ReplyForbidden(Refused):
@@ -159,3 +163,21 @@ class SubscribeForbidden(Refused):
         group = b" using queue %b" % quoted(queue) if queue else b""
         words = b"-ERR 'Permissions Violation for Subscription to %b%b'\r\n"
         self.reply = words % (quoted(subject), group)
+
+
+class ReplayRefused(Refused):
+    """A `$SEQ.` subscription that says something wrong, and what would be right."""
+
+    def __init__(self, subject: bytes, reason: bytes) -> None:
+        super().__init__(f"replay of {subject!r}: {reason!r}")
+        words = b"-ERR 'Permissions Violation for Subscription to %b: %b'\r\n"
+        self.reply = words % (quoted(subject), reason)
+
+
+class JournalFull(Refused):
+    """Refused before it had a number. The words are those after which clients stay connected."""
+
+    def __init__(self, subject: bytes, problem: bytes) -> None:
+        super().__init__(f"publish to {subject!r}: no room in the journal: {problem!r}")
+        words = b"-ERR 'Permissions Violation for Publish to %b: the journal is full (%b)'\r\n"
+        self.reply = words % (quoted(subject), problem or b"no room")

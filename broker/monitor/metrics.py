@@ -6,6 +6,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from broker.monitor.journal import COUNTERS as JOURNAL_COUNTERS
+from broker.monitor.journal import GAUGES as JOURNAL_GAUGES
 from broker.monitor.observed import Observed
 from broker.monitor.process import PYTHON, build, loop_name
 from broker.monitor.views import State
@@ -44,6 +46,7 @@ class BrokerCollector(Collector):
         state = self._take()
         yield from self._broker(state)
         yield from self._routes(state)
+        yield from self._journal(state)
         yield _labelled_one(
             "build_info",
             "1, with what is running as labels.",
@@ -94,6 +97,20 @@ class BrokerCollector(Collector):
             if key in state.sublist:
                 yield _counter(name, about, state.sublist[key])
         yield _counter("route_lookups", "Messages whose route was looked up.", state.lookups())
+
+    def _journal(self, state: State) -> Iterator[Metric]:
+        journal = state.journal
+        for key, name, about in JOURNAL_GAUGES:
+            yield _gauge(name, about, journal.figures[key])
+        for key, name, about in JOURNAL_COUNTERS:
+            yield _counter(name, about, journal.figures[key])
+        yield _labelled_one(
+            "journal_info",
+            "1, with what the journal is as labels.",
+            journal=journal.journal,
+            store=journal.store,
+            sync=journal.sync,
+        )
 
 
 def registry(server: Observed, take: Callable[[], State]) -> CollectorRegistry:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any
 
+from broker.monitor.journal import JournalState, journal_page, take_journal
 from broker.monitor.observed import Observed, Session, Subscription, Traffic
 from broker.monitor.process import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import SORTS, ConnectionsQuery, SubscriptionsQuery
@@ -37,6 +38,7 @@ class State:
     pending_bytes_max: int
     traffic: Traffic
     sublist: dict[str, int]
+    journal: JournalState
 
     def lookups(self) -> int:
         """How often a route was looked up: once for every message that came in."""
@@ -60,6 +62,7 @@ def take_state(server: Observed) -> State:
         pending_bytes_max=pending_max,
         traffic=server.traffic(),
         sublist=server.sublist_statistics(),
+        journal=take_journal(server),
     )
 
 
@@ -109,6 +112,7 @@ def varz_page(server: Observed, state: State, http_port: int, cpu: CpuMeter) -> 
         "subscriptions": state.sublist.get("subscriptions", 0),
         "sequence": state.last_number,
         "pending_bytes": state.pending_bytes,
+        "journal": journal_page(state.journal),
     }
 
 

@@ -1,0 +1,179 @@
+"""Answers to requests: `$SEQ.INFO` at once, `$SEQ.GET` and `$SEQ.READ` as the journal is read.
+
+    PUB $SEQ.INFO <reply>           JSON: what the store holds, and what limits there are
+    PUB $SEQ.GET.<number> <reply>   the message, in the asker's own frame     (broker/lookup.py)
+    PUB $SEQ.READ <reply>           many messages in chunks                   (broker/bulk.py)
+
+Who asks wrongly is told with a NATS status header where it takes headers, and with -ERR
+elsewhere. What waits for the disk waits in a cursor: at most `LOOKUPS_MAX` messages and
+`READS_MAX` reads at a time for one connection, so that asking costs no more than answering.
+"""
+
+import json
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.bulk import Bulk, read_wish
+from broker.kinds import is_reserved_reply
+from broker.link import Link
+from broker.lookup import Lookup, no_such_message, refuse
+from broker.requests import BadRequest, Get, Info, Read, parse
+from parser import errors
+from sequencer.journal.ring import Ring
+
+if TYPE_CHECKING:
+    from broker.server import Server
+
+log = logging.getLogger("seriatim")
+
+PREFIXES: Final = (b"$SEQ.INFO", b"$SEQ.GET", b"$SEQ.READ")
+LOOKUPS_MAX: Final = 4096
+READS_MAX: Final = 4
+REMEMBERED_MAX: Final = 64  # links with cursors, before those that have ended are looked for
+WORK: Final = 512  # offers that reading or writing JSON costs
+MS_NS: Final = 1_000_000
+
+
+class Answers:
+    """One per broker, for its one thread."""
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._plane = server.plane
+        self._lookups: dict[Link, Lookup] = {}
+        self._reads: dict[Link, list[Bulk]] = {}
+
+    def takes(self, subject: bytes) -> bool:
+        """Whether a message to this subject is a question, or was meant to be one."""
+        return subject.startswith(PREFIXES)
+
+    def answer(self, link: Link, subject: bytes, reply: bytes) -> None:
+        """Answer the question that was published to `subject`, now or later."""
+        try:
+            request = parse(subject)
+            if not isinstance(request, Info | Get | Read):
+                raise errors.PublishForbidden(subject)
+            if not reply:
+                raise errors.PublishForbidden(subject, "a reply subject is needed")
+            if is_reserved_reply(reply):
+                raise errors.ReplyForbidden(reply)
+            if isinstance(request, Read):
+                self._read(link, subject, reply)
+            else:
+                self._accept(link)
+                self._tell(link, request, subject, reply)
+        except BadRequest as problem:
+            refuse(self._plane, link, subject, reply, 400, str(problem))
+        except errors.WireError as error:
+            log.debug("%s - %s: %s", link.session.label, type(error).__name__, error)
+            self._plane.say(link, error.reply)
+
+    def _accept(self, link: Link) -> None:
+        if link.verbose:
+            self._plane.say(link, b"+OK\r\n")
+
+    def _tell(self, link: Link, request: Info | Get, subject: bytes, reply: bytes) -> None:
+        if isinstance(request, Get):
+            self._look_up(link, request.number, subject, reply)
+        else:
+            self._plane.spend(WORK)
+            text = json.dumps(self.info(), separators=(",", ":")).encode()
+            self._plane.answer(reply, text, b"")
+
+    # One message
+
+    def _look_up(self, link: Link, number: int, subject: bytes, reply: bytes) -> None:
+        """Answer from the journal; at once, where there is no such message."""
+        server, plane = self._server, self._plane
+        if number > plane.sequencer.number or server.replays is None:
+            first = plane.sequencer.number + 1
+            no_such_message(plane, link, subject, reply, number, kept_from=first)
+            return
+        if number < server.replays.store.first:
+            first = server.replays.store.first
+            no_such_message(plane, link, subject, reply, number, kept_from=first)
+            return
+        lookup = self._lookups.get(link)
+        fresh = lookup is None or lookup.ended
+        if lookup is None or fresh:
+            _forget_ended(self._lookups)
+            lookup = self._lookups[link] = Lookup(server.replays, link)
+        if len(lookup.wanted) >= LOOKUPS_MAX:
+            refuse(plane, link, subject, reply, 429, "too many messages are asked for at once")
+            return
+        lookup.want(number, subject, reply)
+        if fresh:
+            server.replays.begin(lookup)
+
+    # Many messages
+
+    def _read(self, link: Link, subject: bytes, reply: bytes) -> None:
+        """Begin to answer with chunks. Raises `BadRequest`."""
+        replays, plane = self._server.replays, self._plane
+        plane.spend(WORK)
+        wish = read_wish(self._payload(link), plane.sequencer.number)
+        if not link.headers:
+            raise BadRequest("the answers have headers: say headers:true in CONNECT")
+        self._accept(link)
+        if replays is None:
+            refuse(plane, link, subject, reply, 404, "this broker keeps no messages")
+            return
+        running = [read for read in self._reads.get(link, ()) if not read.ended]
+        if len(running) >= READS_MAX:
+            refuse(plane, link, subject, reply, 429, f"{READS_MAX} reads are running already")
+            return
+        _forget_ended(self._reads)
+        read = Bulk(replays, link, reply, wish)
+        self._reads[link] = [*running, read]
+        replays.begin(read)
+
+    def _payload(self, link: Link) -> bytes:
+        """The payload of the question, without headers."""
+        end = link.parser.body + link.parser.size
+        return bytes(self._plane.store[end - self._plane.payload_bytes() : end])
+
+    # What there is
+
+    def info(self) -> dict[str, Any]:
+        """What `$SEQ.INFO` answers."""
+        server, settings = self._server, self._server.settings
+        sequencer, journal, store = self._plane.sequencer, settings.journal, self._server.store
+        in_memory = isinstance(store, Ring)
+        last = sequencer.number
+        facts: dict[str, Any] = {"journal": "", "epoch": 0, "first": last + 1, "last": last}
+        times = (0, 0)
+        if store is not None:
+            facts |= {"journal": store.journal, "epoch": store.epoch, "first": store.first}
+            times = (store.oldest_time, store.newest_time)
+            if last > store.last:  # what is on its way into the store is of now
+                times = (times[0] or sequencer.now, sequencer.now)
+        return facts | {
+            "messages": last - facts["first"] + 1,
+            "bytes": store.bytes if store is not None else 0,
+            "oldest": times[0] // MS_NS,
+            "newest": times[1] // MS_NS,
+            "time": time.time_ns() // MS_NS,
+            "store": "none" if store is None else "memory" if in_memory else "disk",
+            "sync": journal.sync if server.keeper is not None else "never",
+            "full": bool(sequencer.full),
+            "limits": {
+                "retain_bytes": journal.ring_bytes if in_memory else journal.retain_bytes,
+                "retain_age": 0 if in_memory else journal.retain_age,
+                "retain_count": 0 if in_memory else journal.retain_count,
+                "segment_bytes": 0 if in_memory else journal.segment_limit,
+                "max_payload": settings.limits.max_payload,
+                "catchup_pending": settings.limits.catchup_pending,
+                "dedupe_window": journal.dedupe_window,
+                "dedupe_ids": journal.dedupe_ids,
+            },
+        }
+
+
+def _forget_ended(cursors: dict[Link, Any]) -> None:
+    """Forget what has ended, once in a while: links that have gone say nothing here."""
+    if len(cursors) < REMEMBERED_MAX:
+        return
+    for link, held in list(cursors.items()):
+        if all(cursor.ended for cursor in (held if isinstance(held, list) else [held])):
+            del cursors[link]

@@ -1,0 +1,187 @@
+"""`$SEQ.READ`: a range of messages for machines, in chunks, as fast as the asker takes them.
+
+The payload of the request is JSON; all but `from` may be left out:
+
+    {"from": 1, "to": 5000, "subject": "orders.>", "format": "columns",
+     "max_bytes": 8388608, "chunk_bytes": 1048576}
+
+`to` is the last number wanted, the last one given when it is left out, null or above that.
+It is answered by one or more messages on the reply subject: columns (sequencer/journal/
+chunk.py draws them), or frames one behind the other. Headers of each:
+
+    Seriatim-Rows    messages in it            Seriatim-First   the number of the first of them
+    Seriatim-Next    where to go on            Seriatim-Last    1, in the last one
+    Seriatim-Lost    5-7,9-9: numbers that were asked for, and are not there
+"""
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.cursor import Cursor
+from broker.link import Link
+from broker.outcomes import BAD, ENDED, FULL, MORE
+from broker.requests import BadRequest
+from parser.errors import quoted
+from sequencer.journal import chunk
+from sequencer.journal.columns import Collector
+from sequencer.netstring import encode_frame
+from sequencer.sequencer import NUMBER_MAX
+from sublist.subject import covers, is_pattern
+
+if TYPE_CHECKING:
+    from broker.replays import Replays
+
+KIB, MIB = 1 << 10, 1 << 20
+ROWS_MAX: Final = 1 << 15  # in one chunk
+SCAN_MAX: Final = 64 * MIB  # read without an answer; then there is one, be it without a row
+FORMATS: Final = ("columns", "frames")
+# Key: default, smallest, largest.
+SIZES: Final = {
+    "max_bytes": (8 * MIB, 1, 1 << 40),
+    "chunk_bytes": (1 * MIB, 4 * KIB, 16 * MIB),
+}
+KEYS: Final = ("from", "to", "subject", "format", *SIZES)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is wanted: numbers `first` to `last` of the subjects that `filter` covers."""
+
+    first: int
+    last: int
+    filter: bytes
+    format: str
+    max_bytes: int
+    chunk_bytes: int
+
+
+def read_wish(payload: bytes, head: int) -> Wish:
+    """Read a request; `head` is the last number given. Raises `BadRequest`."""
+    try:
+        raw = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest('the payload is no JSON; write {"from": 1}') from error
+    if not isinstance(raw, dict):
+        raise BadRequest('the payload is no JSON object; write {"from": 1}')
+    for key in raw:
+        if key not in KEYS:
+            raise BadRequest(f"{_shown(key)} is no key; there are {', '.join(KEYS)}")
+    if "from" not in raw:
+        raise BadRequest('"from" is missing, the first number wanted; write {"from": 1}')
+    first = _whole(raw, "from", 1, NUMBER_MAX)
+    last = NUMBER_MAX if raw.get("to") is None else _whole(raw, "to", 1, NUMBER_MAX)
+    if last < first:
+        raise BadRequest(f'"to" is {last}, which is below "from"')
+    subject = raw.get("subject", ">")
+    filter = subject.encode("utf-8", "replace") if isinstance(subject, str) else b""
+    if not is_pattern(filter):
+        raise BadRequest(f"{_shown(subject)} is no subject that can be subscribed to")
+    format = raw.get("format", FORMATS[0])
+    if format not in FORMATS:
+        raise BadRequest(f"{_shown(format)} is no format; there are {', '.join(FORMATS)}")
+    sizes = {key: raw.get(key, default) for key, (default, _, _) in SIZES.items()}
+    max_bytes, chunk_bytes = (_whole(sizes, key, *SIZES[key][1:]) for key in SIZES)
+    return Wish(first, min(last, head), filter, format, max_bytes, min(chunk_bytes, max_bytes))
+
+
+class Bulk(Cursor):
+    """One request, until its last chunk is answered, or nobody listens any more."""
+
+    __slots__ = ("_collector", "_left", "_lost", "_over", "_replays", "_reply", "_scanned", "_wish")
+
+    def __init__(self, replays: "Replays", link: Link, reply: bytes, wish: Wish) -> None:
+        super().__init__(link, wish.first)
+        self._replays = replays
+        self._reply = reply
+        self._wish = wish
+        self._collector = Collector(
+            replays.store.salt, ROWS_MAX, wish.chunk_bytes, replays.store.checked
+        )
+        every = wish.filter == b">"
+        wanted = None if every else lambda subject: covers(wish.filter, subject)
+        self._collector.begin(wish.first, wish.last, wanted)
+        self._lost: list[bytes] = []
+        self._left = wish.max_bytes
+        self._scanned = 0
+        self._over = False
+
+    def play(self, store: bytearray, stop: int) -> int:
+        """Gather what is in `store[:stop]`, and answer when a chunk is full."""
+        collector, at = self._collector, 0
+        if collector.next < self.number:
+            collector.skip(self.number)
+        while (state := collector.take(store, at, stop)) == chunk.GAP:
+            self.lose(collector.next, collector.found - 1)
+            at = collector.at
+            collector.skip(collector.found)
+        at = collector.at
+        self.number = collector.next
+        self._scanned += at
+        self.outcome = MORE
+        if state == chunk.END:
+            self.outcome = ENDED
+        elif state == chunk.FULL or self._scanned >= SCAN_MAX:
+            self.outcome = FULL
+            self._answer(last=False)
+        elif state == BAD:
+            self.outcome = BAD
+        return at
+
+    def lose(self, first: int, last: int) -> None:
+        self._lost.append(b"%d-%d" % (first, min(last, self._wish.last)))
+
+    def is_done(self) -> bool:
+        if not self._over and self.number > self._wish.last:
+            self._answer(last=True)
+        return self._over
+
+    def at_head(self, number: int) -> bool:
+        return True
+
+    def _answer(self, last: bool) -> None:
+        """Answer with what was gathered; the last time if no further chunk is allowed."""
+        collector, plane = self._collector, self._replays.plane
+        fanout = plane.sublist.route(self._reply).fanout
+        body = self._body()
+        self._left -= len(body)
+        self._over = last or self._left < self._wish.chunk_bytes
+        if not fanout.plain and fanout.groups is None:
+            self._over = True  # who asked listens no more
+            return
+        headers = b"NATS/1.0\r\nSeriatim-Rows: %d\r\n" % collector.rows
+        if collector.rows:
+            headers += b"Seriatim-First: %d\r\n" % collector.first
+        beyond = max(self._wish.first, self._wish.last + 1)  # what is lost may reach further
+        headers += b"Seriatim-Next: %d\r\n" % min(self.number, beyond)
+        if self._lost:
+            headers += b"Seriatim-Lost: %b\r\n" % b",".join(self._lost)
+        if self._over:
+            headers += b"Seriatim-Last: 1\r\n"
+        plane.answer(self._reply, body, headers + b"\r\n")
+        collector.clear()
+        self._lost.clear()
+        self._scanned = 0
+
+    def _body(self) -> bytes:
+        columns = self._collector.chunk()
+        if self._wish.format == "columns":
+            return columns
+        return b"".join(
+            encode_frame(row.number, bytes(row.payload)) for row in chunk.Columns(columns)
+        )
+
+
+def _whole(raw: dict[str, Any], key: str, low: int, high: int) -> int:
+    value = raw[key]
+    if type(value) is not int:
+        raise BadRequest(f'"{key}" is a whole number, and {_shown(value)} is none')
+    if not low <= value <= high:
+        raise BadRequest(f'"{key}" is {_shown(value)}; give {low} to {high}')
+    return value
+
+
+def _shown(value: object) -> str:
+    """A value of the request as it may stand in a header: short, and of one line."""
+    text = json.dumps(value) if not isinstance(value, str) else value
+    return quoted(text.encode("utf-8", "replace")[:40]).decode()

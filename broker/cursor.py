@@ -1,0 +1,154 @@
+"""Places in the journal that readers have reached, and what each does with what is there.
+
+`broker.replays` moves them: it reads a buffer of records, and `play` consumes of it what it
+can. A Replay serves one subscription from a number on and then makes it live; a CatchUp
+serves all of a link's subscriptions, from where live delivery left it.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker.link import Link
+from broker.outcomes import MORE
+from broker.player import Player
+from sublist.subscription import Subscription
+
+if TYPE_CHECKING:
+    from broker.replays import Replays
+
+
+class Cursor:
+    """Written by `Replays`, but for `number` and `outcome`, which `play` leaves."""
+
+    __slots__ = ("ended", "fetched", "link", "number", "offset", "outcome", "piece")
+
+    def __init__(self, link: Link, number: int) -> None:
+        self.link = link
+        self.number = number  # the next one wanted; 0: whichever comes first
+        self.piece: Any = None  # the part of the store it is in, held while it is
+        self.offset = 0
+        self.outcome = MORE
+        self.ended = False
+        self.fetched: bytearray | None = None  # what a thread has read for it
+
+    def play(self, store: bytearray, stop: int) -> int:
+        """Use the records in `store[:stop]`; how many bytes were consumed."""
+        raise NotImplementedError
+
+    def place(self, store: Any) -> tuple[Any, int]:
+        """Where in the store to read, when it is not known yet."""
+        if self.number < store.first:
+            self.lose(self.number, store.first - 1)
+            self.number = store.first
+        piece, offset = store.locate(self.number)
+        return piece, offset
+
+    def onward(self) -> tuple[Any, int] | None:
+        """Where to go at the end of a piece; None: to be looked up by the number."""
+        following = self.piece.following
+        if following is None or following.gone or following.first < self.number:
+            return None
+        return following, following.start
+
+    def lose(self, first: int, last: int) -> None:
+        """The numbers from `first` to `last` are not there."""
+        raise NotImplementedError
+
+    def is_done(self) -> bool:
+        """Whether all that was asked for has been played; ends it then."""
+        raise NotImplementedError
+
+    def at_head(self, number: int) -> bool:
+        """Nothing is left to play up to `number`, the last one given. True: it has ended."""
+        raise NotImplementedError
+
+
+class Replay(Cursor):
+    """`$SEQ.FROM`, `$SEQ.RANGE`, `$SEQ.SINCE`: one subscription, which nobody else serves yet."""
+
+    __slots__ = ("player", "replays", "since", "sub", "until")
+
+    def __init__(
+        self, replays: "Replays", sub: Subscription, number: int, until: int = 0, since: int = 0
+    ) -> None:
+        super().__init__(sub.owner, number)
+        self.replays = replays
+        self.player: Player = replays.player
+        self.sub = sub
+        self.until = until
+        self.since = since
+        sub.replay = self
+
+    def play(self, store: bytearray, stop: int) -> int:
+        player = self.player
+        consumed = player.play(
+            self.link, self.sub, self.number, self.until, self.since, store, 0, stop
+        )
+        self.number = player.number
+        self.outcome = player.outcome
+        return consumed
+
+    def lose(self, first: int, last: int) -> None:
+        if self.until:
+            last = min(last, self.until)
+        self.replays.tell(self.sub, b"$SEQ.LOST.%d.%d" % (first, last))
+
+    def is_done(self) -> bool:
+        if self.sub.owner is None:
+            return True
+        if self.until == 0 or self.number <= self.until:
+            return False
+        self.replays.tell(self.sub, b"$SEQ.END.%d" % self.until)
+        self.replays.conclude(self.sub)
+        return True
+
+    def at_head(self, number: int) -> bool:
+        if self.until or self.number > number + 1:
+            return False  # what it wants has not been given yet
+        if self.since > self.replays.plane.sequencer.now:
+            return False  # nor is it time
+        self.replays.make_live(self.sub, number)
+        return True
+
+
+class CatchUp(Cursor):
+    """A link that lagged: its live subscriptions, from the number that it had no room for.
+
+    What the client asked for meanwhile, and what must not overtake the messages before it (a
+    PONG, the end of a subscription), waits until they were played.
+    """
+
+    __slots__ = ("_deferred", "player", "replays")
+
+    def __init__(self, replays: "Replays", link: Link, number: int) -> None:
+        super().__init__(link, number)
+        self.replays = replays
+        self.player: Player = replays.player
+        self._deferred: deque[tuple[int, Callable[[], None]]] = deque()
+
+    def defer(self, number: int, action: Callable[[], None]) -> None:
+        """Do something when all up to `number`, the last one given, was played."""
+        self._deferred.append((number, action))
+
+    def play(self, store: bytearray, stop: int) -> int:
+        player = self.player
+        until = self._deferred[0][0] if self._deferred else 0
+        consumed = player.play(self.link, None, self.number, until, 0, store, 0, stop)
+        self.number = player.number
+        self.outcome = player.outcome
+        return consumed
+
+    def lose(self, first: int, last: int) -> None:
+        self.replays.give_up(self.link, first, last)
+
+    def is_done(self) -> bool:
+        while self._deferred and self._deferred[0][0] < self.number:
+            self._deferred.popleft()[1]()
+        return False
+
+    def at_head(self, number: int) -> bool:
+        if self.number > number + 1:
+            return False
+        self.link.detached = False
+        return True

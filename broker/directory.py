@@ -1,0 +1,39 @@
+"""Where the journal is when nobody says where: one answer for the broker and for its tools.
+
+$SERIATIM_STORE_DIR        what `seriatim serve` would take, too
+$XDG_STATE_HOME/seriatim   where that is an absolute path, as its specification asks
+/var/lib/seriatim          for root
+~/.local/state/seriatim    for everybody else
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+
+NAME = "seriatim"
+VARIABLE = "SERIATIM_STORE_DIR"
+ROOTS_DIR = "/var/lib/seriatim"
+
+
+def default_store_dir(environment: Mapping[str, str] | None = None, uid: int | None = None) -> str:
+    """The directory of the journal; empty for a user without a home. It need not exist."""
+    environment = os.environ if environment is None else environment
+    uid = os.getuid() if uid is None else uid
+    if environment.get(VARIABLE):
+        return environment[VARIABLE]
+    state = environment.get("XDG_STATE_HOME", "")
+    if os.path.isabs(state):
+        return os.path.join(state, NAME)
+    if uid == 0:
+        return ROOTS_DIR
+    home = environment.get("HOME") or _home(uid)
+    return os.path.join(home, ".local", "state", NAME) if os.path.isabs(home) else ""
+
+
+def _home(uid: int) -> str:
+    """The home of a user as the system knows it; empty if it knows none."""
+    import pwd  # only where nobody has set HOME
+
+    with suppress(KeyError):
+        return pwd.getpwuid(uid).pw_dir
+    return ""

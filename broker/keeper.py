@@ -1,0 +1,201 @@
+"""The store's housekeeping: what is synced when, what is deleted, and what a full disk means.
+
+    interval   every `sync_interval` a thread syncs what was written
+    always     what is written waits at the gate; one sync in the thread for all that waits,
+               and the next one begins when it is done, for all that came meanwhile
+    never      the system writes when it likes
+
+A store that cannot take more holds the sequencer back: publishers are refused before they
+get a number, everything else goes on, and every quarter of a second it is tried again.
+"""
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from broker.gate import Gate
+from broker.replays import Replays
+from broker.settings import JournalSettings
+
+log = logging.getLogger("seriatim")
+
+RETRY = 0.25  # seconds; long enough that a full disk costs nothing, short enough that nobody waits
+RETAIN = 0.5  # seconds between two looks at what is to be deleted
+
+
+class Keeper:
+    """One per broker with a store on disk. Its thread does one thing at a time."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        replays: Replays,
+        settings: JournalSettings,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.store = replays.store
+        self.syncs = 0
+        self.sync_seconds = 0.0
+        self.errors = 0
+        self.refused = 0  # messages for which there was no room
+        self.problem = ""  # why nothing is taken at the moment
+        self._gate = gate
+        self._sequencer = gate.sequencer
+        self._replays = replays
+        self._settings = settings
+        self._loop = loop
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self.synced = 0  # the last number that is on the disk for sure
+        self._begun = 0.0
+        self._retain_at = 0.0
+        self._sync_due = False
+        self._syncing: asyncio.Future[int] | None = None
+        self._sync_failed = False
+        self._tick_timer: asyncio.TimerHandle | None = None
+        self._retry_timer: asyncio.TimerHandle | None = None
+        self._full_since = 0.0
+        self._stopping = False
+
+    def start(self) -> None:
+        """Begin to look after the store."""
+        self._tick()
+
+    # What the sequencer and the gate tell
+
+    def trouble(self, error: OSError) -> None:
+        """The store has no room, or did not take what was written."""
+        self.errors += 1
+        self.problem = error.strerror or str(error)
+        if self._full_since == 0.0:
+            self._full_since = self._loop.time()
+            log.error("Journal: %s: publishers are refused until it takes more", self.problem)
+        if self._retry_timer is None and not self._stopping:
+            self._retry_timer = self._loop.call_later(RETRY, self._retry)
+
+    def unsafe(self) -> None:
+        """Something at the gate waits until it is safe."""
+        if self._settings.sync != "always" or self._sync_failed or self._sync_due:
+            return
+        if self._syncing is None:
+            self._sync_due = True
+            self._loop.call_soon(self._sync)  # when all of this turn were heard
+
+    # Syncing
+
+    def _tick(self) -> None:
+        """What is due by time: a sync, a new segment, deletions."""
+        now = time.time_ns()
+        idle = self._syncing is None and not self._sync_failed
+        if self._settings.sync == "interval" and idle and self.store.last > self.synced:
+            self._sync()
+        if self._loop.time() >= self._retain_at:
+            self._retain_at = self._loop.time() + RETAIN
+            try:
+                self.store.roll_if_due(now)
+            except OSError as error:
+                log.error("Journal: no new segment: %s", error.strerror)
+            self._loop.run_in_executor(self._thread, self._tidy, now)
+        delay = self._settings.sync_interval if self._settings.sync == "interval" else RETAIN
+        self._tick_timer = self._loop.call_later(delay, self._tick)
+
+    def _tidy(self, now: int) -> None:
+        """In the thread, for a file of 256 MiB is not deleted in no time, nor is its index made."""
+        try:
+            self.store.build_indexes()
+            for first, last in self.store.retain(now):
+                log.info("Journal: deleted numbers %d to %d, beyond what is retained", first, last)
+        except OSError as error:
+            log.error("Journal: %s: %s", error.filename or "cannot tidy", error.strerror)
+
+    def _sync(self) -> None:
+        """Have the thread sync what is written by now."""
+        self._sync_due = False
+        if not self._sequencer.stuck:  # what could not be written is not synced either
+            self._gate.seal()
+        self._begun = self._loop.time()
+        self._syncing = self._loop.run_in_executor(self._thread, self.store.sync)
+        self._syncing.add_done_callback(self._synced)
+
+    def _synced(self, future: "asyncio.Future[int]") -> None:
+        self._syncing = None
+        self.syncs += 1
+        self.sync_seconds += self._loop.time() - self._begun
+        error = future.exception()
+        if isinstance(error, OSError):
+            self._sync_failed = True
+            self._sequencer.hold_back()
+            self.trouble(error)
+            return
+        self.synced = future.result()
+        self._let_out(self.synced)
+        if self._sequencer.safe < self._sequencer.written:
+            self.unsafe()
+
+    def _let_out(self, number: int) -> None:
+        self._sequencer.synced(number)
+        self._gate.let_out()
+        self._replays.wake_all()
+        self._replays.advance()
+
+    # Trouble
+
+    def _retry(self) -> None:
+        """Try whether the store takes more by now."""
+        self._retry_timer = None
+        if self._sync_failed:
+            future = self._loop.run_in_executor(self._thread, self._sync_again)
+            future.add_done_callback(self._synced_again)
+        else:
+            self._resume()
+
+    def _sync_again(self) -> int:
+        """In the thread: what a failed sync may have dropped is written again, then synced."""
+        self.store.rewrite_unsynced()
+        number: int = self.store.sync()
+        return number
+
+    def _synced_again(self, future: "asyncio.Future[int]") -> None:
+        error = future.exception()
+        if isinstance(error, OSError):
+            self.trouble(error)
+            return
+        self._sync_failed = False
+        self.synced = future.result()
+        self._let_out(self.synced)
+        self._resume()
+
+    def _resume(self) -> None:
+        try:
+            self._sequencer.resume()
+        except OSError as error:
+            self.trouble(error)
+            return
+        lasted = self._loop.time() - self._full_since
+        self._full_since = 0.0
+        self.problem = ""
+        log.info("Journal: takes messages again, after %.1f s", lasted)
+        if self._settings.sync == "always":
+            self.unsafe()
+        else:
+            self._gate.seal()
+            self._let_out(self._sequencer.written)
+
+    # The end
+
+    async def stop(self) -> None:
+        """Write, sync and close; what could not be written was shown to nobody."""
+        self._stopping = True
+        for timer in (self._tick_timer, self._retry_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._syncing is not None:
+            await asyncio.wait({self._syncing})
+        await self._loop.run_in_executor(self._thread, self._close)
+        self._thread.shutdown()
+
+    def _close(self) -> None:
+        try:
+            self.store.close()
+        except OSError as error:
+            log.error("Journal: %s: %s", self.store.path, error.strerror)

@@ -1,0 +1,418 @@
+"""Who is served from the journal, and whose turn it is: replay, catch-up, bulk reads.
+
+    start, catch_up -> ready --step--> ready again     there is more, and the socket takes it
+                         ^   `-------> parked          until the socket takes more (wake)
+                         |   `-------> fetched         until a thread has read what is not in memory
+                         |   `-------> waiting         for a number not given yet (advance)
+                         `------------------ ended: live again, or done
+
+One turn of the event loop gives a few steps of 256 KiB to those that are ready, one after
+the other, and then everybody else is served: thousands of replays take half of the time, and
+never more. Memory: one buffer for all, and 256 KiB in an outbox. Nothing is read ahead of
+the socket.
+"""
+
+import asyncio
+import errno
+import heapq
+import logging
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from broker import requests
+from broker.cursor import CatchUp, Cursor, Replay
+from broker.latest import Latest
+from broker.link import Link
+from broker.outcomes import BAD, ENDED, FULL, GAP, MORE
+from broker.plane import Plane
+from broker.player import Player
+from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
+from sublist.subscription import Subscription
+
+log = logging.getLogger("seriatim")
+
+BUFFER = 1 << 18
+STEPS = 16  # in one turn
+BYTES = 1 << 19  # consumed in one turn, after which others are served
+FETCHES = 16  # buffers that threads fill, or have filled for who has not had its turn
+FEW_WAIT = 64  # below so many, who waits for a number is not looked at
+PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the disk is well, something else is short
+RETRY = 0.1  # seconds until what is short is tried again
+
+
+class Replays:
+    """One per broker, for its one thread. `store` is a Store or a Ring."""
+
+    def __init__(self, plane: Plane, store: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self.plane = plane
+        self.store = store
+        self.player = Player(plane.gate, plane.sublist, store.salt, store.checked)
+        self.active = 0  # cursors that have not ended
+        self.started = self.catch_ups = self.catching_up = self.given_up = 0
+        self._loop = loop
+        self._buffer = bytearray(BUFFER)
+        self._ready: deque[Cursor] = deque()
+        self._parked: dict[Link, list[Cursor]] = {}
+        self._catching: dict[Link, CatchUp] = {}
+        self._waiting: list[tuple[int, int, Cursor]] = []
+        self._waiting_most = FEW_WAIT
+        self._unfetched: deque[tuple[Cursor, int]] = deque()
+        self._fetches = 0
+        self._order = count()
+        self._scheduled = False
+        self._told: set[tuple[Any, int]] = set()
+
+    # What others ask
+
+    def start(self, sub: Subscription, wish: requests.Past) -> None:
+        """Play to a new subscription what it asked for; then make it live, or end it."""
+        self.plane.sequencer.release()  # what came before it in this read event is the past, too
+        match wish:
+            case requests.From(number=number):
+                self.begin(Replay(self, sub, number))
+            case requests.Range(first=first, last=last):
+                self.begin(Replay(self, sub, first, last))
+            case requests.Since(ms=ms):
+                self._since(sub, ms * 1_000_000)
+            case requests.Last():
+                self.begin(Latest(self, sub))
+
+    def begin(self, cursor: Cursor) -> None:
+        """Serve this one from now on."""
+        self.active += 1
+        self.started += 1
+        self._queue(cursor)
+
+    def catch_up(self, link: Link, number: int) -> None:
+        """Serve a link that was detached, from the number that it had no room for."""
+        self.catch_ups += 1
+        self.catching_up += 1
+        self._catching[link] = cursor = CatchUp(self, link, number)
+        self.begin(cursor)
+
+    def in_turn(self, link: Link, action: Callable[[], None]) -> None:
+        """Do something for a client when it has all that was published before: now, or later."""
+        cursor = self._catching.get(link)
+        if cursor is None:
+            action()
+        else:
+            cursor.defer(self.plane.sequencer.number, action)
+
+    def wake(self, link: Link) -> None:
+        """This link's socket takes more, or it has gone."""
+        for cursor in self._parked.pop(link, ()):
+            self._queue(cursor)
+
+    def wake_all(self) -> None:
+        """Fences were lowered: outboxes may have room though no socket was full."""
+        for link in [link for link in self._parked if link.writable or link.closed]:
+            self.wake(link)
+
+    def advance(self) -> None:
+        """Numbers were given: those that wait for them go on."""
+        last = self.store.last
+        while self._waiting and self._waiting[0][0] <= last:
+            self._queue(heapq.heappop(self._waiting)[2])
+
+    @property
+    def waits(self) -> bool:
+        """Whether anyone waits for a number."""
+        return bool(self._waiting)
+
+    def _since(self, sub: Subscription, time_ns: int) -> None:
+        """From a time on. What may have been of that time, and is deleted, is told as lost."""
+        store = self.store
+        if store.newest_time < time_ns or store.last < store.first:
+            self.begin(Replay(self, sub, store.last + 1, since=time_ns))
+            return
+        cursor = Replay(self, sub, 0, since=time_ns)
+        if store.first > 1 and time_ns < store.oldest_time:
+            cursor.lose(1, store.first - 1)
+        self._enter(cursor, *store.locate_time(time_ns))
+        self.begin(cursor)
+
+    # What cursors ask
+
+    def tell(self, sub: Subscription, subject: bytes) -> None:
+        """Say something of the broker's own to one subscription, in an empty message."""
+        link: Link = sub.owner
+        if link is not None:
+            self.plane.say(link, b"MSG %b %b 0\r\n\r\n" % (subject, sub.sid))
+
+    def conclude(self, sub: Subscription) -> None:
+        """All that it wanted was played: it ends."""
+        if sub.owner is not None:
+            self.plane.control.finished(sub)
+
+    def make_live(self, sub: Subscription, number: int) -> None:
+        """All up to `number`, the last one given, was played: the plane goes on."""
+        if sub.owner is not None:
+            sub.replay = None
+            sub.seen = number
+            self.plane.sublist.insert(sub)
+
+    def give_up(self, link: Link, first: int, last: int) -> None:
+        """What a lagging link needs is not there any more: NATS' way."""
+        self.given_up += 1
+        log.warning(
+            "%s - lags behind what is retained: %d to %d are gone", link.session.label, first, last
+        )
+        self.plane.gate.cut(link)
+
+    def move(self, cursor: Cursor) -> None:
+        """Go to the place that the cursor asks for."""
+        place = cursor.place(self.store)
+        while place[0].gone:  # deleted between the look-up and now
+            place = cursor.place(self.store)
+        self._enter(cursor, *place)
+
+    # Turns
+
+    def _queue(self, cursor: Cursor) -> None:
+        self._ready.append(cursor)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Serve those that are ready a little."""
+        self._scheduled = False
+        left = BYTES
+        for _ in range(STEPS):
+            if not self._ready or left <= 0:
+                break
+            cursor = self._ready.popleft()
+            try:
+                left -= self._step(cursor)
+            except Exception:  # of a defect nobody else is to suffer
+                log.exception("Journal: a connection cannot be served from it")
+                self.plane.gate.cut(cursor.link)
+                self._end(cursor)
+        if self._ready:
+            self._schedule()
+        self.plane.release(None)
+
+    def _step(self, cursor: Cursor) -> int:
+        """Serve one, by one buffer at most, and say where it goes; how much it consumed."""
+        link = cursor.link
+        if link.held() > BUFFER:
+            self.plane.release(None)
+        if cursor.ended or link.closed:
+            self._end(cursor)
+            return 0
+        if not link.writable or link.held() > BUFFER:
+            self._park(cursor)
+            return 0
+        if cursor.is_done():
+            self._end(cursor)
+            return 0
+        if cursor.number > self.store.last:
+            if cursor.number <= self.plane.sequencer.number or not cursor.at_head(
+                self.plane.sequencer.number
+            ):
+                self._await(cursor)
+            else:
+                self._end(cursor)
+            return 0
+        return self._read(cursor)
+
+    def _await(self, cursor: Cursor) -> None:
+        """It goes on when its number is given; who has gone by then is not kept for ever."""
+        heapq.heappush(self._waiting, (cursor.number, next(self._order), cursor))
+        if len(self._waiting) > self._waiting_most:
+            waiting = self._waiting
+            self._waiting = []
+            for item in waiting:
+                if item[2].link.closed or item[2].is_done():
+                    self._end(item[2])
+                else:
+                    self._waiting.append(item)  # a part of a heap in its order is not one yet
+            heapq.heapify(self._waiting)
+            self._waiting_most = max(2 * len(self._waiting), FEW_WAIT)
+
+    def _read(self, cursor: Cursor) -> int:
+        """Read the next records and have them played."""
+        if cursor.piece is None:
+            self.move(cursor)
+        buffer = self._take_fetched(cursor)
+        fetched = buffer is not None
+        if buffer is None:
+            buffer = self._buffer
+            try:
+                with memoryview(buffer) as view:
+                    size = cursor.piece.read(cursor.offset, view, False)
+            except BlockingIOError:
+                self._fetch(cursor, BUFFER)
+                return 0
+            except OSError as error:
+                self._unreadable(cursor, error)
+                return 0
+        else:
+            size = len(buffer)
+        if size == 0:
+            self._move_on(cursor)
+            self._queue(cursor)
+            return 0
+        consumed = cursor.play(buffer, size)
+        cursor.offset += consumed
+        if cursor.outcome == FULL:
+            self._relieve(cursor)
+        elif cursor.outcome == MORE and consumed == 0:
+            self._lengthen(cursor, buffer, size, fetched)
+        else:
+            self._go_on(cursor)
+        return max(consumed, HEADER_SIZE)
+
+    def _go_on(self, cursor: Cursor) -> None:
+        """Judge how the buffer ended."""
+        if cursor.outcome == GAP:
+            found = self.player.found
+            cursor.lose(cursor.number, found - 1)
+            cursor.number = found
+        elif cursor.outcome == ENDED:
+            pass  # is_done will say so
+        elif cursor.outcome == BAD:
+            self._damaged(cursor)
+        self._queue(cursor)
+
+    def _relieve(self, cursor: Cursor) -> None:
+        """Its outbox has enough: it goes on when that is written."""
+        link = cursor.link
+        if link.held() > BUFFER or link.fenced:
+            self.plane.release(None)
+            if link.held() and not link.closed:  # the socket is full, or there is a fence
+                self._park(cursor)
+                return
+        self._queue(cursor)
+
+    def _lengthen(self, cursor: Cursor, buffer: bytearray, size: int, fetched: bool) -> None:
+        """There was no whole record in what was read: read more, if there is more."""
+        left = cursor.piece.size - cursor.offset
+        need = HEADER_SIZE
+        if size >= HEADER_SIZE:
+            need = (int.from_bytes(buffer[4:8], "little") + 7) & ~7
+        if need <= left and need <= LENGTH_MAX and not (fetched and size >= need):
+            self._fetch(cursor, max(need, BUFFER))
+            return
+        self._damaged(cursor)
+        self._queue(cursor)
+
+    # What a thread reads
+
+    def _fetch(self, cursor: Cursor, size: int) -> None:
+        """Have a thread read what the disk must bring, or what is longer than the buffer."""
+        self._unfetched.append((cursor, size))
+        self._fetch_next()
+
+    def _fetch_next(self) -> None:
+        while self._unfetched and self._fetches < FETCHES:
+            cursor, size = self._unfetched.popleft()
+            if cursor.link.closed:
+                self._queue(cursor)
+            else:
+                self._fetches += 1
+                self._fetch_now(cursor, size)
+
+    def _take_fetched(self, cursor: Cursor) -> bytearray | None:
+        """What was read for this one; another may be read for in its place."""
+        buffer, cursor.fetched = cursor.fetched, None
+        if buffer is not None:
+            self._fetches -= 1
+            self._fetch_next()
+        return buffer
+
+    def _fetch_now(self, cursor: Cursor, size: int) -> None:
+        def read() -> bytearray:
+            buffer = bytearray(min(size, piece.size - offset))
+            with memoryview(buffer) as view:
+                filled = piece.read(offset, view, True)
+            if filled < len(buffer):
+                raise OSError(errno.EIO, "the file is shorter than it was")
+            return buffer
+
+        def done(future: "asyncio.Future[bytearray]") -> None:
+            error = future.exception()
+            if isinstance(error, OSError):
+                self._fetches -= 1
+                self._fetch_next()
+                self._unreadable(cursor, error)
+                return
+            cursor.fetched = future.result()
+            self._ready.appendleft(cursor)  # others wait for the place that it takes
+            self._schedule()
+
+        piece, offset = cursor.piece, cursor.offset
+        self._loop.run_in_executor(None, read).add_done_callback(done)
+
+    def _unreadable(self, cursor: Cursor, error: OSError) -> None:
+        """It was deleted just now; or the disk fails, and no more of this piece can be had."""
+        piece = cursor.piece
+        if error.errno in PASSING and not piece.gone:
+            self._leave(cursor)
+            self._loop.call_later(RETRY, self._queue, cursor)
+            return
+        if not piece.gone:
+            log.error("Journal: cannot read %s at %d: %s", piece, cursor.offset, error.strerror)
+            last = self.store.last if piece.following is None else piece.following.first - 1
+            cursor.lose(cursor.number, last)
+            cursor.number = last + 1
+        self._leave(cursor)
+        self._queue(cursor)
+
+    # Places
+
+    def _enter(self, cursor: Cursor, piece: Any, offset: int) -> None:
+        self._leave(cursor)
+        piece.hold()
+        cursor.piece = piece
+        cursor.offset = offset
+
+    def _leave(self, cursor: Cursor) -> None:
+        if cursor.piece is not None:
+            cursor.piece.release()
+            cursor.piece = None
+        self._take_fetched(cursor)
+
+    def _move_on(self, cursor: Cursor) -> None:
+        """A piece is at its end: go where the cursor wants to go."""
+        place = cursor.onward()
+        if place is not None:
+            self._enter(cursor, *place)
+        else:
+            self._leave(cursor)
+
+    def _damaged(self, cursor: Cursor) -> None:
+        """No record where one should be: say so, and go on with the next good one."""
+        piece, offset, number = cursor.piece, cursor.offset, cursor.number
+        if (piece, offset) not in self._told:
+            self._told.add((piece, offset))
+            log.error("Journal: %s is damaged at %d, number %d", piece, offset, number)
+        good = self.store.next_good(piece, offset, number)
+        following = self.store.last + 1 if good is None else good[2]
+        if number < following:
+            cursor.lose(number, following - 1)
+        cursor.number = following
+        if good is None:
+            self._move_on(cursor)
+        else:
+            self._enter(cursor, good[0], good[1])
+
+    def _park(self, cursor: Cursor) -> None:
+        """Until its socket takes more, or a fence is lowered."""
+        self._take_fetched(cursor)  # it is in the system's memory now
+        self._parked.setdefault(cursor.link, []).append(cursor)
+
+    def _end(self, cursor: Cursor) -> None:
+        self._leave(cursor)
+        if cursor.ended:
+            return
+        cursor.ended = True
+        self.active -= 1
+        if isinstance(cursor, CatchUp):
+            self._catching.pop(cursor.link, None)
+            self.catching_up -= 1
