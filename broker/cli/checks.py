@@ -20,6 +20,11 @@ ORDERED = (
         "limits.max_pending",
         "a subscriber would be closed before it could hold anyone",
     ),
+    (
+        "limits.catchup_pending",
+        "limits.max_pending",
+        "a subscriber would be closed before it could be served from the journal",
+    ),
 )
 
 
@@ -34,6 +39,11 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
     if values["log_file"] and values["log_file"] == values["pid_file"]:
         problems.append(
             f"{_place('pid_file', origins)}: is the log file as well; give each a file of its own"
+        )
+    if values["journal.enabled"] and not values["store_dir"]:
+        problems.append(
+            f"{_place('store_dir', origins)}: there is no home directory to keep the journal in;"
+            " give --store_dir, or --no-journal"
         )
     if any(character.isspace() for character in values["server_name"]):
         problems.append(

@@ -8,6 +8,7 @@ import typer
 
 from broker.cli.errors import CliError
 from broker.cli.flags import Flag, by_path, normalise, with_knobs
+from broker.cli.journal import app as journal
 
 app = typer.Typer(
     name="seriatim",
@@ -17,6 +18,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     epilog="Every command explains itself: [bold]seriatim serve --help[/bold]",
 )
+app.add_typer(journal)
 
 HELP = {"h": Flag("--help", False), "help": Flag("--help", False)}
 CONFIG = {"c": Flag("--config", True), "config": Flag("--config", True)}
@@ -44,12 +46,45 @@ Url = Annotated[
 ]
 DEFAULT_URL = "nats://127.0.0.1:4222"
 
+# What `sub` takes.
+Queue = Annotated[
+    str | None,
+    typer.Option("-q", "--queue", metavar="NAME", help="Share the messages in this queue group."),
+]
+Colour = Annotated[
+    bool | None,
+    typer.Option(
+        "--colour/--no-colour",
+        metavar=" ",
+        help="Colours. On a terminal they are on, unless NO_COLOR is set.",
+        show_default=False,
+    ),
+]
+First = Annotated[
+    int | None,
+    typer.Option("--from", min=1, metavar="N", help="Begin with number N of the past."),
+]
+Last = Annotated[
+    int | None,
+    typer.Option("--to", min=1, metavar="N", help="End with number N; goes with --from."),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", help="Begin so long ago (30s, 10m, 2h, 1d), or at an RFC 3339 time."
+    ),
+]
+Latest = Annotated[
+    bool,
+    typer.Option("--last", metavar=" ", help="Begin with the last message of each subject."),
+]
+
 
 def run(argv: list[str]) -> int:
     """Run the command in `argv`. Raises `CliError` and whatever the command raises."""
     problems: list[str] = []
-    if not argv:
-        argv = ["--help"]
+    if argv in ([], ["journal"]):
+        argv = [*argv, "--help"]
     if argv[0] in OWN_FLAGS:
         done = normalise(argv[1:], OWN_FLAGS[argv[0]])
         argv, problems = [argv[0], *done.arguments], done.problems
@@ -71,7 +106,7 @@ def _usage(error: Any, argv: list[str]) -> str:
     if argv and argv[0].startswith("-") and argv[0] not in ("-h", "--help"):
         return f"{text}; {PORT_ALONE}"
     context = getattr(error, "ctx", None)
-    command = f"seriatim {argv[0]}" if context and context.parent else "seriatim"
+    command = context.command_path if context else "seriatim"
     return f"{text.rstrip('.')}; `{command} --help` shows how"
 
 
@@ -208,15 +243,14 @@ def sub(
         list[str],
         typer.Argument(metavar="SUBJECT", help="What to listen to; * and > are wildcards."),
     ],
-    queue: Annotated[
-        str | None,
-        typer.Option(
-            "-q", "--queue", metavar="NAME", help="Share the messages in this queue group."
-        ),
-    ] = None,
+    queue: Queue = None,
     count: Annotated[
         int, typer.Option("-n", "--count", min=0, metavar="N", help="Stop after so many. 0: never.")
     ] = 0,
+    first: First = None,
+    last: Last = None,
+    since: Since = None,
+    latest: Latest = False,
     raw: Annotated[bool, typer.Option("--raw", metavar=" ", help="The payload alone.")] = False,
     json: Annotated[
         bool, typer.Option("--json", metavar=" ", help="A line of JSON for each.")
@@ -224,27 +258,25 @@ def sub(
     frame: Annotated[
         bool, typer.Option("--frame", metavar=" ", help="The frame as it came, a nested netstring.")
     ] = False,
-    colour: Annotated[
-        bool | None,
-        typer.Option(
-            "--colour/--no-colour",
-            metavar=" ",
-            help="Colours. On a terminal they are on, unless NO_COLOR is set.",
-            show_default=False,
-        ),
-    ] = None,
+    colour: Colour = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Show what arrives: number, subject and payload. Ctrl-C ends it.
+
+    What is asked for of the past and is not kept any more is told on standard error.
 
     [bold]Examples[/bold]
 
     [cyan]seriatim sub '>'[/cyan]                        everything
     [cyan]seriatim sub orders.new 'trades.*' --count 10[/cyan]
     [cyan]seriatim sub orders.new --json | jq .number[/cyan]
+    [cyan]seriatim sub 'orders.>' --from 88485[/cyan]    from that number, then what comes
+    [cyan]seriatim sub '>' --since 10m --count 5[/cyan]
+    [cyan]seriatim sub 'prices.*' --last[/cyan]          the last of each, then what comes
+    [cyan]seriatim sub '>' --from 1 --to 1000[/cyan]     and no more
     [cyan]seriatim sub '>' --frame > frames[/cyan]       frames back to back, to decode later
     """
-    from broker.cli import pub, sub, view
+    from broker.cli import past, pub, sub, view
 
     chosen = [name for name, on in (("raw", raw), ("json", json), ("frame", frame)) if on]
     if len(chosen) > 1:
@@ -252,15 +284,19 @@ def sub(
     for subject in subjects:
         pub.checked_subject(subject, wildcards=True)
     group = "" if queue is None else pub.checked_queue(queue)
+    begin = past.read_past(first, last, since, latest)
+    if begin is not None and group:
+        raise CliError("a queue group shares what comes; it has no past: leave out --queue")
     if colour is None:
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     show = view.printer(chosen[0] if chosen else "text", sys.stdout.buffer, colour)
 
     def ready() -> None:
-        print(f"seriatim: listening to {' '.join(subjects)}", file=sys.stderr, flush=True)
+        words = begin.words if begin is not None else ""
+        print(f"seriatim: listening to {' '.join(subjects)}{words}", file=sys.stderr, flush=True)
 
     try:
-        sub.subscribe(url, subjects, group, count, show, ready)
+        sub.subscribe(url, sub.Wish(subjects, group, count, begin), show, ready)
     except KeyboardInterrupt:
         if count:
             raise  # what was asked for did not come

@@ -36,15 +36,19 @@ would be in force, and where each value comes from.
     seriatim serve --max_payload 2MiB
 
 - **Sizes** are bytes, or a number with KiB, MiB, GiB (1024) or kB, MB, GB (1000).
-- **Durations** are seconds, or numbers with ms, s, m, h, such as `500ms` or `1m30s`.
+- **Durations** are seconds, or numbers with ms, s, m, h, d, such as `500ms` or `1m30s`.
 - **Flags** may be written `-flag`, `--flag`, `-flag=value`, `--flag=value`; `--no-debug` and
   `-D=false` switch off what a file or a variable switches on.
 - **Variables** that are empty count as not set. What Kubernetes sets for a service called
   `seriatim` (`SERIATIM_PORT=tcp://...`) is not taken for a setting; any other unknown
   `SERIATIM_` variable is an error, as an unknown key of the file is.
 """
-SECTION_TITLES = {"": "The broker", "limits": "Limits: `[limits]`"}
-SECTION_TITLES["sequencer"] = "Sequencer: `[sequencer]`"
+SECTION_TITLES = {
+    "": "The broker",
+    "journal": "Journal: `[journal]`",
+    "limits": "Limits: `[limits]`",
+    "sequencer": "Sequencer: `[sequencer]`",
+}
 
 
 def as_toml(effective: Effective) -> str:

@@ -43,7 +43,7 @@ REFUSED: dict[str, tuple[str, bool]] = {
     "help_tls": (_TLS, False),
 }
 TOGETHER = {"DV": ("D", "V")}
-PANELS = {"": "The broker", "limits": "Limits", "sequencer": "Sequencer"}
+PANELS = {"": "The broker", "journal": "Journal", "limits": "Limits", "sequencer": "Sequencer"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,9 @@ def option_text(knob: Knob) -> str:
     """The help of a knob's flag: what it does, without the reason for its default."""
     text = knob.about.partition(". ")[0].rstrip(".").replace("`", "")
     facts = [", ".join(knob.choices), knob.zero.replace("`", "")]
-    if knob.kind != "flag" and knob.default not in ("", ()):
+    if knob.kind == "flag":
+        facts.append("on by default" * knob.default)
+    elif knob.default not in ("", ()):
         facts.append(f"default: {show(knob, knob.default)}")
     told = "; ".join(fact for fact in facts if fact)
     return f"{text} ({told})" if told else text
@@ -213,5 +215,11 @@ def _metavar(knob: Knob) -> str:
     if knob.kind == "flag":
         return " "  # typer would say <bool>
     words = {"host": "HOST", "http_host": "HOST", "log_file": "FILE", "pid_file": "FILE"}
-    words |= {"frame": "MODE", "loop": "LOOP", "store_dir": "DIR", "sequencer.exclude": "SUBJECT"}
+    words |= {
+        "journal.sync": "WHEN",
+        "frame": "MODE",
+        "loop": "LOOP",
+        "store_dir": "DIR",
+        "sequencer.exclude": "SUBJECT",
+    }
     return words.get(knob.path, knob.kind.upper())

@@ -11,10 +11,15 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from broker.settings import Limits, Listener, SequencerSettings, Settings
+from broker.settings import JournalSettings, Limits, Listener, SequencerSettings, Settings
 
 PREFIX = "SERIATIM_"
-SECTIONS: dict[str, type] = {"": Settings, "limits": Limits, "sequencer": SequencerSettings}
+SECTIONS: dict[str, type] = {
+    "": Settings,
+    "journal": JournalSettings,
+    "limits": Limits,
+    "sequencer": SequencerSettings,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ from broker.cli.knobs import (
     Knob,
 )
 from broker.cli.values import WrongValue, closest, read_listener, read_native, read_text
-from broker.settings import Limits, Listener, SequencerSettings, Settings
+from broker.directory import default_store_dir
+from broker.settings import JournalSettings, Limits, Listener, SequencerSettings, Settings
 
 DEFAULT = "default"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
@@ -61,7 +62,6 @@ NOT_YET = {
     "authorization": "clients are not authenticated yet",
     "cluster": "brokers do not form clusters yet",
     "jetstream": "there is no JetStream here",
-    "journal": "there is no journal yet",
     "tls": "connections are not encrypted yet",
 }
 
@@ -120,6 +120,8 @@ def resolve(
         origins |= {path: layer.written[path] for path in layer.values}
     if not values["http_host"]:
         values["http_host"] = values["host"]
+    if not values["store_dir"]:
+        values["store_dir"] = default_store_dir(environment)
 
     problems = [*problems, *(p for layer in reversed(layers) for p in layer.problems)]
     broken = set().union(*(layer.broken() for layer in layers))
@@ -138,6 +140,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         listeners=tuple(values.get("listeners", ())),
         limits=Limits(**section("limits")),
         sequencer=SequencerSettings(**section("sequencer")),
+        journal=JournalSettings(**section("journal")),
     )
 
 

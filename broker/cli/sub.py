@@ -1,11 +1,15 @@
 """`seriatim sub`: show what arrives on some subjects, in the one order."""
 
 import asyncio
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from nats.aio.msg import Msg
 
 from broker.cli.client import Link, connected
+from broker.cli.errors import CliError
+from broker.cli.past import Past, is_end, lost, takes_in
 from broker.cli.view import Message, understand
 
 # What may wait unseen here before nats-py drops: the pace is the terminal's, not the broker's.
@@ -13,38 +17,54 @@ PENDING_BYTES_MAX = 256 << 20
 SETTLE_SECONDS_MAX = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to show: `count` messages (0: for ever), from the past on where there is one."""
+
+    subjects: list[str]
+    queue: str = ""
+    count: int = 0
+    past: Past | None = None
+
+
 def subscribe(
-    url: str,
-    subjects: list[str],
-    queue: str,
-    count: int,
-    show: Callable[[Message], None],
-    ready: Callable[[], None],
+    url: str, wish: Wish, show: Callable[[Message], None], ready: Callable[[], None]
 ) -> None:
-    """Show messages until `count` were shown (0: for ever). Raises `CliError`."""
-    asyncio.run(_subscribe(url, subjects, queue, count, show, ready))
+    """Show messages until there were as many as wished, or the end. Raises `CliError`."""
+    asyncio.run(_subscribe(url, wish, show, ready))
 
 
 async def _subscribe(
-    url: str,
-    subjects: list[str],
-    queue: str,
-    count: int,
-    show: Callable[[Message], None],
-    ready: Callable[[], None],
+    url: str, wish: Wish, show: Callable[[Message], None], ready: Callable[[], None]
 ) -> None:
     async with connected(url) as link:
+        if wish.past is not None and not link.frame:
+            raise CliError(f"{link.url}: the server there keeps no messages")
         inbox = Inbox(link)
-        for subject in subjects:
-            await inbox.subscribe(subject, queue)
+        past = wish.past
+        for subject in wish.subjects if past is None else [past.subject(wish.subjects)]:
+            await inbox.subscribe(subject, wish.queue)
         await link.during(link.settle(SETTLE_SECONDS_MAX))
         ready()
         shown = 0
-        while not count or shown < count:
-            batch = await link.during(inbox.take())
-            for message in batch[: count - shown] if count else batch:
-                show(message)
-                shown += 1
+        while not wish.count or shown < wish.count:
+            for message in await link.during(inbox.take()):
+                if past is not None and message.number is None and _is_event(message.subject):
+                    if is_end(message.subject):
+                        return
+                elif past is None or takes_in(wish.subjects, message.subject):
+                    show(message)
+                    shown += 1
+                    if shown == wish.count:
+                        return
+
+
+def _is_event(subject: str) -> bool:
+    """Whether the broker itself says something; what is lost is told."""
+    text = lost(subject)
+    if text:
+        print(f"seriatim: {text}", file=sys.stderr, flush=True)
+    return bool(text) or is_end(subject)
 
 
 class Inbox:

@@ -13,20 +13,26 @@ from broker.settings import Listener
 
 SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 SIZES |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
-SECONDS = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
+SECONDS = {
+    "d": Decimal(86400),
+    "h": Decimal(3600),
+    "m": Decimal(60),
+    "s": Decimal(1),
+    "ms": Decimal("0.001"),
+}
 FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True}
 FLAG_WORDS |= {"false": False, "no": False, "off": False, "0": False}
 
 # Digits are bounded, so that no text makes a number that takes long to compute with.
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([A-Za-z]*)")
-_DURATION = re.compile(r"(?:[0-9]{1,15}(?:\.[0-9]{1,400})?(?:h|ms|m|s)){1,8}")
-_DURATION_PART = re.compile(r"([0-9.]+)(h|ms|m|s)")
+_DURATION = re.compile(r"(?:[0-9]{1,15}(?:\.[0-9]{1,400})?(?:d|h|ms|m|s)){1,8}")
+_DURATION_PART = re.compile(r"([0-9.]+)(d|h|ms|m|s)")
 _PLAIN_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,15}")
 
 HOW = {
     "size": "give bytes, or a number with KiB, MiB, GiB (1024) or kB, MB, GB (1000)",
-    "duration": "give seconds, or a number with ms, s, m or h, such as 500ms or 1m30s",
+    "duration": "give seconds, or a number with ms, s, m, h or d, such as 500ms or 1m30s",
     "count": "give a whole number",
     "port": "give a number from 1 to 65535",
     "flag": "give true or false",
@@ -47,7 +53,7 @@ def read_text(knob: Knob, text: str) -> Any:
         case "size":
             value: Any = _size(text)
         case "duration":
-            value = _duration(text)
+            value = read_duration(text)
         case "count" | "port":
             if not _WHOLE_NUMBER.fullmatch(text):
                 raise WrongValue(f"{quoted(text)} is not {NATIVE[knob.kind]}; {how(knob)}")
@@ -164,6 +170,16 @@ def read_listener(text: str, frame: str) -> Listener:
     return Listener(**values)
 
 
+def read_duration(text: str) -> float:
+    """The seconds that a text means. Raises `WrongValue`."""
+    if _PLAIN_NUMBER.fullmatch(text):
+        return float(text)
+    if not _DURATION.fullmatch(text):
+        raise WrongValue(f"{quoted(text)} is not a duration; {HOW['duration']}")
+    parts = _DURATION_PART.findall(text)
+    return float(sum(Decimal(number) * SECONDS[unit] for number, unit in parts))
+
+
 def show(knob: Knob, value: Any) -> str:
     """`value` as text that `read_text` understands."""
     match knob.kind:
@@ -238,15 +254,6 @@ def _size(text: str) -> int:
     return int(size)
 
 
-def _duration(text: str) -> float:
-    if _PLAIN_NUMBER.fullmatch(text):
-        return float(text)
-    if not _DURATION.fullmatch(text):
-        raise WrongValue(f"{quoted(text)} is not a duration; {HOW['duration']}")
-    parts = _DURATION_PART.findall(text)
-    return float(sum(Decimal(number) * SECONDS[unit] for number, unit in parts))
-
-
 def _show_duration(value: float) -> str:
     if value != value or value in (float("inf"), float("-inf")) or value < 0:
         return str(value)
@@ -254,6 +261,8 @@ def _show_duration(value: float) -> str:
     if 0 < exact < 1 and exact * 1000 == int(exact * 1000):
         return f"{int(exact * 1000)}ms"
     whole, text = int(exact), ""
+    if whole == exact and whole % 86400 == 0 and whole > 86400:
+        return f"{whole // 86400}d"
     if whole == exact and whole % 60 == 0 and whole:
         hours, minutes = divmod(whole // 60, 60)
         return (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes else "")

@@ -1,0 +1,90 @@
+"""Where `seriatim sub` begins, when not with what comes next: --from, --to, --since, --last.
+
+The broker plays the past to a subscription of its own kind (docs/protocol.md); messages come
+with the subjects they were published to, and beside them empty ones on
+
+    $SEQ.LOST.<first>.<last>   numbers that were asked for, and are not there any more
+    $SEQ.END.<last>            the range is at its end
+"""
+
+import time
+from dataclasses import dataclass
+
+from broker.cli.errors import CliError
+from broker.cli.moment import moment, show_time
+from sublist.subject import covers
+
+LOST_PREFIX, END_PREFIX = "$SEQ.LOST.", "$SEQ.END."
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What to ask the broker for, and in words."""
+
+    request: str  # what stands between `$SEQ.` and the subject
+    words: str
+
+    def subject(self, subjects: list[str]) -> str:
+        """The one subscription for all of `subjects`: several could not be put into one order.
+
+        Where they are more than one it takes in more than they do.
+        """
+        return f"$SEQ.{self.request}.{common(subjects)}"
+
+
+def read_past(first: int | None, last: int | None, since: str | None, latest: bool) -> Past | None:
+    """What the flags mean; None without any. Raises `CliError`."""
+    given = [
+        flag
+        for flag, value in (("--from", first), ("--since", since), ("--last", latest or None))
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise CliError(f"give one of {' and '.join(given)}, not both")
+    if last is not None and first is None:
+        raise CliError("--to is the end of a range; give its begin, too: --from")
+    if last is not None and first is not None:
+        if last < first:
+            raise CliError(f"--to {last} is before --from {first}")
+        return Past(f"RANGE.{first}.{last}", f" from number {first} to {last}")
+    if first is not None:
+        return Past(f"FROM.{first}", f" from number {first}")
+    if since is not None:
+        time_ns = moment(since, time.time_ns())
+        return Past(f"SINCE.{time_ns // 1_000_000}", f" since {show_time(time_ns)}")
+    return Past("LAST", ", the last message of each first") if latest else None
+
+
+def common(subjects: list[str]) -> str:
+    """A subject that takes in all of these: the words they begin with, and then any."""
+    if len(set(subjects)) == 1:
+        return subjects[0]
+    words: list[str] = []
+    for column in zip(*(subject.split(".") for subject in subjects), strict=False):
+        if len(set(column)) > 1 or column[0] in ("*", ">"):
+            break
+        words.append(column[0])
+    shortest = min(len(subject.split(".")) for subject in subjects)
+    return ".".join([*words[: shortest - 1], ">"])
+
+
+def takes_in(subjects: list[str], subject: str) -> bool:
+    """Whether a message that came through `common` was asked for."""
+    published = subject.encode()
+    return any(covers(pattern.encode(), published) for pattern in subjects)
+
+
+def lost(subject: str) -> str:
+    """What to say of an event on `$SEQ.LOST.`; nothing if it is another."""
+    if not subject.startswith(LOST_PREFIX):
+        return ""
+    first, _, last = subject.removeprefix(LOST_PREFIX).partition(".")
+    count = int(last) - int(first) + 1
+    if count == 1:
+        return f"LOST number {first}: the broker does not have it any more"
+    return f"LOST numbers {first} to {last}: the broker does not have these {count} any more"
+
+
+def is_end(subject: str) -> bool:
+    """Whether this event is the end of the range."""
+    return subject.startswith(END_PREFIX)
