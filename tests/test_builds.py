@@ -32,11 +32,14 @@ INNERMOST = {
     "sublist.route": "serves new_route",
     "sublist.trie": "collect without",
     "sublist.sublist": "find fetch _recheck fan_out",
-    "sequencer.sequencer": "take release",
+    "sequencer.journal.record": "put next skim _read record_size",
+    "sequencer.sequencer": "take release publisher",
     "sequencer.frame": "stamp stamp_headers expire address is_addressed _count_up _frame_head"
     " _copy _literal _decimal width_of inner_size frame_size",
-    "broker.link": "deliver write held stored _adopt",
-    "broker.plane": "_publish _describe _offer _offer_group _stamp _address say _soil sequence",
+    "broker.link": "deliver write held stored position _adopt",
+    "broker.gate": "soil say",
+    "broker.plane": "_publish _describe _take _offer _offer_group _stamp _address say sequence",
+    "broker.player": "play _covered _offer _address",
 }
 FORBIDDEN = re.compile(
     r"\b(?:__Pyx_PyObject_(?:GetAttr|SetAttr)\w*|__Pyx_GetModuleGlobalName"
@@ -48,8 +51,12 @@ BY_NAME = re.compile(
     r"__Pyx_PyObject_(?:GetAttrStr|SetAttrStr|FastCallMethod|CallMethod\w*)\([^;]*?"
     r"__pyx_n_u_(\w+)"
 )
-# Methods of the control, which is plain Python, that hot classes have a name in common with.
-OTHERS = {"broker.plane": {"no_responders"}}
+# Names of hot classes that plain Python has too: the control, the window of ids, stores, lists.
+OTHERS = {
+    "broker.gate": {"clear", "detached"},
+    "broker.plane": {"clear", "find", "no_responders"},
+    "sequencer.sequencer": {"checked", "epoch", "last", "room", "salt", "write"},
+}
 
 
 def of_setup(name: str) -> object:
@@ -119,8 +126,12 @@ def test_given_the_compiled_build_then_hot_classes_are_extension_types(module: s
         "sublist.sublist.Sublist",
         "sequencer.sequencer.Sequencer",
         "sequencer.frame.Frame",
+        "sequencer.journal.record.Batch",
+        "sequencer.journal.record.Walk",
         "broker.link.Link",
+        "broker.gate.Gate",
         "broker.plane.Plane",
+        "broker.player.Player",
     ],
 )
 def test_given_the_compiled_build_then_nothing_can_be_added_to_these(name: str) -> None:

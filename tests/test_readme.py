@@ -14,7 +14,7 @@ from tests.support.raw import RawClient
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
-CLIENT_VERBS = ("CONNECT", "PING", "SUB", "PUB", "UNSUB", "Hello")
+CLIENT_VERBS = ("CONNECT", "PING", "SUB", "PUB", "UNSUB", "Hello", "Again")
 
 
 @pytest.fixture
@@ -35,11 +35,20 @@ def test_given_the_telnet_session_when_typed_then_the_broker_answers_as_printed(
     broker: ServerProcess,
 ) -> None:
     with RawClient(broker.port) as client:
-        for line in block("telnet localhost").splitlines()[2:]:
-            if line.startswith(CLIENT_VERBS):
-                client.send(line.encode() + b"\r\n")
-            else:
-                assert client.line() == line.encode() + b"\r\n"
+        converse(client, block("telnet localhost").splitlines()[2:])
+    broker.restart()
+    with RawClient(broker.port, b"CONNECT {}\r\n") as client:
+        assert client.line() == b"+OK\r\n"
+        converse(client, block("SUB $SEQ.FROM").splitlines())
+
+
+def converse(client: RawClient, lines: list[str]) -> None:
+    """Say the client's lines, and hear the broker's."""
+    for line in lines:
+        if line.startswith(CLIENT_VERBS):
+            client.send(line.encode() + b"\r\n")
+        else:
+            assert client.line() == line.encode() + b"\r\n"
 
 
 def test_given_the_python_example_when_run_then_it_prints_what_it_says(

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -24,16 +25,17 @@ def seriatim(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Run the command to its end."""
-    return subprocess.run(
-        [COMMAND, *arguments],
-        input=stdin,
-        capture_output=True,
-        env=environment(env),
-        cwd=cwd,
-        timeout=COMMAND_S,
-        check=False,
-    )
+    """Run the command to its end. A journal that it makes is its own, and goes with it."""
+    with tempfile.TemporaryDirectory(prefix="seriatim-state-") as state:
+        return subprocess.run(
+            [COMMAND, *arguments],
+            input=stdin,
+            capture_output=True,
+            env=environment({"XDG_STATE_HOME": state, **(env or {})}),
+            cwd=cwd,
+            timeout=COMMAND_S,
+            check=False,
+        )
 
 
 def refusal(*arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:

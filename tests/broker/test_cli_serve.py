@@ -50,6 +50,15 @@ def effective(*arguments: str, env: dict[str, str] | None = None) -> dict[str, A
         ("--store-dir=dir", {"store_dir": "dir"}),
         ("--max-payload 2MiB", {"limits": {"max_payload": "2MiB"}}),
         ("--ping_interval=500ms", {"limits": {"ping_interval": "500ms"}}),
+        ("--no-journal", {"journal": {"enabled": False}}),
+        ("--no_journal", {"journal": {"enabled": False}}),
+        ("-no_journal", {"journal": {"enabled": False}}),
+        ("--journal=false", {"journal": {"enabled": False}}),
+        ("--no-journal --journal", {"journal": {"enabled": True}}),
+        (
+            "--sync always --retain_age 30d --retain-bytes 1GiB --segment_age 1d12h",
+            {"journal": {"sync": "always", "retain_age": "30d", "segment_age": "36h"}},
+        ),
         ("--exclude a.> --exclude b", {"sequencer": {"exclude": ["a.>", "b"]}}),
         ("--frame none --loop asyncio", {"frame": "none", "loop": "asyncio"}),
         (

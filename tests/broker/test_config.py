@@ -20,8 +20,9 @@ def from_file(folder: Path, text: str, **environment: str) -> Effective:
 
 
 def test_given_nothing_when_resolved_then_all_is_default() -> None:
-    effective = resolve({}, {"HOME": "/root", "SERIATIM_URL": "nats://other:4222"})
-    assert effective.settings == Settings(http_host="0.0.0.0")
+    environment = {"XDG_STATE_HOME": "/state", "SERIATIM_URL": "nats://other:4222"}
+    effective = resolve({}, environment)
+    assert effective.settings == Settings(http_host="0.0.0.0", store_dir="/state/seriatim")
     assert set(effective.origins.values()) == {"default"}
 
 
@@ -126,6 +127,7 @@ def test_given_a_host_when_monitoring_has_none_then_it_listens_there_too() -> No
 
 def test_given_what_kubernetes_sets_when_resolved_then_it_is_no_setting() -> None:
     environment = {
+        "XDG_STATE_HOME": "/state",
         "SERIATIM_PORT": "tcp://10.3.2.1:4222",
         "SERIATIM_PORT_4222_TCP": "tcp://10.3.2.1:4222",
         "SERIATIM_PORT_4222_TCP_ADDR": "10.3.2.1",
@@ -133,7 +135,7 @@ def test_given_what_kubernetes_sets_when_resolved_then_it_is_no_setting() -> Non
         "SERIATIM_SERVICE_PORT": "4222",
         "SERIATIM_SERVICE_PORT_CLIENT": "4222",
     }
-    assert resolve({}, environment).settings == Settings(http_host="0.0.0.0")
+    assert set(resolve({}, environment).origins.values()) == {"default"}
 
 
 @pytest.mark.parametrize(
@@ -149,6 +151,8 @@ def test_given_what_kubernetes_sets_when_resolved_then_it_is_no_setting() -> Non
         ("limits.ping_interval", "500ms", 0.5),
         ("limits.ping_interval", "1h1m1s", 3661.0),
         ("limits.ping_interval", "1.5m", 90.0),
+        ("journal.retain_age", "2d12h", 216_000.0),
+        ("journal.retain_age", "1d", 86_400.0),
         ("debug", "Yes", True),
         ("debug", "off", False),
         ("sequencer.exclude", "a.>, b.* c", ("a.>", "b.*", "c")),
@@ -183,8 +187,8 @@ def test_given_any_allowed_number_when_shown_then_it_reads_back_the_same(
 
 def changed_value(knob: Knob) -> str:
     """A text for the knob that is not its default."""
-    words = {"size": "100KiB", "duration": "3s", "count": "200", "port": "4777", "flag": "true"}
-    words |= {"text": "one", "list": "a.>,b"}
+    words = {"size": "100KiB", "duration": "3s", "count": "200", "port": "4777"}
+    words |= {"flag": "false" if knob.default is True else "true", "text": "one", "list": "a.>,b"}
     special = {"limits.max_control_line": "5KiB", "limits.max_pending": "100MiB"}
     if knob.path in special:
         return special[knob.path]
@@ -196,7 +200,7 @@ def test_given_a_knob_when_set_anywhere_then_it_is_taken(tmp_path: Path, knob: K
     text = changed_value(knob)
     wanted = read_text(knob, text)
     assert wanted != knob.default
-    by_flag = resolve({knob.path: True if knob.kind == "flag" else text}, {})
+    by_flag = resolve({knob.path: wanted if knob.kind == "flag" else text}, {})
     by_variable = resolve({}, {knob.variable: text})
     for effective, origin in ((by_flag, knob.flag), (by_variable, knob.variable)):
         assert value_of(effective, knob) == wanted

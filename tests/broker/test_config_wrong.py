@@ -103,6 +103,14 @@ def in_file(folder: Path, text: str) -> list[str]:
             "[limits]\nhold_pending = '65MiB'",
             "limits.hold_pending: 65MiB is above max_pending, which is 64MiB by default: a sub",
         ),
+        (
+            "[limits]\ncatchup_pending = '65MiB'",
+            "limits.catchup_pending: 65MiB is above max_pending, which is 64MiB by default: a sub",
+        ),
+        ("journal = true", "journal: is a table; write [journal]"),
+        ("retain_bytes = 1", "retain_bytes: there is no such setting; did you mean journal.retain"),
+        ("[journal]\nsync = 'often'", 'journal.sync: "often" is not one of never, interval, alw'),
+        ("[journal]\nsegment_bytes = 1", "journal.segment_bytes: 1 is below 64KiB; give 64KiB to"),
     ],
 )
 def test_given_a_wrong_line_when_read_then_it_is_told_with_its_remedy(
@@ -160,6 +168,7 @@ def test_given_one_wrong_value_when_compared_with_others_then_only_it_is_told() 
     assert [problem.partition(":")[0] for problem in problems(None, flags)] == [
         "--max_payload",
         "--max_pending",  # below hold_pending's default; max_payload is not compared with it
+        "--max_pending",  # and below catchup_pending's
     ]
 
 

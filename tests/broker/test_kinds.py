@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from broker import kinds
-from broker.kinds import CONTROL, EXCLUDED, ORDINARY, RESERVED, classifier, is_reserved_reply
+from broker.kinds import (
+    ACKNOWLEDGED,
+    CONTROL,
+    EXCLUDED,
+    ORDINARY,
+    RESERVED,
+    classifier,
+    is_reserved_reply,
+)
 
 
 @pytest.mark.parametrize(
@@ -14,7 +22,13 @@ from broker.kinds import CONTROL, EXCLUDED, ORDINARY, RESERVED, classifier, is_r
     [
         (b"orders", ORDINARY),
         (b"$SEQ.", CONTROL),
-        (b"$SEQ.PUB.a", CONTROL),
+        (b"$SEQ.PUB.a", ACKNOWLEDGED),
+        (b"$SEQ.PUB.", CONTROL),
+        (b"$SEQ.PUB.a.*", CONTROL),
+        (b"$SEQ.PUB.a..b", CONTROL),
+        (b"$SEQ.PUB.one", CONTROL),
+        (b"$SEQ.PUB.$SEQ.PUB.a", CONTROL),
+        pytest.param(b"$SEQ.PUB." * 9999 + b"a", CONTROL, id="nested"),
         (b"$SEQ", ORDINARY),
         (b"$SEQS.a", ORDINARY),
         (b"$seq.a", ORDINARY),
@@ -74,5 +88,5 @@ def test_given_a_reply_then_it_is_reserved_where_nats_server_has_it_so(
 
 def test_given_the_pxd_then_its_numbers_are_those_of_the_python_side() -> None:
     text = (Path(kinds.__file__).parent / "plane.pxd").read_text()
-    assert (ORDINARY, EXCLUDED, CONTROL, RESERVED) == (0, 1, 2, 3)
-    assert re.search(r"cdef enum:\n    ORDINARY, EXCLUDED, CONTROL, RESERVED\n", text)
+    assert (ORDINARY, EXCLUDED, CONTROL, RESERVED, ACKNOWLEDGED) == (0, 1, 2, 3, 4)
+    assert re.search(r"cdef enum:\n    ORDINARY, EXCLUDED, CONTROL, RESERVED, ACKNOWLEDGED\n", text)

@@ -45,7 +45,7 @@ def drained(link: Link) -> bytes:
         found += view
     with link.unsent() as view:
         found += view
-    link.emptied()
+    link.emptied(link.stored())
     return found
 
 
@@ -174,7 +174,7 @@ def test_given_a_store_that_is_taken_then_the_link_has_none_and_begins_another(
 ) -> None:
     link = stalled()
     plane.say(link, b"x")
-    link.emptied()
+    link.emptied(link.stored())
     assert len(link.take_store()) >= 1
     assert len(link.take_store()) == 0
     plane.say(link, b"y")

@@ -81,7 +81,7 @@ def test_given_our_configuration_when_promtool_reads_it_then_it_is_right(
 ) -> None:
     said = run(tools["promtool"], "check", "config", str(DEPLOY / "prometheus.yml"))
     assert "SUCCESS" in said
-    assert "6 rules found" in said
+    assert "11 rules found" in said
 
 
 def ask(port: int, path: str) -> Any:
@@ -176,6 +176,11 @@ def test_given_the_alerts_when_loaded_then_prometheus_watches_them(prometheus: i
     assert [rule["name"] for group in groups for rule in group["rules"]] == [
         "SeriatimDown",
         "SeriatimRestarted",
+        "SeriatimJournalFull",
+        "SeriatimJournalDamaged",
+        "SeriatimJournalErrors",
+        "SeriatimCatchUpDoesNotEnd",
+        "SeriatimCatchUpGivenUp",
         "SeriatimSlowConsumers",
         "SeriatimSubscriberLags",
         "SeriatimNearlyFull",

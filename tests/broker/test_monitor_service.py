@@ -40,6 +40,7 @@ class Straw:
     total_connections: int = 0
     slow_consumers: int = 0
     last_number: int = 0
+    store = keeper = replays = window = None
 
     def traffic(self) -> Traffic:
         return Traffic()

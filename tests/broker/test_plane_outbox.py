@@ -151,12 +151,12 @@ def test_given_a_subscriber_over_hold_pending_then_the_plane_says_who_is_crowded
     stalled.stall()
     publisher = stage.join(QUIET)
     publisher.send(ONE * 50)
-    assert stage.plane.crowded == []
+    assert stage.plane.gate.crowded == []
     publisher.send(ONE * 50)
-    assert stage.plane.crowded == [stalled.link]
+    assert stage.plane.gate.crowded == [stalled.link]
     stalled.link.lagging = True
     publisher.send(ONE)
-    assert stage.plane.crowded == [], "one that lags has held its publishers long enough"
+    assert stage.plane.gate.crowded == [], "one that lags has held its publishers long enough"
     assert not reader.slow
 
 

@@ -148,7 +148,8 @@ def test_given_a_log_file_and_a_pid_file_then_they_are_written_and_the_log_can_b
     tmp_path: Path,
 ) -> None:
     log, old, pid = tmp_path / "log", tmp_path / "log.1", tmp_path / "pid"
-    command = [*SeriatimServer().command, "-a", "127.0.0.1", "-p", "-1"]
+    store = ["--store_dir", str(tmp_path / "store")]
+    command = [*SeriatimServer(arguments=store).command, "-a", "127.0.0.1", "-p", "-1"]
     process = subprocess.Popen(
         [*command, "-l", str(log), "-P", str(pid)], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
     )

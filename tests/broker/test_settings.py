@@ -13,6 +13,10 @@ from broker import settings as table
 from broker.cli.knobs import KNOBS, LISTENER_KNOBS, Knob
 from broker.settings import (
     FRAMES,
+    GIB,
+    KIB,
+    MIB,
+    JournalSettings,
     Limits,
     Listener,
     SequencerSettings,
@@ -57,6 +61,7 @@ any_settings = any_of(
     listeners=st.lists(any_of(Listener, LISTENER_KNOBS), max_size=2).map(tuple),
     limits=any_of(Limits, section("limits")),
     sequencer=any_of(SequencerSettings, section("sequencer")),
+    journal=any_of(JournalSettings, section("journal")),
 )
 
 
@@ -84,8 +89,9 @@ def test_given_all_knobs_when_compared_then_no_two_share_a_flag_or_a_variable() 
 
 
 def test_given_the_table_when_counted_then_every_field_is_a_knob() -> None:
-    fields = [f for kind in (Settings, Limits, SequencerSettings) for f in dataclasses.fields(kind)]
-    groups = {"listeners", "limits", "sequencer"}
+    tables = (Settings, JournalSettings, Limits, SequencerSettings)
+    fields = [field for table in tables for field in dataclasses.fields(table)]
+    groups = {"journal", "listeners", "limits", "sequencer"}
     assert {f.name for f in fields} - groups == {knob.name for knob in KNOBS.values()}
 
 
@@ -108,6 +114,23 @@ def test_given_nothing_when_started_then_the_defaults_are_those_of_nats_server(
     path: str, default: object
 ) -> None:
     assert KNOBS[path].default == default
+
+
+@pytest.mark.parametrize(
+    ("retain", "asked", "limit"),
+    [
+        (0, 256 * MIB, 256 * MIB),
+        (10 * GIB, 256 * MIB, 256 * MIB),
+        (1 * GIB, 256 * MIB, 256 * MIB),
+        (100 * MIB, 256 * MIB, 25 * MIB),
+        (100 * MIB, 1 * MIB, 1 * MIB),
+        (1, 256 * MIB, 64 * KIB),
+    ],
+)
+def test_given_a_journal_of_limited_size_when_rolled_then_it_is_several_segments(
+    retain: int, asked: int, limit: int
+) -> None:
+    assert JournalSettings(retain_bytes=retain, segment_bytes=asked).segment_limit == limit
 
 
 def test_given_settings_when_changed_then_refused() -> None:

@@ -74,6 +74,13 @@ def test_given_the_image_when_run_then_it_is_not_root_by_number() -> None:
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", only("USER"))
 
 
+def test_given_any_command_when_run_then_the_journal_is_in_the_volume() -> None:
+    (volume,) = json.loads(only("VOLUME"))
+    stores = [rest for name, rest in stages()[1] if rest.startswith("SERIATIM_STORE_DIR=")]
+    assert stores == [f"SERIATIM_STORE_DIR={volume}"]
+    assert any(f"--mode=0750 {volume}" in rest for name, rest in stages()[1] if name == "RUN")
+
+
 def test_given_the_ports_when_exposed_then_command_and_healthcheck_use_them() -> None:
     client, http = only("EXPOSE").split()
     command = json.loads(only("CMD"))

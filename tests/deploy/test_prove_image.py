@@ -19,6 +19,7 @@ INSPECTED: dict[str, Any] = {
         "config": {
             "User": "65532:65532",
             "WorkingDir": "/var/lib/seriatim",
+            "Volumes": {"/var/lib/seriatim": {}},
             "Env": ["PATH=/usr/bin"],
             "Entrypoint": ["/opt/seriatim/bin/seriatim"],
             "Cmd": ["serve", "-m", "8222"],
@@ -50,6 +51,15 @@ def test_given_a_fresh_broker_when_talked_to_then_every_check_holds(
         assert "ok: the subscriber receives MSG proof.b 1 10 7:1:2,0:,," in capsys.readouterr().out
 
 
+def test_given_what_was_published_when_asked_for_again_then_it_is_replayed(proof: Any) -> None:
+    with SeriatimServer("netstring") as broker:
+        with proof.conversation(broker.port):
+            pass
+        with proof.replayed(broker.port) as wire:
+            lines = [proof.line(wire) for _ in range(4)]
+    assert lines == [b"MSG proof.a 1 16", b"12:1:1,5:hello,,", b"MSG proof.b 1 10", b"7:1:2,0:,,"]
+
+
 def test_given_a_broker_that_frames_otherwise_when_talked_to_then_a_fault(proof: Any) -> None:
     with (
         SeriatimServer("none") as broker,
@@ -62,16 +72,18 @@ def test_given_a_broker_that_frames_otherwise_when_talked_to_then_a_fault(proof:
 def test_given_what_buildah_says_of_an_image_when_read_then_it_would_run_like_that(
     proof: Any,
 ) -> None:
-    image = proof.Image.inspected("/mounted", INSPECTED)
+    image = proof.Image.inspected("/mounted", "/kept", INSPECTED)
     assert image.command == ("/opt/seriatim/bin/seriatim", "serve", "-m", "8222")
     assert image.health == ("/usr/bin/python3", "check.py")
     assert image.ports == {4222, 8222}
     assert image.stop_signal == signal.SIGTERM
     line = image.entering(("id", "-u"))
-    assert line[-6:] == [
+    assert line[-8:] == [
         "/mounted",
         "65532:65532",
         "/var/lib/seriatim",
+        "/var/lib/seriatim",
+        "/kept",
         "PATH=/usr/bin",
         "id",
         "-u",

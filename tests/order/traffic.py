@@ -58,8 +58,12 @@ class Subscriber:
 
     def finish(self) -> list[Heard]:
         """Everything it heard, after all that was published before has been delivered."""
+        return [heard(operation) for operation in self.stop()]
+
+    def stop(self) -> list[Operation]:
+        """The same, as it was said."""
         self.client.send(b"PING\r\n")
-        return [heard(operation) for operation in self._first + self._reading.result()]
+        return self._first + self._reading.result()
 
     def leave(self) -> None:
         self.client.half_close()  # wakes the reader, if it still waits

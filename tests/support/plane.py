@@ -101,7 +101,7 @@ class Peer:
         if self.link.writable:
             with self.link.unsent() as view:
                 self.heard += view
-            self.link.emptied()
+            self.link.emptied(self.link.stored())
 
     def finish(self) -> None:
         self.finished = True

@@ -8,11 +8,13 @@ every test in frame mode `none` must pass against it too, or the test is wrong.
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -186,17 +188,42 @@ class NatsServer(ServerProcess):
 
 
 class SeriatimServer(ServerProcess):
-    """Our broker, as `seriatim serve` starts it."""
+    """Our broker, as `seriatim serve` starts it.
+
+    Its journal is in a directory of its own, which stays over a `restart`, and goes when the
+    context ends; or in `store`, which is the caller's.
+    """
 
     def __init__(
         self,
         frame: str = "none",
         limits: Mapping[str, Limit] | None = None,
         arguments: list[str] | None = None,
+        store: str | Path | None = None,
     ) -> None:
         env = {f"SERIATIM_LIMITS_{key.upper()}": str(v) for key, v in (limits or {}).items()}
-        command = [str(BIN / "seriatim"), "serve", "--frame", frame, *(arguments or [])]
+        self.store = Path(store or tempfile.mkdtemp(prefix="seriatim-store-"))
+        forget = [] if store else [str(self.store)]
+        self._forget_store = weakref.finalize(self, _remove, forget)
+        command = [str(BIN / "seriatim"), "serve", "--frame", frame]
+        command += ["--store_dir", str(self.store), *(arguments or [])]
         super().__init__(command, env=env)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        finally:
+            self._forget_store()
+
+
+def _remove(directories: list[str]) -> None:
+    for directory in directories:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def server(frame: str = "none", limits: Mapping[str, Limit] | None = None) -> ServerProcess:

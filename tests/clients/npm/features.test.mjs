@@ -229,3 +229,35 @@ test("numbers: $SEQ.PUB answers the number, frames carry it", { skip: !numbered 
       assert.deepEqual(got.map((m) => splitFrame(m.data).number), [first, second]);
     }
   }));
+
+test("the past: replayed, and then live", { ...quick, skip: !numbered }, () =>
+  withClients(1, {}, async (client) => {
+    for (let at = 0; at < 10; at += 1) client.publish(`js.past.${at % 2}`, String(at));
+    await client.flush();
+    const subscription = client.subscribe("$SEQ.FROM.1.js.past.*");
+    const past = await take(subscription, 10);
+    assert.deepEqual(past.map(said).map(Number), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert.deepEqual(new Set(past.map((one) => one.subject)), new Set(["js.past.0", "js.past.1"]));
+    const last = client.subscribe("$SEQ.LAST.js.past.*");
+    assert.deepEqual((await take(last, 2)).map(said), ["8", "9"]);
+    const live = client.subscribe("$SEQ.FROM.1.js.past.1", { max: 6 });
+    client.publish("js.past.1", "11");
+    assert.deepEqual((await take(live, 6)).map(said), ["1", "3", "5", "7", "9", "11"]);
+  }));
+
+test("the past: questions are answered", { ...quick, skip: !numbered }, () =>
+  withClients(1, {}, async (client) => {
+    const message = headers();
+    message.set("Nats-Msg-Id", `js-past-${frame}`);
+    const once = { timeout: 5000, headers: message };
+    const first = await client.request("$SEQ.PUB.js.once", "only", once);
+    const again = await client.request("$SEQ.PUB.js.once", "only", once);
+    assert.deepEqual(again.data, first.data);
+    const info = (await client.request("$SEQ.INFO", Empty)).json();
+    assert.equal(info.store, "disk");
+    const answer = await client.request(`$SEQ.GET.${info.last}`, Empty);
+    assert.equal(said(answer), "only");
+    assert.equal(answer.headers.get("Nats-Subject"), "js.once");
+    const missing = await client.request(`$SEQ.GET.${info.last + 9}`, Empty);
+    assert.equal(missing.headers.code, 404);
+  }));

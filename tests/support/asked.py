@@ -1,0 +1,150 @@
+"""What answers to requests need of a broker: a plane that notes what is said, and one piece.
+
+store = OnePiece(records)      a store of records in one buffer, with any numbers missing
+serve(cursor, store)           move a cursor over it to its end, a few bytes at a time
+"""
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from broker.cursor import Cursor
+from broker.outcomes import BAD, MORE
+from sequencer.journal.layout import RECORD
+from sequencer.journal.record import Batch, Walk
+
+SALT = 77
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One message as the journal keeps it."""
+
+    number: int
+    subject: bytes = b"orders"
+    payload: bytes = b"hello"
+    headers: bytes = b""
+    time: int = 1_767_225_600_000_000_005
+
+
+class OnePiece:
+    """A store that is one buffer, and its only piece."""
+
+    salt, epoch, journal = SALT, 1, "00c0ffee00c0ffee"
+    checked = True
+    start = 0
+    following = None
+    gone = False
+
+    def __init__(self, records: list[Kept]) -> None:
+        batch = Batch(SALT, 1)
+        for kept in records:
+            batch.append_message(
+                kept.number, kept.time, kept.subject, b"", kept.headers, kept.payload
+            )
+        self.data = bytearray(batch.view())
+        self.first = records[0].number if records else 1
+        self.last = records[-1].number if records else 0
+        self.bytes = len(self.data)
+        self.oldest_time = records[0].time if records else 0
+        self.newest_time = records[-1].time if records else 0
+
+    def next_good(self, offset: int) -> tuple[int, int]:
+        """The first good record behind a place, and its number."""
+        walk = Walk(SALT)
+        for at in range(offset, len(self.data), 8):
+            walk.begin(self.data, at, len(self.data))
+            if walk.next() == RECORD:
+                return at, walk.number
+        return len(self.data), self.last + 1
+
+    def locate(self, number: int) -> tuple["OnePiece", int]:
+        assert self.first <= number <= self.last + 1
+        return self, 0
+
+
+@dataclass
+class NotedPlane:
+    """Notes what is answered and said; everybody listens, unless `deaf`."""
+
+    number: int
+    deaf: bool = False
+    question: bytes = b""
+    answers: list[tuple[bytes, bytes, bytes]] = field(default_factory=list)
+    said: list[bytes] = field(default_factory=list)
+
+    @property
+    def sequencer(self) -> Any:
+        return SimpleNamespace(number=self.number, now=0, full=False)
+
+    @property
+    def sublist(self) -> Any:
+        fanout = SimpleNamespace(plain=() if self.deaf else (1,), groups=None)
+        return SimpleNamespace(route=lambda reply: SimpleNamespace(fanout=fanout))
+
+    def answer(self, reply: bytes, payload: bytes, headers: bytes) -> None:
+        self.answers.append((reply, payload, headers))
+
+    def say(self, link: Any, text: bytes) -> bool:
+        self.said.append(text)
+        return True
+
+    def spend(self, work: int) -> None:
+        assert work > 0
+
+    @property
+    def store(self) -> bytes:
+        return b"PUB ..." + self.question
+
+    def payload_bytes(self) -> int:
+        return len(self.question)
+
+
+class Turns:
+    """`broker.replays` as far as a cursor sees it: goes where the cursor says."""
+
+    def __init__(self, plane: NotedPlane, store: OnePiece) -> None:
+        self.plane: Any = plane
+        self.store = store
+        self.begun: list[Cursor] = []
+
+    def begin(self, cursor: Cursor) -> None:
+        self.begun.append(cursor)
+
+    def move(self, cursor: Cursor) -> None:
+        cursor.piece, cursor.offset = cursor.place(self.store)
+
+
+class Asker:
+    """The connection that asks, as far as answers look at it."""
+
+    session = SimpleNamespace(label="asker")
+
+    def __init__(self, headers: bool, frame: str, verbose: bool) -> None:
+        self.headers, self.frame, self.verbose = headers, frame, verbose
+        self.parser = SimpleNamespace(body=len(b"PUB ..."), size=0)
+
+
+def asker(*, headers: bool = True, frame: str = "netstring", verbose: bool = False) -> Any:
+    """A connection that has not asked yet."""
+    return Asker(headers, frame, verbose)
+
+
+def serve(cursor: Cursor, turns: Turns, buffer_size: int = 1 << 16) -> int:
+    """Serve a cursor to its end; in how many reads. What is damaged is lost."""
+    reads, size = 0, buffer_size
+    while not cursor.is_done():
+        if cursor.piece is None:
+            turns.move(cursor)
+        buffer = turns.store.data[cursor.offset : cursor.offset + size]
+        assert buffer, "it ends before the records do"
+        consumed = cursor.play(bytearray(buffer), len(buffer))
+        assert consumed <= len(buffer)
+        cursor.offset += consumed
+        size = 2 * size if cursor.outcome == MORE and consumed == 0 else buffer_size
+        if cursor.outcome == BAD:
+            cursor.offset, following = turns.store.next_good(cursor.offset)
+            cursor.lose(cursor.number, following - 1)
+            cursor.number = following
+        reads += 1
+    return reads
