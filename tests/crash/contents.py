@@ -1,0 +1,36 @@
+"""What a store's directory holds once it is recovered, read by the store and not by a broker."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from sequencer.journal.layout import RECORD
+from sequencer.journal.record import Walk
+from sequencer.journal.store import Store
+
+NOW = 1_800_000_000_000_000_000
+
+
+class Kept(NamedTuple):
+    subject: bytes
+    headers: bytes
+    payload: bytes
+
+
+def recover(folder: Path) -> tuple[Store, dict[int, Kept]]:
+    """Open it as after a crash; the messages in it by their numbers."""
+    store = Store.open(str(folder), NOW, segment_bytes=65_536)
+    walk, found = Walk(store.salt), {}
+    for piece in store.pieces():
+        data = bytearray(piece.size)
+        with memoryview(data) as view:
+            got = piece.read(0, view, True)
+        ends = [damage.end for damage in store.damage if damage.segment == piece.first]
+        for start in (piece.start, *ends):
+            walk.begin(data, start, got)
+            while walk.next() == RECORD:
+                found[walk.number] = Kept(
+                    bytes(data[walk.subject : walk.subject + walk.subject_size]),
+                    bytes(data[walk.headers : walk.headers + walk.header_size]),
+                    bytes(data[walk.payload : walk.payload + walk.payload_size]),
+                )
+    return store, dict(sorted(found.items()))

@@ -1,0 +1,145 @@
+"""Small disks that can be filled, and one whose power can be cut. They need root and `mount`.
+
+    with mounted("tmpfs", 4 << 20) as folder: ...
+    with PowerDisk() as disk: disk.cut()
+
+A cut is the kernel's own: ext4's shutdown ioctl stops all that is on its way to the disk, as
+xfstests do it, and nothing that no sync had forced out arrives any more. Mounted again, the
+file system recovers as after a real one.
+"""
+
+import fcntl
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN
+NO_LOG_FLUSH = struct.pack("I", 2)
+IMAGE_BYTES = 1 << 30  # a sparse file
+
+
+def run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def place() -> Path:
+    """A folder to mount on. Not pytest's: one that a killed run leaves mounted is in nobody's way."""
+    folder = Path(tempfile.mkdtemp(prefix="seriatim-disk-")) / "disk"
+    folder.mkdir()
+    return folder
+
+
+def leave(folder: Path) -> None:
+    run("umount", "--lazy", str(folder))
+    shutil.rmtree(folder.parent, ignore_errors=True)
+
+
+@contextmanager
+def mounted(kind: str, size: int) -> Iterator[Path]:
+    """A folder on a file system of its own: "tmpfs", or "ext4" in an image beside it."""
+    folder = place()
+    if kind == "tmpfs":
+        run("mount", "-t", "tmpfs", "-o", f"size={size}", "seriatim", str(folder))
+    else:
+        mount_image(new_image(folder.with_suffix(".image"), size), folder)
+    try:
+        yield folder
+    finally:
+        leave(folder)
+
+
+def new_image(image: Path, size: int) -> Path:
+    """An empty ext4 without the blocks that only root may use."""
+    image.write_bytes(b"")
+    os.truncate(image, size)
+    run("mkfs.ext4", "-q", "-F", "-m", "0", str(image))
+    return image
+
+
+def mount_image(image: Path, folder: Path) -> None:
+    # What is not synced stays in memory for longer than any test takes.
+    run("mount", "-o", "loop,commit=600", str(image), str(folder))
+
+
+class PowerDisk:
+    """An ext4 of its own, mounted on `folder`."""
+
+    def __init__(self) -> None:
+        self.folder = place()
+        self.image = self.folder.with_suffix(".image")
+
+    def __enter__(self) -> Self:
+        mount_image(new_image(self.image, IMAGE_BYTES), self.folder)
+        return self
+
+    def cut(self) -> None:
+        """From now on nothing reaches the disk; whoever syncs gets an error.
+
+        Nobody may be in the middle of a sync: Linux 6 tells that one, wrongly, that all is well.
+        """
+        fd = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.ioctl(fd, SHUTDOWN, NO_LOG_FLUSH)
+        finally:
+            os.close(fd)
+
+    def restore(self) -> None:
+        """Power is back; nobody has a file open there any more."""
+        run("umount", str(self.folder))
+        mount_image(self.image, self.folder)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        leave(self.folder)
+
+
+@cache
+def why_not(kind: str) -> str:
+    """Why no such disk can be had here; empty if it can."""
+    if os.geteuid() != 0:
+        return "only root can mount a disk of its own"
+    if kind == "ext4" and shutil.which("mkfs.ext4") is None:
+        return "there is no mkfs.ext4"
+    try:
+        with mounted(kind, 8 << 20) as folder:
+            (folder / "file").write_text("x")
+    except OSError as error:
+        return f"no disk of its own can be mounted here: {error}"
+    return ""
+
+
+@cache
+def why_no_cut() -> str:
+    """Why no power can be cut here; empty if it can."""
+    if why_not("ext4"):
+        return why_not("ext4")
+    with PowerDisk() as disk:
+        try:
+            disk.cut()
+        except OSError as error:
+            return f"ext4 cannot be shut down here: {error}"
+    return ""
+
+
+def fill(folder: Path, leave: int, name: str = "filler") -> Path:
+    """A file that takes all room but so many bytes; delete it to have the room back."""
+    filler = folder / name
+    room = os.statvfs(folder)
+    size = room.f_bavail * room.f_bsize - leave
+    with filler.open("wb") as file, suppress(OSError):
+        os.posix_fallocate(file.fileno(), 0, size)
+    return filler

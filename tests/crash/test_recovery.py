@@ -1,0 +1,149 @@
+"""What a broker finds when it starts where another was killed: its log says so, and it goes on."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.talk import heard, pub, replay
+from tests.support.processes import STAND_IN, SeriatimServer
+from tests.support.raw import HEADERS, QUIET, RawClient
+
+pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server keeps nothing")
+COUNT = 300
+BODY = b"x" * 1000
+OPENED = re.compile(r"Journal (\w{16}) in (\S+), epoch (\d+): numbers (\d+) to (\d+), (\d+) bytes")
+
+
+def payload(at: int) -> bytes:
+    return b"%d " % at + BODY
+
+
+@pytest.fixture
+def broker() -> Iterator[SeriatimServer]:
+    """Killed, with some segments of 64 KiB behind it; `begin` starts it again."""
+    with SeriatimServer("netstring", None, ["--segment_bytes", "64KiB"]) as broker:
+        for first in range(0, COUNT, 20):  # by and by, or one segment holds it all
+            with RawClient(broker.port, QUIET) as client:
+                assert (
+                    client.ask(b"".join(pub(payload(at)) for at in range(first, first + 20))) == []
+                )
+        broker.kill()
+        yield broker
+
+
+def begin(broker: SeriatimServer) -> re.Match[str]:
+    """Start again; what the log says of the journal."""
+    broker.start(broker.port)
+    found = [match for line in broker.log if (match := OPENED.search(line))]
+    assert len(found) == 1
+    return found[0]
+
+
+def segments(broker: SeriatimServer) -> list[Path]:
+    return sorted(broker.store.glob("*.segment"))
+
+
+def is_whole(broker: SeriatimServer) -> bool:
+    """Everything is replayed, and the next message gets the next number."""
+    run = replay(broker.port)
+    with RawClient(broker.port, QUIET) as client:
+        assert heard(client.ask(b"SUB a 1\r\n" + pub(b"next"))) == [(COUNT + 1, b"next")]
+    return run == [(at + 1, payload(at)) for at in range(COUNT)]
+
+
+def test_given_a_kill_then_the_log_says_what_is_there_in_a_new_epoch(
+    broker: SeriatimServer,
+) -> None:
+    opened = begin(broker)
+    assert opened.group(2, 3, 4, 5) == (str(broker.store), "2", "1", str(COUNT))
+    assert not [line for line in broker.log if "[WRN] Journal" in line or "[ERR]" in line]
+    assert is_whole(broker)
+    with RawClient(broker.port, HEADERS) as client:
+        client.send(b"SUB _INBOX.1 1\r\nPUB $SEQ.INFO _INBOX.1 0\r\n\r\n")
+        info = json.loads(client.operation().payload)
+    assert (info["journal"], info["epoch"]) == (opened[1], 2)
+
+
+@pytest.mark.parametrize("torn", [b"\0" * 40, b"x" * 17, b"\xff" * 500])
+def test_given_an_unfinished_write_then_it_is_cut_off_and_the_log_says_how_much(
+    broker: SeriatimServer, torn: bytes
+) -> None:
+    with segments(broker)[-1].open("ab") as file:
+        file.write(torn)
+    begin(broker)
+    what = f"{len(torn)} bytes of an unfinished write behind number {COUNT} cut off"
+    assert [line for line in broker.log if what in line], broker.log
+    assert is_whole(broker)
+
+
+def test_given_a_record_cut_in_half_then_the_numbers_go_on_before_it(
+    broker: SeriatimServer,
+) -> None:
+    newest = segments(broker)[-1]
+    with newest.open("r+b") as file:
+        file.truncate(newest.stat().st_size - 500)
+    opened = begin(broker)
+    assert opened[5] == str(COUNT - 1)
+    assert replay(broker.port)[-1] == (COUNT - 1, payload(COUNT - 2))
+    with RawClient(broker.port, QUIET) as client:
+        assert heard(client.ask(b"SUB a 1\r\n" + pub(b"next"))) == [(COUNT, b"next")]
+
+
+def test_given_damage_in_the_newest_segment_then_one_message_is_lost_and_said_to_be(
+    broker: SeriatimServer,
+) -> None:
+    newest = segments(broker)[-1]
+    data = bytearray(newest.read_bytes())
+    hit = int(newest.stem) + 2
+    at = data.index(payload(hit - 1)) + 700
+    data[at] ^= 1
+    newest.write_bytes(data)
+    begin(broker)
+    assert [line for line in broker.log if "[ERR] Journal" in line and "lost" in line], broker.log
+    with RawClient(broker.port, QUIET) as client:
+        client.send(b"SUB $SEQ.RANGE.1.%d.> 1\r\n" % COUNT)
+        run = []
+        while (operation := client.operation()).subject != b"$SEQ.END.%d" % COUNT:
+            run.append(operation)
+        lost = [one.subject for one in run if one.subject.startswith(b"$SEQ.")]
+        assert lost == [b"$SEQ.LOST.%d.%d" % (hit, hit)]
+        kept = heard(one for one in run if not one.subject.startswith(b"$SEQ."))
+        assert kept == [(at + 1, payload(at)) for at in range(COUNT) if at + 1 != hit]
+        assert heard(client.ask(b"SUB a 1\r\n" + pub(b"next"))) == [(COUNT + 1, b"next")]
+
+
+@pytest.mark.parametrize("lost", ["store.json", "*.index", "lock"])
+def test_given_a_lost_file_that_can_be_made_anew_then_it_is(
+    broker: SeriatimServer, lost: str
+) -> None:
+    journal = json.loads((broker.store / "store.json").read_text())["journal"]
+    for path in broker.store.glob(lost):
+        path.unlink()
+    opened = begin(broker)
+    assert opened.group(1, 4, 5) == (journal, "1", str(COUNT))
+    assert is_whole(broker)
+
+
+def test_given_a_deleted_store_then_the_journal_is_another_one(broker: SeriatimServer) -> None:
+    journal = json.loads((broker.store / "store.json").read_text())["journal"]
+    for path in broker.store.iterdir():
+        path.unlink()
+    opened = begin(broker)
+    assert opened[1] != journal
+    assert opened.group(3, 4, 5) == ("1", "1", "0")
+
+
+def test_given_a_store_in_use_then_a_second_broker_says_whose_it_is_and_ends(
+    broker: SeriatimServer,
+) -> None:
+    begin(broker)
+    command = [*broker.command, "-a", "127.0.0.1", "-p", "-1"]
+    second = subprocess.run(command, env=broker.env, capture_output=True, text=True, timeout=20)
+    assert second.returncode == 1
+    assert f"process {broker.pid} writes this store" in second.stderr
+    assert "Traceback" not in second.stderr
+    assert is_whole(broker)
