@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -10,16 +10,16 @@ from rich.console import Console
 from benchmarks import machine, report
 from benchmarks.errors import BenchmarkError
 from benchmarks.runner import Result, run_scenario
-from benchmarks.scenarios import ALL, Scenario, scaled
-from benchmarks.servers import DEFAULT, KNOWN, Server, server_from_option
+from benchmarks.scenarios import ALL, Scenario, fits, scaled
+from benchmarks.servers import KNOWN, Server, server_from_option
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 EXAMPLES = """\
 examples:
-  python -m benchmarks                                  everything, about 6 minutes
+  python -m benchmarks                                  everything, about 10 minutes
   python -m benchmarks --quick                          everything, once and short
   python -m benchmarks --only 1:1-16 --runs 3
-  python -m benchmarks --server seriatim --server seriatim-uvloop --only 1:1-128
+  python -m benchmarks --server nats-server --server seriatim-uvloop --only 1:1-128
   python -m benchmarks --server-cmd 'trial=/tmp/trial/bin/seriatim serve -a 127.0.0.1 -p {port}'
 """
 
@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--server", action="append", metavar="NAME", default=[],
-        help=f"this server; may be repeated; default: {' and '.join(DEFAULT)}; "
+        help="this server; may be repeated; default: those of the scenario; "
         f"known: {', '.join(KNOWN)}",
     )  # fmt: skip
     made.add_argument(
@@ -66,28 +66,39 @@ def chosen_scenarios(names: Sequence[str]) -> list[Scenario]:
     return [scenario for scenario in ALL if not names or scenario.name in names]
 
 
-def chosen_servers(names: Sequence[str], commands: Sequence[str]) -> list[Server]:
-    """Return the servers of these names (the default ones without), then those given by command."""
+def chosen_servers(names: Sequence[str], commands: Sequence[str]) -> Callable[..., list[Server]]:
+    """Return what says which servers run a scenario: those of these names, or its own.
+
+    Servers given by a command run everything they can; one of a known name replaces that.
+    """
     extra = {server.name: server for server in map(server_from_option, commands)}
     known = KNOWN | extra
     for name in names:
         if name not in known:
             raise BenchmarkError(f"--server {name}: no such server; there are {', '.join(known)}")
-    chosen = dict.fromkeys(names or (*extra, *DEFAULT))
-    return [known[name] for name in (*chosen, *(name for name in extra if name not in chosen))]
+
+    def servers_of(scenario: Scenario) -> list[Server]:
+        new = [name for name in extra if name not in KNOWN or names]
+        own = list(names) or [*new, *scenario.servers]
+        chosen = [known[name] for name in dict.fromkeys((*own, *new))]
+        return [server for server in chosen if fits(scenario, server.keeps)]
+
+    return servers_of
 
 
 def run(options: argparse.Namespace, console: Console) -> list[Result]:
     """Do what the options say."""
     scenarios = chosen_scenarios(options.only)
-    servers = chosen_servers(options.server, options.server_cmd)
+    servers_of = chosen_servers(options.server, options.server_cmd)
+    servers = {server.name: server for one in scenarios for server in servers_of(one)}
     factor = options.scale * (0.1 if options.quick else 1)
     runs = options.runs or (1 if options.quick else 5)
-    header = machine.description(servers)
+    header = machine.description(list(servers.values()))
     results: list[Result] = []
     with console.status("") as status:
         for scenario in scenarios:
-            results += run_scenario(scaled(scenario, factor), servers, runs, status.update)
+            chosen = servers_of(scenario)
+            results += run_scenario(scaled(scenario, factor), chosen, runs, status.update)
     report.show(console, header, results)
     report.write_json(options.json, header, results)
     console.print(f"written: {options.json}", style="dim", highlight=False)

@@ -1,5 +1,6 @@
 """One flood: all subscribed, all published, all received; the CPU time in between."""
 
+import os
 import random
 import time
 from collections.abc import Sequence
@@ -8,6 +9,7 @@ from contextlib import ExitStack
 from benchmarks.burden import subscribe_many
 from benchmarks.errors import BenchmarkError
 from benchmarks.load import Loader, Publisher, Subscriber
+from benchmarks.memory import have_at_hand
 from benchmarks.process import ServerProcess
 from benchmarks.sample import Sample
 from benchmarks.scenarios import Flood
@@ -39,6 +41,9 @@ def run_flood(flood: Flood, server: Server) -> Sample:
             stack.callback(publisher.stop)
             publisher.connection.settle()
             publishers.append(publisher)
+        if server.keeps:
+            os.sync()
+            have_at_hand(flood.messages, flood.size)
         return measured(process, publishers, subscribers, messages)
 
 

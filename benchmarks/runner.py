@@ -10,10 +10,22 @@ from dataclasses import dataclass, field
 from benchmarks.errors import BenchmarkError
 from benchmarks.flood import run_flood
 from benchmarks.idle import run_idle
+from benchmarks.reading import run_reading
+from benchmarks.replaying import run_replaying
 from benchmarks.roundtrip import run_round_trip
 from benchmarks.sample import Sample
-from benchmarks.scenarios import Flood, Idle, RoundTrip, Scenario, scaled
+from benchmarks.scenarios import (
+    Flood,
+    Idle,
+    Reading,
+    Replaying,
+    RoundTrip,
+    Scenario,
+    Storing,
+    scaled,
+)
 from benchmarks.servers import Server
+from benchmarks.storing import run_storing
 
 
 @dataclass(slots=True)
@@ -51,5 +63,11 @@ def run_once(scenario: Scenario, server: Server) -> Sample:
             return run_round_trip(scenario, server)
         case Idle():
             return run_idle(scenario, server)
+        case Storing():
+            return run_storing(scenario, server)
+        case Replaying():
+            return run_replaying(scenario, server)
+        case Reading():
+            return run_reading(scenario, server)
         case _:
             raise TypeError(scenario)

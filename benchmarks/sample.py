@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Sample:
     """One run of one scenario on one server; 0 where a figure does not apply."""
 
-    messages: int  # sent to the server (connections made, where a scenario only connects)
+    messages: int  # sent to the server, or kept by it; connections where a scenario only connects
     deliveries: int  # received from it, over all subscribers
     seconds: float
     server_cpu_seconds: float  # of the flood alone, user and system, all threads
@@ -17,6 +17,7 @@ class Sample:
     peak_bytes: int
     p50_us: float = 0.0
     p99_us: float = 0.0
+    sent: int = 0  # to be kept: `messages` says how many were
 
     @property
     def cpu_us(self) -> float:
@@ -32,6 +33,15 @@ class Sample:
         return self.deliveries / self.seconds
 
     @property
+    def per_cpu_second(self) -> float:
+        """Messages for one second of the server's CPU."""
+        return self.messages / self.server_cpu_seconds
+
+    @property
+    def kept_percent(self) -> float:
+        return 100 * self.messages / self.sent if self.sent else 0.0
+
+    @property
     def server_cores(self) -> float:
         """How many cores the server kept busy; well below 1 it was not the limit."""
         return self.server_cpu_seconds / self.seconds
@@ -44,8 +54,9 @@ class Sample:
 
 FIGURES = (
     "in_per_second", "out_per_second", "cpu_us", "p50_us", "p99_us", "peak_bytes",
-    "server_cores", "generator_cores",
+    "server_cores", "generator_cores", "per_cpu_second", "kept_percent",
 )  # fmt: skip
+COSTS = {"cpu_us", "p50_us", "p99_us", "peak_bytes"}  # less is better; of all else, more
 
 
 @dataclass(frozen=True, slots=True)

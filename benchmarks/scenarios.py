@@ -1,10 +1,29 @@
-"""The scenarios, as data: what is done, how often, and what it must reach.
+"""The scenarios, as data: what is done, how often, on whom, and what it must reach.
 
-A goal is nats-server's figure divided by Seriatim's, so 2 means half as much of it. The
-numbers of messages are chosen for about 4 seconds of the slower server on two cores.
+The numbers of messages are chosen for about 4 seconds of the slower server on two cores.
 """
 
 from dataclasses import dataclass, replace
+
+LIVE = ("seriatim-no-journal", "nats-server")  # neither keeps anything
+KEPT = ("seriatim", "jetstream")  # both keep all
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A figure that must be so many times better than that of another server, or its own limit.
+
+    Better means less of what is a cost (CPU, a wait, memory) and more of all else.
+    """
+
+    figure: str  # of a sample
+    least: float
+    peer: str = "nats-server"  # with none, `least` is the figure itself
+
+
+def cpu(least: float, peer: str = "nats-server") -> tuple[Goal, ...]:
+    """Return the most usual goal."""
+    return (Goal("cpu_us", least, peer),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,9 +32,10 @@ class Scenario:
 
     name: str
     about: str
-    figure: str = "cpu_us"  # the figure of a sample that the ratio compares
-    goal: float = 0.0  # the ratio to reach; 0: none
-    memory_max_mib: int = 0  # 0: nats-server's peak
+    servers: tuple[str, ...] = LIVE
+    peer: str = "nats-server"  # whom the table compares with
+    goals: tuple[Goal, ...] = ()  # not for the servers that others are compared with
+    memory_max_mib: int = 0  # 0: the peer's peak
     compared_with: str = ""  # the scenario that differs in one thing
     runs_max: int = 99
 
@@ -47,43 +67,71 @@ class Idle(Scenario):
     connections: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping(Scenario):
+    """Scenarios of messages that the server keeps on disk."""
+
+    servers: tuple[str, ...] = KEPT
+    peer: str = "jetstream"
+    messages: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storing(Keeping):
+    """Publishers whose messages are kept. Only what was kept counts."""
+
+    publishers: int = 1
+    window: int = 0  # publications not yet acknowledged, of each publisher; 0: nobody asks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaying(Keeping):
+    """One subscriber reads all that is kept, from the first message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading(Keeping):
+    """One client asks for all that is kept in columns ($SEQ.READ)."""
+
+
 ALL: tuple[Scenario, ...] = (
     Flood(
         name="1:0-16", about="1 publisher, no subscriber, 16 B",
-        messages=40_000_000, size=16, goal=3.5,
+        messages=40_000_000, size=16, goals=cpu(3.5),
     ),
     Flood(
         name="1:0-128", about="1 publisher, no subscriber, 128 B",
-        messages=24_000_000, size=128, goal=2.5,
+        messages=24_000_000, size=128, goals=cpu(2.5),
     ),
     Flood(
         name="1:1-16", about="1 publisher, 1 subscriber, 16 B",
-        messages=12_000_000, size=16, subscribers=1, goal=6,
+        messages=12_000_000, size=16, subscribers=1, goals=cpu(6),
     ),
     Flood(
         name="1:1-128", about="1 publisher, 1 subscriber, 128 B",
-        messages=8_000_000, size=128, subscribers=1, goal=4.5,
+        messages=8_000_000, size=128, subscribers=1, goals=cpu(4.5),
     ),
     Flood(
         name="1:1-1024", about="1 publisher, 1 subscriber, 1 KiB",
-        messages=3_000_000, size=1024, subscribers=1, goal=2,
+        messages=3_000_000, size=1024, subscribers=1, goals=cpu(2),
     ),
     Flood(
         name="1:10-128", about="1 publisher, 10 subscribers, 128 B",
-        messages=1_500_000, size=128, subscribers=10, goal=4.5,
+        messages=1_500_000, size=128, subscribers=10, goals=cpu(4.5),
     ),
     Flood(
         name="4:4-1000", about="4 publishers, 4 subscribers to bench.>, 1000 subjects, 128 B",
-        messages=4_000_000, size=128, publishers=4, subscribers=4, subjects=1000, goal=4.5,
+        messages=4_000_000, size=128, publishers=4, subscribers=4, subjects=1000, goals=cpu(4.5),
     ),
     Flood(
         name="4:4-100000", about="4 publishers, 4 subscribers to bench.>, 100 000 subjects, 128 B",
-        messages=4_000_000, size=128, publishers=4, subscribers=4, subjects=100_000, goal=4,
+        messages=4_000_000, size=128, publishers=4, subscribers=4, subjects=100_000, goals=cpu(4),
         compared_with="4:4-1000",
     ),
     RoundTrip(
         name="round-trip", about="one message in flight, 16 B",
-        rounds=20_000, size=16, figure="p50_us", goal=1,
+        rounds=20_000, size=16, goals=(Goal("p50_us", 1),),
     ),
     Idle(
         name="idle-10000", about="10 000 idle connections, one subscription each",
@@ -91,15 +139,56 @@ ALL: tuple[Scenario, ...] = (
     ),
     Flood(
         name="1:1-128-million", about="1:1-128 amid 1 000 000 other subscriptions",
-        messages=8_000_000, size=128, subscribers=1, burden=1_000_000, goal=4.5, runs_max=3,
+        messages=8_000_000, size=128, subscribers=1, burden=1_000_000, goals=cpu(4.5), runs_max=3,
         memory_max_mib=600, compared_with="1:1-128",
     ),
+    Flood(
+        name="kept-1:1-128", about="1:1-128, and every message is kept",
+        servers=("seriatim", "seriatim-no-journal", "nats-server"),
+        messages=8_000_000, size=128, subscribers=1,
+        goals=cpu(3) + cpu(1 / 1.6, "seriatim-no-journal"),
+    ),
+    Storing(
+        name="store-flood-128", about="1 publisher, no acknowledgement, 128 B",
+        messages=12_000_000, size=128,
+        goals=(*cpu(15, "jetstream"), Goal("in_per_second", 10, "jetstream")),
+    ),
+    Storing(
+        name="store-acked-128", about="1 publisher, 4000 publications on their way, 128 B",
+        messages=6_000_000, size=128, window=4000,
+        goals=(*cpu(15, "jetstream"), Goal("in_per_second", 10, "jetstream")),
+    ),
+    Storing(
+        name="sync-always-100", about="100 publishers, each waits for the disk each time, 128 B",
+        servers=("seriatim-always", "jetstream-always"), peer="jetstream-always",
+        messages=200_000, size=128, publishers=100, window=1,
+        goals=(Goal("in_per_second", 3, "jetstream-always"),),
+    ),
+    Replaying(
+        name="replay-128", about="1 subscriber reads all that is kept, 128 B",
+        messages=6_000_000, size=128,
+        goals=(Goal("out_per_second", 3e6, ""),),
+    ),
+    Reading(
+        name="read-128", about="1 client reads all that is kept in columns, 128 B",
+        servers=("seriatim",), messages=6_000_000, size=128,
+        goals=(Goal("per_cpu_second", 5e6, ""),),
+    ),
 )  # fmt: skip
+
+
+def fits(scenario: Scenario, keeps: str) -> bool:
+    """Say whether a server that keeps messages like this can run the scenario."""
+    if isinstance(scenario, Reading):
+        return keeps == "journal"
+    return bool(keeps) or not isinstance(scenario, Keeping)
 
 
 def scaled(scenario: Scenario, factor: float) -> Scenario:
     """Return the scenario with `factor` times its messages, connections and subscriptions."""
     match scenario:
+        case Keeping():
+            return replace(scenario, messages=max(1000, int(scenario.messages * factor)))
         case Flood():
             return replace(
                 scenario,

@@ -23,7 +23,7 @@ PING = b"PING\r\n"
 PONG = b"PONG\r\n"
 BLOCK_BYTES = 256 * 1024  # stays in the cache, and is one system call for many messages
 
-MESSAGE_LINE = re.compile(rb"H?MSG (\S+) (\S+) (?:\d+ )?(\d+)\r\n")
+MESSAGE_LINE = re.compile(rb"H?MSG (\S+) (\S+) (?:\S+ ){0,2}(\d+)\r\n")
 NETSTRING_NUMBER = re.compile(rb"\d+:\d+:(\d+),")
 HEADER_NUMBER = re.compile(rb"NATS/1\.0\r\nNats-Sequence: (\d+)\r\n\r\n")
 
@@ -89,6 +89,16 @@ def stream_bytes(
         last = min(first * 10 - 1, messages)  # the numbers that have as many digits as `first`
         total += (last - first + 1) * len(message(frame, b"", sid, first, payload))
         first *= 10
+    return total
+
+
+def digits(first: int, last: int) -> int:
+    """Return how many digits the numbers `first`..`last` have together."""
+    total = 0
+    while first <= last:
+        end = min(last, 10 ** len(str(first)) - 1)  # the last one as long as `first`
+        total += (end - first + 1) * len(str(first))
+        first = end + 1
     return total
 
 

@@ -12,7 +12,8 @@ def test_given_nats_server_on_both_sides_when_run_then_table_json_and_plot_are_w
     tmp_path, capsys
 ):
     pytest.importorskip("matplotlib")
-    twin = "seriatim:none={bin}/nats-server -a 127.0.0.1 -p {port}"
+    ours = "seriatim-no-journal"
+    twin = f"{ours}:none={{bin}}/nats-server -a 127.0.0.1 -p {{port}}"
     names = ["1:1-16", "round-trip", "idle-10000"]
     only = [word for name in names for word in ("--only", name)]
     target, plot = tmp_path / "deep" / "result.json", tmp_path / "plot.svg"
@@ -23,9 +24,13 @@ def test_given_nats_server_on_both_sides_when_run_then_table_json_and_plot_are_w
     said = capsys.readouterr().out
     assert "CPU us/message" in said
     assert all(name in said for name in names)
-    rows = json.loads(target.read_text())["results"]
+    assert "1:1-16, seriatim-no-journal: CPU per message" in said
+    assert "times better than nats-server, goal 6: MISSED" in said
+    written = json.loads(target.read_text())
+    assert [goal["reached"] for goal in written["goals"] if goal["scenario"] == "1:1-16"] == [False]
+    rows = written["results"]
     assert [(row["scenario"]["name"], row["server"]["name"]) for row in rows] == [
-        (name, server) for name in names for server in ("seriatim", "nats-server")
+        (name, server) for name in names for server in (ours, "nats-server")
     ]
     assert all(len(row["runs"]) == 1 and not row["errors"] for row in rows)
     assert rows[0]["ratio"] > 0
@@ -38,14 +43,29 @@ def test_given_a_server_that_fails_when_run_then_the_others_count_and_the_status
     tmp_path, capsys
 ):
     target = tmp_path / "result.json"
-    broken = "--server-cmd=seriatim=/nonexistent/server {port}"
+    broken = "--server-cmd=seriatim-no-journal=/nonexistent/server {port}"
     options = ["--only", "1:0-16", "--scale", "0.0001", "--runs", "1", "--json", str(target)]
 
     assert main([broken, *options]) == 1
 
-    assert "seriatim cannot be started" in capsys.readouterr().out
+    assert "seriatim-no-journal cannot be started" in capsys.readouterr().out
     rows = json.loads(target.read_text())["results"]
     assert [len(row["runs"]) for row in rows] == [0, 1]
+
+
+def test_given_a_server_that_keeps_nothing_when_kept_messages_are_wanted_then_it_is_left_out(
+    tmp_path,
+):
+    target = tmp_path / "result.json"
+    options = ["--scale", "0.001", "--runs", "1", "--json", str(target)]
+    servers = ["--server", "jetstream", "--server", "nats-server"]
+
+    assert main(["--only", "store-acked-128", "--only", "read-128", *servers, *options]) == 0
+
+    rows = json.loads(target.read_text())["results"]
+    assert [(row["scenario"]["name"], row["server"]["name"]) for row in rows] == [
+        ("store-acked-128", "jetstream")
+    ]
 
 
 @pytest.mark.parametrize("option", ["--only", "--server"])

@@ -45,9 +45,33 @@ def test_given_our_sources_when_copied_then_no_compiled_module_comes_along(tmp_p
         ("trial:header=x {port}", "trial", "header"),
     ],
 )
-def test_given_a_server_option_when_read_then_name_frame_and_command_are_known(text, name, frame):
+def test_given_a_server_option_when_read_then_name_frame_and_command_are_known(
+    text, name, frame, tmp_path
+):
     server = server_from_option(text)
-    assert (server.name, server.frame, server.arguments(9)) == (name, frame, ["x", "9"])
+    assert (server.name, server.frame) == (name, frame)
+    assert server.arguments(9, tmp_path) == ["x", "9"]
+
+
+@pytest.mark.parametrize(
+    ("text", "keeps"),
+    [
+        ("seriatim=x {port}", "journal"),
+        ("jetstream=x {port}", "jetstream"),
+        ("trial=x {port} {store}", "journal"),
+        ("trial=x {port}", ""),
+    ],
+)
+def test_given_a_server_option_when_read_then_it_is_known_what_it_keeps(text, keeps):
+    assert server_from_option(text).keeps == keeps
+
+
+def test_given_a_server_with_a_file_of_settings_when_started_then_the_file_is_there(tmp_path):
+    words = KNOWN["jetstream-always"].arguments(9, tmp_path)
+    assert words[-1] == str(tmp_path / "config")
+    written = (tmp_path / "config").read_text()
+    assert 'listen: "127.0.0.1:9"' in written
+    assert f'store_dir: "{tmp_path / "store"}"' in written
 
 
 @pytest.mark.parametrize("text", ["trial", "trial=x", "=x {port}", "trial:odd=x {port}"])

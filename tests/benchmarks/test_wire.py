@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from benchmarks.errors import BenchmarkError
 from benchmarks.wire import (
     body,
+    digits,
     from_next_message,
     message,
     numbers_of,
@@ -44,6 +45,14 @@ def test_given_any_run_when_its_length_is_computed_then_it_is_the_length_of_its_
         for number in range(rounds * subjects)
     )
     assert stream_bytes(frame, names, b"1", payload, rounds * subjects) == len(stream)
+
+
+@given(first=st.integers(0, 2000), count=st.integers(0, 2000))
+def test_given_any_numbers_when_their_digits_are_counted_then_it_is_their_written_length(
+    first, count
+):
+    written = "".join(map(str, range(first, first + count)))
+    assert digits(first, first + count - 1) == len(written)
 
 
 @given(frame=frames, count=st.integers(1, 30), cut=st.integers(0, 400))

@@ -1,0 +1,77 @@
+"""Goals against figures: how many times better than a peer, and whether that is enough."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.runner import Result
+from benchmarks.sample import COSTS, spread
+from benchmarks.scenarios import Goal
+from benchmarks.servers import BASELINE
+
+WORDS = {
+    "cpu_us": "CPU per message",
+    "in_per_second": "messages per second",
+    "out_per_second": "messages per second",
+    "per_cpu_second": "messages per second of CPU",
+    "p50_us": "p50",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One goal of one server in one scenario, and what was reached of it."""
+
+    scenario: str
+    server: str
+    goal: Goal
+    found: float
+
+    @property
+    def reached(self) -> bool:
+        return self.found >= self.goal.least
+
+    def __str__(self) -> str:
+        """Say it in one line, with the word that matters at its end."""
+        least, peer = self.goal.least, self.goal.peer
+        if not peer:
+            said = f"{self.found / 1e6:.2f} M, goal {least / 1e6:g} M"
+        elif least < 1:  # it may be worse, so many times
+            said = f"{1 / self.found:.2f} times that of {peer}, goal {1 / least:g} or less"
+        else:
+            said = f"{self.found:.2f} times better than {peer}, goal {least:g}"
+        word = "reached" if self.reached else "MISSED"
+        return f"{self.scenario}, {self.server}: {WORDS[self.goal.figure]} {said}: {word}"
+
+
+def find(results: Sequence[Result], scenario: str, server: str) -> Result | None:
+    """Return what was measured of one scenario on one server, if anything was."""
+    for result in results:
+        if (result.scenario.name, result.server.name) == (scenario, server) and result.samples:
+            return result
+    return None
+
+
+def ratio(result: Result, results: Sequence[Result], figure: str, peer: str = "") -> float:
+    """Return how many times better than its peer a server is; 0 with nothing to compare."""
+    peer = peer or result.scenario.peer
+    other = find(results, result.scenario.name, peer)
+    if not other or not result.samples or result.server.name == peer:
+        return 0.0
+    own, theirs = (spread(one.samples, figure).median for one in (result, other))
+    return theirs / own if figure in COSTS else own / theirs
+
+
+def verdicts(results: Sequence[Result]) -> Iterator[Verdict]:
+    """Judge every server but nats-server and those that others are compared with."""
+    for result in results:
+        name, goals = result.server.name, result.scenario.goals
+        peers = {BASELINE, *(goal.peer for goal in goals)}
+        if not result.samples or name in peers or result.server.keeps == "jetstream":
+            continue
+        for goal in goals:
+            if goal.peer:
+                found = ratio(result, results, goal.figure, goal.peer)
+            else:
+                found = spread(result.samples, goal.figure).median
+            if found:
+                yield Verdict(result.scenario.name, name, goal, found)

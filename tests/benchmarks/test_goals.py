@@ -1,0 +1,68 @@
+"""Goals: a cost is better when it is less, a rate when it is more, and peers are not judged."""
+
+import dataclasses
+
+import pytest
+
+from benchmarks.goals import ratio, verdicts
+from benchmarks.runner import Result
+from benchmarks.sample import Sample
+from benchmarks.scenarios import ALL, Flood, Goal
+from benchmarks.servers import KNOWN
+
+FLOOD = Flood(name="x", about="", messages=1000, size=16)
+
+
+def result(server: str, cpu_us: float, per_second: float, goals: tuple[Goal, ...]) -> Result:
+    sample = Sample(
+        messages=1000, deliveries=1000, seconds=1000 / per_second,
+        server_cpu_seconds=cpu_us / 1000, generator_cpu_seconds=0.1, peak_bytes=1 << 20,
+    )  # fmt: skip
+    return Result(dataclasses.replace(FLOOD, goals=goals), KNOWN[server], [sample])
+
+
+def judged(goal: Goal, cpu_us: float, per_second: float) -> list[str]:
+    peer = goal.peer or "nats-server"
+    ours, theirs = result("seriatim", cpu_us, per_second, (goal,)), result(peer, 4, 100, (goal,))
+    return [str(verdict) for verdict in verdicts([ours, theirs])]
+
+
+@pytest.mark.parametrize(
+    ("goal", "said"),
+    [
+        (Goal("cpu_us", 3), "CPU per message 4.00 times better than nats-server, goal 3: reached"),
+        (
+            Goal("cpu_us", 15, "jetstream"),
+            "CPU per message 4.00 times better than jetstream, goal 15: MISSED",
+        ),
+        (
+            Goal("in_per_second", 2, "jetstream"),
+            "messages per second 2.50 times better than jetstream, goal 2: reached",
+        ),
+        (Goal("out_per_second", 3e6, ""), "messages per second 0.00 M, goal 3 M: MISSED"),
+        (Goal("per_cpu_second", 1e6, ""), "messages per second of CPU 1.00 M, goal 1 M: reached"),
+    ],
+)
+def test_given_figures_when_judged_then_one_line_says_what_was_reached(goal, said):
+    assert judged(goal, cpu_us=1, per_second=250) == [f"x, seriatim: {said}"]
+
+
+@pytest.mark.parametrize(("cpu_us", "word"), [(6, "reached"), (7, "MISSED")])
+def test_given_a_goal_below_one_when_judged_then_it_says_how_much_dearer_it_is(cpu_us, word):
+    (said,) = judged(Goal("cpu_us", 1 / 1.6, "seriatim-no-journal"), cpu_us, 100)
+    times = f"{cpu_us / 4:.2f} times that of seriatim-no-journal, goal 1.6 or less"
+    assert said == f"x, seriatim: CPU per message {times}: {word}"
+
+
+def test_given_no_figures_of_the_peer_when_judged_then_nothing_is_said():
+    goals = (Goal("cpu_us", 3),)
+    ours, theirs = result("seriatim", 1, 250, goals), result("nats-server", 4, 100, goals)
+    theirs.samples.clear()
+    assert ratio(ours, [ours, theirs], "cpu_us") == 0
+    assert list(verdicts([ours, theirs])) == []
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
+def test_given_a_scenario_then_those_it_compares_with_are_among_its_servers(scenario):
+    peers = {goal.peer for goal in scenario.goals if goal.peer}
+    assert peers <= set(scenario.servers) <= set(KNOWN)
