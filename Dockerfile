@@ -54,6 +54,10 @@ COPY --chmod=0644 deploy/docker/healthcheck.py /opt/seriatim/healthcheck.py
 
 ENV PATH=/opt/seriatim/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
+# The journal, whatever command is run: the one place that is written to.
+ENV SERIATIM_STORE_DIR=/var/lib/seriatim
+VOLUME ["/var/lib/seriatim"]
+
 # By number, so that an orchestrator can see without /etc/passwd that this is not root.
 USER 65532:65532
 WORKDIR /var/lib/seriatim

@@ -7,8 +7,9 @@ rights are needed. It must run in a network namespace of its own (`unshare --net
 image's own ports are free on any machine, and nothing but loopback can be reached.
 
 The image's ENTRYPOINT and CMD run as the image's USER, in the image's WORKDIR, with the image's
-ENV and nothing of ours, chrooted, read-only, as process 1 of a process namespace: a process 1 gets
-no signal it has no handler for, and this is where many images fail at `docker stop`.
+ENV and nothing of ours, chrooted, read-only but for the image's VOLUME, as process 1 of a process
+namespace: a process 1 gets no signal it has no handler for, and this is where many images fail at
+`docker stop`. They run twice, the second time on the volume that the first has left.
 """
 
 import json
@@ -23,18 +24,19 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 READY_SECONDS, STOP_SECONDS = 30.0, 5.0
 SERIATIM = "/opt/seriatim/bin/seriatim"
 COMPILERS = ("gcc", "cc", "c++", "clang", "tcc", "make")
 
-# Run by a shell in fresh namespaces, with ROOT, USER and WORKDIR as its first three words. There
-# the image is read-only, as with `docker run --read-only`.
+# Run by a shell in fresh namespaces, with ROOT, USER, WORKDIR, VOLUME and where that is kept as its
+# first words. There the image is read-only, as with `docker run --read-only`.
 ENTER = """
-mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 125
+mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && mount --bind "$5" "$1$4" || exit 125
 mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" || exit 125
-root=$1 user=$2 home=$3; shift 3
+root=$1 user=$2 home=$3; shift 5
 cd / && exec chroot --userspec="$user" "$root" /usr/bin/env -i --chdir="$home" "$@"
 """
 
@@ -62,8 +64,10 @@ class Image:
     """What a container engine needs to know of an image."""
 
     root: str
+    kept: str  # this machine's directory for the volume
     user: str
     workdir: str
+    volume: str
     environment: tuple[str, ...]
     command: tuple[str, ...]
     health: tuple[str, ...]
@@ -71,13 +75,16 @@ class Image:
     ports: frozenset[int]
 
     @classmethod
-    def inspected(cls, root: str, inspected: dict[str, Any]) -> "Image":
+    def inspected(cls, root: str, kept: str, inspected: dict[str, Any]) -> "Image":
         config = inspected["Docker"]["config"]
         test = config.get("Healthcheck", {}).get("Test", [])
+        (volume,) = config["Volumes"]
         return cls(
             root=root,
+            kept=kept,
             user=config["User"],
             workdir=config["WorkingDir"] or "/",
+            volume=volume,
             environment=tuple(config["Env"]),
             command=(*config["Entrypoint"], *config["Cmd"]),
             health=tuple(test[1:]),
@@ -88,8 +95,14 @@ class Image:
     def entering(self, command: tuple[str, ...]) -> list[str]:
         """Return the command line that runs `command` in the image, as process 1 of its own."""
         fresh = ("unshare", "--mount", "--pid", "--fork", "--uts", "--ipc")
-        place = (self.root, self.user, self.workdir)
+        place = (self.root, self.user, self.workdir, self.volume, self.kept)
         return [*fresh, "sh", "-c", ENTER, "enter", *place, *self.environment, *command]
+
+    def make_volume(self) -> None:
+        """Give the volume the owner that its place has in the image, as an engine does."""
+        place = os.stat(self.root + self.volume)
+        os.chown(self.kept, place.st_uid, place.st_gid)
+        os.chmod(self.kept, place.st_mode & 0o777)
 
     def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
@@ -108,8 +121,11 @@ def check_contents(image: Image) -> None:
     check(not kept, "nothing of the building machine's pip settings in the image")
     identity = image.run("/usr/bin/id", "-u").stdout.strip()
     check(identity.isdigit() and identity != "0", f"the image's user is {identity}, not root")
-    touched = image.run("/usr/bin/touch", "here")
+    touched = image.run("/usr/bin/touch", "/tmp/here")
     check("Read-only" in touched.stderr, "what follows runs with a read-only file system")
+    touched = image.run("/usr/bin/touch", f"{image.volume}/here")
+    check(touched.returncode == 0, f"but for the volume {image.volume} {touched.stderr}".rstrip())
+    os.unlink(Path(image.kept) / "here")
     answer = image.run("/opt/seriatim/bin/python", "-I", "-c", WHERE)
     files = answer.stdout.split()
     compiled = [file for file in files if file.endswith(".so")]
@@ -248,13 +264,41 @@ def prove(image: Image) -> None:
     check(dead.returncode == 1 and "\n" not in told, f"HEALTHCHECK exits 1 afterwards: {told}")
 
 
+def prove_kept(image: Image) -> None:
+    """Run it once more, and ask for what the first broker was given."""
+    with running(image) as broker:
+        broker.read_log("Server is ready", READY_SECONDS)
+        with replayed(4222) as wire:
+            for number, subject, payload in ((1, "a", "hello"), (2, "b", ""), (3, "c", "again")):
+                line(wire)
+                frame = f"1:{number},{len(payload)}:{payload},"
+                seen, wanted = line(wire).decode(), f"{len(frame)}:{frame},"
+                check(seen == wanted, f"a new broker on that volume replays proof.{subject} {seen}")
+            check(line(wire) == b"MSG $SEQ.END.3 1 0", "and says that this is the end")
+        sent = image.run(SERIATIM, "pub", "proof.d", "on", "--ack")
+        told = f"`seriatim pub --ack` prints {sent.stdout.strip()!r} now {sent.stderr}"
+        check(sent.returncode == 0 and "4" in sent.stdout, told.strip())
+
+
+@contextmanager
+def replayed(port: int) -> Iterator[BinaryIO]:
+    """What a client reads that asks for the numbers 1 to 3."""
+    with socket.create_connection(("127.0.0.1", port), 10) as client, client.makefile("rb") as wire:
+        line(wire)
+        client.sendall(b'CONNECT {"verbose":false}\r\nSUB $SEQ.RANGE.1.3.> 1\r\n')
+        yield wire
+
+
 def main(root: str, inspected: str) -> None:
-    with open(inspected, encoding="utf-8") as file:
-        image = Image.inspected(root, json.load(file))
-    try:
-        prove(image)
-    except (Fault, OSError, subprocess.TimeoutExpired) as fault:
-        sys.exit(f"NOT PROVEN, this does not hold: {fault}")
+    with TemporaryDirectory(prefix="seriatim-volume-") as kept:
+        with open(inspected, encoding="utf-8") as file:
+            image = Image.inspected(root, kept, json.load(file))
+        image.make_volume()
+        try:
+            prove(image)
+            prove_kept(image)
+        except (Fault, OSError, subprocess.TimeoutExpired) as fault:
+            sys.exit(f"NOT PROVEN, this does not hold: {fault}")
 
 
 if __name__ == "__main__":
