@@ -57,7 +57,7 @@ class Sink:
     def flush(self) -> None:
         while self.link.next_waiting() is not None:
             pass
-        self.link.emptied()
+        self.link.emptied(self.link.stored())
 
     def connected(self) -> None:
         pass

@@ -61,7 +61,7 @@ class Socket:
         if link.writable and link.stored():
             with link.unsent() as view:
                 self._send(view)
-            link.emptied()
+            link.emptied(link.stored())
 
     def finish(self) -> None:
         self.ending = True
@@ -107,7 +107,7 @@ class Socket:
             self.output += view
         if self.link.stored():
             self.output += self.link.unsent()
-            self.link.emptied()
+            self.link.emptied(self.link.stored())
         self.gone = True
 
     def _send(self, view: memoryview) -> None:
