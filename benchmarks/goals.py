@@ -58,7 +58,8 @@ def ratio(result: Result, results: Sequence[Result], figure: str, peer: str = ""
     if not other or not result.samples or result.server.name == peer:
         return 0.0
     own, theirs = (spread(one.samples, figure).median for one in (result, other))
-    return theirs / own if figure in COSTS else own / theirs
+    less, more = (own, theirs) if figure in COSTS else (theirs, own)
+    return more / less if less else 0.0
 
 
 def verdicts(results: Sequence[Result]) -> Iterator[Verdict]:

@@ -35,7 +35,7 @@ class Sample:
     @property
     def per_cpu_second(self) -> float:
         """Messages for one second of the server's CPU."""
-        return self.messages / self.server_cpu_seconds
+        return self.messages / self.server_cpu_seconds if self.server_cpu_seconds else 0.0
 
     @property
     def kept_percent(self) -> float:

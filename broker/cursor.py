@@ -17,6 +17,8 @@ from sublist.subscription import Subscription
 if TYPE_CHECKING:
     from broker.replays import Replays
 
+DEFERRED_MAX = 1 << 14  # PINGs of one that lags, 4 MiB; who sends more does not wait for PONG
+
 
 class Cursor:
     """Written by `Replays`, but for `number` and `outcome`, which `play` leaves."""
@@ -130,6 +132,8 @@ class CatchUp(Cursor):
     def defer(self, number: int, action: Callable[[], None]) -> None:
         """Do something when all up to `number`, the last one given, was played."""
         self._deferred.append((number, action))
+        if len(self._deferred) > DEFERRED_MAX:
+            self.replays.plane.gate.cut(self.link)
 
     def play(self, store: bytearray, stop: int) -> int:
         player = self.player

@@ -102,11 +102,14 @@ class Keeper:
     def _tidy(self, now: int) -> None:
         """In the thread, for a file of 256 MiB is not deleted in no time, nor is its index made."""
         try:
-            self.store.build_indexes()
             for first, last in self.store.retain(now):
                 log.info("Journal: deleted numbers %d to %d, beyond what is retained", first, last)
         except OSError as error:
-            log.error("Journal: %s: %s", error.filename or "cannot tidy", error.strerror)
+            log.error("Journal: cannot delete %s: %s", error.filename, error.strerror)
+        try:
+            self.store.build_indexes()
+        except OSError as error:  # it is tried again; a full disk must not keep retention from it
+            log.warning("Journal: no index was written: %s", error.strerror)
 
     def _sync(self) -> None:
         """Have the thread sync what is written by now."""

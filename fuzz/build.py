@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TREE = ROOT / "build" / "fuzz" / "tree"
 ROOMS = ("parser", "sublist", "sequencer", "broker", "fuzz")
+KINDS = ("*.py", "*.pxd", "*.h")
 FILES = ("setup.py", "pyproject.toml", "LICENSE", "README.md")
 SANITIZERS = "address,undefined,fuzzer-no-link"
 CFLAGS = (
@@ -30,11 +31,17 @@ CFLAGS = (
 )
 STAMP = "fuzz-build.sha256"
 SHRUNK = {
+    "broker/gate.pxd": {"SPARE_MAX": 2},
     "broker/link.pxd": {"STORE_MIN": 64, "SEGMENT": 4096},
-    "broker/plane.pxd": {"SPARE_MAX": 2, "ROUTES_NEAR": 8, "WORK_MAX": 100},
+    "broker/plane.pxd": {"OWED_MAX": 50, "ROUTES_NEAR": 8, "WORK_MAX": 100},
+    "broker/player.pxd": {"OUTBOX": 1024, "FEW": 2},
     "sequencer/frame.pxd": {"MARGIN_MIN": 16},
+    "sequencer/sequencer.pxd": {"BATCH_MAX": 2048},
+    "sequencer/journal/record.pxd": {"STORE_MIN": 128, "STORE_MAX": 2048},
+    "sequencer/journal/columns.pxd": {"ROOM_MIN": 64, "ROWS_MIN": 2, "KNOWN_MAX": 4},
     "sublist/sublist.pxd": {
         "SLOTS_MIN": 8,
+        "REPLIES": 4,
         "CHAIN_MAX": 3,
         "SUBJECT_MAX": 32,
         "CHANGES_MAX": 4,
@@ -48,7 +55,7 @@ def sources() -> list[Path]:
     """What goes into the copy, by paths below the root."""
     found = [Path(name) for name in FILES]
     for room in ROOMS:
-        for kind in ("*.py", "*.pxd"):
+        for kind in KINDS:
             found += [path.relative_to(ROOT) for path in (ROOT / room).rglob(kind)]
     return sorted(found)
 
@@ -82,7 +89,7 @@ def copy(paths: list[Path]) -> None:
         if not there.exists() or there.read_bytes() != text:
             there.write_bytes(text)
     wanted = set(paths)
-    for kind in ("*.py", "*.pxd"):
+    for kind in KINDS:
         for there in TREE.rglob(kind):
             path = there.relative_to(TREE)
             if path.parts[0] in ROOMS and path not in wanted:
@@ -97,7 +104,7 @@ def build() -> Path:
     stamp = TREE / STAMP
     if stamp.exists() and stamp.read_text() == mark:
         return TREE
-    print("building the sanitized modules (about half a minute)", flush=True)
+    print("building the sanitized modules (about a minute)", flush=True)
     environment = os.environ | {
         "CC": "clang",
         "LDSHARED": "clang -shared",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fuzz import case_parser, case_plane, case_sublist
+from fuzz import case_journal, case_parser, case_plane, case_player, case_sublist
 
 
 class Case(NamedTuple):
@@ -14,7 +14,9 @@ class Case(NamedTuple):
 
 
 CASES = {
+    "journal": Case(case_journal.check, case_journal.MAX_LEN),
     "parser": Case(case_parser.check, case_parser.MAX_LEN),
     "plane": Case(case_plane.check, case_plane.MAX_LEN),
+    "player": Case(case_player.check, case_player.MAX_LEN),
     "sublist": Case(case_sublist.check, case_sublist.MAX_LEN),
 }

@@ -11,15 +11,22 @@ from importlib import import_module
 from pathlib import Path
 
 atheris = import_module("atheris")  # it has no types, and need not be there to check ours
-with atheris.instrument_imports(include=["broker.control", "broker.options", "broker.inbox"]):
+CONTROL = ["broker.control", "broker.cursor", "broker.inbox", "broker.options", "broker.replays"]
+with atheris.instrument_imports(include=CONTROL):
     from fuzz.cases import CASES
 
 COLLECT_EVERY = 16  # inputs; what they made is in cycles, and would fill the memory
 HOT = (
+    "broker.answerer",
+    "broker.gate",
     "broker.link",
     "broker.plane",
+    "broker.player",
     "parser.machine",
     "sequencer.frame",
+    "sequencer.journal.columns",
+    "sequencer.journal.crc",
+    "sequencer.journal.record",
     "sequencer.sequencer",
     "sublist.route",
     "sublist.sublist",

@@ -79,6 +79,7 @@ class Batch:
             to = self.data + self.end
             cython.cast("unsigned long long *", to + padded - 8)[0] = 0
             head = cython.cast("Head *", to)
+            head.crc = 0
             head.length = length
             head.number = number
             head.time = time

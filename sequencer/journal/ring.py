@@ -95,7 +95,7 @@ class Ring:
         size = len(view)
         if piece.size + size > len(piece.buffer):
             piece = self._turn(size)
-        piece.buffer[piece.size : piece.size + size] = view
+        memoryview(piece.buffer)[piece.size : piece.size + size] = view  # no copy of it first
         piece.oldest = piece.oldest or time
         piece.newest = self.newest_time = time
         piece.size += size
@@ -152,7 +152,10 @@ class Ring:
     def _turn(self, need: int) -> RingPiece:
         """Begin a new piece, and forget the oldest ones that are too much with it."""
         before = self._active
-        capacity = max(need, min(PIECE_BYTES, self.bytes_max))
+        unit = min(PIECE_BYTES, self.bytes_max)
+        capacity = need
+        if need <= self.bytes_max:
+            capacity = -(-need // unit) * unit  # so that one that is forgotten fits again
         free = None
         while self._pieces and (self.bytes + capacity > self.bytes_max or before.size == 0):
             free = self._forget(self._pieces.pop(0), capacity) or free

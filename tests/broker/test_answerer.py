@@ -42,9 +42,7 @@ def test_given_replies_that_are_all_different_when_answered_then_none_takes_a_ro
     assert stage.sublist.statistics()["routes"] == routes
 
 
-def test_given_subscriptions_that_come_and_go_when_answered_then_only_those_of_the_moment_hear() -> (
-    None
-):
+def test_given_subscriptions_come_and_go_when_answered_then_those_of_the_moment_hear() -> None:
     stage = Stage()
     asker, first, second = (stage.join(QUIET) for _ in range(3))
     asker.ask(publish(b"r.x"))  # nobody: the reply's place is known now

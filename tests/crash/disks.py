@@ -33,7 +33,7 @@ def run(*command: str) -> None:
 
 
 def place() -> Path:
-    """A folder to mount on. Not pytest's: one that a killed run leaves mounted is in nobody's way."""
+    """A folder to mount on. Not pytest's, which could not delete what a killed run leaves."""
     folder = Path(tempfile.mkdtemp(prefix="seriatim-disk-")) / "disk"
     folder.mkdir()
     return folder

@@ -32,7 +32,7 @@ class PowerTrial(Trial):
         self.server.signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.server.pid, os.WSTOPPED | os.WNOWAIT)  # all its threads
         self.disk.cut()
-        super().end_life()
+        self.server.kill()
         self.disk.restore()
 
 

@@ -36,7 +36,7 @@ from tests.support.processes import SeriatimServer
 
 SOAK_S = float(os.environ.get("SOAK_SECONDS", "0"))
 SEED = int(os.environ.get("CRASH_SEED", "0")) or SystemRandom().randrange(1, 1 << 32)
-TRIALS = 4  # that share the time of a soak: kills in each sync mode, and power cuts
+TRIALS = 5  # that share the time of a soak: kills, in each sync mode and with deletions; power cuts
 ROUND_S = 60.0  # far more than a round takes: no progress is a fault, too
 EVENTS = (200, 30_000)  # in one life
 SEGMENTS = (65_536, 262_144, 4 << 20)
@@ -253,4 +253,4 @@ def play(trial: Trial, rounds: int) -> None:
         print(f"CRASH_SEED={SEED}, store {trial.server.store}", *trial.logs[-200:], sep="\n")
         raise
     finally:
-        print(f"{' '.join(trial.server.command[5:])}: {trial.summary()}")
+        print(f"{' '.join(trial.server.command[4:])}: {trial.summary()}")

@@ -1,17 +1,20 @@
-"""Slow and dead subscribers: cut off, bounded, and nobody else's trouble.
+"""Slow and dead subscribers without a journal: cut off, bounded, and nobody else's trouble.
+
+With one they are served from it (test_catch_up.py). This is what is left without: NATS' way.
 
 A subscriber that never reads has its socket buffers filled first, some megabytes on this kernel,
 and only then the server's own memory: so each flood here is larger than both.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.support import processes
 from tests.support.frames import unframe
-from tests.support.processes import FRAMES, STAND_IN, Limit, ServerProcess, server
+from tests.support.processes import FRAMES, STAND_IN, Limit, SeriatimServer, ServerProcess
 from tests.support.raw import QUIET, RawClient, next_operation
 
 BODY = b"x" * 32768
@@ -25,6 +28,13 @@ FLOOD = 24 << 20  # bytes: more than both socket buffers and max_pending hold
 COUNT = FLOOD // len(BODY)
 PATIENCE_S = 20.0  # far more than it takes, far less than a stalled publisher waits
 MEMORY = 24 << 20  # what a connection's troubles may cost, all buffers included
+
+
+def server(frame: str, limits: Mapping[str, Limit] | None = None) -> ServerProcess:
+    """A broker that keeps nothing, or the stand-in, which does not either."""
+    if STAND_IN:
+        return processes.server(frame, limits)
+    return SeriatimServer(frame, limits, ["--no-journal"])
 
 
 @pytest.fixture(params=FRAMES)

@@ -1,6 +1,7 @@
 """The data plane without a socket: connections that are fed bytes and read as bytes.
 
     stage = Stage()                        a plane, its sublist, its sequencer, its control
+    stage = Stage(store=store)             the same with a journal; stage.turns is its loop
     peer = stage.join(b"CONNECT {...}")    a connection; `peer.ask(bytes)` is what it then hears
 
 A Peer has the face that the plane and the control know of a session, and stands where the
@@ -17,16 +18,23 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from random import Random
 from sys import argv
+from typing import Any, Literal
 
 from broker.control import Control
 from broker.inbox import Inbox, Intake
+from broker.keeper import Keeper
 from broker.kinds import classifier
 from broker.link import Link
 from broker.plane import Plane
+from broker.replays import Replays
+from broker.settings import JournalSettings
 from parser import errors
 from parser.machine import Parser
+from sequencer.journal.ring import Ring
+from sequencer.journal.store import Store
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
+from tests.support.turns import Turns
 
 QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
 HEADS = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
@@ -48,6 +56,9 @@ class Stage:
         max_control_line: int = 4096,
         max_payload: int = 1 << 20,
         receive_buffer: int = 1 << 16,
+        store: Store | Ring | None = None,
+        sync: Literal["never", "interval", "always"] = "never",
+        catchup_pending: int = 1 << 20,
     ) -> None:
         self.sublist = Sublist(classifier(exclude), max_routes)
         self.sequencer = Sequencer(number)
@@ -56,7 +67,22 @@ class Stage:
         self.plane.attach(self.control)
         self.inbox = Inbox(receive_buffer, max_control_line)
         self.limits = (max_control_line, max_payload)
+        self.joined = 0  # connections so far
         self.flushed: list[Peer] = []  # in the order in which output was let out
+        self.turns = Turns()
+        self.replays: Replays | None = None
+        self.keeper: Keeper | None = None
+        if store is not None:
+            self._keep(store, sync, catchup_pending)
+
+    def _keep(self, store: Store | Ring, sync: str, catchup_pending: int) -> None:
+        """Number and keep as a broker with this store; its loop is `turns`."""
+        loop: Any = self.turns
+        self.replays = self.control.replays = Replays(self.plane, store, loop)
+        settings = JournalSettings(sync=sync)
+        self.keeper = self.control.keeper = Keeper(self.plane.gate, self.replays, settings, loop)
+        self.sequencer.keep(store, sync == "always", self.keeper.trouble)
+        self.plane.gate.catchup_pending = catchup_pending
 
     @property
     def number(self) -> int:
@@ -86,6 +112,8 @@ class Peer:
         self.options: dict[str, object] = {}
         self.link = Link(self, Parser(*stage.limits), max_pending)
         self.link.settle(frame)
+        self.link.origin = stage.joined = stage.joined + 1
+        self.socket_room: int | None = None  # bytes that its socket takes; None: whatever comes
         self.intake = Intake(stage.inbox)
         self.heard = bytearray()
         self.finished = self.slow = False
@@ -97,11 +125,20 @@ class Peer:
     def flush(self) -> None:
         self.stage.flushed.append(self)
         while self.link.writable and (view := self.link.next_waiting()) is not None:
-            self.heard += view
+            self._write(view)
         if self.link.writable:
             with self.link.unsent() as view:
-                self.heard += view
-            self.link.emptied(self.link.stored())
+                size = len(view)
+                self._write(view)
+            self.link.emptied(size)
+
+    def _write(self, view: memoryview) -> None:
+        """Take all of it, as a transport does, and say whether the socket would take more."""
+        self.heard += view
+        if self.socket_room is not None:
+            self.socket_room -= len(view)
+            if self.socket_room <= 0:
+                self.link.writable = False
 
     def finish(self) -> None:
         self.finished = True
@@ -149,6 +186,8 @@ class Peer:
             rest = plane.receive(self.link, store, stop)
         if not self.link.closed:
             self.intake.keep(store, rest, stop, parser)
+        if self.stage.replays is not None and self.stage.replays.waits:
+            self.stage.replays.advance()
         if self.finished:
             self.link.writable = True
             self.flush()
@@ -169,10 +208,13 @@ class Peer:
         """Read no more."""
         self.link.writable = False
 
-    def resume(self) -> bytes:
-        """Read again; what had waited."""
+    def resume(self, room: int | None = None) -> bytes:
+        """Read again, `room` bytes or all there is; what had waited."""
+        self.socket_room = room
         self.link.writable = True
         self.flush()
+        if self.stage.replays is not None:
+            self.stage.replays.wake(self.link)
         return self.take()
 
     def leave(self) -> None:

@@ -1,0 +1,265 @@
+"""The journal's kernels, each on what an input says: batches, walks, columns, chunks.
+
+    mode flags choice choice cut  ...           mode: see `MODES`
+
+`raw` bytes as a segment's records, or `records` damaged here and there (fuzz/records.py), go
+through Walk and Collector in pieces of any size; `batch` is a program of what is put into a
+Batch and when it is looked at; `chunk` is one of columns with some bytes of it changed.
+"""
+
+from fuzz.fence import GRANULE, fenced
+from fuzz.model_broker import tokens_match
+from fuzz.model_journal import (
+    BAD,
+    GAP,
+    MORE,
+    RECORD,
+    Record,
+    Row,
+    Step,
+    collect,
+    decode,
+    encode,
+    rows_of,
+    walk,
+)
+from fuzz.records import SALT, read_records
+from fuzz.supply import Supply
+from sequencer.journal import chunk as columns_chunk
+from sequencer.journal import layout
+from sequencer.journal.chunk import ChunkError, Columns
+from sequencer.journal.columns import NUMBER_MAX, Collector
+from sequencer.journal.crc import crc32c
+from sequencer.journal.record import Batch, Walk, record_size
+
+MAX_LEN = 2048
+SETTINGS = 5
+MODES = RAW, RECORDS, BATCH, CHUNK = range(4)
+STATES = {layout.MORE: MORE, layout.RECORD: RECORD, layout.BAD: BAD}
+FILTERS = (b"", b">", b"a", b"a.*", b"*.b", b"a.>", b"zz")
+FIRSTS = (1, 3, 90, NUMBER_MAX - 5)
+ROWS_MAX = (1 << 15, 1, 3, 10)
+BYTES_MAX = (1 << 20, 200, 1000, 0)
+PAST = b"\x5a" * 64  # what lies behind the bytes that may be read
+SIZES = (0, 1, 7, 8, 9, 40, 63, 255)
+
+
+def _floor(at: int) -> int:
+    return at - at % GRANULE
+
+
+# Walk
+
+
+def judge_walk(store: bytes, at: int, checked: bool, cut: int) -> None:
+    """Every record with its spans, in pieces that end anywhere; then the same without checksums."""
+    for salt in (SALT, None) if checked else (None,):
+        _walk_as(store, at, checked, salt, cut)
+
+
+def _walk_as(store: bytes, at: int, checked: bool, salt: int | None, cut: int) -> None:
+    walker = Walk(SALT, checked)
+    held = bytearray(store + PAST)
+    stop = len(store) if cut == 0 else min(at + cut, len(store))
+    while True:
+        with fenced(held, _floor(at), stop):
+            walker.begin(held, at, stop)
+            read = walker.next if salt is not None or not checked else walker.skim
+            state = STATES[read()]
+            while state == RECORD:
+                wanted, record, after = decode(store, at, stop, salt)
+                assert wanted == RECORD, f"no record at {at}, but {wanted}"
+                assert record is not None
+                assert (walker.at, walker.after) == (at, after), "it lies where it lies"
+                _same_record(walker, store, record)
+                at = after
+                state = STATES[read()]
+            assert STATES[read()] == state, "asking again changes nothing"
+        assert (state, walker.at) == (decode(store, at, stop, salt)[0], at)
+        if state == BAD or stop == len(store):
+            return
+        stop = min(stop + cut, len(store))
+
+
+def _same_record(walker: Walk, store: bytes, record: Record) -> None:
+    spans = (
+        (walker.subject, walker.subject_size),
+        (walker.reply, walker.reply_size),
+        (walker.headers, walker.header_size),
+        (walker.payload, walker.payload_size),
+    )
+    fields = (walker.number, walker.time, walker.origin, walker.origin_sequence)
+    found = (*fields, walker.epoch, walker.flags, *(store[at : at + size] for at, size in spans))
+    assert found == tuple(record), f"{found} is not {record}"
+
+
+# Collector
+
+
+class Gathering:
+    """A Collector and what it gave: rows and gaps, in one list as the model has them."""
+
+    def __init__(self, choice: int, other: int, checked: bool) -> None:
+        self.rows_max, self.bytes_max = ROWS_MAX[choice & 3], BYTES_MAX[choice >> 2 & 3]
+        self.pattern = FILTERS[(choice >> 4) % len(FILTERS)]
+        self.first = FIRSTS[other & 3]
+        self.last = min(self.first + (other >> 3), NUMBER_MAX) if other & 4 else NUMBER_MAX
+        self.collector = Collector(SALT, self.rows_max, self.bytes_max, checked)
+        self.collector.begin(self.first, self.last, self.wants if self.pattern else None)
+        self.steps: list[Step | Row] = []
+
+    def wants(self, subject: bytes) -> bool:
+        return tokens_match(self.pattern, subject) if self.pattern else True
+
+    def judge(self, store: bytes, checked: bool, cut: int) -> None:
+        """All of `store`, in pieces, must give what the model says."""
+        records, end, end_at = walk(store, 0, SALT if checked else None)
+        steps, reached = collect(records, self.first, self.last, self.wants)
+        wanted = [step if step[0] == GAP else _row(step) for step in steps]
+        state = self._take_all(bytearray(store + PAST), len(store), cut)
+        self.take_chunk(None)
+        assert self.steps == wanted, f"{self.steps} is not {wanted}"
+        if reached:
+            assert state == columns_chunk.END, "the last number was reached"
+        else:
+            assert (STATES[state], self.collector.at) == (end, end_at), "it ends where records do"
+
+    def _take_all(self, held: bytearray, size: int, cut: int) -> int:
+        collector, at = self.collector, 0
+        stop = min(cut or size, size)
+        while True:
+            with fenced(held, _floor(at), stop):
+                state = collector.take(held, at, stop)
+            assert at <= collector.at <= stop, "it comes to a place in the buffer"
+            at = collector.at
+            if state == columns_chunk.GAP:
+                self.take_chunk(None)
+                self.steps.append((GAP, collector.next, collector.found))
+                collector.skip(collector.found)
+            elif state == columns_chunk.FULL:
+                self.take_chunk(decode(bytes(held), at, stop, None)[1])
+            elif state != layout.MORE or stop == size:
+                return state
+            else:
+                stop = min(stop + cut, size)
+
+    def take_chunk(self, following: Record | None) -> None:
+        """Judge what was gathered, and begin anew; `following` is what it had no room for."""
+        collector = self.collector
+        chunk = collector.chunk()
+        rows = rows_of(chunk)
+        assert rows is not None, f"not a chunk: {chunk!r}"
+        assert len(rows) == collector.rows <= self.rows_max, "as many rows as it says"
+        if len(rows) > 1:
+            assert len(chunk) <= max(self.bytes_max, 0), "a chunk is not longer than it may be"
+        if following is not None:
+            assert rows, "an empty chunk has room"
+            more = len(chunk) + 32 + sum(map(len, following[6:])) + 80
+            assert len(rows) == self.rows_max or more > self.bytes_max, "it was full"
+        assert _read_chunk(chunk) == rows, "its reader reads what is in it"
+        self.steps += rows
+        collector.clear()
+
+
+def _row(record: Step) -> Row:
+    assert isinstance(record, Record)
+    signed = record.time - (record.time >> 63 << 64)
+    return (record.number, signed, *record[6:])
+
+
+def _read_chunk(chunk: bytes) -> list[Row] | None:
+    try:
+        columns = Columns.from_bytes(chunk)
+    except ChunkError:
+        return None
+    return [(*row[:4], bytes(row.headers), bytes(row.payload)) for row in columns]
+
+
+# Chunks and batches
+
+
+def judge_chunk(supply: Supply) -> None:
+    """A chunk of some records with some bytes changed, read by both."""
+    gathering = Gathering(0, 0, True)
+    store = read_records(Supply(b"\0\2\5\x18\3\x30\1\0\0\x08"), 1, True)
+    assert gathering.collector.take(bytearray(store), 0, len(store)) == layout.MORE
+    chunk = bytearray(gathering.collector.chunk())
+    while supply:
+        where, byte = supply.take(), supply.take()
+        if where == 0xFF:
+            del chunk[len(chunk) - min(byte, len(chunk)) :]
+        elif where < len(chunk):
+            chunk[where] = byte
+    assert _read_chunk(bytes(chunk)) == rows_of(bytes(chunk)), "both take it, or none"
+
+
+def judge_batch(supply: Supply, checked: bool) -> None:
+    """Messages put in, looked at and forgotten; the bytes are those of each by itself."""
+    batch = Batch(SALT, 3, checked)
+    records: list[Record] = []
+    text, number, total = bytearray(), 0, 0
+    while supply and total < 1 << 17:
+        what = supply.take()
+        if what & 3 == 3:
+            if what & 4:
+                batch.clear()
+                records.clear()
+                text.clear()
+            _look_at(batch, records, bytes(text))
+            continue
+        number += 1
+        subject, reply = b"s" * (1 + supply.take()), b"r" * (what >> 2 & 7)
+        headers = b"h" * SIZES[what >> 5]
+        size = supply.take() * (1, 9, 64)[what & 3]
+        payload = bytes(size)
+        flags = supply.take() & 1
+        record = Record(number, 5 * number, 9, number, 3, flags, subject, reply, headers, payload)
+        batch.append_message(
+            number, 5 * number, subject, reply, headers, payload, 9, number, flags
+        )
+        encoded = encode(record, SALT, checked)
+        assert record_size(len(subject), len(reply), len(headers) + size) == len(encoded)
+        records.append(record)
+        text += encoded
+        total += len(encoded)
+    _look_at(batch, records, bytes(text))
+
+
+def _look_at(batch: Batch, records: list[Record], text: bytes) -> None:
+    with batch.view() as view:
+        assert bytes(view) == text, "the records, one behind the other"
+    ends = (records[0].number, records[-1].number) if records else (0, 0)
+    assert (batch.first, batch.last, batch.end) == (*ends, len(text))
+    assert batch.time == (records[0].time if records else 0)
+    assert batch.ids == any(record.flags & 1 for record in records)
+
+
+def check(data: bytes) -> None:
+    """Do what one input says."""
+    if len(data) < SETTINGS:
+        return
+    mode, flags, choice, other, cut = data[:SETTINGS]
+    checked, supply = not flags & 1, Supply(data[SETTINGS:])
+    if mode % 4 == CHUNK:
+        judge_chunk(supply)
+    elif mode % 4 == BATCH:
+        judge_batch(supply, checked)
+        seed = int.from_bytes(data[1:5], "little")
+        assert crc32c(data, seed) == _crc_by_bits(data[:64], data[64:], seed)
+    else:
+        raw = mode % 4 == RAW
+        store = supply.rest() if raw else read_records(supply, FIRSTS[other & 3], checked)
+        store = store[: max(len(store) - (flags >> 4), 0)]
+        step = cut * (8 if flags & 2 else 1)
+        judge_walk(store, min(flags >> 2 & 3, len(store)) if raw else 0, checked, step)
+        Gathering(choice, other, checked).judge(store, checked, step)
+
+
+def _crc_by_bits(first: bytes, second: bytes, seed: int) -> int:
+    """CRC-32C from its definition, a bit at a time; in two parts, as it may be computed."""
+    crc = seed ^ 0xFFFFFFFF
+    for byte in first + second:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF

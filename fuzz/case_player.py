@@ -1,0 +1,266 @@
+"""Records of the journal played to a link: what it is sent, against the records read slowly.
+
+    flags link number until wishes  wish wish ...  record record ...
+
+The records are those of fuzz/records.py, damaged ones too. They are played in pieces of any
+size, as broker/replays.py does it, to a subscription of its own or to all of a link's, of
+which there may be more than are compared one by one. Whenever the outbox has enough it is
+written, or only asked again: then nothing may have changed.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from broker import outcomes
+from broker.control import Control
+from broker.link import Link
+from broker.plane import Plane
+from broker.player import Player
+from fuzz.fence import GRANULE, fenced
+from fuzz.model_broker import is_pattern, tokens_match
+from fuzz.model_frame import HEADER, NETSTRING, NONE, Message, delivery
+from fuzz.model_journal import BAD, GAP, MORE, U64, Record, decode, walk
+from fuzz.model_stream import Event, fits
+from fuzz.records import OWN_ORIGIN, SALT, read_records
+from fuzz.supply import Supply
+from parser.machine import Parser
+from sequencer.sequencer import Sequencer
+from sublist.sublist import Sublist
+from sublist.subscription import Subscription
+
+MAX_LEN = 1024
+PATTERNS = (b">", b"a", b"a.*", b"*", b"b", b"*.b", b"a.b.c", b"a.>", b"zz", b"c", b"a.bb", b"*.*")
+FRAMES = (NETSTRING, HEADER, NONE, NETSTRING)
+PENDING = (64 << 20, 300, 5000, 1)
+NUMBERS = (1, 3, 0, 90)
+UNTIL = (0, 5, 100, 2)
+NUMBER_MAX = (1 << 63) - 1
+PAST = b"PUB" * 30
+OUTCOMES = {outcomes.MORE: MORE, outcomes.BAD: BAD, outcomes.GAP: GAP}
+ENDED = "ended"
+
+
+class Client:
+    """A session whose client reads when it is let."""
+
+    label = "a fuzzed client"
+    listener_frame = NETSTRING
+
+    def __init__(self, max_pending: int) -> None:
+        self.options: dict[str, Any] = {}
+        self.link = Link(self, Parser(), max_pending)
+        self.link.pedantic = self.link.verbose = False
+        self.output = bytearray()
+
+    def flush(self) -> None:
+        link = self.link
+        while link.writable:
+            view = link.next_waiting()
+            if view is None:
+                break
+            self.output += view
+        if link.writable and link.stored():
+            self.output += link.unsent()
+            link.emptied(link.stored())
+
+    def cut_off(self, reason: str = "") -> None:
+        raise AssertionError("who is played to is waited for, not cut off")
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What the model knows of a subscription."""
+
+    subject: bytes
+    sid: bytes
+    seen: int
+    limit: int
+    owed: set[int] | None  # of a queue group's member
+    delivered: int = 0
+
+
+class Case:
+    """One link with its subscriptions, one with the same that must hear nothing, and a player."""
+
+    def __init__(self, flags: int, choice: int, supply: Supply) -> None:
+        sublist = Sublist()
+        sequencer = Sequencer(NUMBER_MAX - 1)
+        self.plane = Plane(sublist, sequencer, 1 << 20)
+        self.plane.attach(Control(self.plane, 0))
+        self.checked = not flags & 1
+        self.replayed = bool(flags & 2)
+        self.writable = bool(flags & 4)
+        self.player = Player(self.plane.gate, sublist, SALT, self.checked)
+        self.client, self.other = Client(PENDING[choice & 3]), Client(1 << 20)
+        link = self.client.link
+        link.headers, link.echo = bool(choice & 4), bool(choice & 8)
+        link.origin, link.writable = OWN_ORIGIN, self.writable
+        link.settle(FRAMES[choice >> 4 & 3])
+        self.events: list[Event] = []
+        self.wanted: list[Wanted] = []
+        self.sub: Subscription | None = None
+        for at in range(1 if self.replayed else supply.take() % 12):
+            self._subscribe(at, supply)
+
+    def _subscribe(self, at: int, supply: Supply) -> None:
+        what, pattern = supply.take(), PATTERNS[supply.take() % len(PATTERNS)]
+        assert is_pattern(pattern)
+        wanted = Wanted(pattern, b"%d" % at, what >> 4 & 3, what >> 2 & 3, None)
+        link = self.client.link
+        in_group = bool(what & 1) and not self.replayed
+        sub = Subscription(pattern, wanted.sid, b"q" if in_group else None, link)
+        sub.limit, sub.seen = wanted.limit, wanted.seen
+        if in_group:
+            wanted.owed = set(range(supply.take(), 120, 1 + (what >> 6)))
+        link.subs[wanted.sid] = sub
+        self.wanted.append(wanted)
+        if self.replayed:
+            sub.replay = self
+            self.sub = sub
+            return
+        self.plane.sublist.insert(sub)
+        deaf = Subscription(pattern, wanted.sid, sub.queue, self.other.link)
+        self.other.link.subs[wanted.sid] = deaf
+        self.plane.sublist.insert(deaf)
+
+    def owe(self, records: list[Record]) -> None:
+        """A queue group's member is owed nothing that its pattern does not take in."""
+        for wish in self.wanted:
+            if wish.owed is None:
+                continue
+            wish.owed &= {record.number for record in records}
+            for record in records:
+                if not tokens_match(wish.subject, record.subject):
+                    wish.owed.discard(record.number)
+            self.client.link.subs[wish.sid].owed = deque(sorted(wish.owed))
+
+    # The model
+
+    def hear(self, record: Record) -> None:
+        """A record that is not passed over, in the model."""
+        link = self.client.link
+        if not link.echo and record.origin == OWN_ORIGIN:
+            return
+        texts = []
+        for wish in list(self.wanted):
+            if not self._wants(wish, record):
+                continue
+            wish.delivered += 1
+            texts.append(self._copy(record, wish.sid))
+            if wish.delivered == wish.limit:
+                self.wanted.remove(wish)
+        if texts:
+            self.events.append(Event(texts))
+
+    def _wants(self, wish: Wanted, record: Record) -> bool:
+        if wish.owed is not None:
+            return record.number in wish.owed
+        passed_by = self.replayed or record.number > wish.seen
+        return passed_by and tokens_match(wish.subject, record.subject)
+
+    def _copy(self, record: Record, sid: bytes) -> bytes:
+        headers, payload = record.headers, record.payload
+        digits, header_digits = b"%d" % (len(headers) + len(payload)), b"%d" % len(headers)
+        message = Message(
+            *(record.number, record.subject, record.reply, digits, header_digits, headers, payload)
+        )
+        return delivery(message, sid, self.client.link.frame, self.client.link.headers)
+
+    # The real one
+
+    def play(self, store: bytes, number: int, until: int, since: int, cut: int) -> bool:
+        """Play all of `store`, and hear it; whether numbers were such as a store has."""
+        at, size = 0, len(store)
+        held = bytearray(store + PAST)
+        stop = min(cut or size, size)
+        salt = SALT if self.checked else None
+        number_here, at_here, sane = number, 0, True
+        while True:
+            number, at, outcome = self._ask(held, at, stop, number, until, since)
+            # The model goes as far as there are whole records, and is where the player is.
+            while True:
+                state, record, after = decode(store, at_here, stop, salt)
+                if record is None:
+                    break
+                sane = sane and 0 < record.number <= NUMBER_MAX
+                if record.number > number_here != 0:
+                    state = GAP
+                    break
+                if record.number >= number_here:
+                    if until and record.number > until:
+                        state = ENDED
+                        break
+                    if self.replayed and not self.wanted:
+                        return sane
+                    if record.time >= since:
+                        self.hear(record)
+                    number_here = record.number + 1 & U64
+                at_here = after
+            if not sane:
+                return False
+            if self.replayed and self.sub is not None and self.sub.owner is None:
+                return True
+            assert (number, at, outcome) == (number_here, at_here, state), "both are at one place"
+            if outcome == GAP:
+                number = number_here = self.player.found
+            elif outcome != MORE or stop == size:
+                return True
+            else:
+                stop = min(stop + cut, size)
+
+    def _ask(
+        self, held: bytearray, at: int, stop: int, number: int, until: int, since: int
+    ) -> tuple[int, int, str]:
+        """Play until something else than a full outbox ends it."""
+        player, link = self.player, self.client.link
+        while True:
+            with fenced(held, at - at % GRANULE, stop):
+                to = player.play(link, self.sub, number, until, since, held, at, stop)
+            assert at <= to <= stop, "it consumes what there is"
+            assert not link.closed, "and cuts nobody off"
+            at, number = to, player.number
+            if player.outcome != outcomes.FULL:
+                break
+            if self.sub is not None and self.sub.owner is None:
+                break
+            assert link.held(), "an empty outbox has room"
+            with fenced(held, at - at % GRANULE, stop):
+                again = player.play(link, self.sub, number, until, since, held, at, stop)
+            if not self.writable:
+                assert (again, player.outcome) == (at, outcomes.FULL), "it is still full"
+            at, number = again, player.number
+            if player.outcome != outcomes.FULL:
+                break
+            link.writable = True
+            self.plane.release(None)
+            link.writable = self.writable
+        return number, at, OUTCOMES.get(player.outcome, ENDED)
+
+    def finish(self) -> None:
+        link = self.client.link
+        link.writable = True
+        self.plane.release(None)
+        self.client.flush()
+        output = bytes(self.client.output)
+        assert fits(output, self.events, True), f"{output!r} is not {self.events}"
+        assert link.out_msgs == sum(len(event.must) for event in self.events)
+        assert self.player.messages == link.out_msgs, "and counted"
+        assert not self.other.output, "nobody else hears what is played to one"
+        assert not self.other.link.held()
+
+
+def check(data: bytes) -> None:
+    """Do what one input says."""
+    supply = Supply(data)
+    flags, choice, where, cut = (supply.take() for _ in range(4))
+    case = Case(flags, choice, supply)
+    number, until = NUMBERS[where & 3], UNTIL[where >> 2 & 3]
+    if not case.replayed:
+        number = number or 1
+        until = 0
+    store = read_records(supply, max(number, 1), case.checked)
+    store = store[: max(len(store) - (flags >> 4), 0)]
+    case.owe(walk(store, 0, SALT if case.checked else None)[0])
+    if case.play(store, number, until, where >> 4 & 7, cut * 8):
+        case.finish()

@@ -1,0 +1,136 @@
+"""Records and chunks read slowly, from docs/journal-format.md; and written, to begin with.
+
+Shares nothing with what it judges: `struct`, and google-crc32c for the checksums.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+import google_crc32c
+
+MORE, RECORD, BAD, GAP, END = "more", "record", "bad", "gap", "end"
+HEAD = struct.Struct("<IIQQQQIHHHHI")
+LENGTH_MAX = 1 << 27
+U64 = (1 << 64) - 1
+
+
+class Record(NamedTuple):
+    """What a record says, and where it lies."""
+
+    number: int
+    time: int
+    origin: int
+    origin_sequence: int
+    epoch: int
+    flags: int
+    subject: bytes
+    reply: bytes
+    headers: bytes
+    payload: bytes
+
+
+def checksum(salt: int, record: bytes) -> int:
+    """Of a whole record with its padding."""
+    return int(google_crc32c.extend(salt, record[4:]))
+
+
+def encode(record: Record, salt: int, checked: bool = True) -> bytes:
+    """A record as it is stored."""
+    spans = record.subject + record.reply + record.headers + record.payload
+    sizes = (len(record.subject), len(record.reply), 0, len(record.headers))
+    fields = (*record[:6], *sizes)
+    text = HEAD.pack(0, 56 + len(spans), *fields) + spans
+    text += bytes(-len(text) % 8)
+    crc = checksum(salt, text) if checked else 0
+    return struct.pack("<I", crc) + text[4:]
+
+
+def padded_length(store: bytes, at: int) -> int:
+    """The bytes that the record at `at` says it takes."""
+    return int.from_bytes(store[at + 4 : at + 8], "little") + 7 & ~7
+
+
+def decode(store: bytes, at: int, stop: int, salt: int | None) -> tuple[str, Record | None, int]:
+    """What is at `at`, and where the next one begins. Without a salt nothing is checked."""
+    if stop - at < HEAD.size:
+        return MORE, None, at
+    crc, length, *fields, subject_size, reply_size, _, header_size = HEAD.unpack_from(store, at)
+    spans_size = subject_size + reply_size + header_size
+    if length > LENGTH_MAX or length < 56 + spans_size:
+        return BAD, None, at
+    after = at + (length + 7 & ~7)
+    if after > stop:
+        return MORE, None, at
+    if salt is not None and checksum(salt, store[at:after]) != crc:
+        return BAD, None, at
+    place, spans = at + 56, []
+    for size in (subject_size, reply_size, header_size):
+        spans.append(store[place : place + size])
+        place += size
+    return RECORD, Record(*fields, *spans, store[place : at + length]), after
+
+
+def walk(store: bytes, at: int, salt: int | None) -> tuple[list[Record], str, int]:
+    """All records from `at` on, how they end, and where."""
+    found = []
+    while True:
+        state, record, after = decode(store, at, len(store), salt)
+        if record is None:
+            return found, state, at
+        found.append(record)
+        at = after
+
+
+Step = tuple[str, int, int] | Record  # a gap, from a number up to before another; or a row
+
+
+def collect(
+    records: list[Record], first: int, last: int, wanted: Callable[[bytes], bool]
+) -> tuple[list[Step], bool]:
+    """Rows and gaps of the numbers `first` to `last`; whether the last one was reached."""
+    steps: list[Step] = []
+    for record in records:
+        if first > last:
+            break
+        if record.number < first:
+            continue
+        if record.number > first:
+            found = min(record.number, last + 1)
+            steps.append((GAP, first, found))
+            first = found
+        if record.number == first <= last:
+            if wanted(record.subject):
+                steps.append(record)
+            first += 1
+    return steps, first > last
+
+
+Row = tuple[int, int, bytes, bytes, bytes, bytes]
+
+
+def rows_of(chunk: bytes) -> list[Row] | None:
+    """The rows of a chunk of columns; None if it is none."""
+    if len(chunk) < 96:
+        return None
+    magic, rows, flags, count = struct.unpack_from("<4s3I", chunk)
+    if (magic, flags, count) != (b"SQC1", 0, 10):
+        return None
+    sections = []
+    for at in range(16, 96, 8):
+        offset, size = struct.unpack_from("<II", chunk, at)
+        if offset % 8 or offset < 96 or offset + size > len(chunk):
+            return None
+        sections.append(chunk[offset : offset + size])
+    if len(sections[0]) != 8 * rows or len(sections[1]) != 8 * rows:
+        return None
+    columns: list[list[bytes]] = []
+    for ends, data in zip(sections[2::2], sections[3::2], strict=True):
+        if len(ends) != 4 * (rows + 1):
+            return None
+        offsets = struct.unpack(f"<{rows + 1}i", ends)
+        if offsets[0] != 0 or offsets[-1] != len(data):
+            return None
+        columns.append([data[offsets[at] : offsets[at + 1]] for at in range(rows)])
+    numbers, times = (struct.unpack(f"<{rows}q", section) for section in sections[:2])
+    return list(zip(numbers, times, *columns, strict=True))

@@ -1,0 +1,70 @@
+"""Segments' records from an input: written as they should be, then damaged as it says.
+
+    what subject payload [gap] [headers] [where where byte]  what subject payload ...
+
+`what`: 0-1 the number (the next one twice, a later one, the one before), 2 of the reader's own
+origin, 3 with a reply, 4 with headers, 5 damaged, 6 later, 7 a payload 64 times as long. Where
+the first of the two bytes that say what is damaged is below 0xC0, the checksum is made right
+again: so what a checksum would have stopped is reached.
+"""
+
+import struct
+from typing import NamedTuple
+
+from fuzz.model_journal import HEAD, Record, checksum, encode, padded_length
+from fuzz.supply import Supply
+
+SALT = 0x5EA1A71D
+OWN_ORIGIN = 7 << 32 | 1
+STORE_MAX = 1 << 16  # bytes of one input's records
+SUBJECTS = (b"a", b"b", b"a.b", b"a.b.c", b"b.a", b"c", b"a.bb", b"x" * 200, b"a..b", b"a.*", b"")
+HEADERS = (b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n", b"none", b"\r\n", b"x" * 700)
+KEEP_CRC_FROM = 0xC0
+
+
+class Damage(NamedTuple):
+    """A byte of the record at `at` that is another."""
+
+    at: int
+    offset: int
+    byte: int
+    sealed: bool  # its checksum is right all the same
+
+
+def read_records(supply: Supply, first: int, checked: bool) -> bytes:
+    """The bytes of all the records that an input says, as a segment has them."""
+    store, damages = bytearray(), []
+    number, time = first, 1
+    while supply and len(store) < STORE_MAX:
+        what = supply.take()
+        subject = SUBJECTS[supply.take() % len(SUBJECTS)]
+        size = supply.take() * (64 if what & 128 else 1)
+        if what & 3 == 2:
+            number += supply.take()
+        elif what & 3 == 3:
+            number = max(number - 2, 1)
+        time += what >> 6 & 1
+        headers = HEADERS[supply.take() % len(HEADERS)] if what & 16 else b""
+        origin = OWN_ORIGIN if what & 4 else 9
+        reply = b"r.%d" % number if what & 8 else b""
+        payload = bytes(at * 7 + number & 255 for at in range(size))
+        record = Record(number, time, origin, number, 1, 0, subject, reply, headers, payload)
+        if what & 32:
+            where, low, byte = supply.take(), supply.take(), supply.take()
+            offset = 4 + low % 52 if where & 63 < 48 else low
+            damages.append(Damage(len(store), offset, byte, where < KEEP_CRC_FROM))
+        store += encode(record, SALT, checked)
+        number += 1
+    for damage in reversed(damages):
+        _damage(store, damage, checked)
+    return bytes(store)
+
+
+def _damage(store: bytearray, damage: Damage, checked: bool) -> None:
+    """From the last one to the first: a length may have been made longer than its record."""
+    at = damage.at
+    if at + damage.offset < len(store):
+        store[at + damage.offset] = damage.byte
+    after = at + padded_length(store, at)
+    if damage.sealed and checked and at + HEAD.size <= after <= len(store):
+        struct.pack_into("<I", store, at, checksum(SALT, bytes(store[at:after])))

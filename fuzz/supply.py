@@ -1,0 +1,22 @@
+"""The bytes of an input, taken one by one as what decides."""
+
+
+class Supply:
+    """Zeros when the input has run out."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def __bool__(self) -> bool:
+        return self._at < len(self._data)
+
+    def take(self) -> int:
+        byte = self._data[self._at] if self else 0
+        self._at += 1
+        return byte
+
+    def rest(self) -> bytes:
+        """All that is left, at once."""
+        rest, self._at = self._data[self._at :], len(self._data)
+        return rest

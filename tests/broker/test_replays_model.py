@@ -1,0 +1,352 @@
+"""Lagging, replaying and fencing against a naive broker: what is heard, and never too early.
+
+Random programs: connections that publish, subscribe, ask for the past, stall and read a little,
+while the journal rolls, syncs late, and at times refuses to write. At the end all read, and
+every subscription must have heard just its messages, in their order, each once.
+"""
+
+import errno
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from sequencer.journal.ring import Ring
+from sequencer.journal.store import Store
+from tests.sublist.naive import matches
+from tests.support.frames import split_frame
+from tests.support.plane import Peer, Stage
+from tests.support.raw import Operation, next_operation
+from tests.support.stores import in_memory
+
+STEPS = 400
+SUBJECTS = (b"a", b"a.b", b"a.c", b"b.b", b"a..b", b"c.d.e", b"a.*")
+PATTERNS = (b"a", b"a.*", b"*.b", b">", b"a.>", b"*", b"c.>", b"a.b", b"*.*.e")
+SIZES = (0, 5, 90, 900, 900, 9_000, 40_000, 120_000, 300_000)
+
+
+class Flaky(Store):
+    """A store on a disk that fails when it is told to, and that knows what is safe on it."""
+
+    fails: str = ""
+    durable = 0
+
+    def reserve(self, need: int) -> None:
+        if self.fails == "reserve":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().reserve(need)
+
+    def write(self, view: memoryview, *fields: Any) -> None:
+        if self.fails == "write":
+            raise OSError(errno.EIO, "Input/output error")
+        super().write(view, *fields)
+
+    def sync(self) -> int:
+        if self.fails == "sync":
+            raise OSError(errno.EIO, "Input/output error")
+        self.durable = super().sync()
+        return self.durable
+
+
+@dataclass
+class Sent:
+    number: int
+    subject: bytes
+    payload: bytes
+    publisher: "Client"
+
+
+@dataclass
+class Wish:
+    """A subscription as the judge sees it: what it asked for, and what it has heard."""
+
+    pattern: bytes
+    queue: bytes = b""
+    first: int = 1  # the first number that may come
+    last: int = 1 << 62
+    past: bool = False
+    latest: bool = False
+    limit: int = 0
+    delivered: int = 0  # when its limit was said
+    ended: int = 0  # the last number given when it was ended
+    heard: list[tuple[int, bytes, bytes]] = field(default_factory=list)
+    told: list[bytes] = field(default_factory=list)
+
+
+class Client:
+    """One connection, and its wishes by sid. No sid is used twice."""
+
+    def __init__(self, peer: Peer, echo: bool) -> None:
+        self.peer = peer
+        self.echo = echo
+        self.wishes: dict[bytes, Wish] = {}
+        self.inbox = b""
+        self.highest = 0
+        self.pings: list[list[tuple[Wish, int]]] = []  # what must have come before each PONG
+
+    def listen(self) -> None:
+        """Note what has been heard."""
+        data = self.inbox + self.peer.take()
+        at = 0
+        while (step := next_operation(data, at)) is not None:
+            operation, at = step
+            self._note(operation)
+        self.inbox = data[at:]
+
+    def _note(self, operation: Operation) -> None:
+        if operation.verb == "PONG":
+            for wish, count in self.pings.pop(0):
+                assert len(wish.heard) >= count, "a PONG has overtaken messages"
+            return
+        if operation.verb == "-ERR":
+            assert b"Permissions Violation" in operation.text, operation
+            return
+        assert operation.verb == "MSG", operation
+        wish = self.wishes[operation.sid]
+        if operation.subject.startswith(b"$SEQ."):
+            wish.told.append(operation.subject)
+            return
+        number, payload = split_frame(operation.payload)
+        self.highest = max(self.highest, number)
+        wish.heard.append((number, operation.subject, payload))
+
+
+class Play:
+    """One program, and the judge of it."""
+
+    def __init__(self, seed: int, store: Store | Ring, sync: Any) -> None:
+        self.random = Random(seed)
+        self.store = store
+        self.sync = sync
+        pending = self.random.choice([1500, 20_000, 200_000])
+        self.stage = Stage(store=store, sync=sync, catchup_pending=pending)
+        if isinstance(store, Ring):
+            self.stage.plane.gate.catchup_pending = 0
+        assert self.stage.keeper is not None
+        self.stage.keeper.start()
+        self.sent: list[Sent] = []
+        self.sids = 0
+        self.clients = [self._join() for _ in range(4)]
+
+    def _join(self) -> Client:
+        echo = self.random.random() < 0.7
+        words = b'"echo":true' if echo else b'"echo":false'
+        connect = b'CONNECT {"verbose":false,"pedantic":false,%b}\r\n' % words
+        pending = 1 << 26 if isinstance(self.store, Ring) else 320_000
+        return Client(self.stage.join(connect, max_pending=pending), echo)
+
+    def run(self) -> None:
+        steps = (self.publish, self.publish, self.publish, self.stall, self.read, self.read)
+        steps += (self.subscribe, self.ask_for_the_past, self.unsubscribe, self.wait, self.wait)
+        steps += (self.ping,)
+        if isinstance(self.store, Flaky):
+            steps += (self.fail,)
+        for _ in range(STEPS):
+            self.random.choice(steps)(self.random.choice(self.clients))
+            self._check_moment()
+        self._finish()
+        for client in self.clients:
+            for wish in client.wishes.values():
+                self._check(client, wish)
+        self._check_groups()
+
+    # Steps
+
+    def publish(self, client: Client) -> None:
+        count = self.random.choice([1, 1, 2, 10])
+        wire, messages = b"", []
+        for _ in range(count):
+            subject, size = self.random.choice(SUBJECTS), self.random.choice(SIZES)
+            payload = self.random.randbytes(1) * size
+            wire += b"PUB %b %d\r\n%b\r\n" % (subject, size, payload)
+            messages.append((subject, payload))
+        if getattr(self.store, "fails", ""):  # then it is not told which of many were refused
+            subject, payload = messages[0]
+            wire = b"PUB %b %d\r\n%b\r\n" % (subject, len(payload), payload)
+            messages = messages[:1]
+        before = self.stage.number
+        client.peer.send(wire)
+        taken = self.stage.number - before
+        assert taken == len(messages) or getattr(self.store, "fails", "") or self.stage.sequencer.full
+        for at, (subject, payload) in enumerate(messages[:taken], before + 1):
+            self.sent.append(Sent(at, subject, payload, client))
+
+    def stall(self, client: Client) -> None:
+        client.peer.stall()
+
+    def read(self, client: Client) -> None:
+        client.peer.heard = bytearray(client.peer.resume(self.random.choice([1, 3000, 500_000])))
+
+    def wait(self, client: Client) -> None:
+        turns = self.stage.turns
+        kind = self.random.randrange(4)
+        if kind == 0:
+            turns.later(self.random.choice([0.05, 0.3]))
+        elif kind == 1:
+            turns.run(threads=False)
+        elif kind == 2 and turns.threads:
+            turns.work()
+        else:
+            turns.turn()
+
+    def subscribe(self, client: Client) -> None:
+        queue = self.random.choice([b"", b"", b"q"])
+        wish = Wish(self.random.choice(PATTERNS), queue, first=self.stage.number + 1)
+        self._wish(client, wish, wish.pattern)
+
+    def ask_for_the_past(self, client: Client) -> None:
+        number = self.stage.number
+        wish = Wish(self.random.choice(PATTERNS), past=True)
+        first = wish.first = self.random.randint(1, number + 5)
+        kind = self.random.randrange(3)
+        if kind == 0:
+            words = b"$SEQ.FROM.%d.%b" % (first, wish.pattern)
+        elif kind == 1:
+            wish.last = self.random.randint(first, number + 20)
+            words = b"$SEQ.RANGE.%d.%d.%b" % (first, wish.last, wish.pattern)
+        else:
+            wish.latest, wish.first = True, number + 1
+            words = b"$SEQ.LAST.%b" % wish.pattern
+            due = {sent.subject: sent for sent in self.sent if self._is_due(client, wish, sent)}
+            wish.told = []
+            wish.latest_due = due  # type: ignore[attr-defined]
+        self._wish(client, wish, words)
+
+    def _wish(self, client: Client, wish: Wish, words: bytes) -> None:
+        if sum(not wish.ended for wish in client.wishes.values()) > 14:
+            return
+        self.sids += 1
+        client.wishes[b"%d" % self.sids] = wish
+        queue = wish.queue + b" " if wish.queue else b""
+        client.peer.send(b"SUB %b %b%d\r\n" % (words, queue, self.sids))
+
+    def unsubscribe(self, client: Client) -> None:
+        sids = [sid for sid, wish in client.wishes.items() if not wish.ended and not wish.limit]
+        if not sids or self.random.random() < 0.5:
+            return
+        sid = self.random.choice(sids)
+        wish = client.wishes[sid]
+        sub = client.peer.link.subs.get(sid)
+        if sub is None:
+            return  # it has ended by itself
+        most = self.random.choice([0, 0, 1, 7])
+        if most > sub.delivered:
+            wish.limit = most
+            client.peer.send(b"UNSUB %b %d\r\n" % (sid, most))
+        else:
+            wish.ended = max(self.stage.number, 1)
+            wish.delivered = sub.delivered
+            client.peer.send(b"UNSUB %b\r\n" % sid)
+
+    def ping(self, client: Client) -> None:
+        due = []
+        for wish in client.wishes.values():
+            if not wish.past and not wish.queue and not wish.limit and not wish.ended:
+                due.append((wish, len(self._story(client, wish))))
+        client.pings.append(due)
+        client.peer.send(b"PING\r\n")
+
+    def fail(self, client: Client) -> None:
+        assert isinstance(self.store, Flaky)
+        self.store.fails = self.random.choice(["", "", "", "reserve", "write", "sync"])
+
+    # The judge
+
+    def _check_moment(self) -> None:
+        """Nothing was heard that the journal might lose."""
+        safe = self.store.last
+        if self.sync == "always":
+            safe = getattr(self.store, "durable", safe)
+        for client in self.clients:
+            client.listen()
+            assert client.highest <= safe, "a number was shown before it was safe"
+
+    def _finish(self) -> None:
+        if isinstance(self.store, Flaky):
+            self.store.fails = ""
+        for _ in range(4):
+            self.stage.turns.later(1.0)
+        for client in self.clients:
+            client.peer.heard = bytearray(client.peer.resume())
+            self.stage.turns.run()
+        self.stage.turns.later(1.0)
+        self._check_moment()
+        for client in self.clients:
+            assert not client.peer.slow, "it lags, and the journal has all"
+            assert not client.peer.link.detached
+            assert client.inbox == b""
+            assert client.pings == []
+            assert not client.peer.link.held()
+
+    def _is_due(self, client: Client, wish: Wish, sent: Sent) -> bool:
+        wanted = matches(wish.pattern, sent.subject)
+        return wanted and (client.echo or sent.publisher is not client)
+
+    def _story(self, client: Client, wish: Wish) -> list[tuple[int, bytes, bytes]]:
+        due = [s for s in self.sent if wish.first <= s.number <= wish.last]
+        before = list(getattr(wish, "latest_due", {}).values())
+        due = sorted(before, key=lambda sent: sent.number) + due
+        return [(s.number, s.subject, s.payload) for s in due if self._is_due(client, wish, s)]
+
+    def _check(self, client: Client, wish: Wish) -> None:
+        numbers = [number for number, _, _ in wish.heard]
+        assert numbers == sorted(set(numbers)), "in order, and nothing twice"
+        if wish.queue:
+            return
+        story = self._story(client, wish)
+        if wish.limit:
+            story = story[: wish.limit]
+        elif wish.ended and not wish.past:
+            story = [one for one in story if one[0] <= wish.ended]
+        elif wish.ended:
+            assert len(wish.heard) >= wish.delivered
+            story = story[: len(wish.heard)]
+        assert wish.heard == story
+        stopped = wish.ended or (wish.limit and len(story) == wish.limit)
+        over = wish.last <= self.stage.number and not stopped
+        assert wish.told == ([b"$SEQ.END.%d" % wish.last] if over else [])
+
+    def _check_groups(self) -> None:
+        """Each message of a group went to one member, unless no member could have it."""
+        groups: dict[tuple[bytes, bytes], list[tuple[Client, Wish]]] = {}
+        for client in self.clients:
+            for wish in client.wishes.values():
+                if wish.queue:
+                    groups.setdefault((wish.pattern, wish.queue), []).append((client, wish))
+        for members in groups.values():
+            got = sorted(one for _, wish in members for one in wish.heard)
+            assert len({number for number, _, _ in got}) == len(got), "one member, once"
+            sure = [(client, wish) for client, wish in members if not wish.limit]
+            for sent in self.sent:
+                able = any(
+                    self._is_due(client, wish, sent)
+                    and wish.first <= sent.number
+                    and not (wish.ended and wish.ended < sent.number)
+                    for client, wish in sure
+                )
+                had = (sent.number, sent.subject, sent.payload) in got if able else True
+                assert had, f"nobody got {sent.number}"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with in_memory() as path:
+        yield path
+
+
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("sync", ["never", "interval", "always"])
+def test_given_any_program_when_it_is_played_then_all_is_heard_once_and_never_too_early(
+    folder: Path, seed: int, sync: str
+) -> None:
+    segment_bytes = Random(seed).choice([20_000, 1 << 20])
+    store = Flaky.open(str(folder / "store"), 1, segment_bytes=segment_bytes)
+    Play(seed, store, sync).run()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_given_a_ring_when_a_program_is_played_then_all_is_heard_once(seed: int) -> None:
+    Play(seed, Ring(1 << 28), "never").run()

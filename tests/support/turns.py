@@ -1,0 +1,121 @@
+"""An event loop that does nothing by itself: tests say what happens when.
+
+turns = Turns()            handed to what wants a loop
+turns.run()                everything that is due now, threads' work too, until all is quiet
+turns.turn()               one turn: what was called for before it
+turns.threads              work that was given to threads; `work()` does the oldest
+turns.later(0.25)          so much time passes
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+MANY = 1_000_000
+
+
+class Job:
+    """What a thread is to do: the face of a Future that the broker uses."""
+
+    def __init__(self, turns: "Turns", work: Callable[[], Any]) -> None:
+        self._turns = turns
+        self._work = work
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._told: list[Callable[[Any], None]] = []
+
+    def do(self) -> None:
+        try:
+            self._result = self._work()
+        except Exception as error:
+            self._error = error
+        for tell in self._told:
+            self._turns.call_soon(tell, self)
+
+    def add_done_callback(self, tell: Callable[[Any], None]) -> None:
+        self._told.append(tell)
+
+    def exception(self) -> BaseException | None:
+        return self._error
+
+    def result(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+class Timer:
+    """A call that may be taken back."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.call: Callable[[], Any] | None = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+
+class Turns:
+    """What the broker asks of an event loop, and no more."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.threads: deque[Job] = deque()
+        self._soon: deque[Callable[[], Any]] = deque()
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._order = count()
+
+    # What the broker calls
+
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(self, call: Callable[..., Any], *arguments: Any) -> None:
+        self._soon.append(lambda: call(*arguments))
+
+    def call_later(self, delay: float, call: Callable[..., Any], *arguments: Any) -> Timer:
+        timer = Timer(lambda: call(*arguments))
+        heapq.heappush(self._timers, (self.now + delay, next(self._order), timer))
+        return timer
+
+    def run_in_executor(self, executor: Any, work: Callable[..., Any], *arguments: Any) -> Job:
+        job = Job(self, lambda: work(*arguments))
+        self.threads.append(job)
+        return job
+
+    # What tests call
+
+    @property
+    def quiet(self) -> bool:
+        return not self._soon and not self.threads
+
+    def turn(self) -> None:
+        for _ in range(len(self._soon)):
+            self._soon.popleft()()
+
+    def work(self) -> None:
+        """Do what the oldest job asks for; who waits for it hears in the next turn."""
+        self.threads.popleft().do()
+
+    def run(self, *, threads: bool = True) -> None:
+        """Go on until nothing is left to do; a broker that never rests is a failure."""
+        for _ in range(MANY):
+            if self._soon:
+                self.turn()
+            elif threads and self.threads:
+                self.work()
+            else:
+                return
+        raise AssertionError("it is busy for ever")
+
+    def later(self, seconds: float) -> None:
+        """Let time pass, and do all that is due by then."""
+        until = self.now + seconds
+        while self._timers and self._timers[0][0] <= until:
+            self.now, _, timer = heapq.heappop(self._timers)
+            if timer.call is not None:
+                timer.call()
+            self.run()
+        self.now = until
+        self.run()
