@@ -3,6 +3,7 @@
 On a virtual machine whose host takes back free memory, the first write to a page of the page
 cache costs ten times the second. A server that has run for a while writes to pages that were
 others before; so before a run that keeps messages, as much memory is used and given back.
+That lasts for a gigabyte or so, and for a second or two: then the host has begun to take it.
 """
 
 import mmap

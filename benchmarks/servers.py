@@ -58,6 +58,7 @@ KNOWN = {
         Server("seriatim", "netstring", JOURNAL, "journal"),
         Server("seriatim-always", "netstring", f"{JOURNAL} --sync always", "journal"),
         Server("seriatim-no-journal", "netstring", f"{SERIATIM} asyncio --no-journal"),
+        Server("seriatim-bare", "netstring", f"{SERIATIM} asyncio --no-journal --ring_bytes 0"),
         Server("seriatim-uvloop", "netstring", f"{SERIATIM} uvloop --no-journal"),
         Server("seriatim-header", "header", f"{SERIATIM} asyncio --no-journal --frame header"),
         Server("seriatim-none", "none", f"{SERIATIM} asyncio --no-journal --frame none"),

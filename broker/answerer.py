@@ -12,6 +12,7 @@ import cython
 from broker.gate import Gate
 from broker.link import Link
 from sequencer.frame import Frame
+from sublist.route import Route
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
@@ -21,7 +22,9 @@ else:
     from sequencer.frame import BARE, width_of
     from sublist.subject import digest_of, digest_span
 
-TEXT_MAX = 32  # `19:9223372036854775807,` and some
+    SIZE_AT = 28
+
+TEXT_MAX = 32  # `19:9223372036854775807,`, and at its end the size of that
 
 
 class Answerer:
@@ -37,20 +40,20 @@ class Answerer:
 
     def acknowledge(self, data: bytearray, reply: int, size: int, number: int) -> int:
         """Send `number` to the reply subject `data[reply : reply + size]`; to how many."""
-        fanout = self.sublist.reach(data, reply, size, digest_span(data, reply, size))
+        route = self.sublist.reach(data, reply, size, digest_span(data, reply, size))
         text_size = self._write(number)
-        frame = self.frame
-        frame.stamp(0, self.data, text_size, 0, 0)
+        self.frame.stamp(0, self.data, text_size, SIZE_AT, SIZE_AT + 2 - (text_size < 10))
+        fanout = route.fanout
         for item in fanout.plain:
-            self._deliver(cython.cast(Subscription, item), data, reply, size, text_size)
+            self._deliver(cython.cast(Subscription, item), route, data, reply, text_size)
         if fanout.groups is not None:
             for members in fanout.groups:
-                self._deliver(able_member(members), data, reply, size, text_size)
+                self._deliver(able_member(members), route, data, reply, text_size)
         return len(fanout.plain)
 
     def answer(self, reply: bytes, payload: bytes, headers: bytes) -> int:
         """Send headers, where they are taken, and a payload; to how many."""
-        fanout = self.sublist.reach(reply, 0, len(reply), digest_of(reply))
+        fanout = self.sublist.reach(reply, 0, len(reply), digest_of(reply)).fanout
         for item in fanout.plain:
             self._answer_one(cython.cast(Subscription, item), reply, payload, headers)
         if fanout.groups is not None:
@@ -59,7 +62,7 @@ class Answerer:
         return len(fanout.plain)
 
     def _write(self, number: int) -> int:
-        """Write a number as a netstring; its size."""
+        """Write a number as a netstring, and elsewhere its size; the size."""
         width = width_of(number)
         at = 1 if width < 10 else 2
         end = at + 1 + width
@@ -72,20 +75,27 @@ class Answerer:
             width -= 1
             self.data[at + 1 + width] = ord("0") + number % 10
             number //= 10
-        return end + 1
+        size = end + 1
+        if size < 10:
+            self.data[SIZE_AT] = ord("0") + size
+        else:
+            self.data[SIZE_AT] = ord("0") + size // 10
+            self.data[SIZE_AT + 1] = ord("0") + size % 10
+        return size
 
     def _deliver(
-        self, sub: Subscription, data: bytearray, reply: int, size: int, text_size: int
+        self, sub: Subscription, route: Route, data: bytearray, reply: int, text_size: int
     ) -> int:
         """Put the number that was written into one outbox."""
         if sub.owner is None:
             return 0
         link = cython.cast(Link, sub.owner)
         frame = self.frame
-        if cython.compiled:
-            frame.address(None, data + reply, size, sub.sid, data, 0)
-        else:
-            frame.address(None, data[reply : reply + size], size, sub.sid, b"", 0)
+        if not frame.is_addressed(route, sub.sid):
+            if cython.compiled:
+                frame.address(route, data + reply, route.size, sub.sid, data, 0)
+            else:
+                frame.address(route, route.subject, route.size, sub.sid, b"", 0)
         if not link.dirty:
             self.gate.soil(link)
         if not link.deliver(frame, self.data, 0, text_size, text_size):

@@ -3,7 +3,7 @@
 The payload of the request is JSON; all but `from` may be left out:
 
     {"from": 1, "to": 5000, "subject": "orders.>", "format": "columns",
-     "max_bytes": 8388608, "chunk_bytes": 524288}
+     "max_bytes": 8388608, "chunk_bytes": 131072}
 
 `to` is the last number wanted, the last one given when it is left out, null or above that.
 It is answered by one or more messages on the reply subject: columns (sequencer/journal/
@@ -39,7 +39,7 @@ FORMATS: Final = ("columns", "frames")
 # Key: default, smallest, largest.
 SIZES: Final = {
     "max_bytes": (8 * MIB, 1, 1 << 40),
-    "chunk_bytes": (512 * KIB, 4 * KIB, 16 * MIB),  # larger ones are new memory each time
+    "chunk_bytes": (128 * KIB, 4 * KIB, 16 * MIB),  # larger ones are new memory each time
 }
 KEYS: Final = ("from", "to", "subject", "format", *SIZES)
 

@@ -100,7 +100,7 @@ class Control:
     def finished(self, sub: Subscription) -> None:
         """A subscription has had as many messages as it asked for."""
         link: Link = sub.owner
-        del link.subs[sub.sid]
+        del link.subs[sub.sid if link.subs.get(sub.sid) is sub else _late_key(sub)]
         self._remove(sub)
 
     def journal_full(self, link: Link, subject: bytes) -> None:
@@ -228,14 +228,16 @@ class Control:
         """It ends when it has had what was published before, and not earlier."""
         assert self.replays is not None, "nobody else detaches a link"
         if sub.queue is None:
-            self.replays.in_turn(link, lambda: self._finish_late(link, sub))
+            del link.subs[sub.sid]  # the client may give its sid to another one
+            link.subs[_late_key(sub)] = sub
+            self.replays.in_turn(link, lambda: self._finish_late(sub))
         elif sub.owed:
             sub.limit = sub.delivered + len(sub.owed)
         else:
             self.finished(sub)
 
-    def _finish_late(self, link: Link, sub: Subscription) -> None:
-        if link.subs.get(sub.sid) is sub:
+    def _finish_late(self, sub: Subscription) -> None:
+        if sub.owner is not None:
             self.finished(sub)
 
     def _fault(self, link: Link) -> None:
@@ -303,3 +305,8 @@ class Control:
         if error.closes:
             link.closed = True
             link.session.finish()
+
+
+def _late_key(sub: Subscription) -> bytes:
+    """Under which a link has a subscription that ended, but gets what was published before."""
+    return b"%b %d" % (sub.sid, id(sub))  # no sid has a blank

@@ -126,8 +126,7 @@ class Gate:
                 link.seal()
             if not link.lower_fence():
                 self.fenced.append(link)
-            if not link.closed:
-                self._flush(link)
+            self._flush(link)  # one that takes in nothing more, too: the broker may be stopping
 
     def _flush(self, link: Link) -> None:
         if link.end or link.waiting_bytes:

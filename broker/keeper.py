@@ -77,6 +77,8 @@ class Keeper:
         """Something at the gate waits until it is safe."""
         if self._settings.sync != "always" or self._sync_failed or self._sync_due:
             return
+        if self._stopping:
+            return  # closing the store syncs it
         if self._syncing is None:
             self._sync_due = True
             self._loop.call_soon(self._sync)  # when all of this turn were heard

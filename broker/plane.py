@@ -99,6 +99,7 @@ class Plane:
         self.interrupted = False
         self.store = store
         self.gate.reader = link
+        self.sequencer.origin = link.origin
         self.data = self.store
         self.mute = None if link.echo else link
         self.gate.crowded.clear()
@@ -152,7 +153,6 @@ class Plane:
     def _take(self, link: Link) -> int:
         """Take a number for the message at hand, which `link` has published."""
         sequencer = self.sequencer
-        sequencer.publisher(link.origin, link.in_msgs)
         flags = ID_FLAG if self.message_id else 0
         if cython.compiled:
             subject = self.data + self.subject
@@ -160,6 +160,7 @@ class Plane:
                 subject = self.route.text
             self.number = sequencer.take(
                 flags,
+                link.in_msgs,
                 subject,
                 self.route.size,
                 self.data + self.reply,
@@ -173,7 +174,7 @@ class Plane:
             reply = self.store[self.reply : self.reply + self.reply_size]
             body = self.store[self.body : self.body + self.size]
             self.number = sequencer.take(
-                *(flags, self.route.subject, self.route.size, reply, len(reply)),
+                *(flags, link.in_msgs, self.route.subject, self.route.size, reply, len(reply)),
                 *(body, self.header_size, len(body)),
             )
         return self.number

@@ -8,7 +8,6 @@ Batch and when it is looked at; `chunk` is one of columns with some bytes of it 
 """
 
 from fuzz.fence import GRANULE, fenced
-from fuzz.model_broker import tokens_match
 from fuzz.model_journal import (
     BAD,
     GAP,
@@ -23,6 +22,7 @@ from fuzz.model_journal import (
     rows_of,
     walk,
 )
+from fuzz.model_subject import tokens_match
 from fuzz.records import SALT, read_records
 from fuzz.supply import Supply
 from sequencer.journal import chunk as columns_chunk
@@ -41,6 +41,7 @@ FIRSTS = (1, 3, 90, NUMBER_MAX - 5)
 ROWS_MAX = (1 << 15, 1, 3, 10)
 BYTES_MAX = (1 << 20, 200, 1000, 0)
 PAST = b"\x5a" * 64  # what lies behind the bytes that may be read
+PIECES_MAX = 64
 SIZES = (0, 1, 7, 8, 9, 40, 63, 255)
 
 
@@ -214,9 +215,7 @@ def judge_batch(supply: Supply, checked: bool) -> None:
         payload = bytes(size)
         flags = supply.take() & 1
         record = Record(number, 5 * number, 9, number, 3, flags, subject, reply, headers, payload)
-        batch.append_message(
-            number, 5 * number, subject, reply, headers, payload, 9, number, flags
-        )
+        batch.append_message(number, 5 * number, subject, reply, headers, payload, 9, number, flags)
         encoded = encode(record, SALT, checked)
         assert record_size(len(subject), len(reply), len(headers) + size) == len(encoded)
         records.append(record)
@@ -245,20 +244,20 @@ def check(data: bytes) -> None:
     elif mode % 4 == BATCH:
         judge_batch(supply, checked)
         seed = int.from_bytes(data[1:5], "little")
-        assert crc32c(data, seed) == _crc_by_bits(data[:64], data[64:], seed)
+        assert crc32c(data[:256], seed) == _crc_by_bits(data[:256], seed)
     else:
         raw = mode % 4 == RAW
         store = supply.rest() if raw else read_records(supply, FIRSTS[other & 3], checked)
         store = store[: max(len(store) - (flags >> 4), 0)]
-        step = cut * (8 if flags & 2 else 1)
+        step = max(cut * (8 if flags & 2 else 1), len(store) // PIECES_MAX) if cut else 0
         judge_walk(store, min(flags >> 2 & 3, len(store)) if raw else 0, checked, step)
         Gathering(choice, other, checked).judge(store, checked, step)
 
 
-def _crc_by_bits(first: bytes, second: bytes, seed: int) -> int:
-    """CRC-32C from its definition, a bit at a time; in two parts, as it may be computed."""
+def _crc_by_bits(data: bytes, seed: int) -> int:
+    """CRC-32C from its definition, a bit at a time."""
     crc = seed ^ 0xFFFFFFFF
-    for byte in first + second:
+    for byte in data:
         crc ^= byte
         for _ in range(8):
             crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)

@@ -2,17 +2,22 @@
 
     setting setting setting  record 0xFF record 0xFF ...         record: act cut bytes ...
 
-A record's first byte says who acts (bits 0-1) and what happens before it sends (bits 2-4): see
-`ACTS`. Its second byte says into what chunks its bytes are cut: 0 all at once, else in pieces
-of that size. Two bytes stand for more than themselves, so that a small input can be a flood:
+A record's first byte says who acts (bits 0-1) and what happens before it sends: to its client
+(bits 2-4, see `ACTS`), and to the journal (bits 5-7, see `TROUBLES`), if there is one. Its
+second byte says into what chunks its bytes are cut: 0 all at once, else in pieces of that size.
+Two bytes stand for more than themselves, so that a small input can be a flood:
 
     0xFD k   a size and its payload: `<k*k*8>\\r\\n` x's `\\r\\n`
     0xFE k   k+1 times the record's bytes that stand before it
 """
 
+from unittest.mock import patch
+
+from broker import replays
 from fuzz.model_broker import Model
 from fuzz.model_frame import HEADER, NETSTRING, NONE
 from fuzz.world import World
+from sequencer.journal import ring
 
 MAX_LEN = 2048
 SETTINGS = 3
@@ -35,7 +40,10 @@ INBOXES = (1 << 18, 1 << 16, 64, 1)
 ROUTES = (1 << 18, 16)
 SEND, STALL, BRIM, RESUME, REOPEN, BEAT = range(6)
 ACTS = (SEND, SEND, SEND, STALL, BRIM, RESUME, REOPEN, BEAT)
+NOTHING, FILL, JAM, MEND, SYNC = range(5)
+TROUBLES = (NOTHING, NOTHING, FILL, JAM, MEND, MEND, SYNC, SYNC)
 BRIM_BYTES = 100
+BUFFER = 4096  # read of the journal at once: much less than of a true one
 
 
 def world_of(settings: bytes) -> World:
@@ -50,6 +58,7 @@ def world_of(settings: bytes) -> World:
         number=NUMBERS[first >> 4 & 3],
         inbox_size=INBOXES[second & 3],
         max_routes=ROUTES[second >> 2 & 1],
+        keeping=first >> 6,
     )
 
 
@@ -87,16 +96,34 @@ def act(world: World, who: int, what: int) -> None:
         socket.resume()
 
 
+def trouble(world: World, what: int) -> None:
+    """What happens to the journal before a client sends."""
+    if what == FILL:
+        world.fill()
+    elif what == JAM:
+        world.jam()
+    elif what == MEND:
+        world.mend()
+    elif what == SYNC:
+        world.sync()
+
+
 def check(data: bytes) -> None:
     """Run one program."""
     if len(data) < SETTINGS:
         return
+    with patch.object(replays, "BUFFER", BUFFER), patch.object(ring, "PIECE_BYTES", BUFFER):
+        _run(data)
+
+
+def _run(data: bytes) -> None:
     world = world_of(data[:SETTINGS])
     room, events = EXPANDED_MAX, READ_EVENTS_MAX
     for record in data[SETTINGS:].split(b"\xff"):
         if len(record) < 2:
             continue
         who, what, cut = record[0] & 3, ACTS[record[0] >> 2 & 7], record[1]
+        trouble(world, TROUBLES[record[0] >> 5])
         act(world, who, what)
         text = expand(record[2:], room)
         room -= len(text)

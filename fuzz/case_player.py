@@ -18,10 +18,10 @@ from broker.link import Link
 from broker.plane import Plane
 from broker.player import Player
 from fuzz.fence import GRANULE, fenced
-from fuzz.model_broker import is_pattern, tokens_match
 from fuzz.model_frame import HEADER, NETSTRING, NONE, Message, delivery
 from fuzz.model_journal import BAD, GAP, MORE, U64, Record, decode, walk
 from fuzz.model_stream import Event, fits
+from fuzz.model_subject import is_pattern, tokens_match
 from fuzz.records import OWN_ORIGIN, SALT, read_records
 from fuzz.supply import Supply
 from parser.machine import Parser
@@ -34,6 +34,7 @@ PATTERNS = (b">", b"a", b"a.*", b"*", b"b", b"*.b", b"a.b.c", b"a.>", b"zz", b"c
 FRAMES = (NETSTRING, HEADER, NONE, NETSTRING)
 PENDING = (64 << 20, 300, 5000, 1)
 NUMBERS = (1, 3, 0, 90)
+PIECES_MAX = 64
 UNTIL = (0, 5, 100, 2)
 NUMBER_MAX = (1 << 63) - 1
 PAST = b"PUB" * 30
@@ -171,39 +172,21 @@ class Case:
 
     def play(self, store: bytes, number: int, until: int, since: int, cut: int) -> bool:
         """Play all of `store`, and hear it; whether numbers were such as a store has."""
-        at, size = 0, len(store)
+        size = len(store)
         held = bytearray(store + PAST)
         stop = min(cut or size, size)
-        salt = SALT if self.checked else None
-        number_here, at_here, sane = number, 0, True
+        follower = Follower(self, number, until, since)
+        at = 0
         while True:
             number, at, outcome = self._ask(held, at, stop, number, until, since)
-            # The model goes as far as there are whole records, and is where the player is.
-            while True:
-                state, record, after = decode(store, at_here, stop, salt)
-                if record is None:
-                    break
-                sane = sane and 0 < record.number <= NUMBER_MAX
-                if record.number > number_here != 0:
-                    state = GAP
-                    break
-                if record.number >= number_here:
-                    if until and record.number > until:
-                        state = ENDED
-                        break
-                    if self.replayed and not self.wanted:
-                        return sane
-                    if record.time >= since:
-                        self.hear(record)
-                    number_here = record.number + 1 & U64
-                at_here = after
-            if not sane:
+            state = follower.follow(store, stop)
+            if not follower.sane:
                 return False
-            if self.replayed and self.sub is not None and self.sub.owner is None:
+            if self.sub is not None and self.sub.owner is None:
                 return True
-            assert (number, at, outcome) == (number_here, at_here, state), "both are at one place"
+            assert (number, at, outcome) == (follower.number, follower.at, state), "both are there"
             if outcome == GAP:
-                number = number_here = self.player.found
+                number = follower.number = self.player.found
             elif outcome != MORE or stop == size:
                 return True
             else:
@@ -250,6 +233,39 @@ class Case:
         assert not self.other.link.held()
 
 
+class Follower:
+    """The model's place in the records."""
+
+    def __init__(self, case: Case, number: int, until: int, since: int) -> None:
+        self.case = case
+        self.number = number
+        self.until = until
+        self.since = since
+        self.at = 0
+        self.sane = True  # numbers are such as a store has
+
+    def follow(self, store: bytes, stop: int) -> str:
+        """Hear all whole records from the next number on; what comes behind them."""
+        case = self.case
+        salt = SALT if case.checked else None
+        while True:
+            state, record, after = decode(store, self.at, stop, salt)
+            if record is None:
+                return state
+            self.sane = self.sane and 0 < record.number <= NUMBER_MAX
+            if record.number > self.number != 0:
+                return GAP
+            if record.number >= self.number:
+                if 0 < self.until < record.number:
+                    return ENDED
+                if case.replayed and not case.wanted:
+                    return state
+                if record.time >= self.since:
+                    case.hear(record)
+                self.number = record.number + 1 & U64
+            self.at = after
+
+
 def check(data: bytes) -> None:
     """Do what one input says."""
     supply = Supply(data)
@@ -261,6 +277,7 @@ def check(data: bytes) -> None:
         until = 0
     store = read_records(supply, max(number, 1), case.checked)
     store = store[: max(len(store) - (flags >> 4), 0)]
+    piece = max(cut * 8, len(store) // PIECES_MAX) if cut else 0
     case.owe(walk(store, 0, SALT if case.checked else None)[0])
-    if case.play(store, number, until, where >> 4 & 7, cut * 8):
+    if case.play(store, number, until, where >> 4 & 7, piece):
         case.finish()

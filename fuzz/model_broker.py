@@ -3,15 +3,19 @@
 It hears the same bytes as the real one, one chunk at a time and after it, and notes for each
 link the events that its client must see. Where the real one is free, the model is told or
 stays open: a group's member is any of them; which link was cut off as too slow, and how far
-the plane read a link that cut itself off, it learns from the plane.
+the plane read a link that cut itself off, it learns from the plane. So it does of who lags, and
+of when a write to the journal failed.
 """
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
 
+from broker import requests
 from fuzz.model_frame import HEADER, NETSTRING, NONE, Message, delivery, netstring
+from fuzz.model_kept import PROBLEM, Entry, Kept, Past
+from fuzz.model_link import ModelLink, Wish
 from fuzz.model_stream import Event
+from fuzz.model_subject import begins, is_literal, is_pattern, tokens_match
 from fuzz.model_wire import Fault, Limits, Op, step
 from parser.errors import quoted
 
@@ -26,89 +30,6 @@ SAID = {
     "PayloadTooLarge": b"Maximum Payload Violation",
 }
 INVALID_PUBLISH = b"-ERR 'Invalid Publish Subject'\r\n"
-
-
-@dataclass(eq=False, slots=True)
-class Wish:
-    """A subscription."""
-
-    link: "ModelLink"
-    subject: bytes
-    sid: bytes
-    queue: bytes
-    delivered: int = 0
-    limit: int = 0
-
-
-@dataclass(eq=False, slots=True)
-class ModelLink:
-    """A client's connection: what it chose and asked for, and what it must be told."""
-
-    frame: str
-    options: dict[str, Any] = field(default_factory=dict)
-    wishes: dict[bytes, Wish] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
-    buffer: bytes = b""
-    consumed: int = 0  # bytes of whole operations so far
-    closed: bool = False
-    cut: bool = False
-    greeted: bool = False
-    in_msgs: int = 0
-    in_bytes: int = 0
-
-    def has(self, option: str) -> bool:
-        """An option of CONNECT, or what it is before any."""
-        return bool(self.options.get(option, option in ("verbose", "pedantic", "echo")))
-
-    def tell(self, text: bytes) -> None:
-        self.events.append(Event([text]))
-
-    def refuse(self, words: bytes) -> None:
-        self.tell(b"-ERR '%b'\r\n" % words)
-
-    def oblige(self) -> None:
-        if self.has("verbose"):
-            self.tell(b"+OK\r\n")
-
-    def chosen_frame(self) -> str:
-        return str(self.options.get("frame", self.frame))
-
-
-def tokens_match(pattern: bytes, subject: bytes) -> bool:
-    """Whether a subscription takes in a published subject."""
-    wanted, given = pattern.split(b"."), subject.split(b".")
-    if not any(token == b"*" for token in wanted) and wanted[-1] != b">":
-        return wanted == given
-    if b"" in given:
-        return False
-    for at, token in enumerate(wanted):
-        if token == b">":
-            return len(given) > at
-        if at >= len(given) or token not in (b"*", given[at]):
-            return False
-    return len(wanted) == len(given)
-
-
-def is_pattern(subject: bytes) -> bool:
-    """Whether one may subscribe to it."""
-    tokens = subject.split(b".")
-    return b"" not in tokens and b">" not in tokens[:-1]
-
-
-def is_literal(subject: bytes) -> bool:
-    """Whether a pedantic client may publish to it."""
-    tokens = subject.split(b".")
-    return not {b"", b"*", b">"} & set(tokens)
-
-
-def has_wildcard(subject: bytes) -> bool:
-    """Whether a token of it is just `*`, or just `>`."""
-    return bool({b"*", b">"} & set(subject.split(b".")))
-
-
-def begins(subject: bytes, *prefixes: bytes) -> bool:
-    """Whether it has a prefix, and something behind it."""
-    return any(subject[: len(prefix)] == prefix != subject for prefix in prefixes)
 
 
 class Model:
@@ -127,12 +48,17 @@ class Model:
         self.copies = 0  # messages that must have been sent, to whomever
         self.perhaps = 0  # and that may have been
         self.cut: set[int] = set()  # links that the plane cut off while this chunk was served
+        self.kept = Kept(1)
+        self.refused = False  # the publisher at hand was told so
+        self.asked = 0  # wishes for the past so far
+        self.told_number = 0  # of the message at hand, or the one that it repeats
 
     def feed(
         self, link: ModelLink, chunk: bytes, reached: int, interrupted: bool, cut: list[ModelLink]
     ) -> None:
         """Hear a chunk. Up to `reached` the plane has read, if it stopped before the end."""
         self.cut = {id(other) for other in cut}
+        self.refused = False
         stopped = interrupted or id(link) in self.cut
         link.buffer += chunk
         at = 0
@@ -176,10 +102,10 @@ class Model:
         elif op.verb == "UNSUB":
             self._unsubscribe(link, op)
         elif op.verb == "PING":
-            link.tell(b"PONG\r\n")
+            link.tell(b"PONG\r\n", "turn")
             if link.options.get("protocol") == 1 and not link.greeted:
                 link.greeted = True
-                link.tell(INFO)
+                link.tell(INFO, "turn")
         elif op.verb == "CONNECT":
             self._connect(link, op.subject)
         elif op.verb == "INFO" and self._object(op.subject) is None:
@@ -198,6 +124,7 @@ class Model:
         return {} if value is None else value if isinstance(value, dict) else None
 
     def _connect(self, link: ModelLink, text: bytes) -> None:
+        link.loose = link.loose or link.lagging or link.asked
         given = self._object(text)
         if given is None:
             link.closed = True
@@ -239,7 +166,15 @@ class Model:
     def _subscribe(self, link: ModelLink, op: Op) -> None:
         if self.max_subscriptions and len(link.wishes) >= self.max_subscriptions:
             return link.refuse(b"maximum subscriptions exceeded")
+        if op.digits in link.spent or (self.max_subscriptions and (link.asked or link.lagged)):
+            self.exact = False
         if op.subject.startswith(b"$SEQ."):
+            problem = self._ask_past(link, op)
+            if problem is None:
+                return link.oblige()
+            if problem:
+                words = b"Permissions Violation for Subscription to %b: %b"
+                return link.refuse(words % (quoted(op.subject), problem))
             group = b" using queue %b" % quoted(op.reply) if op.reply else b""
             words = b"Permissions Violation for Subscription to %b%b"
             return link.refuse(words % (quoted(op.subject), group))
@@ -257,11 +192,86 @@ class Model:
         if wish is not None:
             if wish.queue and limit:
                 self.exact = False
+            if wish.past is not None or (limit and link.lagging):
+                link.loose = True
+            if link.lagging:
+                link.spent.add(wish.sid)
             if limit > wish.delivered:
                 wish.limit = limit
             else:
                 self._end(wish)
         link.oblige()
+
+    def _ask_past(self, link: ModelLink, op: Op) -> bytes | None:
+        """A wish for the past: None if it is granted, else what is wrong, empty for no wish."""
+        try:
+            wanted = requests.parse(op.subject)
+        except requests.BadRequest as error:
+            return str(error).encode()
+        if not isinstance(wanted, requests.PAST):
+            return b""
+        if op.reply:
+            return b"a replay cannot be shared in a queue group"
+        if not self.kept.replays:
+            return b"this broker keeps no messages"
+        if op.digits in link.wishes:
+            return None
+        link.asked = True
+        link.loose = link.loose or self.kept.stuck_at is not None
+        self.asked += 1
+        past = Past(self.asked)
+        wish = Wish(link, wanted.filter, op.digits, b"", past=past)
+        link.wishes[op.digits] = wish
+        self.wishes.append(wish)
+        self._replay(wish, past, wanted)
+        return None
+
+    def _replay(self, wish: Wish, past: Past, wanted: requests.Past) -> None:
+        entries = self.kept.entries
+        if isinstance(wanted, requests.From):
+            past.first = wanted.number
+        elif isinstance(wanted, requests.Range):
+            past.first, past.until = wanted.first, wanted.last
+        elif isinstance(wanted, requests.Since):
+            past.since = wanted.ms * 1_000_000
+        else:
+            past.first = self.number + 1
+        lost = self.kept.lost(past, wanted)
+        if lost:
+            self._say(wish, lost)
+        if isinstance(wanted, requests.Last):
+            last = {e.message.subject: e for e in entries}
+            chosen = sorted(last.values(), key=lambda entry: entry.message.number)
+        else:
+            chosen = [e for e in entries if past.takes(e.message.number, e.time)]
+        for entry in chosen:
+            self._play(wish, entry)
+        self._reach(wish)
+
+    def _say(self, wish: Wish, subject: bytes) -> None:
+        assert wish.past is not None
+        text = b"MSG %b %b 0\r\n\r\n" % (subject, wish.sid)
+        wish.link.events.append(Event([text], stream=wish.past.stream, counted=False))
+        self.copies += 1
+
+    def _play(self, wish: Wish, entry: Entry) -> None:
+        """One message to a wish that began with the past."""
+        link = wish.link
+        if not tokens_match(wish.subject, entry.message.subject):
+            return
+        if entry.origin != link.origin or link.has("echo"):
+            assert wish.past is not None
+            text = self._copy(entry.message, wish)
+            link.events.append(Event([text], stream=wish.past.stream))
+            self.copies += 1
+
+    def _reach(self, wish: Wish) -> None:
+        """End one that wants nothing above a number which has been given."""
+        past = wish.past
+        if past is not None and 0 < past.until <= max(self.number, self.kept.first - 1):
+            self._say(wish, b"$SEQ.END.%d" % past.until)
+            wish.link.spent.add(wish.sid)
+            self._end(wish)
 
     def _end(self, wish: Wish) -> None:
         del wish.link.wishes[wish.sid]
@@ -282,9 +292,13 @@ class Model:
             return link.refuse(words % quoted(op.reply))
         if asking:
             return self._ask(link, op)
-        link.oblige()
+        place = len(link.events)
         taken = self._send(link, op, op.subject, op.reply, not self._excluded(op.subject))
-        if op.reply and link.has("no_responders") and taken != "surely":
+        if taken == "refused":
+            return self._refuse(link, op.subject)
+        if link.has("verbose"):
+            link.events.insert(place, Event([b"+OK\r\n"]))
+        if op.reply and link.has("no_responders") and taken not in ("surely", "known"):
             self._nobody(link, op, taken == "never")
         return None
 
@@ -292,17 +306,18 @@ class Model:
         return subject.startswith((b"$SEQ.", b"$NRG.")) or begins(subject, b"_GR_.", b"$GR.")
 
     def _excluded(self, subject: bytes) -> bool:
-        # `x..a` too, though nobody can subscribe to it: nothing but its number hangs on that.
-        return self.excluding and begins(subject, EXCLUDED_TOKEN + b".")
+        return self.excluding and tokens_match(EXCLUDED_TOKEN + b".>", subject)
 
     def _send(self, link: ModelLink, op: Op, subject: bytes, reply: bytes, numbered: bool) -> str:
         """To everybody who wants it; whether anybody did take it."""
-        if numbered:
-            self.number += 1
-        number = self.number if numbered else 0
+        number = self.number + 1 if numbered else 0
         message = Message(
             number, subject, reply, op.digits, op.header_digits, op.headers, op.payload
         )
+        if numbered:
+            problem = self._take(link, message)
+            if problem:
+                return problem
         deaf = None if link.has("echo") else link
         takers = [
             wish
@@ -311,22 +326,62 @@ class Model:
             and wish.link is not deaf
             and tokens_match(wish.subject, subject)
         ]
+        past = [wish for wish in takers if wish.past is not None]
+        takers = [wish for wish in takers if wish.past is None]
         self.copies += len({wish.queue for wish in takers if wish.queue})
-        self._note(takers, [self._copy(message, wish) for wish in takers])
+        copies = [self._copy(message, wish) for wish in takers]
+        self._note(takers, copies, "live" if number else "told")
+        if not numbered:
+            self._perhaps(past, [self._copy(message, wish) for wish in past])
         if any(id(wish.link) not in self.cut for wish in takers):
             return "surely"
-        return "perhaps" if takers else "never"
+        return "perhaps" if takers or past else "never"
+
+    def _take(self, link: ModelLink, message: Message) -> str:
+        """Number and keep a message; or why not."""
+        message_id = self.kept.id_of(message.headers)
+        if message_id in self.kept.ids:
+            self.told_number = self.kept.ids[message_id]
+            return "known"
+        if self.kept.refuses(message):
+            return "refused"
+        self.told_number = self.number = message.number
+        if message_id:
+            self.kept.ids[message_id] = message.number
+        entry = Entry(message, self.kept.now, link.origin)
+        if self.kept.replays:
+            self.kept.entries.append(entry)
+        for wish in [wish for wish in self.wishes if wish.past is not None]:
+            assert wish.past is not None
+            if wish.past.takes(message.number, entry.time):
+                self._play(wish, entry)
+            self._reach(wish)
+        return ""
+
+    def _refuse(self, link: ModelLink, subject: bytes, always: bool = False) -> None:
+        """There is no room: a verbose client is told each time, others once a read event."""
+        if always or link.has("verbose") or not self.refused:
+            self.refused = self.refused or not always
+            words = b"Permissions Violation for Publish to %b: the journal is full (%b)"
+            link.refuse(words % (quoted(subject), PROBLEM))
+
+    def _perhaps(self, takers: list[Wish], copies: list[bytes]) -> None:
+        """What reaches one that began with the past only if it is live by now."""
+        for wish, text in zip(takers, copies, strict=True):
+            self.asked += 1
+            wish.link.events.append(Event(may={wish.sid: [text]}, stream=self.asked))
+            self.perhaps += 1
 
     def _copy(self, message: Message, wish: Wish) -> bytes:
         return delivery(message, wish.sid, wish.link.chosen_frame(), wish.link.has("headers"))
 
-    def _note(self, takers: list[Wish], copies: list[bytes]) -> None:
+    def _note(self, takers: list[Wish], copies: list[bytes], stream: str) -> None:
         """Note one event for every link that has a taker, and end what has had enough."""
         events: dict[int, Event] = {}
         for wish, text in zip(takers, copies, strict=True):
             event = events.get(id(wish.link))
             if event is None:
-                event = events[id(wish.link)] = Event()
+                event = events[id(wish.link)] = Event(stream=stream)
                 wish.link.events.append(event)
             if wish.queue:
                 event.may.setdefault(wish.queue, []).append(text)
@@ -345,8 +400,12 @@ class Model:
             if not wish.queue and tokens_match(wish.subject, op.reply)
         ]
         if texts:
-            link.events.append(Event(may={b"": texts}, sure=surely))
-            self.copies += 1
+            only_past = all(wish.past is not None for wish in link.wishes.values())
+            lagging = any(wish.link.lagging for wish in self.wishes)
+            surely = surely and not only_past and not lagging
+            link.events.append(Event(may={b"": texts}, sure=surely, counted=False))
+            self.copies += surely
+            self.perhaps += not surely
 
     # `$SEQ.PUB.<subject>`
 
@@ -363,12 +422,24 @@ class Model:
             if op.reply and link.has("headers"):
                 return self._answer(op.reply, b"", b"NATS/1.0 400 %b\r\n\r\n" % problem)
             return link.refuse(b"Permissions Violation for Publish to %b" % quoted(op.subject))
-        link.oblige()
-        if op.payload:
-            self._send(link, op, subject, b"", True)
+        self.told_number = self.number
+        if not op.payload:
+            link.oblige()
+        else:
+            place = len(link.events)
+            if self._send(link, op, subject, b"", True) == "refused":
+                return self._no_room(link, op)
+            if link.has("verbose"):
+                link.events.insert(place, Event([b"+OK\r\n"]))
         if op.reply:
-            self._answer(op.reply, netstring(b"%d" % self.number), b"")
+            self._answer(op.reply, netstring(b"%d" % self.told_number), b"")
         return None
+
+    def _no_room(self, link: ModelLink, op: Op) -> None:
+        if op.reply and link.has("headers"):
+            self._answer(op.reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
+        else:
+            self._refuse(link, op.subject, always=True)
 
     def _answer(self, reply: bytes, payload: bytes, headers: bytes) -> None:
         takers = [
@@ -384,4 +455,7 @@ class Model:
             verb = b"HMSG" if head else b"MSG"
             words = (verb, reply, wish.sid, sizes if head else b"%d" % len(payload))
             copies.append(b" ".join(words) + b"\r\n" + head + payload + b"\r\n")
-        self._note(takers, copies)
+        live = [pair for pair in zip(takers, copies, strict=True) if pair[0].past is None]
+        past = [pair for pair in zip(takers, copies, strict=True) if pair[0].past is not None]
+        self._note([wish for wish, _ in live], [text for _, text in live], "told")
+        self._perhaps([wish for wish, _ in past], [text for _, text in past])

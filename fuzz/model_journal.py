@@ -46,7 +46,7 @@ def encode(record: Record, salt: int, checked: bool = True) -> bytes:
     return struct.pack("<I", crc) + text[4:]
 
 
-def padded_length(store: bytes, at: int) -> int:
+def padded_length(store: bytes | bytearray, at: int) -> int:
     """The bytes that the record at `at` says it takes."""
     return int.from_bytes(store[at + 4 : at + 8], "little") + 7 & ~7
 
@@ -68,12 +68,12 @@ def decode(store: bytes, at: int, stop: int, salt: int | None) -> tuple[str, Rec
     for size in (subject_size, reply_size, header_size):
         spans.append(store[place : place + size])
         place += size
-    return RECORD, Record(*fields, *spans, store[place : at + length]), after
+    return RECORD, Record(*(*fields, *spans, store[place : at + length])), after
 
 
 def walk(store: bytes, at: int, salt: int | None) -> tuple[list[Record], str, int]:
     """All records from `at` on, how they end, and where."""
-    found = []
+    found: list[Record] = []
     while True:
         state, record, after = decode(store, at, len(store), salt)
         if record is None:

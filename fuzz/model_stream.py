@@ -8,14 +8,38 @@ an output is right if one way through all events ends at its end.
 
 from dataclasses import dataclass, field
 
+WAYS_MAX = 5000
+
 
 @dataclass(slots=True)
 class Event:
-    """`must`: every text once. `may`: by group, at most one of its texts, or `sure` exactly one."""
+    """`must`: every text once. `may`: by group, at most one of its texts, or `sure` exactly one.
+
+    Who lags, or asked for the past, is told some things out of turn. `stream` says in whose
+    order an event comes: "live" with the numbers, "told" at once, "turn" when what was
+    published before was delivered, and a number is a replay of its own.
+    """
 
     must: list[bytes] = field(default_factory=list)
     may: dict[bytes, list[bytes]] = field(default_factory=dict)
     sure: bool = False
+    stream: str | int = "told"
+    counted: bool = True  # among the messages that a link was sent
+    after: dict[str, int] = field(default_factory=dict)  # how much of other streams was before
+
+    def sids(self) -> dict[str, "Event"]:
+        """The same event for each subscription by itself: a message may reach them apart."""
+        parts: dict[str, Event] = {}
+        for text in self.must:
+            parts.setdefault(_sid(text), Event()).must.append(text)
+        for group, texts in self.may.items():
+            for text in texts:
+                parts.setdefault(_sid(text), Event()).may.setdefault(group, []).append(text)
+        return parts
+
+
+def _sid(text: bytes) -> str:
+    return "sid " + text.split(b" ", 3)[2].decode("latin-1")
 
 
 def _walk(output: bytes, at: int, event: Event) -> tuple[set[int], bool]:
@@ -56,6 +80,76 @@ def fits(output: bytes, events: list[Event], whole: bool) -> bool:
     return len(output) in places
 
 
+def streams_of(events: list[Event], lagged: bool) -> dict[str, list[Event]]:
+    """Events by what keeps its order: replays by themselves; where a link lagged, all else too."""
+    streams: dict[str, list[Event]] = {}
+    for event in events:
+        if isinstance(event.stream, int):
+            streams.setdefault(f"past {event.stream}", []).append(event)
+        elif not lagged:
+            streams.setdefault("all", []).append(event)
+        elif event.stream == "live":
+            for sid, part in event.sids().items():
+                streams.setdefault(sid, []).append(part)
+        else:
+            if event.stream == "turn":
+                event.after = {
+                    name: len(part) for name, part in streams.items() if name.startswith("sid ")
+                }
+            streams.setdefault(event.stream, []).append(event)
+    return streams
+
+
+def fits_streams(output: bytes, streams: dict[str, list[Event]], whole: bool) -> bool:
+    """Whether the output is all the events of all streams, each stream in its order.
+
+    Where too many ways would have to be looked at, it is taken for right.
+    """
+    names = list(streams)
+    first = (0, *(0 for _ in names))
+    ways, seen = [first], {first}
+    while ways and len(seen) < WAYS_MAX:
+        at, *reached = ways.pop()
+        if at == len(output) and all(
+            n == len(streams[name]) for n, name in zip(reached, names, strict=True)
+        ):
+            return True
+        for turn, name in enumerate(names):
+            if reached[turn] == len(streams[name]):
+                continue
+            event = streams[name][reached[turn]]
+            if any(reached[names.index(before)] < n for before, n in event.after.items()):
+                continue
+            ends, ended = _walk(output, at, event)
+            if ended and not whole:
+                return True
+            for end in ends:
+                way = (end, *reached[:turn], reached[turn] + 1, *reached[turn + 1 :])
+                if way not in seen:
+                    seen.add(way)
+                    ways.append(way)
+    return bool(ways)
+
+
+def canonical(output: bytes) -> bytes:
+    """The same with every size as a plain decimal: a journal does not keep how it was written."""
+    parts, at = [], 0
+    while at < len(output):
+        end = output.find(b"\r\n", at)
+        words = output[at:end].split(b" ")
+        if end < 0 or words[0] not in (b"MSG", b"HMSG"):
+            end = len(output) if end < 0 else end + 2
+            parts.append(output[at:end])
+        else:
+            numbers = 2 if words[0] == b"HMSG" else 1
+            sizes = [b"%d" % int(word) for word in words[-numbers:]]
+            body = end + 2
+            end = body + int(words[-1]) + 2
+            parts += [b" ".join(words[:-numbers] + sizes), b"\r\n", output[body:end]]
+        at = end
+    return b"".join(parts)
+
+
 @dataclass(frozen=True, slots=True)
 class Got:
     """A message as a client read it."""
@@ -64,6 +158,7 @@ class Got:
     sid: bytes
     headers: bytes
     payload: bytes
+    at: int  # where its line ends
 
 
 def messages(output: bytes) -> list[Got]:
@@ -92,7 +187,7 @@ def _message(line: bytes, output: bytes, at: int) -> Got:
     middle = at + int(words[-2]) if numbers == 2 else at
     assert at <= middle <= end, f"wrong sizes: {line[:80]!r}"
     assert output[end : end + 2] == b"\r\n", f"the payload does not end: {line[:80]!r}"
-    return Got(words[1], words[2], output[at:middle], output[middle:end])
+    return Got(words[1], words[2], output[at:middle], output[middle:end], at)
 
 
 def _netstring(data: bytes, at: int) -> tuple[bytes, int]:

@@ -9,6 +9,8 @@ from pathlib import Path
 from fuzz.build import ROOT
 from fuzz.case_plane import BEAT, BRIM, REOPEN, RESUME, SEND, STALL
 from fuzz.case_sublist import CHURN, COLLIDING_FROM, FLOODING, INSERT, PUBLISH, REMOVE, ROUTE
+from fuzz.seeds_kept import PROGRAMS as KEPT_PROGRAMS
+from fuzz.seeds_kept import journal_seeds, player_seeds
 
 CORPUS = ROOT / "tests" / "corpus"
 QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
@@ -315,7 +317,7 @@ def plane_seeds() -> dict[str, bytes]:
         + b"\xff".join(
             bytes([who | ACT_BYTES[act] << 2, cut]) + text for who, act, cut, text in records
         )
-        for name, (settings, records) in PROGRAMS.items()
+        for name, (settings, records) in (PROGRAMS | KEPT_PROGRAMS).items()
     }
 
 
@@ -340,6 +342,15 @@ def sublist_seeds() -> dict[str, bytes]:
     return seeds
 
 
+SEEDS = {
+    "journal": journal_seeds,
+    "parser": parser_seeds,
+    "plane": plane_seeds,
+    "player": player_seeds,
+    "sublist": sublist_seeds,
+}
+
+
 def write(folder: Path, seeds: dict[str, bytes]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in seeds.items():
@@ -347,6 +358,5 @@ def write(folder: Path, seeds: dict[str, bytes]) -> None:
 
 
 if __name__ == "__main__":
-    write(CORPUS / "parser", parser_seeds())
-    write(CORPUS / "plane", plane_seeds())
-    write(CORPUS / "sublist", sublist_seeds())
+    for target, seeds_of in SEEDS.items():
+        write(CORPUS / target, seeds_of())

@@ -8,7 +8,7 @@ cdef enum:
 @cython.final
 cdef class Sequencer:
     cdef readonly unsigned long long number, written, safe, now
-    cdef unsigned long long origin, origin_sequence
+    cdef unsigned long long origin
     cdef Batch batch
     cdef readonly object store
     cdef readonly Py_ssize_t room
@@ -18,10 +18,9 @@ cdef class Sequencer:
     cdef object trouble
 
     cpdef tick(self, unsigned long long now)
-    cdef void publisher(self, unsigned long long origin, unsigned long long sequence) noexcept
     @cython.locals(batch=Batch, need=Py_ssize_t)
     cdef unsigned long long take(
-        self, int flags, const unsigned char *subject, Py_ssize_t subject_size,
+        self, int flags, unsigned long long origin_sequence, const unsigned char *subject, Py_ssize_t subject_size,
         const unsigned char *reply, Py_ssize_t reply_size, const unsigned char *body,
         Py_ssize_t header_size, Py_ssize_t size) except? 0
     @cython.locals(batch=Batch)

@@ -40,7 +40,7 @@ class Sequencer:
         self.stuck = False  # the batch could not be written
         self.trouble: Callable[[OSError], None] | None = None
         self.now = 0
-        self.origin = self.origin_sequence = 0
+        self.origin = 0  # who publishes what is taken next
 
     def keep(self, store: Any, synced_only: bool, trouble: Callable[[OSError], None]) -> None:
         """Keep all that is numbered from now on in a store, and go on after its last number.
@@ -62,14 +62,10 @@ class Sequencer:
         if now > self.now:
             self.now = now
 
-    def publisher(self, origin: int, sequence: int) -> None:
-        """Who publishes what is taken next, and how many messages it has published so far."""
-        self.origin = origin
-        self.origin_sequence = sequence
-
     def take(
         self,
         flags: int,
+        origin_sequence: int,
         subject: bytes | bytearray,
         subject_size: int,
         reply: bytes | bytearray,
@@ -80,8 +76,8 @@ class Sequencer:
     ) -> int:
         """The message's number, one more than the last; 0 if the store has no room for it.
 
-        Pointers when compiled; uncompiled, bytes of just those sizes. `body` is headers
-        and payload, `size` bytes.
+        It is the publisher's `origin_sequence`-th. Pointers when compiled; uncompiled, bytes
+        of just those sizes. `body` is headers and payload, `size` bytes.
         """
         batch = self.batch
         if batch is None:
@@ -96,7 +92,7 @@ class Sequencer:
             self.number,
             self.now,
             self.origin,
-            self.origin_sequence,
+            origin_sequence,
             flags,
             subject,
             subject_size,

@@ -35,8 +35,8 @@ cdef class Sublist:
     @cython.locals(route=Route)
     cdef Route find(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t size, unsigned int digest)
     @cython.locals(route=Route, subject=bytes)
-    cdef Fanout reach(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t size,
-                      unsigned int digest)
+    cdef Route reach(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t size,
+                     unsigned int digest)
     cdef void fetch(self, unsigned int digest) noexcept
     @cython.locals(route=Route, digest='unsigned int')
     cpdef Route route(self, bytes subject)

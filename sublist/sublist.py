@@ -81,8 +81,8 @@ class Sublist:
         if cython.compiled:
             __builtin_prefetch(PyList_GET_ITEM(self.slots, digest & self.mask))
 
-    def reach(self, data: bytes | bytearray, start: int, size: int, digest: int) -> Fanout:
-        """Who gets a message to a reply subject, which may never be used again.
+    def reach(self, data: bytes | bytearray, start: int, size: int, digest: int) -> Route:
+        """The route of a reply subject, which may never be used again.
 
         So its route has a place among the last few replies, and none in the table.
         """
@@ -91,7 +91,7 @@ class Sublist:
             subject = bytes(data[start : start + size])
             route = new_route(subject, digest, 0, self._resolve(subject), self.generation)
             self.replies[digest & (REPLIES - 1)] = route
-        return self._recheck(route).fanout
+        return self._recheck(route)
 
     def route(self, subject: bytes) -> Route:
         """The route of a subject, for whoever has it as bytes."""

@@ -33,7 +33,7 @@ INNERMOST = {
     "sublist.trie": "collect without",
     "sublist.sublist": "find fetch _recheck fan_out",
     "sequencer.journal.record": "put next skim _read record_size",
-    "sequencer.sequencer": "take release publisher",
+    "sequencer.sequencer": "take release",
     "sequencer.frame": "stamp stamp_headers expire address is_addressed _count_up _frame_head"
     " _copy _literal _decimal width_of inner_size frame_size",
     "broker.link": "deliver write held stored position _adopt",

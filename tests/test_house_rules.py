@@ -26,6 +26,7 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
 # Modules whose tests have another name than theirs.
 ELSEWHERE = {
     "broker/__main__.py": "tests/broker/test_server.py",
+    "broker/outcomes.py": "tests/broker/test_player.py",
     "broker/process.py": "tests/broker/test_server.py",
     "broker/session.py": "tests/broker/test_server_limits.py",
     "broker/version.py": "tests/test_builds.py",

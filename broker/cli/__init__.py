@@ -1,4 +1,4 @@
-"""The command `seriatim`: serve, config, pub, sub, version.
+"""The command `seriatim`: serve, config, pub, sub, journal, version.
 
 Every command imports what it needs when it runs: `seriatim serve` is on its way to the
 broker in a fraction of a second, and no error reaches the user but as clear lines.

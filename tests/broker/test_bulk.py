@@ -14,17 +14,17 @@ from sequencer.netstring import FrameDecoder
 from sequencer.sequencer import NUMBER_MAX
 from tests.support.asked import Kept, NotedPlane, OnePiece, Turns, asker, serve
 
-EIGHT, HALF = 8 << 20, 1 << 19
+EIGHT, SMALL = 8 << 20, 1 << 17
 
 
 @pytest.mark.parametrize(
     ("payload", "wish"),
     [
-        (b'{"from": 1}', Wish(1, 100, b">", "columns", EIGHT, HALF)),
-        (b'{"from": 7, "to": 9}', Wish(7, 9, b">", "columns", EIGHT, HALF)),
-        (b'{"from": 7, "to": null}', Wish(7, 100, b">", "columns", EIGHT, HALF)),
-        (b'{"from": 7, "to": 101}', Wish(7, 100, b">", "columns", EIGHT, HALF)),
-        (b'{"from": 500}', Wish(500, 100, b">", "columns", EIGHT, HALF)),
+        (b'{"from": 1}', Wish(1, 100, b">", "columns", EIGHT, SMALL)),
+        (b'{"from": 7, "to": 9}', Wish(7, 9, b">", "columns", EIGHT, SMALL)),
+        (b'{"from": 7, "to": null}', Wish(7, 100, b">", "columns", EIGHT, SMALL)),
+        (b'{"from": 7, "to": 101}', Wish(7, 100, b">", "columns", EIGHT, SMALL)),
+        (b'{"from": 500}', Wish(500, 100, b">", "columns", EIGHT, SMALL)),
         (
             b'{"from": 1, "subject": "a.*", "format": "frames", "max_bytes": 5}',
             Wish(1, 100, b"a.*", "frames", 5, 5),
@@ -114,7 +114,7 @@ def ask(store: OnePiece, wish: Wish, buffer_size: int = 1 << 16) -> list[Answer]
 
 
 def wish(first: int, last: int, **more: object) -> Wish:
-    fields = {"filter": b">", "format": "columns", "max_bytes": EIGHT, "chunk_bytes": HALF, **more}
+    fields = {"filter": b">", "format": "columns", "max_bytes": EIGHT, "chunk_bytes": SMALL, **more}
     return Wish(first, last, **fields)  # type: ignore[arg-type]
 
 
@@ -180,7 +180,7 @@ def test_given_nobody_who_listens_when_a_chunk_is_full_then_the_read_ends() -> N
     missing=st.sets(st.integers(1, 40)),
     ends=st.tuples(st.integers(1, 45), st.integers(1, 45)).map(sorted),
     buffer_size=st.sampled_from([64, 100, 1000, 1 << 16]),
-    chunk_bytes=st.sampled_from([4096, HALF]),
+    chunk_bytes=st.sampled_from([4096, SMALL]),
     filter=st.sampled_from([b">", b"s.1", b"s.*", b"t"]),
 )
 def test_given_any_journal_when_read_then_every_number_is_there_or_told_lost(

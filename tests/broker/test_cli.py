@@ -11,7 +11,7 @@ from broker.cli.flags import REFUSED
 from broker.cli.knobs import KNOBS
 from tests.broker.command import COMMAND, environment, refusal, seriatim
 
-COMMANDS = ("serve", "config", "version", "pub", "sub")
+COMMANDS = ("serve", "config", "version", "pub", "sub", "journal")
 
 
 @pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]], ids=["none", "-h", "--help"])

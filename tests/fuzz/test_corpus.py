@@ -10,12 +10,11 @@ import pytest
 
 from fuzz.build import SHRUNK, sources
 from fuzz.cases import CASES
-from fuzz.seeds import parser_seeds, plane_seeds, sublist_seeds
+from fuzz.seeds import SEEDS
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT / "tests" / "corpus"
 FILES = [file for target in CASES for file in sorted((CORPUS / target).iterdir())]
-SEEDS = {"parser": parser_seeds, "plane": plane_seeds, "sublist": sublist_seeds}
 FILES_MAX, BYTES_MAX = 200, 300_000
 
 

@@ -1,0 +1,60 @@
+"""A client's connection and its subscriptions, as the model of the broker knows them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fuzz.model_kept import Past
+from fuzz.model_stream import Event
+
+
+@dataclass(eq=False, slots=True)
+class Wish:
+    """A subscription."""
+
+    link: "ModelLink"
+    subject: bytes
+    sid: bytes
+    queue: bytes
+    delivered: int = 0
+    limit: int = 0
+    past: Past | None = None  # of one that begins with the past
+
+
+@dataclass(eq=False, slots=True)
+class ModelLink:
+    """A client's connection: what it chose and asked for, and what it must be told."""
+
+    frame: str
+    options: dict[str, Any] = field(default_factory=dict)
+    wishes: dict[bytes, Wish] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    buffer: bytes = b""
+    consumed: int = 0  # bytes of whole operations so far
+    closed: bool = False
+    cut: bool = False
+    greeted: bool = False
+    in_msgs: int = 0
+    in_bytes: int = 0
+    origin: int = 0
+    lagging: bool = False  # the journal serves it; so the plane says
+    lagged: bool = False  # it did, once
+    asked: bool = False  # for the past
+    loose: bool = False  # what it is told hangs on how far it has come with the past
+    spent: set[bytes] = field(default_factory=set)  # sids that end when the past was played
+
+    def has(self, option: str) -> bool:
+        """An option of CONNECT, or what it is before any."""
+        return bool(self.options.get(option, option in ("verbose", "pedantic", "echo")))
+
+    def tell(self, text: bytes, stream: str = "told") -> None:
+        self.events.append(Event([text], stream=stream))
+
+    def refuse(self, words: bytes) -> None:
+        self.tell(b"-ERR '%b'\r\n" % words)
+
+    def oblige(self) -> None:
+        if self.has("verbose"):
+            self.tell(b"+OK\r\n")
+
+    def chosen_frame(self) -> str:
+        return str(self.options.get("frame", self.frame))

@@ -1,0 +1,177 @@
+"""What leaves the process and when: not before the journal has it, nor before it is safe."""
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sequencer.journal.store import Store
+from tests.support.plane import QUIET, Peer, Stage, netstring_frame
+from tests.support.stores import in_memory
+
+VERBOSE = b'CONNECT {"pedantic":false}\r\n'
+
+
+class Disk(Store):
+    """A store whose writing fails when it is told to."""
+
+    fails = False
+
+    def write(self, view: memoryview, *fields: Any) -> None:
+        if self.fails:
+            raise OSError(errno.EIO, "Input/output error")
+        super().write(view, *fields)
+
+
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    with in_memory() as path:
+        store = Disk.open(str(Path(path) / "store"), 1)
+        assert isinstance(store, Disk)
+        yield store
+        store.close()
+
+
+def pub(payload: bytes, subject: bytes = b"a") -> bytes:
+    return b"PUB %b %d\r\n%b\r\n" % (subject, len(payload), payload)
+
+
+def msg(number: int, payload: bytes, subject: bytes = b"a") -> bytes:
+    frame = netstring_frame(number, payload)
+    return b"MSG %b 1 %d\r\n%b\r\n" % (subject, len(frame), frame)
+
+
+def listening(stage: Stage, connect: bytes = QUIET) -> Peer:
+    peer = stage.join(connect)
+    peer.ask(b"SUB a 1\r\n")
+    return peer
+
+
+def test_given_a_message_when_it_leaves_then_the_journal_has_it(disk: Disk) -> None:
+    stage = Stage(store=disk)
+    subscriber, publisher = listening(stage), stage.join(QUIET)
+    had: list[int] = []
+    flush = subscriber.flush
+
+    def watched() -> None:
+        had.append(disk.last)
+        flush()
+
+    subscriber.flush = watched  # type: ignore[method-assign]
+    for number in range(1, 4):
+        publisher.send(pub(b"x"))
+        assert had == list(range(1, number + 1))
+        assert subscriber.take() == msg(number, b"x")
+
+
+def test_given_sync_always_when_a_message_is_not_synced_then_nobody_sees_its_number(
+    disk: Disk,
+) -> None:
+    stage = Stage(store=disk, sync="always")
+    subscriber, publisher = listening(stage), stage.join(VERBOSE)
+    bystander = stage.join(QUIET)
+    assert publisher.ask(pub(b"one") + pub(b"two")) == b""
+    assert subscriber.take() == b""
+    assert bystander.ask(b"PING\r\n") == b"PONG\r\n", "who shows no number waits for nothing"
+    stage.turns.turn()
+    assert len(stage.turns.threads) == 1, "one sync for both"
+    stage.turns.work()
+    assert publisher.ask(pub(b"three")) == b""
+    stage.turns.turn()
+    assert subscriber.take() == msg(1, b"one") + msg(2, b"two"), "the third came after the sync"
+    assert publisher.take() == b"+OK\r\n+OK\r\n"
+    stage.turns.run()
+    assert subscriber.take() == msg(3, b"three")
+    assert publisher.take() == b"+OK\r\n"
+    assert publisher.ask(b"PING\r\n") == b"PONG\r\n"
+
+
+def test_given_an_outbox_with_older_output_when_a_fence_is_raised_then_that_passes(
+    disk: Disk,
+) -> None:
+    stage = Stage(store=disk, sync="always")
+    subscriber, publisher = listening(stage), stage.join(QUIET)
+    publisher.send(pub(b"one"))
+    stage.turns.run()
+    assert subscriber.take() == msg(1, b"one")
+    subscriber.stall()
+    subscriber.send(b"PING\r\n" * 3)
+    publisher.send(pub(b"two"))
+    assert subscriber.resume() == b"PONG\r\n" * 3
+    assert subscriber.resume() == b""
+    stage.turns.run()
+    assert subscriber.take() == msg(2, b"two")
+    assert not subscriber.link.fenced
+
+
+def test_given_a_write_that_fails_when_the_store_takes_more_then_what_waited_is_let_out_once(
+    disk: Disk,
+) -> None:
+    stage = Stage(store=disk, sync="interval")
+    assert stage.keeper is not None
+    stage.keeper.start()
+    stage.turns.run()
+    subscriber, publisher = listening(stage), stage.join(VERBOSE)
+    assert publisher.ask(pub(b"one")) == b"+OK\r\n"
+    disk.fails = True
+    assert publisher.ask(pub(b"two")) == b""
+    stage.turns.later(0.2)  # it is synced meanwhile, and that says nothing of the second
+    assert stage.keeper.synced == 1
+    assert subscriber.take() == msg(1, b"one")
+    refused = publisher.ask(pub(b"three"))
+    assert refused.startswith(b'-ERR \'Permissions Violation for Publish to "a": ') or not refused
+    disk.fails = False
+    stage.turns.later(1.0)
+    assert subscriber.take() == msg(2, b"two")
+    told = refused + publisher.take()
+    assert told.startswith(b"+OK\r\n-ERR 'Permissions Violation for Publish to ")
+    assert publisher.ask(pub(b"three")) == b"+OK\r\n"
+    assert subscriber.take() == msg(3, b"three")
+
+
+def test_given_a_reader_that_stalls_when_its_outbox_is_full_then_it_is_detached_and_not_cut(
+    disk: Disk,
+) -> None:
+    stage = Stage(store=disk, catchup_pending=10_000)
+    subscriber, publisher = listening(stage), stage.join(QUIET)
+    subscriber.stall()
+    for at in range(100):
+        publisher.send(pub(b"%03d" % at * 300))
+    assert subscriber.link.detached
+    assert subscriber.link.held() < 2 * 10_000
+    assert not subscriber.slow
+    heard = subscriber.resume()
+    stage.turns.run()
+    heard += subscriber.take()
+    assert heard == b"".join(msg(at + 1, b"%03d" % at * 300) for at in range(100))
+    assert not subscriber.link.detached
+    publisher.send(pub(b"live"))
+    assert subscriber.take() == msg(101, b"live")
+
+
+def test_given_no_journal_when_an_outbox_is_full_then_its_reader_is_cut_off() -> None:
+    stage = Stage()
+    subscriber, publisher = stage.join(QUIET, max_pending=10_000), stage.join(QUIET)
+    subscriber.send(b"SUB a 1\r\n")
+    subscriber.stall()
+    publisher.send(pub(b"x" * 6000))
+    assert not subscriber.slow
+    publisher.send(pub(b"x" * 6000))
+    assert subscriber.slow
+    assert subscriber.take() == b"-ERR 'Slow Consumer'\r\n"
+
+
+def test_given_a_link_that_is_closed_behind_a_fence_then_it_is_let_out_and_forgotten(
+    disk: Disk,
+) -> None:
+    stage = Stage(store=disk, sync="always")
+    stopping, gone, publisher = listening(stage), listening(stage), stage.join(QUIET)
+    publisher.send(pub(b"one"))
+    stopping.link.closed = True  # as the broker does when it stops: it still gets what was taken
+    gone.leave()
+    stage.turns.run()
+    assert stopping.take() == msg(1, b"one")
+    assert gone.take() == b""
+    assert stage.plane.gate.fenced == []

@@ -1,0 +1,139 @@
+"""Records: what goes in comes out, and nothing else ever does."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sequencer.journal.layout import BAD, HEADER_SIZE, ID_FLAG, MORE, RECORD
+from sequencer.journal.record import Batch, Walk, record_size
+
+SALT = 0xC0FFEE
+Message = tuple[bytes, bytes, bytes, bytes]
+SMALL = st.binary(max_size=40)
+MESSAGES = st.lists(
+    st.tuples(st.binary(min_size=1, max_size=40), SMALL, SMALL, st.binary(max_size=300)),
+    min_size=1,
+    max_size=12,
+)
+
+
+def batch_of(messages: Sequence[Message], first: int = 1) -> Batch:
+    batch = Batch(SALT, 7)
+    for at, message in enumerate(messages):
+        batch.append_message(first + at, 1000 + at, *message, origin=5, origin_sequence=at)
+    return batch
+
+
+def walked(store: bytes, salt: int = SALT) -> tuple[list[tuple[int, Message]], int, int]:
+    """Numbers and messages, how it ended, and where."""
+    walk = Walk(salt)
+    walk.begin(store, 0, len(store))
+    found = []
+    while (state := walk.next()) == RECORD:
+        parts = (
+            (walk.subject, walk.subject_size),
+            (walk.reply, walk.reply_size),
+            (walk.headers, walk.header_size),
+            (walk.payload, walk.payload_size),
+        )
+        message = tuple(store[at : at + size] for at, size in parts)
+        found.append((walk.number, message))
+        assert (walk.time - 1000, walk.origin, walk.epoch) == (walk.origin_sequence, 5, 7)
+    return found, state, walk.at
+
+
+@given(MESSAGES, st.integers(1, (1 << 63) - 20))
+def test_given_any_messages_when_walked_then_they_are_the_same(
+    messages: list[Message], first: int
+) -> None:
+    batch = batch_of(messages, first)
+    store = bytes(batch.view())
+    assert (batch.first, batch.last, batch.time) == (first, first + len(messages) - 1, 1000)
+    sizes = [record_size(len(m[0]), len(m[1]), len(m[2]) + len(m[3])) for m in messages]
+    assert sum(sizes) == len(store) == batch.end
+    assert walked(store) == (list(enumerate(messages, first)), MORE, len(store))
+
+
+@given(MESSAGES, st.data())
+def test_given_a_batch_that_is_looked_at_in_between_then_it_is_the_same_in_the_end(
+    messages: list[Message], data: st.DataObject
+) -> None:
+    whole = bytes(batch_of(messages).view())
+    batch = Batch(SALT, 7)
+    for at, message in enumerate(messages):
+        batch.append_message(1 + at, 1000 + at, *message, origin=5, origin_sequence=at)
+        if data.draw(st.booleans()):
+            batch.view().release()
+    assert bytes(batch.view()) == whole
+
+
+@given(MESSAGES)
+def test_given_a_cut_anywhere_then_whole_records_come_and_no_other(messages: list[Message]) -> None:
+    store = bytes(batch_of(messages).view())
+    ends, at = [], 0
+    for message in messages:
+        at += record_size(len(message[0]), len(message[1]), len(message[2]) + len(message[3]))
+        ends.append(at)
+    for cut in range(len(store)):
+        found, state, _ = walked(store[:cut])
+        assert [number for number, _ in found] == list(range(1, 1 + sum(e <= cut for e in ends)))
+        assert state == MORE
+
+
+def test_given_any_bit_flipped_then_no_other_message_comes() -> None:
+    messages: list[Message] = [(b"a.b", b"r", b"NATS/1.0\r\n\r\n", b"hello"), (b"c", b"", b"", b"")]
+    store = bytes(batch_of(messages).view())
+    right = list(enumerate(messages, 1))
+    for at in range(len(store)):
+        for bit in range(8):
+            spoilt = bytearray(store)
+            spoilt[at] ^= 1 << bit
+            found, state, where = walked(bytes(spoilt))
+            assert found == right[: len(found)]
+            assert len(found) < 2
+            assert state in (BAD, MORE)
+            assert where <= at
+
+
+def test_given_another_salt_then_nothing_is_a_record() -> None:
+    store = bytes(batch_of([(b"a", b"", b"", b"x")]).view())
+    assert walked(store, SALT + 1) == ([], BAD, 0)
+
+
+@pytest.mark.parametrize("store", [bytes(HEADER_SIZE), b"\xff" * 200, b"x" * HEADER_SIZE])
+def test_given_what_is_no_record_then_it_is_bad(store: bytes) -> None:
+    assert walked(store)[1] == BAD
+
+
+def test_given_a_skim_then_it_hops_over_what_is_spoilt() -> None:
+    store = bytearray(batch_of([(b"a", b"", b"", b"x" * 100), (b"b", b"", b"", b"y")]).view())
+    store[HEADER_SIZE + 50] ^= 1
+    walk = Walk(SALT)
+    walk.begin(store, 0, len(store))
+    assert [walk.skim(), walk.skim(), walk.skim()] == [RECORD, RECORD, MORE]
+    assert walk.number == 2
+
+
+def test_given_no_checksums_then_both_sides_do_without() -> None:
+    batch = Batch(SALT, 7, checked=False)
+    batch.append_message(1, 1, b"a", b"", b"", b"x")
+    store = bytes(batch.view())
+    walk = Walk(SALT, checked=False)
+    walk.begin(store, 0, len(store))
+    assert walk.next() == RECORD
+    walk = Walk(SALT)
+    walk.begin(store, 0, len(store))
+    assert walk.next() == BAD
+
+
+def test_given_a_batch_when_cleared_then_it_is_empty_and_small_again() -> None:
+    batch = Batch(SALT, 7)
+    batch.append_message(9, 1, b"a", b"", b"NATS/1.0\r\n\r\n", b"x" * (2 << 20), flags=ID_FLAG)
+    assert batch.ids
+    assert batch.size > 2 << 20
+    batch.clear()
+    assert (batch.first, batch.last, batch.end, batch.time, batch.ids) == (0, 0, 0, 0, False)
+    assert batch.size < 1 << 20
+    assert bytes(batch.view()) == b""
