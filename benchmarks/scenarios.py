@@ -6,7 +6,7 @@ less where they are kept: benchmarks/memory.py says why a gigabyte is enough.
 
 from dataclasses import dataclass, replace
 
-LIVE = ("seriatim-no-journal", "nats-server")  # neither keeps anything
+LIVE = ("seriatim-bare", "nats-server")  # nothing is kept, on disk or in memory
 KEPT = ("seriatim", "jetstream")  # both keep all
 
 

@@ -183,5 +183,8 @@ def _whole(raw: dict[str, Any], key: str, low: int, high: int) -> int:
 
 def _shown(value: object) -> str:
     """A value of the request as it may stand in a header: short, and of one line."""
-    text = json.dumps(value) if not isinstance(value, str) else value
+    try:
+        text = json.dumps(value) if not isinstance(value, str) else value
+    except RecursionError:  # it could just be read
+        text = "so deep a value"
     return quoted(text.encode("utf-8", "replace")[:40]).decode()

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seriatim")
 
+LATEST_MAX = 4  # `$SEQ.LAST` at a time: each remembers all subjects that match it
+
 
 class Control:
     """One per broker, for its one thread; the conversations' state is in their links."""
@@ -203,6 +205,8 @@ class Control:
             raise errors.ReplayRefused(subject, b"a replay cannot be shared in a queue group")
         if self.replays is None:
             raise errors.ReplayRefused(subject, b"this broker keeps no messages")
+        if isinstance(wish, requests.Last) and self.replays.latest_of(link) >= LATEST_MAX:
+            raise errors.ReplayRefused(subject, b"too many at once; wait for the others")
         if sid not in link.subs:
             sub = Subscription(wish.filter, sid, None, link)
             link.subs[sid] = sub

@@ -23,13 +23,14 @@ DEFERRED_MAX = 1 << 14  # PINGs of one that lags, 4 MiB; who sends more does not
 class Cursor:
     """Written by `Replays`, but for `number` and `outcome`, which `play` leaves."""
 
-    __slots__ = ("ended", "fetched", "link", "number", "offset", "outcome", "piece")
+    __slots__ = ("ended", "fetched", "link", "number", "offset", "outcome", "parked_at", "piece")
 
     def __init__(self, link: Link, number: int) -> None:
         self.link = link
         self.number = number  # the next one wanted; 0: whichever comes first
         self.piece: Any = None  # the part of the store it is in, held while it is
         self.offset = 0
+        self.parked_at = 0.0  # loop time
         self.outcome = MORE
         self.ended = False
         self.fetched: bytearray | None = None  # what a thread has read for it
@@ -92,6 +93,8 @@ class Replay(Cursor):
         return consumed
 
     def lose(self, first: int, last: int) -> None:
+        if first == 0:  # it was to begin with whatever comes first, somewhere in this piece
+            first = self.piece.first if self.piece is not None else 1
         if self.until:
             last = min(last, self.until)
         self.replays.tell(self.sub, b"$SEQ.LOST.%d.%d" % (first, last))

@@ -21,6 +21,7 @@ from broker.settings import JournalSettings
 log = logging.getLogger("seriatim")
 
 RETRY = 0.25  # seconds; long enough that a full disk costs nothing, short enough that nobody waits
+PATIENCE = 10.0  # seconds for which who reads nothing may keep a deleted file on the disk
 RETAIN = 0.5  # seconds between two looks at what is to be deleted
 
 
@@ -97,6 +98,7 @@ class Keeper:
                 self.store.roll_if_due(now)
             except OSError as error:
                 log.error("Journal: no new segment: %s", error.strerror)
+            self._replays.let_go(PATIENCE)
             self._loop.run_in_executor(self._thread, self._tidy, now)
         delay = self._settings.sync_interval if self._settings.sync == "interval" else RETAIN
         self._tick_timer = self._loop.call_later(delay, self._tick)

@@ -25,7 +25,10 @@ SUBJECTS_MAX = 1 << 20  # as many as a client that asks for all of them can want
 class Latest(Cursor):
     """One subscription that begins with the last messages."""
 
-    __slots__ = ("_found", "_head", "_newer", "_picks", "_pieces", "_walk", "replays", "sub")
+    __slots__ = (
+        *("_found", "_head", "_newer", "_picks", "_pieces", "_unreadable", "_walk", "replays"),
+        "sub",
+    )
 
     def __init__(self, replays: "Replays", sub: Subscription) -> None:
         super().__init__(sub.owner, 0)
@@ -38,20 +41,23 @@ class Latest(Cursor):
         self._newer: set[bytes] = set()  # subjects found in pieces that are done
         self._picks: list[tuple[int, Any, int]] | None = None
         self._pieces = replays.store.pieces()
+        self._unreadable = False  # the piece that is surveyed, or what is left of it
         self._take_piece()
 
     def play(self, store: bytearray, stop: int) -> int:
         return self._survey(store, stop) if self._picks is None else self._play(store, stop)
 
     def place(self, store: Any) -> tuple[Any, int]:
+        if self._picks is None and (self._unreadable or self._pieces[-1].gone):
+            self._newer.update(self._found)
+            self._take_piece()  # it was not entered, or it was left
         if self._picks is None:
             return self._pieces[-1], self._pieces[-1].start
-        while self._picks[-1][1].gone:
-            number = self._picks.pop()[0]
-            self.lose(number, number)
-            if not self._picks:
-                place: tuple[Any, int] = store.locate(self._head)
-                return place  # nothing is left: is_done comes next
+        while self._picks and self._picks[-1][1].gone:
+            self._lose_pick()
+        if not self._picks:
+            place: tuple[Any, int] = store.locate(self._head)
+            return place  # nothing is left: is_done comes next
         return self._picks[-1][1:]
 
     def onward(self) -> tuple[Any, int] | None:
@@ -62,8 +68,16 @@ class Latest(Cursor):
 
     def lose(self, first: int, last: int) -> None:
         """What is damaged is told when it is played, not when it is surveyed."""
-        if self._picks is not None:
-            self.replays.tell(self.sub, b"$SEQ.LOST.%d.%d" % (first, last))
+        if self._picks:
+            self._lose_pick()
+        else:
+            self._unreadable = True  # as far as `_survey` does not go on in it
+
+    def _lose_pick(self) -> None:
+        """The next pick is not there any more, or cannot be read."""
+        assert self._picks, "there is one"
+        number = self._picks.pop()[0]
+        self.replays.tell(self.sub, b"$SEQ.LOST.%d.%d" % (number, number))
 
     def is_done(self) -> bool:
         if self.sub.owner is None:
@@ -80,8 +94,9 @@ class Latest(Cursor):
     def _take_piece(self) -> None:
         """Go to the next older piece; after the oldest, to the first pick."""
         literal = not has_wildcard(self.sub.subject)
-        if self.piece is not None:
+        if self.piece is not None or self._unreadable:
             self._pieces.pop()  # the newest; they are from the oldest on
+        self._unreadable = False
         while self._pieces and self._pieces[-1].gone:
             self._pieces.pop()
         if not self._pieces or (literal and self._found):
@@ -92,6 +107,7 @@ class Latest(Cursor):
     def _survey(self, store: bytearray, stop: int) -> int:
         walk, found, newer = self._walk, self._found, self._newer
         pattern, piece, offset, head = self.sub.subject, self.piece, self.offset, self._head
+        self._unreadable = False
         walk.begin(store, 0, stop)
         while (outcome := walk.skim()) == RECORD:
             subject = bytes(store[walk.subject : walk.subject + walk.subject_size])
@@ -122,8 +138,7 @@ class Latest(Cursor):
                 self.outcome = MORE
                 return at
             if player.outcome == BAD:
-                picks.pop()
-                self.lose(number, number)
+                self._lose_pick()
                 continue
             if player.outcome not in (MORE, ENDED):
                 self.outcome = player.outcome

@@ -56,6 +56,7 @@ class Replays:
         self._ready: deque[Cursor] = deque()
         self._parked: dict[Link, list[Cursor]] = {}
         self._catching: dict[Link, CatchUp] = {}
+        self._latest: dict[Link, int] = {}
         self._waiting: list[tuple[int, int, Cursor]] = []
         self._waiting_most = FEW_WAIT
         self._unfetched: deque[tuple[Cursor, int]] = deque()
@@ -77,7 +78,12 @@ class Replays:
             case requests.Since(ms=ms):
                 self._since(sub, ms * 1_000_000)
             case requests.Last():
+                self._latest[sub.owner] = self.latest_of(sub.owner) + 1
                 self.begin(Latest(self, sub))
+
+    def latest_of(self, link: Link) -> int:
+        """How many `$SEQ.LAST` of one client are being looked for, or played."""
+        return self._latest.get(link, 0)
 
     def begin(self, cursor: Cursor) -> None:
         """Serve this one from now on."""
@@ -109,6 +115,17 @@ class Replays:
         """Fences were lowered: outboxes may have room though no socket was full."""
         for link in [link for link in self._parked if link.writable or link.closed]:
             self.wake(link)
+
+    def let_go(self, patience: float) -> None:
+        """Leave deleted files to the disk that are open for readers who have long read nothing.
+
+        A reader in the middle of a file may read it to its end, but not hold it for ever.
+        """
+        before = self._loop.time() - patience
+        for cursors in self._parked.values():
+            for cursor in cursors:
+                if cursor.piece is not None and cursor.piece.gone and cursor.parked_at < before:
+                    self._leave(cursor)
 
     def advance(self) -> None:
         """Numbers were given: those that wait for them go on."""
@@ -404,6 +421,7 @@ class Replays:
 
     def _park(self, cursor: Cursor) -> None:
         """Until its socket takes more, or a fence is lowered."""
+        cursor.parked_at = self._loop.time()
         self._take_fetched(cursor)  # it is in the system's memory now
         self._parked.setdefault(cursor.link, []).append(cursor)
 
@@ -413,6 +431,10 @@ class Replays:
             return
         cursor.ended = True
         self.active -= 1
+        if isinstance(cursor, Latest):
+            self._latest[cursor.link] -= 1
+            if not self._latest[cursor.link]:
+                del self._latest[cursor.link]
         if isinstance(cursor, CatchUp):
             self._catching.pop(cursor.link, None)
             self.catching_up -= 1

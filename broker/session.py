@@ -45,6 +45,7 @@ class Session(asyncio.BufferedProtocol):
         "_hold_timer",
         "_holding",
         "_intake",
+        "_late",
         "_linger_timer",
         "_ping_sent",
         "_pings_out",
@@ -79,6 +80,7 @@ class Session(asyncio.BufferedProtocol):
         self._draining = False  # nothing more is taken in
         self._ending = False
         self._greeted = False
+        self._late = False  # to be closed when what it holds may be seen
         self._heard = server.loop.time()
         self._ping_sent = 0.0
         self._pings_out = 0
@@ -192,7 +194,7 @@ class Session(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         self._close()
-        return False
+        return self._late
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fd = -1
@@ -243,6 +245,8 @@ class Session(asyncio.BufferedProtocol):
                 if size:
                     self._send(view)
             link.emptied(size)
+        if self._late and not link.held():
+            self._close()
 
     def _send(self, view: memoryview) -> None:
         """Write straight to the socket, which saves a copy; give the transport the rest."""
@@ -279,19 +283,26 @@ class Session(asyncio.BufferedProtocol):
         self._close()
 
     def _close(self) -> None:
-        """Hand all output to the transport and close, within the time a write may take."""
+        """Hand all output to the transport and close, within the time a write may take.
+
+        What may not be seen yet is waited for, within that time too.
+        """
         link = self.link
         self._server.plane.control.drop(link)
-        if not self._transport.is_closing():
-            while (view := link.next_waiting()) is not None:
-                self._transport.write(bytes(view))
-            if rest := bytes(link.unsent()):
-                self._transport.write(rest)
-                link.emptied(len(rest))
+        if self._transport.is_closing():
+            return
+        while (view := link.next_waiting()) is not None:
+            self._transport.write(bytes(view))
+        if rest := bytes(link.unsent()):
+            self._transport.write(rest)
+            link.emptied(len(rest))
+        self._late = link.held() > 0
+        if not self._late:
             self._transport.close()
-            if self._transport.get_write_buffer_size() and self._linger_timer is None:
-                deadline = self._server.settings.limits.write_deadline
-                self._linger_timer = self._server.loop.call_later(deadline, self._transport.abort)
+        unwritten = self._late or self._transport.get_write_buffer_size()
+        if unwritten and self._linger_timer is None:
+            deadline = self._server.settings.limits.write_deadline
+            self._linger_timer = self._server.loop.call_later(deadline, self._transport.abort)
 
     def _stalled(self) -> None:
         """The socket has taken nothing for `write_deadline`: too slow, unless it took some."""

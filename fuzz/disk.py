@@ -73,6 +73,9 @@ class Loop:
     def call_soon(self, call: Callable[..., Any], *args: Any) -> None:
         self._calls.append((call, args))
 
+    def time(self) -> float:
+        return 0.0
+
     def run_in_executor(self, _: None, work: Callable[[], Any]) -> Done:
         return Done(self, work())
 

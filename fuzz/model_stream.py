@@ -80,14 +80,12 @@ def fits(output: bytes, events: list[Event], whole: bool) -> bool:
     return len(output) in places
 
 
-def streams_of(events: list[Event], lagged: bool) -> dict[str, list[Event]]:
-    """Events by what keeps its order: replays by themselves; where a link lagged, all else too."""
+def streams_of(events: list[Event]) -> dict[str, list[Event]]:
+    """Events by what keeps its order: each subscription, each replay, what is told at once."""
     streams: dict[str, list[Event]] = {}
     for event in events:
         if isinstance(event.stream, int):
             streams.setdefault(f"past {event.stream}", []).append(event)
-        elif not lagged:
-            streams.setdefault("all", []).append(event)
         elif event.stream == "live":
             for sid, part in event.sids().items():
                 streams.setdefault(sid, []).append(part)

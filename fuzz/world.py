@@ -307,7 +307,8 @@ class World:
         self.sockets[at] = Socket(self, socket.listener_frame, self.max_pending)
 
     def _part(self, socket: Socket) -> None:
-        socket.lost = socket.lost or (not socket.gone and socket.link.held() > 0)
+        waits = socket.link.held() > 0 or socket.link.detached or socket.model.asked
+        socket.lost = socket.lost or (not socket.gone and waits)
         socket.gone = True
         self.control.drop(socket.link)
         socket.link.part()
@@ -392,7 +393,7 @@ class World:
         for event in model.events:
             event.must = [canonical(text) for text in event.must]
             event.may = {key: [canonical(t) for t in texts] for key, texts in event.may.items()}
-        return fits_streams(canonical(output), streams_of(model.events, model.lagged), whole)
+        return fits_streams(canonical(output), streams_of(model.events), whole)
 
     def _one_order(self, got: list[list[Got]]) -> None:
         """Numbers rise for everybody, and each is the same message for everybody."""

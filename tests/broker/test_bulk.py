@@ -212,3 +212,13 @@ def test_given_a_damaged_record_when_read_then_it_is_told_lost_and_the_others_ar
     (answer,) = ask(store, wish(1, 10))
     assert answer.numbers == [1, 2, 3, 4, 5, 7, 8, 9, 10]
     assert answer.lost == [6]
+
+
+@pytest.mark.parametrize("key", ["from", "max_bytes", "subject", "format"])
+def test_given_a_value_so_deep_that_it_can_just_be_read_then_it_is_refused_as_any_other(
+    key: str,
+) -> None:
+    for depth in range(900, 1010):
+        payload = b'{"from": 1, "%b": %b}' % (key.encode(), b"[" * depth + b"]" * depth)
+        with pytest.raises(BadRequest):
+            read_wish(payload, 5)

@@ -160,6 +160,7 @@ def test_given_a_sync_that_fails_then_what_it_lost_is_written_again_before_the_n
     stage.turns.later(2 * RETRY)
     assert [one for one in disk.did if one != "retain"][:2] == ["rewrite", "sync"]
     assert keeper.synced == 1
+    assert publisher.take().startswith(b"+OK\r\n" + FULL)
     assert publisher.ask(pub()) == b""
     stage.turns.run()
     assert publisher.take().endswith(b"+OK\r\n")

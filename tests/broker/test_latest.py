@@ -1,13 +1,16 @@
 """The last message of every subject: found from the newest piece to the oldest, played in order."""
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from broker import latest
 from sequencer.journal.ring import Ring
+from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
 from tests.broker.test_replays import active, asking, damage, fill, msg
 from tests.support.plane import QUIET, Stage
@@ -124,6 +127,58 @@ def test_given_a_pick_that_was_deleted_before_it_was_played_then_it_is_told_as_l
             stage.turns.run()
         heard += peer.resume() + peer.take()
         assert heard.endswith(msg(602, subject=b"new"))
+
+
+def test_given_pieces_that_went_before_the_survey_began_then_what_is_left_is_surveyed() -> None:
+    ring = Ring(1 << 20)
+    stage = Stage(store=ring)
+    fill(stage, 100, subject=b"old")
+    peer = stage.join(QUIET)
+    peer.stall()
+    peer.send(b"SUB $SEQ.FROM.1.> 1\r\n")
+    stage.turns.run()
+    peer.send(b"SUB $SEQ.LAST.> 2\r\n")  # it waits for the socket, and is nowhere yet
+    stage.turns.run()
+    fill(stage, 5000, subject=b"new")
+    heard = b""
+    while active(stage):
+        heard += peer.resume()
+        stage.turns.run()
+        heard += peer.take()
+    kept = ring.first
+    assert b"MSG $SEQ.LOST.101.%d 2 0\r\n" % (kept - 1) in heard
+    assert heard.count(b"MSG new 2 ") == 5101 - kept
+    assert b"MSG old 2 " not in heard
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["in the survey", "in the picks"])
+def test_given_a_piece_that_cannot_be_read_then_the_others_are_and_the_broker_rests(
+    monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    with in_memory() as path:
+        store = open_store(Path(path) / "store", segment_bytes=20_000)
+        stage = Stage(store=store)
+        for at in range(60):
+            fill(stage, 1, subject=b"s.%d" % at)
+        second, third = store.pieces()[1:3]
+        read, surveyed = Segment.read, set()
+
+        def bad(piece: Segment, *how: Any) -> int:
+            if piece is second and (not begun or store.pieces()[0] in surveyed):
+                raise OSError(errno.EIO, "Input/output error")
+            surveyed.add(piece)
+            return read(piece, *how)
+
+        monkeypatch.setattr(Segment, "read", bad)
+        peer = asking(stage, b"$SEQ.LAST.>")
+        stage.turns.run()
+        heard = peer.take()
+        unread = range(second.first, third.first)
+        assert heard.count(b"MSG s.") == 60 - len(unread)
+        lost = [b"MSG $SEQ.LOST.%d.%d 1 0\r\n\r\n" % (number, number) for number in unread]
+        assert heard.count(b"$SEQ.LOST.") == begun * len(lost)
+        assert all((one in heard) == begun for one in lost)
+        assert active(stage) == 0
 
 
 @pytest.mark.parametrize("number", [1, 77, 200])

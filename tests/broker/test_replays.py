@@ -338,3 +338,17 @@ def test_given_damage_then_just_what_is_damaged_is_told_as_lost(
     assert peer.take() == msg(301)
     assert latest.take().endswith(msg(301))
     assert active(stage) == 0
+
+
+def test_given_a_time_when_the_first_record_of_it_is_damaged_then_no_number_0_is_told_as_lost(
+    store: Store,
+) -> None:
+    stage = Stage(store=store)
+    stage.sequencer.tick(1_000_000_000)
+    fill(stage, 300)
+    damage(store, 1)
+    peer = asking(stage, b"$SEQ.SINCE.1000.a")
+    stage.turns.run()
+    heard = peer.take()
+    assert heard.startswith(b"MSG $SEQ.LOST.1.1 1 0\r\n\r\n" + msg(2))
+    assert heard.count(b"$SEQ.LOST.") == 1

@@ -59,12 +59,17 @@ def test_given_a_stop_then_new_connections_are_refused_and_the_port_is_free_at_o
             assert client.ask(b"SUB a 1\r\nPUB a 1\r\nx\r\n")[0].subject == b"a"
 
 
-def test_given_a_stop_amid_traffic_then_every_subscriber_got_the_same_beginning() -> None:
+@pytest.mark.parametrize("sync", ["interval", "always"])
+def test_given_a_stop_amid_traffic_then_every_subscriber_got_the_same_beginning(sync: str) -> None:
     def pour(port: int, seed: int) -> None:
         with RawClient(port, QUIET) as publisher:
             publisher.send_split(stream(f"p{seed}", 5 * COUNT, seed), [])
 
-    with SeriatimServer("netstring") as broker, ThreadPoolExecutor(6) as pool:
+    arguments = ["--sync", sync]
+    with (
+        SeriatimServer("netstring", arguments=arguments) as broker,
+        ThreadPoolExecutor(6) as pool,
+    ):
         ears = [RawClient(broker.port, QUIET) for _ in range(3)]
         for ear in ears:
             ear.ask(b"SUB > 1\r\n")
