@@ -155,8 +155,8 @@ class Replays:
     def tell(self, sub: Subscription, subject: bytes) -> None:
         """Say something of the broker's own to one subscription, in an empty message."""
         link: Link = sub.owner
-        if link is not None:
-            self.plane.say(link, b"MSG %b %b 0\r\n\r\n" % (subject, sub.sid))
+        if link is not None and self.plane.say(link, b"MSG %b %b 0\r\n\r\n" % (subject, sub.sid)):
+            link.numbered = True  # it shows one
 
     def conclude(self, sub: Subscription) -> None:
         """All that it wanted was played: it ends."""

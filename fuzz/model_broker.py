@@ -189,6 +189,7 @@ class Model:
     def _unsubscribe(self, link: ModelLink, op: Op) -> None:
         wish = link.wishes.get(op.subject)
         limit = int(op.digits) if op.digits.isdigit() and len(op.digits) < 10 else 0
+        link.loose = link.loose or op.subject in link.spent
         if wish is not None:
             if wish.queue and limit:
                 self.exact = False

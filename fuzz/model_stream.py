@@ -27,6 +27,10 @@ class Event:
     counted: bool = True  # among the messages that a link was sent
     after: dict[str, int] = field(default_factory=dict)  # how much of other streams was before
 
+    def is_message(self) -> bool:
+        """Whether it is more than one line to one client."""
+        return bool(self.may) or self.must[0].startswith((b"MSG ", b"HMSG "))
+
     def sids(self) -> dict[str, "Event"]:
         """The same event for each subscription by itself: a message may reach them apart."""
         parts: dict[str, Event] = {}
@@ -86,9 +90,10 @@ def streams_of(events: list[Event]) -> dict[str, list[Event]]:
     for event in events:
         if isinstance(event.stream, int):
             streams.setdefault(f"past {event.stream}", []).append(event)
-        elif event.stream == "live":
+        elif event.stream == "live" or event.is_message():
             for sid, part in event.sids().items():
-                streams.setdefault(sid, []).append(part)
+                name = sid if event.stream == "live" else f"told {sid}"
+                streams.setdefault(name, []).append(part)
         else:
             if event.stream == "turn":
                 event.after = {

@@ -12,7 +12,15 @@ from broker.cli.errors import CliError
 
 app = typer.Typer(
     name="journal",
-    help="Look at a journal on disk, check it, export it, cut it.",
+    help="""Look at a journal on disk, check it, export it, cut it.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim journal info[/cyan]                       what is kept, and since when
+    [cyan]seriatim journal cat --since 10m --follow[/cyan]   ten minutes, and what comes
+    [cyan]seriatim journal verify /backup/seriatim[/cyan]    status 1 if a byte is wrong
+    """,
+    short_help="Look at a journal on disk, check it, export it, cut it.",
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )

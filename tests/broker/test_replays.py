@@ -352,3 +352,19 @@ def test_given_a_time_when_the_first_record_of_it_is_damaged_then_no_number_0_is
     heard = peer.take()
     assert heard.startswith(b"MSG $SEQ.LOST.1.1 1 0\r\n\r\n" + msg(2))
     assert heard.count(b"$SEQ.LOST.") == 1
+
+
+def test_given_a_range_that_nothing_matched_when_its_end_is_not_synced_yet_then_it_is_not_told(
+    store: Store,
+) -> None:
+    stage = Stage(store=store, sync="always")
+    early = asking(stage, b"$SEQ.RANGE.1.5.nobody")
+    stage.turns.run()
+    fill(stage, 5)
+    late = asking(stage, b"$SEQ.RANGE.1.5.nobody")
+    stage.turns.run(threads=False)
+    assert stage.sequencer.safe < 5
+    assert early.take() == late.take() == b""
+    stage.turns.run()
+    assert stage.sequencer.safe == 5
+    assert early.take() == late.take() == b"MSG $SEQ.END.5 1 0\r\n\r\n"
