@@ -135,6 +135,9 @@ class Control:
 
     def _remove(self, sub: Subscription) -> None:
         """Route nothing more to it; one that is still being replayed to has no route yet."""
+        if sub.owed:
+            sub.owner.owed -= len(sub.owed)
+            sub.owed = None
         if sub.replay is None:
             self.sublist.remove(sub)
         else:

@@ -131,8 +131,9 @@ class Gate:
     def _flush(self, link: Link) -> None:
         if link.end or link.waiting_bytes:
             link.session.flush()
-            crowded = link.held() > self.hold_pending and not link.lagging
-            if crowded and self.catchup_pending == 0:
+            # Of what has a number no more than `catchup_pending` is ever held: the rest has none.
+            crowded = link.held() > max(self.hold_pending, self.catchup_pending)
+            if crowded and not link.lagging and not link.detached:
                 self.crowded.append(link)
         if link.end == 0 and link.size:
             store = link.take_store()

@@ -80,6 +80,8 @@ class Keeper:
             return
         if self._stopping:
             return  # closing the store syncs it
+        if self._sequencer.safe == self._sequencer.written:
+            return  # it is not even written; `_resume` asks again
         if self._syncing is None:
             self._sync_due = True
             self._loop.call_soon(self._sync)  # when all of this turn were heard

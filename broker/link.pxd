@@ -25,6 +25,7 @@ cdef class Link:
     cdef unsigned long long mark
     cdef readonly bint fenced
     cdef public unsigned long long origin
+    cdef public Py_ssize_t owed
     # what the client chose
     cdef public bint verbose, pedantic, echo, headers, no_responders
     cdef readonly bint chatty

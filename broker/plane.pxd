@@ -16,7 +16,7 @@ cdef extern from "string.h":
 
 cdef enum:
     ID_FLAG = 1
-    OWED_MAX = 1048576
+    OWED_MAX = 262144
     PREFIX_SIZE = 9
 
 cdef enum:

@@ -45,7 +45,7 @@ if not cython.compiled:
     from sublist.subject import digest_span
 
     PREFIX_SIZE = 9  # of `$SEQ.PUB.`
-    OWED_MAX = 1 << 20  # numbers, 8 MiB; a queue group of which nobody has read for so long
+    OWED_MAX = 1 << 18  # numbers a link, 10 MiB; its queue groups have not been read for so long
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
     WORK_MAX = 1 << 18  # offers in one read event; in the time they take nobody else is served
     MASK32 = 0xFFFFFFFF
@@ -405,9 +405,10 @@ class Plane:
             sub.owed = deque()
         if sub.limit and sub.delivered + len(sub.owed) >= sub.limit:
             return False  # it will have had all it wants by then
-        if len(sub.owed) >= OWED_MAX:
+        if link.owed >= OWED_MAX:
             self.gate.cut(link)
             return False
+        link.owed += 1
         sub.owed.append(self.number)
         return True
 

@@ -146,10 +146,13 @@ class Player:
         if sub.owed:
             while sub.owed and sub.owed[0] < number:
                 sub.owed.popleft()
+                link.owed -= 1
             if sub.owed and sub.owed[0] == number:
                 if not self._offer(link, sub):
                     return False
-                sub.owed.popleft()
+                if sub.owed:  # it may have ended with this one
+                    sub.owed.popleft()
+                    link.owed -= 1
         return True
 
     def _offer(self, link: Link, sub: Subscription) -> bool:

@@ -34,6 +34,7 @@ from sublist.subscription import Subscription
 log = logging.getLogger("seriatim")
 
 BUFFER = 1 << 18
+LOOK_UP = 1024  # offers that looking into an index costs
 STEPS = 16  # in one turn
 BYTES = 1 << 19  # consumed in one turn, after which others are served
 FETCHES = 16  # buffers that threads fill, or have filled for who has not had its turn
@@ -140,6 +141,7 @@ class Replays:
 
     def _since(self, sub: Subscription, time_ns: int) -> None:
         """From a time on. What may have been of that time, and is deleted, is told as lost."""
+        self.plane.spend(LOOK_UP)
         store = self.store
         if store.newest_time < time_ns or store.last < store.first:
             self.begin(Replay(self, sub, store.last + 1, since=time_ns))
@@ -374,7 +376,8 @@ class Replays:
             self._loop.call_later(RETRY, self._queue, cursor)
             return
         if not piece.gone:
-            log.error("Journal: cannot read %s at %d: %s", piece, cursor.offset, error.strerror)
+            level = logging.DEBUG if error.errno == errno.ENOENT else logging.ERROR  # just deleted
+            log.log(level, "Journal: cannot read %s at %d: %s", piece, cursor.offset, error)
             last = self.store.last if piece.following is None else piece.following.first - 1
             cursor.lose(cursor.number, last)
             cursor.number = last + 1

@@ -20,6 +20,7 @@ from fuzz.model_wire import Fault, Limits, Op, step
 from parser.errors import quoted
 
 INFO = b"INFO {} \r\n"  # what the fake session greets with; the real one has fields in it
+LASTS_MAX = 4  # `$SEQ.LAST` at a time; how long each takes is not known here
 EXCLUDED_TOKEN = b"x"  # `x.>` is excluded from the order, where anything is
 BOOLS = ("verbose", "pedantic", "echo", "headers", "no_responders", "tls_required", "new_account")
 STRINGS = ("name", "lang", "version", "account", "user", "pass", "auth_token", "jwt", "nkey", "sig")
@@ -51,6 +52,7 @@ class Model:
         self.kept = Kept(1)
         self.refused = False  # the publisher at hand was told so
         self.asked = 0  # wishes for the past so far
+        self.ending: list[Wish] = []  # of links that lag: they end when the past was played
         self.told_number = 0  # of the message at hand, or the one that it repeats
 
     def feed(
@@ -197,6 +199,7 @@ class Model:
                 link.loose = True
             if link.lagging:
                 link.spent.add(wish.sid)
+                self.ending.append(wish)
             if limit > wish.delivered:
                 wish.limit = limit
             else:
@@ -215,6 +218,9 @@ class Model:
             return b"a replay cannot be shared in a queue group"
         if not self.kept.replays:
             return b"this broker keeps no messages"
+        if isinstance(wanted, requests.Last):
+            link.lasts += 1
+            link.loose = link.loose or link.lasts > LASTS_MAX
         if op.digits in link.wishes:
             return None
         link.asked = True
@@ -333,6 +339,7 @@ class Model:
         copies = [self._copy(message, wish) for wish in takers]
         self._note(takers, copies, "live" if number else "told")
         if not numbered:
+            self._overtake(subject)
             self._perhaps(past, [self._copy(message, wish) for wish in past])
         if any(id(wish.link) not in self.cut for wish in takers):
             return "surely"
@@ -365,6 +372,12 @@ class Model:
             self.refused = self.refused or not always
             words = b"Permissions Violation for Publish to %b: the journal is full (%b)"
             link.refuse(words % (quoted(subject), PROBLEM))
+
+    def _overtake(self, subject: bytes) -> None:
+        """What has no number still reaches a subscription of which the end waits."""
+        for wish in self.ending:
+            if tokens_match(wish.subject, subject):
+                wish.link.loose = True
 
     def _perhaps(self, takers: list[Wish], copies: list[bytes]) -> None:
         """What reaches one that began with the past only if it is live by now."""
@@ -449,6 +462,7 @@ class Model:
             if not wish.link.closed and tokens_match(wish.subject, reply)
         ]
         self.perhaps += len({wish.queue for wish in takers if wish.queue})
+        self._overtake(reply)
         copies = []
         for wish in takers:
             head = headers if wish.link.has("headers") else b""

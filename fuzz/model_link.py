@@ -38,6 +38,7 @@ class ModelLink:
     origin: int = 0
     lagging: bool = False  # the journal serves it; so the plane says
     lagged: bool = False  # it did, once
+    lasts: int = 0  # wishes for the last messages so far
     asked: bool = False  # for the past
     loose: bool = False  # what it is told hangs on how far it has come with the past
     spent: set[bytes] = field(default_factory=set)  # sids that end when the past was played

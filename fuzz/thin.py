@@ -18,7 +18,7 @@ from fuzz.build import build
 from fuzz.cases import CASES
 
 GIVEN = re.compile(r"[0-9a-f]{40}\Z")
-KEPT_MAX = 45  # inputs of a target besides its seeds
+KEPT_MAX = 25  # inputs of a target besides its seeds
 SIZE_MAX = 1500  # bytes of an input
 
 
