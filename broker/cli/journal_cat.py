@@ -32,8 +32,9 @@ def cat(
     shown = 0
 
     def flush() -> None:
-        out.write(pending)
-        pending.clear()
+        nonlocal pending
+        text, pending = pending, bytearray()  # first: an interrupt must not print it twice
+        out.write(text)
         out.flush()
 
     def idle() -> None:

@@ -12,7 +12,7 @@ def test_given_nats_server_on_both_sides_when_run_then_table_json_and_plot_are_w
     tmp_path, capsys
 ):
     pytest.importorskip("matplotlib")
-    ours = "seriatim-no-journal"
+    ours = "seriatim-bare"
     twin = f"{ours}:none={{bin}}/nats-server -a 127.0.0.1 -p {{port}}"
     names = ["1:1-16", "round-trip", "idle-10000"]
     only = [word for name in names for word in ("--only", name)]
@@ -24,7 +24,7 @@ def test_given_nats_server_on_both_sides_when_run_then_table_json_and_plot_are_w
     said = capsys.readouterr().out
     assert "CPU us/message" in said
     assert all(name in said for name in names)
-    assert "1:1-16, seriatim-no-journal: CPU per message" in said
+    assert "1:1-16, seriatim-bare: CPU per message" in said
     assert "times better than nats-server, goal 6: MISSED" in said
     written = json.loads(target.read_text())
     assert [goal["reached"] for goal in written["goals"] if goal["scenario"] == "1:1-16"] == [False]
@@ -43,12 +43,12 @@ def test_given_a_server_that_fails_when_run_then_the_others_count_and_the_status
     tmp_path, capsys
 ):
     target = tmp_path / "result.json"
-    broken = "--server-cmd=seriatim-no-journal=/nonexistent/server {port}"
+    broken = "--server-cmd=seriatim-bare=/nonexistent/server {port}"
     options = ["--only", "1:0-16", "--scale", "0.0001", "--runs", "1", "--json", str(target)]
 
     assert main([broken, *options]) == 1
 
-    assert "seriatim-no-journal cannot be started" in capsys.readouterr().out
+    assert "seriatim-bare cannot be started" in capsys.readouterr().out
     rows = json.loads(target.read_text())["results"]
     assert [len(row["runs"]) for row in rows] == [0, 1]
 
