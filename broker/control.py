@@ -105,12 +105,13 @@ class Control:
         del link.subs[sub.sid if link.subs.get(sub.sid) is sub else _late_key(sub)]
         self._remove(sub)
 
-    def journal_full(self, link: Link, subject: bytes) -> None:
+    def journal_full(self, link: Link, subject: bytes, told: bool = True) -> None:
         """A message was refused: there is no room for it, and it has no number."""
         problem = self.keeper.problem if self.keeper is not None else ""
         if self.keeper is not None:
             self.keeper.refused += 1
-        self._tell(link, errors.JournalFull(subject, problem.encode()))
+        if told:
+            self._tell(link, errors.JournalFull(subject, problem.encode()))
 
     def detached(self, link: Link, number: int) -> None:
         """A link lags; from `number` on it is served from the journal."""

@@ -70,6 +70,7 @@ cdef class Plane:
     cpdef Py_ssize_t payload_bytes(self)
     @cython.locals(sequencer=Sequencer, subject='const unsigned char *', flags=int)
     cdef unsigned long long _take(self, Link link) except? 0
+    @cython.locals(told=bint)
     cdef int _refuse(self, Link link, Route route) except -1
     cdef int _confirm(self, Link link) except -1
     @cython.locals(fresh=bint)

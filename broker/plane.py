@@ -181,10 +181,10 @@ class Plane:
 
     def _refuse(self, link: Link, route: Route) -> int:
         """Say that the journal has no room: to a verbose client always, else once an event."""
-        if link.verbose or not self.refused:
-            self.refused = True
-            self.work += CONTROL_WORK
-            self.control.journal_full(link, route.subject)
+        told = link.verbose or not self.refused
+        self.refused = True
+        self.work += CONTROL_WORK
+        self.control.journal_full(link, route.subject, told)
         return 0
 
     def _describe(self, parser: Parser, header_size: int) -> int:
