@@ -45,7 +45,7 @@ $(VENV)/.tools: $(VENV)/.installed
 .PHONY: test
 test: $(VENV)/.tools ## Set up what the tests need, and pass them: compiled, then uncompiled
 	$(BIN)/python -m pytest $(ARGS)
-	$(BIN)/python -m pytest --loop uvloop tests/clients tests/order tests/wire/test_differential.py
+	$(BIN)/python -m pytest --loop uvloop tests/clients tests/order
 	$(BIN)/python -m pytest --pure $(ARGS)
 
 .PHONY: check
