@@ -111,23 +111,20 @@ class Parser:
             subject_end = at
             if at < stop and data[at] == SPACE:
                 at += 1
-            digits = at
-            size = 0
-            while at < stop and ord("0") <= data[at] <= ord("9") and at - digits < DIGITS_MAX:
-                size = size * 10 + data[at] - ord("0")
-                at += 1
             reply = reply_end = 0
-            if at < stop and data[at] != CR:  # what was no size is a reply, and then comes one
-                reply = digits
-                while at < stop and data[at] > SPACE:
-                    at += 1
-                reply_end = at
-                if at < stop and data[at] == SPACE:
-                    at += 1
+            while True:
                 digits = at
                 size = 0
                 while at < stop and ord("0") <= data[at] <= ord("9") and at - digits < DIGITS_MAX:
                     size = size * 10 + data[at] - ord("0")
+                    at += 1
+                if reply or at >= stop or data[at] == CR:
+                    break
+                reply = digits  # what was no size is a reply, and then comes one
+                while at < stop and data[at] > SPACE:
+                    at += 1
+                reply_end = at
+                if at < stop and data[at] == SPACE:
                     at += 1
             if (
                 stop - at >= size + 4
