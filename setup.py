@@ -22,6 +22,14 @@ HOT = [
     "sequencer.journal.crc",
     "sequencer.journal.record",
     "sequencer.journal.columns",
+    "sequencer.feed.message",
+    "sequencer.feed.codec",
+    "sequencer.feed.netstrings",
+    "sequencer.feed.network",
+    "sequencer.feed.binary",
+    "sequencer.feed.moldudp64",
+    "sequencer.feed.datagrams",
+    "sequencer.feed.feed",
     "sequencer.sequencer",
     "sequencer.frame",
     "broker.link",
@@ -64,8 +72,8 @@ def extensions() -> list[Extension]:
         Extension(
             name,
             [name.replace(".", "/") + ".py"],
-            include_dirs=["sequencer/journal"],  # crc32c.h
-            depends=["sequencer/journal/crc32c.h"],
+            include_dirs=["sequencer/journal", "sequencer/feed"],  # crc32c.h, datagrams.h
+            depends=["sequencer/journal/crc32c.h", "sequencer/feed/datagrams.h"],
             extra_compile_args=os.environ.get("SERIATIM_CFLAGS", "-O2").split(),
             extra_link_args=os.environ.get("SERIATIM_LDFLAGS", "").split(),
         )

@@ -1,5 +1,6 @@
 # The compiler's view of sequencer.py: types only, never behaviour.
 cimport cython
+from sequencer.feed.feed cimport Feed
 from sequencer.journal.record cimport Batch, record_size
 
 cdef enum:
@@ -16,6 +17,7 @@ cdef class Sequencer:
     cdef bint synced_only
     cdef readonly bint full, stuck
     cdef object trouble
+    cdef readonly list feeds
 
     cpdef tick(self, unsigned long long now)
     @cython.locals(batch=Batch, need=Py_ssize_t)

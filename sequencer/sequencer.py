@@ -6,6 +6,8 @@ writes the batch before anything that shows one of its numbers leaves the proces
 
     safe <= written <= number       may be seen; in the store; given
 
+What is written the feeds take, and send what is safe.
+
 A store with no room refuses a message before it has a number. Should a write fail all the
 same, the batch waits: what it holds is neither lost nor seen, nothing new is taken, and
 `resume` goes on where the write stopped. This kernel reads no clock: `tick` brings the time.
@@ -16,6 +18,7 @@ from typing import Any
 
 import cython
 
+from sequencer.feed.feed import Feed
 from sequencer.journal.record import Batch, record_size
 
 if not cython.compiled:
@@ -39,6 +42,7 @@ class Sequencer:
         self.wanted = 0  # room that there was not
         self.stuck = False  # the batch could not be written
         self.trouble: Callable[[OSError], None] | None = None
+        self.feeds: list[Feed] = []  # they need a store, be it a ring
         self.now = 0
         self.origin = 0  # who publishes what is taken next
 
@@ -119,6 +123,8 @@ class Sequencer:
         """All up to `number` is as safe as it was asked to be."""
         if number > self.safe:
             self.safe = number
+            for feed in self.feeds:
+                cython.cast(Feed, feed).flush(number)
 
     def hold_back(self) -> None:
         """Take nothing more until `resume`."""
@@ -167,6 +173,9 @@ class Sequencer:
         self.written = batch.last
         if not self.synced_only:
             self.safe = batch.last
+        for feed in self.feeds:
+            cython.cast(Feed, feed).take(batch.store, batch.end)
+            cython.cast(Feed, feed).flush(self.safe)
         batch.clear()
 
     def _tell(self, error: OSError) -> None:

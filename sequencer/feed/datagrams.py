@@ -1,0 +1,181 @@
+"""What is encoded and not sent yet: datagrams one behind the other, and the way out.
+
+    store:  |-- datagram --|-- datagram --|-- being built ...
+            start          ends[0]        ends[1]         end
+
+Each datagram knows its last number; `send_safe` sends those that may be seen. A datagram that
+the system refuses is counted and forgotten: whoever misses it asks for it. A socket that is
+full is waited for, at most `WAITS` times its timeout; then what waits is given up too, so that
+a jammed network cannot hold the broker.
+"""
+
+from typing import Any
+
+import cython
+
+if not cython.compiled:
+    STORE_MIN = 1 << 16
+    STORE_MAX = 1 << 20  # kept while nothing waits
+    PLACES_MIN = 1024
+    WAITS = 4  # for the socket, in one send
+    EAGAIN, ENOBUFS = 11, 105
+
+
+class Datagrams:
+    """One per feed. The socket is connected; its timeout is how long it may hold the caller."""
+
+    def __init__(self, socket: Any, segment: bool, pending_max: int) -> None:
+        self.socket = socket
+        self.fd = socket.fileno()
+        self.wait_ms = int(1000 * (socket.gettimeout() or 0))
+        self.segment_max = 0xFFFF if segment else 0
+        self.pending_max = pending_max
+        self.store = bytearray(STORE_MIN)
+        self.data = self.store
+        self.size = STORE_MIN
+        self.end = 0
+        self.count = 0
+        self.end_bytes = self.last_bytes = bytearray()
+        if not cython.compiled:
+            self.ends: list[int] = []
+            self.lasts: list[int] = []
+        self._make_places(PLACES_MIN)
+        self.failure = 0
+        self.datagrams = self.bytes = 0  # sent
+        self.errors = 0  # datagrams that were not
+        self.error = 0  # why the last of those was not
+
+    def reserve(self, need: int) -> int:
+        """Have room for so many more bytes."""
+        size = self.size
+        if size - self.end >= need:
+            return 0
+        while size < self.end + need:
+            size *= 2
+        store = bytearray(size)
+        store[: self.end] = memoryview(self.store)[: self.end]
+        return self._adopt(store)
+
+    def add(self, end: int, last: int) -> int:
+        """What was written up to `end` is a datagram; the last number in it is `last`."""
+        if end > self.pending_max:
+            self.errors += 1
+            self.error = ENOBUFS
+            return 0
+        if self.count == self.places:
+            self._make_places(2 * self.places)
+        self.ends[self.count] = end
+        self.lasts[self.count] = last
+        self.count += 1
+        self.end = end
+        return 0
+
+    def send_safe(self, safe: int) -> int:
+        """Send the datagrams that end with number `safe` or an earlier one; how many left."""
+        stop = self.count
+        while stop and self.lasts[stop - 1] > safe:
+            stop -= 1
+        at = start = 0
+        waits = WAITS
+        while at < stop:
+            sent = self._send(at, stop, start)
+            if sent:
+                at += sent
+                self.datagrams += sent
+                self.bytes += self.ends[at - 1] - start
+                start = self.ends[at - 1]
+            if self.failure == 0:
+                continue
+            full = self.failure == EAGAIN
+            if full and waits and self._wait():
+                waits -= 1
+                continue
+            lost = stop - at if full else 1
+            at += lost
+            start = self.ends[at - 1]
+            self.errors += lost
+            self.error = self.failure
+        if stop:
+            self._forget(stop, start)
+        return stop
+
+    def _send(self, at: int, stop: int, start: int) -> int:
+        """Send datagrams from `at` on; how many, and `failure` is why no more of them."""
+        if cython.compiled:
+            return datagrams_send(
+                self.fd,
+                self.data,
+                self.ends,
+                at,
+                stop,
+                start,
+                cython.address(self.segment_max),
+                cython.address(self.failure),
+            )
+        else:
+            self.failure = 0
+            with memoryview(self.store) as view:
+                for sent in range(stop - at):
+                    try:
+                        self.socket.send(view[start : self.ends[at + sent]])
+                    except TimeoutError:
+                        self.failure = EAGAIN
+                        return sent
+                    except OSError as error:
+                        self.failure = error.errno or ENOBUFS
+                        return sent
+                    start = self.ends[at + sent]
+            return stop - at
+
+    def _wait(self) -> bool:
+        """Wait a little for the socket; whether it takes more."""
+        if cython.compiled:
+            return datagrams_wait(self.fd, self.wait_ms) != 0
+        else:
+            return False  # a socket with a timeout has waited
+
+    def _forget(self, gone: int, start: int) -> int:
+        """The first `gone` datagrams, up to `start`, are done with."""
+        left = self.count - gone
+        if left == 0:
+            self.count = self.end = 0
+            if self.size > STORE_MAX:
+                self._shrink()
+            return 0
+        if cython.compiled:
+            memmove(self.data, self.data + start, self.end - start)
+        else:
+            self.store[: self.end - start] = self.store[start : self.end]
+        for index in range(left):
+            self.ends[index] = self.ends[gone + index] - start
+            self.lasts[index] = self.lasts[gone + index]
+        self.count = left
+        self.end -= start
+        return 0
+
+    def _shrink(self) -> int:
+        """Let go of the room that only an unusual backlog needed."""
+        return self._adopt(bytearray(STORE_MIN))
+
+    def _adopt(self, store: bytearray) -> int:
+        self.store = store
+        self.data = self.store
+        self.size = len(store)
+        return 0
+
+    def _make_places(self, places: int) -> int:
+        """Have places for so many datagrams."""
+        if cython.compiled:
+            ends, lasts = bytearray(8 * places), bytearray(8 * places)
+            ends[: 8 * self.count] = self.end_bytes[: 8 * self.count]
+            lasts[: 8 * self.count] = self.last_bytes[: 8 * self.count]
+            self.end_bytes, self.last_bytes = ends, lasts
+            raw = self.end_bytes
+            self.ends = cython.cast("long long *", raw)
+            raw = self.last_bytes
+            self.lasts = cython.cast("unsigned long long *", raw)
+        else:
+            self.ends = self.ends[: self.count] + [0] * (places - self.count)
+            self.lasts = self.lasts[: self.count] + [0] * (places - self.count)
+        self.places = places
+        return 0

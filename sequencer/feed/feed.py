@@ -1,0 +1,162 @@
+"""One feed: the records of a batch in, datagrams to one multicast group out.
+
+    take(store, stop)   the journal has these records: encode what the filter lets through
+    flush(safe)         send what may be seen
+
+A datagram holds one message, or with packing as many of one batch as fit. It is never cut:
+what is too long for one is counted, and receivers, who see that a number misses, fetch it.
+No clock here: the broker says when it is time for a heartbeat.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import cython
+
+from sequencer.feed.codec import Codec
+from sequencer.feed.datagrams import Datagrams
+from sequencer.journal.record import Walk
+
+if not cython.compiled:
+    from sequencer.journal.layout import RECORD
+
+SUBJECTS_MAX = 65536  # remembered with what the filter says of them
+
+
+class Feed:
+    """One per group, for the thread that numbers messages.
+
+    `socket` is a UDP socket that is connected to the group; `packing` the bytes that a datagram
+    is filled up to, 0 for one message each; `previous` the last number there was before.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        socket: Any,
+        *,
+        datagram_max: int,
+        packing: int = 0,
+        segment: bool = True,
+        matches: Callable[[bytes], bool] | None = None,
+        pending_max: int = 16 << 20,
+        previous: int = 0,
+    ) -> None:
+        self.codec = codec
+        self.out = Datagrams(socket, segment, pending_max)
+        self.datagram_max = datagram_max
+        self.packing = packing
+        self.matches = matches
+        self.walk = Walk(0, False)
+        self.decided: dict[bytes, bool] = {}
+        self.previous = previous  # the last number that was spoken of
+        self.messages = 0  # put into datagrams
+        self.skipped = 0  # left out by the filter
+        self.too_long = 0
+        self.start = self.end = 0  # of the datagram that is being built
+        self.first = self.last = 0
+        self.held = 0  # messages in it; 0: none is being built
+
+    def take(self, store: bytearray, stop: int) -> int:
+        """Encode the records in `store[:stop]`."""
+        walk, codec = self.walk, self.codec
+        walk.begin(store, 0, stop)
+        data = store
+        while walk.skim() == RECORD:
+            skip = self.matches is not None and not self._wanted(store)
+            if skip:
+                self.skipped += 1
+                if codec.skip_size == 0:
+                    continue
+                size = codec.skip_size
+            else:
+                size = codec.measure(walk, data)
+            if codec.head_size + size > self.datagram_max:
+                self.too_long += 1
+                self._close()
+                self.previous = walk.number
+                continue
+            self._make_room(size, walk.number)
+            if skip:
+                for at in range(self.end, self.end + size):
+                    self.out.data[at] = 0
+                self.end += size
+            else:
+                self.end = codec.put(self.out.data, self.end, walk, data)
+                self.messages += 1
+            self.last = walk.number
+            self.held += 1
+        self._close()
+        return 0
+
+    def flush(self, safe: int) -> int:
+        """Send the datagrams whose numbers may be seen, up to `safe`; how many left."""
+        if self.out.count == 0:
+            return 0
+        return self.out.send_safe(safe)
+
+    def heartbeat(self, after: int) -> bool:
+        """Say which number comes next, if nothing waits to be sent and the codec can."""
+        if self.out.count:
+            return False
+        return self._say(self.codec.heartbeat(self.previous, after), after)
+
+    def finish(self, after: int) -> bool:
+        """Say that nothing more comes, if the codec can."""
+        return self._say(self.codec.end(self.previous, after), after)
+
+    @property
+    def sent(self) -> Datagrams:
+        """The counters of what was sent: datagrams, bytes, errors, and why the last one failed."""
+        return self.out
+
+    def _say(self, text: bytes, after: int) -> bool:
+        if not text:
+            return False
+        out = self.out
+        out.reserve(len(text))
+        for at in range(len(text)):
+            out.data[out.end + at] = text[at]
+        out.add(out.end + len(text), after - 1)
+        out.send_safe(after - 1)
+        return True
+
+    def _make_room(self, size: int, number: int) -> int:
+        """Have a datagram that takes so much more, the one at hand or a new one."""
+        if self.held:
+            full = self.end - self.start + size > self.packing
+            if full or (self.codec.contiguous and number != self.last + 1):
+                self._close()
+        if self.held == 0:
+            self.out.reserve(self.codec.head_size + size)
+            self.start = self.out.end
+            self.end = self.start + self.codec.head_size
+            self.first = number
+        else:
+            self.out.reserve(self.end - self.start + size)
+        return 0
+
+    def _close(self) -> int:
+        """The datagram at hand is complete."""
+        if self.held == 0:
+            return 0
+        out = self.out
+        self.codec.seal(
+            out.data, self.start, self.end, self.previous, self.first, self.last, self.held
+        )
+        out.add(self.end, self.last)
+        self.previous = self.last
+        self.held = 0
+        return 0
+
+    def _wanted(self, store: bytearray) -> bool:
+        """Whether the filter lets the record at hand through."""
+        walk = self.walk
+        subject = bytes(store[walk.subject : walk.subject + walk.subject_size])
+        wanted = self.decided.get(subject)
+        if wanted is None:
+            assert self.matches is not None, "only a feed with a filter asks"
+            if len(self.decided) == SUBJECTS_MAX:
+                self.decided.clear()
+            wanted = self.decided[subject] = self.matches(subject)
+        return wanted

@@ -1,0 +1,32 @@
+"""One message as a feed brings it."""
+
+
+class Message:
+    """What a codec does not carry is empty: no subject, no headers, time 0."""
+
+    def __init__(
+        self,
+        number: int,
+        payload: bytes,
+        subject: bytes = b"",
+        headers: bytes = b"",
+        time: int = 0,
+    ) -> None:
+        self.number = number
+        self.payload = payload
+        self.subject = subject
+        self.headers = headers
+        self.time = time  # ns since 1970
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Message) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        number, payload, subject, headers, time = self._fields()
+        return f"Message({number}, {payload!r}, {subject!r}, {headers!r}, {time})"
+
+    def _fields(self) -> tuple[int, bytes, bytes, bytes, int]:
+        return self.number, self.payload, self.subject, self.headers, self.time
