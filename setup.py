@@ -38,6 +38,10 @@ HOT = [
     "broker.plane",
     "broker.player",
 ]
+HEADERS = [
+    "sequencer/journal/crc32c.h",
+    "sequencer/feed/datagrams.h",
+]
 DIRECTIVES = {
     "auto_pickle": False,  # nothing hot is ever pickled; the code for it is not small
     "annotation_typing": False,  # `int` in the .py is a Python int there; the .pxd knows better
@@ -72,8 +76,8 @@ def extensions() -> list[Extension]:
         Extension(
             name,
             [name.replace(".", "/") + ".py"],
-            include_dirs=["sequencer/journal", "sequencer/feed"],  # crc32c.h, datagrams.h
-            depends=["sequencer/journal/crc32c.h", "sequencer/feed/datagrams.h"],
+            include_dirs=[str(Path(header).parent) for header in HEADERS],
+            depends=HEADERS,
             extra_compile_args=os.environ.get("SERIATIM_CFLAGS", "-O2").split(),
             extra_link_args=os.environ.get("SERIATIM_LDFLAGS", "").split(),
         )

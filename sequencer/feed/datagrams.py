@@ -53,7 +53,7 @@ class Datagrams:
         while size < self.end + need:
             size *= 2
         store = bytearray(size)
-        store[: self.end] = memoryview(self.store)[: self.end]
+        store[: self.size] = self.store  # behind `end` is what is being built
         return self._adopt(store)
 
     def add(self, end: int, last: int) -> int:

@@ -12,7 +12,8 @@ cdef class Feed:
     cdef object matches
     cdef Walk walk
     cdef dict decided
-    cdef readonly unsigned long long previous, messages, skipped, too_long
+    cdef readonly unsigned long long previous, messages, skipped, too_long, broken
+    cdef readonly str fault
     cdef Py_ssize_t start, end
     cdef unsigned long long first, last, held
 
@@ -28,5 +29,6 @@ cdef class Feed:
     cdef int _make_room(self, Py_ssize_t size, unsigned long long number) except -1
     @cython.locals(out=Datagrams)
     cdef int _close(self) except -1
+    cdef _break(self, error, unsigned long long messages)
     @cython.locals(walk=Walk, subject=bytes)
     cdef bint _wanted(self, bytearray store) except -1

@@ -53,6 +53,8 @@ class Feed:
         self.messages = 0  # put into datagrams
         self.skipped = 0  # left out by the filter
         self.too_long = 0
+        self.broken = 0  # messages that the codec failed on
+        self.fault = ""  # how it did, the last time
         self.start = self.end = 0  # of the datagram that is being built
         self.first = self.last = 0
         self.held = 0  # messages in it; 0: none is being built
@@ -70,7 +72,13 @@ class Feed:
                     continue
                 size = codec.skip_size
             else:
-                size = codec.measure(walk, data)
+                try:
+                    size = codec.measure(walk, data)
+                except Exception as error:  # a user's codec: the journal and the others go on
+                    self._break(error, 1)
+                    self._close()
+                    self.previous = walk.number
+                    continue
             if codec.head_size + size > self.datagram_max:
                 self.too_long += 1
                 self._close()
@@ -102,7 +110,9 @@ class Feed:
         return self._say(self.codec.heartbeat(self.previous, after), after)
 
     def finish(self, after: int) -> bool:
-        """Say that nothing more comes, if the codec can."""
+        """Say that nothing more comes, if nothing waits to be sent and the codec can."""
+        if self.out.count:
+            return False
         return self._say(self.codec.end(self.previous, after), after)
 
     @property
@@ -141,13 +151,21 @@ class Feed:
         if self.held == 0:
             return 0
         out = self.out
-        self.codec.seal(
-            out.data, self.start, self.end, self.previous, self.first, self.last, self.held
-        )
-        out.add(self.end, self.last)
+        try:
+            self.codec.seal(
+                out.data, self.start, self.end, self.previous, self.first, self.last, self.held
+            )
+            out.add(self.end, self.last)
+        except Exception as error:  # as above
+            self._break(error, self.held)
         self.previous = self.last
         self.held = 0
         return 0
+
+    def _break(self, error: Exception, messages: int) -> None:
+        """A user's codec has failed on messages, which are not sent."""
+        self.broken += messages
+        self.fault = f"{type(error).__name__}: {error}"
 
     def _wanted(self, store: bytearray) -> bool:
         """Whether the filter lets the record at hand through."""

@@ -86,6 +86,16 @@ def test_given_packing_then_datagrams_are_filled_and_no_fuller(segment: bool) ->
         assert feed.flush(ALL) == 2, "what comes together is packed, and nothing waits for more"
 
 
+def test_given_a_datagram_half_built_when_the_store_grows_then_nothing_of_it_is_lost() -> None:
+    group = new_group()
+    with Ear(group) as ear, mouth(group) as speaker:
+        feed = Feed(NetstringCodec(), speaker, datagram_max=65507, packing=1472)
+        sent = messages(1, [128] * 2000)  # four times what the store holds at first
+        give(feed, sent)
+        count = feed.flush(ALL)
+        assert b"".join(ear.take(count)) == b"".join(frames(sent))
+
+
 def test_given_a_message_too_long_for_a_datagram_then_it_is_counted_and_spoken_of() -> None:
     group = new_group()
     with Ear(group) as ear, mouth(group) as speaker:

@@ -8,6 +8,7 @@ import itertools
 import os
 import socket
 import struct
+import time
 from types import TracebackType
 from typing import Self
 
@@ -58,8 +59,10 @@ class Ear:
         with mouth(self.group) as speaker:
             speaker.send(SILENCE)
         found = []
+        deadline = time.monotonic() + WAIT_S
         while (datagram := self.next()) != SILENCE:
             found.append(datagram)
+            assert time.monotonic() < deadline, "it goes on and on; is its end lost?"
         return found
 
     def __enter__(self) -> Self:

@@ -1,0 +1,49 @@
+"""The codecs by their names, as settings and receivers say them."""
+
+import importlib
+from typing import Final
+
+from sequencer.feed.binary import BinaryCodec
+from sequencer.feed.codec import Codec
+from sequencer.feed.errors import CodecNotFound
+from sequencer.feed.moldudp64 import MoldUDP64Codec
+from sequencer.feed.netstrings import NetstringCodec, NetstringSubjectCodec
+
+BUILT_IN: Final[dict[str, type[Codec]]] = {
+    "netstring": NetstringCodec,
+    "netstring-subject": NetstringSubjectCodec,
+    "binary": BinaryCodec,
+    "moldudp64": MoldUDP64Codec,
+}
+CODECS: Final = tuple(BUILT_IN)
+
+
+def codec_named(name: str, *, filtered: bool = False) -> Codec:
+    """Make the codec of a name: one of `CODECS`, or `package.module:Class` for a user's own.
+
+    `filtered` is for receivers: the feed has a filter, so that in MoldUDP64 a block of length 0
+    is a number left out, and no message. Runs the module of a user's codec. `CodecNotFound`.
+    """
+    if name == "moldudp64":
+        return MoldUDP64Codec(filtered)
+    if name in BUILT_IN:
+        built_in: Codec = BUILT_IN[name]()
+        return built_in
+    module, colon, attribute = name.partition(":")
+    if not (colon and module and attribute):
+        known = ", ".join(CODECS)
+        raise CodecNotFound(f"{name!r} is no codec; give {known}, or package.module:Class")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # whatever a module does when it is run
+        raise CodecNotFound(f"codec {name!r}: {type(error).__name__}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Codec)):
+        raise CodecNotFound(f"codec {name!r}: not a subclass of sequencer.feed.codec.Codec")
+    try:
+        made = found()
+    except Exception as error:
+        raise CodecNotFound(
+            f"codec {name!r}: cannot be made: {type(error).__name__}: {error}"
+        ) from error
+    assert isinstance(made, Codec), "a class makes what it is"
+    return made

@@ -1,0 +1,346 @@
+"""Answers to who asks again: MoldUDP64's requests in, one datagram each out.
+
+    ask(request, peer, now, safe) -> Search      what may be answered; None: nothing, and counted
+    Search.run() -> answer                       None: `fetch` is to read first, in any thread
+
+An answer is a packet as the feed sends it, of what was asked for from the beginning: as many
+messages as one datagram takes, and the peer asks again for the rest. What cannot be had (not
+retained, damaged, too long for a datagram) is passed over: the answer begins behind it, and so
+tells the peer that it is lost. Never more than is safe, and nothing of numbers to come.
+
+No amplifier: what one peer, and what all of them get in a second is bounded; who is over it
+gets nothing until it is paid for. Memory: `PEERS_MAX` peers, and one buffer; for each search
+that waits for a disk one more, or the one message that is longer.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any, Final
+
+from sequencer.feed.errors import CodecError
+from sequencer.feed.moldudp64 import BROTHERS, parse_request, request
+from sequencer.journal.layout import HEADER_SIZE, MORE, RECORD
+from sequencer.journal.record import Walk
+
+HEAD_SIZE: Final = 20
+BUFFER: Final = 128 << 10
+WINDOW: Final = 16 << 10  # read at a time: what is copied and not needed costs as much as the rest
+WALK_MAX: Final = 1 << 20  # bytes walked behind what cannot be had, then the peer is told so far
+REQUEST_COST: Final = 256  # bytes that an answer counts beside its own: a request is work
+PEERS_MAX: Final = 4096
+KNOWN_MAX: Final = 64  # damaged places that need not be searched for their end again
+
+
+class Rerequests:
+    """One per feed, for the thread that numbers messages. `store` is a Store or a Ring.
+
+    A datagram is filled up to `datagram_bytes`, and one message alone may be as long as
+    `datagram_max`. `rate` and `total_rate` are bytes in a second; `matches` is the feed's filter.
+    """
+
+    def __init__(
+        self,
+        store: Any,
+        session: bytes,
+        *,
+        datagram_bytes: int,
+        datagram_max: int,
+        rate: int,
+        total_rate: int,
+        matches: Callable[[bytes], bool] | None = None,
+    ) -> None:
+        self.store = store
+        self.session = session
+        self.datagram_bytes = datagram_bytes
+        self.datagram_max = datagram_max
+        self.matches = matches
+        self.buffer = bytearray(BUFFER)
+        self.walk = Walk(store.salt, store.checked)
+        self.known: dict[tuple[int, int], tuple[Any, int, int] | None] = {}
+        self._peers = Allowances(rate)
+        self._total = Allowances(total_rate)
+        self.requests = self.answered = self.messages = self.bytes = 0
+        self.malformed = self.unknown_session = 0
+        self.ahead = 0  # of numbers that are not given yet, or not safe
+        self.limited = 0
+        self.failed = 0  # the disk could not be read, or the answer not sent
+
+    def ask(self, datagram: bytes, peer: Hashable, now: float, safe: int) -> "Search | None":
+        """Judge a request that has come from `peer` at `now`, in seconds; `safe` may be told."""
+        self.requests += 1
+        try:
+            session, first, count = parse_request(datagram)
+        except CodecError:
+            self.malformed += 1
+            return None
+        if session[:BROTHERS] != self.session[:BROTHERS]:  # else another epoch: numbers go on
+            self.unknown_session += 1
+            return None
+        if first > safe:
+            self.ahead += 1
+            return None
+        if not (self._peers.allows(peer, now) and self._total.allows(None, now)):
+            self.limited += 1
+            return None
+        return Search(self, session, first, count, safe, peer)
+
+    def sent(self, search: "Search", answer: bytes, now: float) -> None:
+        """Count an answer, and what it cost, read from the disk included."""
+        cost = REQUEST_COST + len(answer) + search.fetched_bytes
+        self._peers.draw(search.peer, cost, now)
+        self._total.draw(None, cost, now)
+        self.answered += 1
+        self.messages += search.held
+        self.bytes += len(answer)
+
+    def remember(self, place: tuple[int, int], good: tuple[Any, int, int] | None) -> None:
+        """Damage at `place` ends where `good` says."""
+        if len(self.known) == KNOWN_MAX:
+            self.known.clear()
+        self.known[place] = good
+
+
+class Search:
+    """One request on its way through the store."""
+
+    def __init__(
+        self, asked: Rerequests, session: bytes, first: int, count: int, safe: int, peer: Hashable
+    ) -> None:
+        self.peer = peer
+        self.held = 0  # messages in the answer, skipped ones too
+        self.fetched_bytes = 0
+        self._asked = asked
+        self._session = session
+        self._first = self._number = first  # asked for; wanted next
+        self._count = count
+        self._safe = safe
+        self._blocks = bytearray()
+        self._complete = False
+        self._walked = 0
+        self._piece: Any = None  # held while it is in there
+        self._offset = 0
+        self._window = WINDOW
+        self._need = 0  # bytes that `fetch` is to read
+        self._fetched: bytearray | None = None
+        self._bad = -1  # offset of the damage whose end `fetch` is to find
+
+    def run(self) -> bytes | None:
+        """Go on; the answer. None: `fetch`, and then again.
+
+        OSError where the disk fails.
+        """
+        try:
+            while not self._is_complete():
+                if self._piece is None:
+                    self._locate()
+                elif not self._step():
+                    return None
+        except BaseException:
+            self.leave()
+            raise
+        self.leave()
+        return self._answer()
+
+    def fetch(self) -> None:
+        """Read what the disk must bring. Any thread's; OSError where it fails."""
+        store, piece, offset = self._asked.store, self._piece, self._offset
+        if self._bad >= 0:
+            good = store.next_good(piece, self._bad, piece.first)
+            self._asked.remember((piece.first, self._bad), good)
+            self.fetched_bytes += BUFFER
+            return
+        buffer = bytearray(min(self._need, piece.size - offset))
+        with memoryview(buffer) as view:
+            size = piece.read(offset, view, True)
+        if size < len(buffer):
+            raise OSError(f"{piece}: shorter than it was")
+        self._fetched = buffer
+        self.fetched_bytes += size
+
+    def leave(self) -> None:
+        """Let go of the place in the store."""
+        if self._piece is not None:
+            self._piece.release()
+            self._piece = None
+
+    def _is_complete(self) -> bool:
+        beyond = self._number > self._safe or self.held == self._count
+        # Who asks for the middle of a desert is told how far it goes, not led through it.
+        tired = self._walked > WALK_MAX and self.held == 0 and self._number > self._first
+        return self._complete or beyond or tired
+
+    def _answer(self) -> bytes:
+        """The packet; without messages it says, as a heartbeat does, where the next ones are."""
+        assert self.held or self._number > self._first, "what is asked for is there, or is not"
+        return request(self._session, self._number - self.held, self.held) + self._blocks
+
+    # Places
+
+    def _locate(self) -> None:
+        """Go to where the number wanted must be."""
+        store = self._asked.store
+        self._want(min(store.first, self._safe + 1))
+        if not self._is_complete():
+            piece, offset = store.locate(self._number)
+            if not piece.gone:
+                self._enter(piece, offset)
+
+    def _enter(self, piece: Any, offset: int) -> None:
+        piece.hold()
+        self.leave()
+        self._piece, self._offset = piece, offset
+
+    def _want(self, number: int) -> None:
+        """The next that can be had is `number`: what begins with another has ended before it."""
+        if number > self._number:
+            if self.held:
+                self._complete = True
+            else:
+                self._number = number
+
+    def _step(self) -> bool:
+        """Use one buffer of records, or go to the next piece. False: the disk must be asked."""
+        data = self._fetched
+        fetched, self._fetched = data is not None, None
+        self._need = 0
+        if self._bad >= 0:
+            self._pass_damage(self._bad)
+            return self._bad < 0
+        if data is None:
+            data = self._asked.buffer
+            try:
+                with memoryview(data) as view:
+                    size = self._piece.read(self._offset, view[: self._window], False)
+            except BlockingIOError:
+                self._need = BUFFER
+                return False
+            except OSError:
+                if not self._piece.gone:
+                    raise
+                self.leave()  # deleted just now
+                return True
+        else:
+            size = len(data)
+        if size == 0:
+            self._move_on()
+            return True
+        return self._walk(data, size, fetched)
+
+    def _move_on(self) -> None:
+        """The piece is at its end."""
+        following = self._piece.following
+        if following is None:
+            self._want(self._safe + 1)
+            self._complete = True
+        elif following.gone:
+            self.leave()
+        else:
+            self._want(following.first)
+            self._enter(following, following.start)
+
+    # Records
+
+    def _walk(self, data: bytearray, size: int, fetched: bool) -> bool:
+        """Use the records in `data[:size]`. False: the disk must be asked."""
+        walk = self._asked.walk
+        walk.begin(data, 0, size)
+        wanted = self._number
+        while (outcome := walk.next()) == RECORD:
+            if walk.number < wanted:
+                continue
+            self._want(min(walk.number, self._safe + 1))
+            if self._is_complete():
+                return True
+            self._take(data)
+            if self._is_complete():
+                return True
+            wanted = self._number
+        self._offset += walk.at
+        self._walked += walk.at
+        if outcome != MORE:
+            self._pass_damage(self._offset)
+        elif walk.at == 0:
+            self._lengthen(data, size, fetched)
+        return self._need == 0 and self._bad < 0
+
+    def _take(self, data: bytearray) -> None:
+        """Put the record at hand into the answer; nothing more fits where it does not."""
+        asked, walk = self._asked, self._asked.walk
+        block = bytes(2)
+        if asked.matches is None or asked.matches(
+            bytes(data[walk.subject : walk.subject + walk.subject_size])
+        ):
+            if self._is_too_long():
+                self._want(walk.number + 1)
+                return
+            payload = data[walk.payload : walk.payload + walk.payload_size]
+            block = len(payload).to_bytes(2, "big") + payload
+        if self.held and HEAD_SIZE + len(self._blocks) + len(block) > asked.datagram_bytes:
+            self._complete = True
+            return
+        self._blocks += block
+        self.held += 1
+        self._number += 1
+
+    def _is_too_long(self) -> bool:
+        return HEAD_SIZE + 2 + self._asked.walk.payload_size > self._asked.datagram_max
+
+    def _lengthen(self, data: bytearray, size: int, fetched: bool) -> None:
+        """There was no whole record in what was read: read more, or pass over a long one."""
+        walk, left = self._asked.walk, self._piece.size - self._offset
+        need = HEADER_SIZE
+        if size >= HEADER_SIZE:
+            need = (int.from_bytes(data[4:8], "little") + 7) & ~7
+        if need > left or (fetched and size >= need):
+            self._pass_damage(self._offset)
+        elif size == self._window < BUFFER:
+            self._window = BUFFER
+        elif need <= BUFFER:
+            self._need = BUFFER
+        elif walk.number < self._number or (self._asked.matches is None and self._is_too_long()):
+            if walk.number >= self._number:
+                self._want(walk.number + 1)
+            self._offset += need
+            self._walked += need
+        else:
+            self._need = need
+
+    def _pass_damage(self, at: int) -> None:
+        """Go on with the next good record behind a bad one, once `fetch` has found it."""
+        place = (self._piece.first, at)
+        self._bad = -1
+        if place not in self._asked.known:
+            self._bad = at
+            return
+        good = self._asked.known[place]
+        if good is None:
+            self._want(self._safe + 1)
+            self._complete = True
+        elif good[0].gone:
+            self.leave()
+        else:
+            self._enter(good[0], good[1])
+
+
+class Allowances:
+    """So many bytes in a second for each of many, a quarter of it at once."""
+
+    def __init__(self, rate: int) -> None:
+        self.rate = rate
+        self.burst = rate / 4
+        self._levels: dict[Hashable, tuple[float, float]] = {}  # what is left, and when
+
+    def allows(self, who: Hashable, now: float) -> bool:
+        """Whether there is anything left of it."""
+        return self._level(who, now) > 0
+
+    def draw(self, who: Hashable, size: int, now: float) -> None:
+        """Take some, more than there is too: that is paid for before the next."""
+        level = self._level(who, now) - size
+        self._levels.pop(who, None)
+        if len(self._levels) == PEERS_MAX:
+            del self._levels[next(iter(self._levels))]  # who has drawn nothing for the longest time
+        self._levels[who] = level, now
+
+    def _level(self, who: Hashable, now: float) -> float:
+        level, at = self._levels.get(who, (self.burst, now))
+        return min(level + (now - at) * self.rate, self.burst)
