@@ -37,6 +37,8 @@ HOT = [
     "broker.answerer",
     "broker.plane",
     "broker.player",
+    "broker.caller",
+    "broker.port",
 ]
 HEADERS = [
     "sequencer/journal/crc32c.h",

@@ -107,11 +107,16 @@ class Control:
 
     def journal_full(self, link: Link, subject: bytes, told: bool = True) -> None:
         """A message was refused: there is no room for it, and it has no number."""
+        error = self.no_room_for(subject)
+        if told:
+            self._tell(link, error)
+
+    def no_room_for(self, subject: bytes) -> errors.JournalFull:
+        """Count a message that is refused; what its publisher is to be told."""
         problem = self.keeper.problem if self.keeper is not None else ""
         if self.keeper is not None:
             self.keeper.refused += 1
-        if told:
-            self._tell(link, errors.JournalFull(subject, problem.encode()))
+        return errors.JournalFull(subject, problem.encode())
 
     def detached(self, link: Link, number: int) -> None:
         """A link lags; from `number` on it is served from the journal."""

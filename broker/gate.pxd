@@ -9,7 +9,7 @@ cdef enum:
 @cython.final
 cdef class Gate:
     cdef readonly Sequencer sequencer
-    cdef public object control
+    cdef public object control, port
     cdef readonly Py_ssize_t hold_pending
     cdef public Py_ssize_t catchup_pending
     cdef readonly list crowded, fenced

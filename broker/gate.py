@@ -38,6 +38,7 @@ class Gate:
         self.slow: list[Link] = []  # to be closed at the release
         self.spare: list[bytearray] = []
         self.reader: Link | None = None  # the link whose read event this is
+        self.port: Any = None  # cquencer's port, where there is one
 
     def soil(self, link: Link) -> None:
         """This link has something to flush."""
@@ -127,6 +128,8 @@ class Gate:
             if not link.lower_fence():
                 self.fenced.append(link)
             self._flush(link)  # one that takes in nothing more, too: the broker may be stopping
+        if self.port is not None:
+            self.port.let_out()
 
     def _flush(self, link: Link) -> None:
         if link.end or link.waiting_bytes:

@@ -68,8 +68,14 @@ cdef class Plane:
     @cython.locals(route=Route, reply=bytes, fresh=bint)
     cdef int _publish_uncommon(self, Link link, Parser parser, Py_ssize_t header_size) except -1
     cpdef Py_ssize_t payload_bytes(self)
+    cpdef begin(self)
+    cdef bint is_spent(self) noexcept
+    @cython.locals(fanout=Fanout)
+    cdef unsigned long long submit(self, Route route, unsigned long long origin,
+                                   unsigned long long nth, bytearray store, Py_ssize_t at,
+                                   Py_ssize_t size) except? 0
     @cython.locals(sequencer=Sequencer, subject='const unsigned char *', flags=int)
-    cdef unsigned long long _take(self, Link link) except? 0
+    cdef unsigned long long _take(self, unsigned long long nth) except? 0
     @cython.locals(told=bint)
     cdef int _refuse(self, Link link, Route route) except -1
     cdef int _confirm(self, Link link) except -1

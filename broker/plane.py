@@ -143,15 +143,47 @@ class Plane:
         link.in_msgs += 1
         link.in_bytes += parser.size
         self._describe(parser, 0)
-        if self._take(link) == 0:
+        if self._take(link.in_msgs) == 0:
             return self._refuse(link, route)
         fanout = route.fanout
         if fanout.plain or fanout.groups is not None:
             self._fan_out()
         return 0
 
-    def _take(self, link: Link) -> int:
-        """Take a number for the message at hand, which `link` has published."""
+    def begin(self) -> None:
+        """Begin an event in which messages come by `submit`; `Gate.release` ends it."""
+        self.work = -self.sublist.effort
+        self.mute = None
+        self.gate.reader = None
+        self.gate.crowded.clear()
+
+    def is_spent(self) -> bool:
+        """Whether others should have their turn before the next message."""
+        return self.work + self.sublist.effort > WORK_MAX
+
+    def submit(
+        self, route: Route, origin: int, nth: int, store: bytearray, at: int, size: int
+    ) -> int:
+        """Publish `size` bytes of `store` from `at` on; the number, 0 if there is no room.
+
+        They are the `nth` message of a publisher that has no link, and lead to an ordinary route.
+        """
+        self.sequencer.origin = origin
+        self.store = store
+        self.data = self.store
+        self.route = route
+        self.renamed = True
+        self.body = self.payload = at
+        self.size = self.payload_size = size
+        self.header_size = self.reply_size = self.digits = self.digits_end = 0
+        if self._take(nth):
+            fanout = route.fanout
+            if fanout.plain or fanout.groups is not None:
+                self._fan_out()
+        return self.number
+
+    def _take(self, nth: int) -> int:
+        """Take a number for the message at hand, which is the `nth` of its publisher."""
         sequencer = self.sequencer
         flags = ID_FLAG if self.message_id else 0
         if cython.compiled:
@@ -160,7 +192,7 @@ class Plane:
                 subject = self.route.text
             self.number = sequencer.take(
                 flags,
-                link.in_msgs,
+                nth,
                 subject,
                 self.route.size,
                 self.data + self.reply,
@@ -174,7 +206,7 @@ class Plane:
             reply = self.store[self.reply : self.reply + self.reply_size]
             body = self.store[self.body : self.body + self.size]
             self.number = sequencer.take(
-                *(flags, link.in_msgs, self.route.subject, self.route.size, reply, len(reply)),
+                *(flags, nth, self.route.subject, self.route.size, reply, len(reply)),
                 *(body, self.header_size, len(body)),
             )
         return self.number
@@ -297,14 +329,14 @@ class Plane:
         if self.window is not None and self.header_size and self._may_have_id():
             found = id_of(bytes(self.store[self.body : self.body + self.header_size]))
         if not found:
-            self._take(link)
+            self._take(link.in_msgs)
             return True
         self.work += CONTROL_WORK
         self.number = self.window.find(found, self.sequencer.now)
         if self.number:
             return False
         self.message_id = found
-        if self._take(link):
+        if self._take(link.in_msgs):
             self.window.add(found, self.number, self.sequencer.now)
         self.message_id = b""
         return True

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from broker.answers import Answers
 from broker.control import Control
+from broker.cquencer import Cquencer
+from broker.feeds import Feeds
 from broker.heartbeat import Heartbeat
 from broker.inbox import Inbox
 from broker.keeper import Keeper
@@ -65,6 +67,7 @@ class Server:
         self._run = int.from_bytes(os.urandom(4), "big")  # tells our publishers from earlier ones
         self.sessions: dict[int, Session] = {}
         self.total_connections = 0
+        self._cids = 0  # given so far, to clients of every kind
         self.slow_consumers = 0
         self.addresses: list[tuple[str, int]] = []
         limits = settings.limits
@@ -76,6 +79,7 @@ class Server:
         self.plane = Plane(sublist, sequencer, self.hold_pending)
         self.control = Control(self.plane, limits.max_subscriptions)
         self.plane.attach(self.control)
+        self.feeds = Feeds(settings, sequencer, self.loop)
         self.store = open_journal(settings)
         self.window = open_window(settings, self.store)
         self.replays: Replays | None = None
@@ -87,6 +91,7 @@ class Server:
         self.control.answers = Answers(self)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.heartbeat = Heartbeat(self.loop)
+        self.cquencer = Cquencer(self) if settings.sequencer.port else None
         self._listeners: list[asyncio.Server] = []
         self._closed_traffic = Traffic(0, 0, 0, 0)
         self._info_fields: dict[str, object] = {
@@ -101,8 +106,9 @@ class Server:
         }
 
     def _keep(self, store: Store | Ring) -> None:
-        """Have everything that is numbered kept, and played to whoever asks for it."""
+        """Have everything that is numbered kept, sent, and played to whoever asks for it."""
         plane, journal = self.plane, self.settings.journal
+        self.feeds.attach(store)
         self.replays = self.control.replays = Replays(plane, store, self.loop)
         if isinstance(store, Ring):
             plane.sequencer.keep(store, False, lambda error: None)
@@ -117,10 +123,13 @@ class Server:
         """Open every door. Raises `OSError` with the address if one cannot be listened on."""
         if self.keeper is not None:
             self.keeper.start()
-        first = (self.settings.host, self.settings.port, self.settings.frame)
-        more = ((door.host, door.port, door.frame) for door in self.settings.listeners)
-        for host, port, frame in (first, *more):
-            await self._open(host, port, frame)
+        await self.feeds.start()
+        if self.settings.port:
+            await self._open(self.settings.host, self.settings.port, self.settings.frame)
+        for door in self.settings.listeners:
+            await self._open(door.host, door.port, door.frame)
+        if self.cquencer is not None:
+            self.cquencer.start()
         log.info("Server id is %s", self.server_id)
         log.info("Server is ready")
 
@@ -131,17 +140,27 @@ class Server:
         self.heartbeat.stop()
         for session in self.sessions.values():
             session.start_draining()
+        if self.cquencer is not None:
+            self.cquencer.start_draining()
         deadline = self.loop.time() + self.settings.limits.drain_timeout
-        while late := sum(not session.is_drained() for session in self.sessions.values()):
+        while late := self._undrained():
             if self.loop.time() >= deadline:
                 log.warning("%d clients did not take all their messages in time", late)
                 break
             await asyncio.sleep(DRAIN_POLL)
         for session in list(self.sessions.values()):
             session.close()
+        if self.cquencer is not None:
+            self.cquencer.close()
         await asyncio.sleep(0)  # the transports tell their sessions that they have closed
+        await self.feeds.stop(deadline)
         if self.keeper is not None:
             await self.keeper.stop()
+
+    def _undrained(self) -> int:
+        """How many clients have not acknowledged all that is meant for them."""
+        late = sum(not session.is_drained() for session in self.sessions.values())
+        return late + (self.cquencer.undrained() if self.cquencer is not None else 0)
 
     async def _open(self, host: str, port: int, frame: str) -> None:
         """Listen on one address; port -1 is any free one."""
@@ -173,13 +192,22 @@ class Server:
     def admit(self, session: Session) -> bool:
         """Give a new session its cid, and its place if there is one."""
         self.total_connections += 1
-        session.cid = self.total_connections
-        session.link.origin = self._run << 32 | (session.cid & 0xFFFFFFFF)
-        if len(self.sessions) >= self.settings.limits.max_connections:
+        session.cid, session.link.origin = self.new_client()
+        if not self.has_room():
             log.warning("%s - maximum connections exceeded", session.label)
             return False
         self.sessions[session.cid] = session
         return True
+
+    def new_client(self) -> tuple[int, int]:
+        """The cid of one more client, and who it is in the journal's records."""
+        self._cids += 1
+        return self._cids, self._run << 32 | (self._cids & 0xFFFFFFFF)
+
+    def has_room(self) -> bool:
+        """Whether one more client may be connected."""
+        others = len(self.cquencer.callers) if self.cquencer is not None else 0
+        return len(self.sessions) + others < self.settings.limits.max_connections
 
     def forget(self, session: Session) -> None:
         """A session has ended; what it counted stays."""
@@ -207,6 +235,11 @@ class Server:
         total = self._closed_traffic
         for session in self.sessions.values():
             total = _sum(total, session.link)
+        if self.cquencer is not None:
+            port = self.cquencer.port
+            total = total._replace(
+                in_msgs=total.in_msgs + port.messages, in_bytes=total.in_bytes + port.bytes
+            )
         return total
 
     @property

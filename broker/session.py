@@ -4,7 +4,7 @@ asyncio calls the methods of `BufferedProtocol`; the data plane calls `flush` at
 and `cut_off` for a client that is too slow; the conversation's rules are in broker/control.
 Output goes to the socket at once; what it does not take waits with the transport, whose
 `pause_writing` and `resume_writing` tell `link.writable`. Subscribers and publishers meet
-here in one more way: see `_hold`.
+here in one more way: see `hold`.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import os
 import sys
 import termios
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from broker.inbox import Intake
 from broker.link import Link
@@ -31,6 +31,30 @@ GOLDEN = 0.6180339887498949  # the golden ratio: its multiples fill the unit int
 JITTER = 0.2  # of FIRST_PING, so that a thousand clients that come back at once spread out
 
 
+class Publisher(Protocol):
+    """Who may be held by the subscribers that it outruns: a session, or cquencer's port."""
+
+    held_by: int  # subscribers that it waits for
+
+    def go_on(self) -> None:
+        """It waits for nobody any more."""
+
+
+def hold(publisher: Publisher, server: "Server") -> None:
+    """Have a publisher wait for the subscribers that it has outrun in this event.
+
+    A flood is brought down to the speed of its readers in this way, instead of cutting
+    them off. But each of them may hold its publishers for `hold_ms` only, and not again
+    before it has drained: a reader that is dead or far too slow stalls nobody, its
+    outbox grows to `max_pending`, and it is cut off.
+    """
+    seconds = server.settings.limits.hold_ms / 1000
+    for link in server.plane.gate.crowded:
+        if not link.closed and not link.writable and seconds:
+            link.session.hold(publisher, seconds)
+    server.plane.gate.crowded.clear()
+
+
 class Session(asyncio.BufferedProtocol):
     """Lives from `connection_made` to `connection_lost`."""
 
@@ -41,7 +65,6 @@ class Session(asyncio.BufferedProtocol):
         "_fd",
         "_greeted",
         "_heard",
-        "_held_by",
         "_hold_timer",
         "_holding",
         "_intake",
@@ -55,6 +78,7 @@ class Session(asyncio.BufferedProtocol):
         "_transport",
         "cid",
         "door",
+        "held_by",
         "ip",
         "link",
         "options",
@@ -84,8 +108,8 @@ class Session(asyncio.BufferedProtocol):
         self._heard = server.loop.time()
         self._ping_sent = 0.0
         self._pings_out = 0
-        self._holding: set[Session] = set()  # publishers that wait for this subscriber
-        self._held_by = 0  # subscribers that this publisher waits for
+        self._holding: set[Publisher] = set()  # those that wait for this subscriber
+        self.held_by = 0  # subscribers that this publisher waits for
         self._hold_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -172,7 +196,7 @@ class Session(asyncio.BufferedProtocol):
             self._backlog = store[rest:stop]
             self._intake.keep(store, stop, stop, self.link.parser)
             self._transport.pause_reading()
-            self._server.loop.call_soon(self._go_on)
+            self._server.loop.call_soon(self.go_on)
         elif not self.link.closed:
             self._intake.keep(store, rest, stop, self.link.parser)
         if plane.gate.crowded:
@@ -182,14 +206,14 @@ class Session(asyncio.BufferedProtocol):
         if self._ending:
             self._close()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Serve what was read before, unless a subscriber holds us; then read again."""
-        if self._held_by or self.link.closed or self._draining:
+        if self.held_by or self.link.closed or self._draining:
             return
         backlog, self._backlog = self._backlog, None
         if backlog is not None:
             self._serve(backlog, len(backlog))
-        if self._held_by == 0 and self._backlog is None:
+        if self.held_by == 0 and self._backlog is None:
             self._transport.resume_reading()  # of no effect on one that closes
 
     def eof_received(self) -> bool:
@@ -320,29 +344,19 @@ class Session(asyncio.BufferedProtocol):
     # Publishers and the subscribers they outrun
 
     def _hold(self) -> None:
-        """Read no more from this publisher until the subscribers that it outran have drained.
-
-        A flood is brought down to the speed of its readers in this way, instead of cutting
-        them off. But each of them may hold its publishers for `hold_ms` only, and not again
-        before it has drained: a reader that is dead or far too slow stalls nobody, its
-        outbox grows to `max_pending`, and it is cut off.
-        """
-        crowded = self._server.plane.gate.crowded
-        hold = self._server.settings.limits.hold_ms / 1000
-        for link in crowded:
-            if link.closed or link.writable or hold == 0:
-                continue
-            subscriber: Session = link.session
-            if self in subscriber._holding:
-                continue
-            subscriber._holding.add(self)
-            self._held_by += 1
-            if subscriber._hold_timer is None:
-                timer = self._server.loop.call_later(hold, subscriber._held_long_enough)
-                subscriber._hold_timer = timer
-        crowded.clear()
-        if self._held_by:
+        """Read no more from this publisher until the subscribers that it outran have drained."""
+        hold(self, self._server)
+        if self.held_by:
             self._transport.pause_reading()
+
+    def hold(self, publisher: "Publisher", seconds: float) -> None:
+        """Have a publisher wait for this subscriber, but not for longer than this."""
+        if publisher in self._holding:
+            return
+        self._holding.add(publisher)
+        publisher.held_by += 1
+        if self._hold_timer is None:
+            self._hold_timer = self._server.loop.call_later(seconds, self._held_long_enough)
 
     def _held_long_enough(self) -> None:
         self._hold_timer = None
@@ -352,9 +366,9 @@ class Session(asyncio.BufferedProtocol):
     def _let_go(self) -> None:
         """Let the publishers go on that waited for this subscriber."""
         for publisher in self._holding:
-            publisher._held_by -= 1
-            if publisher._held_by == 0:
-                publisher._server.loop.call_soon(publisher._go_on)
+            publisher.held_by -= 1
+            if publisher.held_by == 0:
+                self._server.loop.call_soon(publisher.go_on)
         self._holding.clear()
 
     # Life signs

@@ -1,15 +1,7 @@
 """Every knob of the broker: its name, kind, default, bounds and reason, in one table.
 
-A knob is a field. Its metadata is its documentation: the validator (`broker.cli.resolve`),
-the flags of `seriatim serve`, `seriatim config` and docs/configuration.md all read it, so
-they cannot drift apart. Metadata of a field:
-
-    kind      port, size (bytes), duration (seconds), count, flag, text, choice or list
-    about     what it does, and why the default is what it is
-    low, high the bounds of a number, both allowed; None for what is no number
-    choices   the words of a choice
-    flags     its names on the command line
-    zero      what 0 (or an empty text) means, where that is not obvious
+A knob is a field, as broker/knob.py says; those of the feeds stand in
+broker/settings_feeds.py.
 
 The running broker imports this module, so it imports nothing that asyncio does not, and it
 checks nothing: what comes through `settings_from_json` was checked by the process before.
@@ -18,41 +10,17 @@ checks nothing: what comes through `settings_from_json` was checked by the proce
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import Any
 
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+from broker.knob import GIB, KIB, MIB, knob
+from broker.settings_feeds import FeedSettings
+
 FRAMES = ("netstring", "header", "none")
 LOOPS = ("auto", "asyncio", "uvloop")
+FRAMINGS = ("recv", "netstring")
 SYNCS = ("never", "interval", "always")
 DAY = 86400.0
 SEGMENT_BYTES_MIN = 64 * KIB
 SEGMENTS_RETAINED_MIN = 4  # of a journal with a limit in bytes: it shrinks by whole segments
-
-
-def knob(
-    default: Any,
-    kind: str,
-    about: str,
-    *,
-    flags: tuple[str, ...] = (),
-    bounds: tuple[float, float] | None = None,
-    choices: tuple[str, ...] = (),
-    zero: str = "",
-) -> Any:
-    """Declare one knob; `about` is the line a reader of the manual sees."""
-    low, high = bounds or (None, None)
-    metadata = {
-        "kind": kind,
-        "about": about,
-        "low": low,
-        "high": high,
-        "choices": choices,
-        "flags": flags,
-        "zero": zero,
-    }
-    if default is dataclasses.MISSING:
-        return dataclasses.field(metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +189,37 @@ class SequencerSettings:
         " Empty by default: every message has its number.",
         flags=("--exclude",),
     )
+    port: int = knob(
+        0,
+        "port",
+        "The port for cquencer's clients: what one sends is a message, the answer its number."
+        " Off by default; docs/cquencer.md says what it is for.",
+        flags=("--sequencer_port",),
+        bounds=(-1, 65535),
+        zero="0: off; -1: any free port",
+    )
+    host: str = knob(
+        "",
+        "text",
+        "The address that port is on.",
+        flags=("--sequencer_host",),
+        zero="empty: the same as `host`",
+    )
+    framing: str = knob(
+        "recv",
+        "choice",
+        "Where a message ends there. `recv`: what one recv gives is a message, so a client waits"
+        " for the answer before it sends the next; so cquencer has it. With `netstring` it need"
+        " not wait, and any message can be sent.",
+        flags=("--sequencer_framing",),
+        choices=FRAMINGS,
+    )
+    subject: str = knob(
+        "cq",
+        "subject",
+        "The subject under which subscribers get these messages, and the journal keeps them.",
+        flags=("--sequencer_subject",),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +347,7 @@ class Settings:
         "The port to listen on for clients. 4222 is the one NATS clients try.",
         flags=("-p", "--port"),
         bounds=(-1, 65535),
-        zero="-1: any free port",
+        zero="0: none, where there is another way in; -1: any free port",
     )
     frame: str = knob(
         "netstring",
@@ -424,6 +423,7 @@ class Settings:
         choices=LOOPS,
     )
     listeners: tuple[Listener, ...] = dataclasses.field(default=())
+    feeds: tuple[FeedSettings, ...] = dataclasses.field(default=())
     limits: Limits = dataclasses.field(default_factory=Limits)
     sequencer: SequencerSettings = dataclasses.field(default_factory=SequencerSettings)
     journal: JournalSettings = dataclasses.field(default_factory=JournalSettings)
@@ -438,7 +438,9 @@ def settings_from_json(text: str | bytes) -> Settings:
     """The settings that `settings_to_json` wrote. Trusts them: they were checked before."""
     raw = json.loads(text)
     raw["listeners"] = tuple(Listener(**listener) for listener in raw["listeners"])
+    raw["feeds"] = tuple(FeedSettings(**feed) for feed in raw["feeds"])
     raw["limits"] = Limits(**raw["limits"])
-    raw["sequencer"] = SequencerSettings(exclude=tuple(raw["sequencer"]["exclude"]))
+    raw["sequencer"]["exclude"] = tuple(raw["sequencer"]["exclude"])
+    raw["sequencer"] = SequencerSettings(**raw["sequencer"])
     raw["journal"] = JournalSettings(**raw["journal"])
     return Settings(**raw)

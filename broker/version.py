@@ -33,6 +33,8 @@ HOT_MODULES: Final = (
     "broker.answerer",
     "broker.plane",
     "broker.player",
+    "broker.caller",
+    "broker.port",
 )
 
 

@@ -34,6 +34,9 @@ INNERMOST = {
     "sublist.sublist": "find fetch _recheck fan_out",
     "sequencer.journal.record": "put next skim _read record_size",
     "sequencer.feed.netstrings": "measure put decimal netstring",
+    "sequencer.feed.network": "write_number read_number",
+    "sequencer.feed.binary": "measure put seal _head",
+    "sequencer.feed.moldudp64": "measure put seal _head",
     "sequencer.feed.datagrams": "reserve add send_safe _send _wait _forget",
     "sequencer.feed.feed": "take flush _make_room _close",
     "sequencer.sequencer": "take release",
@@ -41,8 +44,12 @@ INNERMOST = {
     " _copy _literal _decimal width_of inner_size frame_size",
     "broker.link": "deliver write held stored position _adopt",
     "broker.gate": "soil say",
-    "broker.plane": "_publish _describe _take _offer _offer_group _stamp _address say sequence",
+    "broker.plane": "_publish _describe _take _offer _offer_group _stamp _address say sequence"
+    " submit",
     "broker.player": "play _covered _offer _address",
+    "broker.caller": "number emptied",
+    "broker.port": "_look _tick _serve _read _receive _walk _head _take _query _settle _answer"
+    " _send",
 }
 FORBIDDEN = re.compile(
     r"\b(?:__Pyx_PyObject_(?:GetAttr|SetAttr)\w*|__Pyx_GetModuleGlobalName"
@@ -57,8 +64,10 @@ BY_NAME = re.compile(
 # Names of hot classes that plain Python has too: the control, the window of ids, stores, lists,
 # and what a codec in plain Python overrides.
 OTHERS = {
-    "broker.gate": {"clear", "detached", "flush"},
+    "broker.caller": {"time"},
+    "broker.gate": {"clear", "detached", "flush", "let_out"},
     "broker.plane": {"add", "clear", "find", "no_responders"},
+    "broker.port": {"clear", "close", "closed", "ending", "reply"},
     "sequencer.feed.codec": {"datagram", "head"},
     "sequencer.feed.feed": {"end", "heartbeat"},
     "sequencer.sequencer": {"checked", "epoch", "last", "reserve", "room", "salt", "write"},
@@ -143,6 +152,8 @@ def test_given_the_compiled_build_then_hot_classes_are_extension_types(module: s
         "broker.gate.Gate",
         "broker.plane.Plane",
         "broker.player.Player",
+        "broker.caller.Caller",
+        "broker.port.Port",
     ],
 )
 def test_given_the_compiled_build_then_nothing_can_be_added_to_these(name: str) -> None:

@@ -3,9 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from broker.cli.knobs import KNOBS
-from broker.cli.values import quoted, show, show_listener
+from broker.cli.checks_feeds import feed_relations
+from broker.cli.knobs import KNOBS, LISTENERS
+from broker.cli.tables import show_entry
+from broker.cli.values import quoted, show
+from broker.kinds import ORDINARY, classifier
 
+ADDRESSES = frozenset(
+    ("host", "port", "http_host", "http_port", "listeners", "sequencer.host", "sequencer.port")
+)
+PLACES = {"monitoring": "http_port", "cquencer's port": "sequencer.port"}
 EVERYWHERE = frozenset({"", "0.0.0.0", "::"})
 
 # (smaller, larger, why): a value of the first may not be above the second's.
@@ -34,8 +41,18 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
     for small, large, why in ORDERED:
         if not broken & {small, large} and values[small] > values[large]:
             problems.append(_out_of_order(small, large, why, values, origins))
-    if not broken & {"host", "port", "http_host", "http_port", "listeners"}:
+    if not broken & ADDRESSES:
         problems += _shared_addresses(values, origins)
+        if not (values["port"] or values["sequencer.port"] or values.get("listeners")):
+            place = _place("port", origins)
+            problems.append(
+                f"{place}: 0 is for no NATS clients, and there is no other way in;"
+                " give 1 to 65535, -1 for any free port, or a sequencer.port"
+            )
+    if not broken & {"sequencer.subject", "sequencer.exclude"}:
+        problems += _unnumbered(values, origins)
+    if not broken & {"feeds", "host", "journal.enabled", "journal.ring_bytes"}:
+        problems += [f"{_place('feeds', origins)}: {one}" for one in feed_relations(values)]
     if values["log_file"] and values["log_file"] == values["pid_file"]:
         problems.append(
             f"{_place('pid_file', origins)}: is the log file as well; give each a file of its own"
@@ -51,6 +68,19 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
             " clients expect a name without"
         )
     return problems
+
+
+def _unnumbered(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
+    """cquencer's clients are answered a number: theirs must be a subject that has numbers."""
+    subject = values["sequencer.subject"]
+    kind = classifier([pattern.encode() for pattern in values["sequencer.exclude"]])
+    if not values["sequencer.port"] or kind(subject.encode()) == ORDINARY:
+        return []
+    path = "sequencer.exclude" if origins["sequencer.subject"] == "default" else "sequencer.subject"
+    return [
+        f"{_place(path, origins)}: messages to {quoted(subject)}, the subject of cquencer's"
+        " clients, would have no number; choose another subject"
+    ]
 
 
 def _place(path: str, origins: Mapping[str, str]) -> str:
@@ -76,16 +106,18 @@ def _out_of_order(
 
 def _shared_addresses(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
     taken = [("the first listener", values["host"], values["port"])]
+    host = values["sequencer.host"] or values["host"]
+    taken.append(("cquencer's port", host, values["sequencer.port"]))
     problems = []
     for listener in values.get("listeners", ()):
-        shown = show_listener(listener)
+        shown = show_entry(LISTENERS, listener)
         taken.append((f"the listener {shown}", listener.host, listener.port))
     if values["http_port"] != 0:
         taken.append(("monitoring", values["http_host"], values["http_port"]))
     for at, (name, host, port) in enumerate(taken):
         for other_name, other_host, other_port in taken[:at]:
             if port == other_port and port > 0 and _overlap(host, other_host):
-                path = "http_port" if name == "monitoring" else "listeners"
+                path = PLACES.get(name, "listeners")
                 problems.append(
                     f"{_place(path, origins)}: {name} and {other_name} would share port {port};"
                     " give one of them another"

@@ -6,9 +6,11 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from broker.cli.cq import cq
 from broker.cli.errors import CliError
 from broker.cli.flags import Flag, by_path, normalise, with_knobs
 from broker.cli.journal import app as journal
+from broker.cli.sendr import sendr
 
 app = typer.Typer(
     name="seriatim",
@@ -83,7 +85,7 @@ Latest = Annotated[
 def run(argv: list[str]) -> int:
     """Run the command in `argv`. Raises `CliError` and whatever the command raises."""
     problems: list[str] = []
-    if argv in ([], ["journal"]):
+    if argv in ([], ["journal"], ["cardinal"]):
         argv = [*argv, "--help"]
     if argv[0] in OWN_FLAGS:
         done = normalise(argv[1:], OWN_FLAGS[argv[0]])
@@ -300,3 +302,7 @@ def sub(
     except KeyboardInterrupt:
         if count:
             raise  # what was asked for did not come
+
+
+app.command()(cq)
+app.command()(sendr)

@@ -5,20 +5,15 @@ toml       a file that `--config` reads, with every setting explained
 markdown   the reference page; docs/configuration.md is its output with nothing set
 """
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from typing import Any
 
-from broker.cli.knobs import (
-    KNOBS,
-    LISTENER_ABOUT,
-    LISTENER_FLAG,
-    LISTENER_KNOBS,
-    LISTENER_VARIABLE,
-    Knob,
-)
+from broker.cli.knobs import KNOBS, TABLES, Knob, Table
 from broker.cli.resolve import DEFAULT, Effective
-from broker.cli.values import allowed, show, show_listener
+from broker.cli.tables import show_entry
+from broker.cli.values import allowed, show
 
 MARKDOWN_HEAD = """\
 # Configuration
@@ -62,12 +57,13 @@ def as_toml(effective: Effective) -> str:
         origin = effective.origins[knob.path]
         lines += ["", *_comment(f"{_full_about(knob)} Allowed: {allowed(knob)}. From: {origin}.")]
         lines.append(f"{knob.name} = {_toml_value(knob, value_of(effective, knob))}")
-    for listener in effective.settings.listeners:
-        lines += ["", f"# From: {effective.origins['listeners']}.", "[[listener]]"]
-        lines += [
-            f"{name} = {_toml_value(knob, getattr(listener, name))}"
-            for name, knob in LISTENER_KNOBS.items()
-        ]
+    for path, table in TABLES.items():
+        for entry in getattr(effective.settings, path):
+            lines += ["", f"# From: {effective.origins[path]}.", f"[[{table.key}]]"]
+            lines += [
+                f"{name} = {_toml_value(knob, getattr(entry, name))}"
+                for name, knob in table.knobs.items()
+            ]
     return "\n".join(lines) + "\n"
 
 
@@ -85,19 +81,8 @@ def as_markdown(effective: Effective) -> str:
             section = knob.section
             lines += [f"## {SECTION_TITLES[section]}", ""]
         lines += _markdown_entry(knob)
-    lines += ["## More listeners: `[[listener]]`", "", LISTENER_ABOUT, ""]
-    lines += [
-        f"- Flag: `{LISTENER_FLAG} HOST:PORT[,frame=MODE]`",
-        f"- Variable: `{LISTENER_VARIABLE}`, several with blanks between them",
-        "- File: one `[[listener]]` table each, with",
-        "",
-        "| key | default | allowed | |",
-        "|---|---|---|---|",
-    ]
-    for name, knob in LISTENER_KNOBS.items():
-        default = f"`{knob.default}`" if isinstance(knob.default, str) else "none"
-        default = "the broker's `frame`" if name == "frame" else default
-        lines.append(f"| `{name}` | {default} | {allowed(knob)} | {knob.about} |")
+    for table in TABLES.values():
+        lines += _markdown_table(table)
     return "\n".join(lines) + "\n"
 
 
@@ -124,8 +109,9 @@ def rows(effective: Effective) -> Iterator[tuple[str, str, str, str]]:
     for knob in KNOBS.values():
         value = show(knob, value_of(effective, knob))
         yield knob.path, value or '""', effective.origins[knob.path], _full_about(knob)
-    listeners = " ".join(map(show_listener, effective.settings.listeners))
-    yield "listeners", listeners or "none", effective.origins["listeners"], LISTENER_ABOUT
+    for path, table in TABLES.items():
+        shown = " ".join(show_entry(table, one) for one in getattr(effective.settings, path))
+        yield path, shown or "none", effective.origins[path], table.about
 
 
 def value_of(effective: Effective, knob: Knob) -> Any:
@@ -146,6 +132,25 @@ def _markdown_entry(knob: Knob) -> list[str]:
         f"- Default: `{default}`; allowed: {allowed(knob)}",
     ]
     return [f"### `{knob.path}`", "", _full_about(knob), "", *facts, ""]
+
+
+def _markdown_table(table: Table) -> list[str]:
+    lines = [
+        *(f"## {table.title}: `[[{table.key}]]`", "", table.about, ""),
+        f"- Flag: `{table.flag} {table.form}`",
+        f"- Variable: `{table.variable}`, several with blanks between them",
+        f"- File: one `[[{table.key}]]` table each, with",
+        *("", "| key | default | allowed | |", "|---|---|---|---|"),
+    ]
+    for name, knob in table.knobs.items():
+        if knob.default is dataclasses.MISSING:
+            default = "none"
+        elif knob.path == "listener.frame":
+            default = "the broker's `frame`"
+        else:
+            default = f"`{show(knob, knob.default) or 'empty'}`"
+        lines.append(f"| `{name}` | {default} | {allowed(knob)} | {_full_about(knob)} |")
+    return [*lines, ""]
 
 
 def _comment(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from broker.cli.knobs import KNOBS, LISTENER_FLAG, Knob
+from broker.cli.knobs import FEEDS, KNOBS, LISTENERS, TABLES, Knob
 from broker.cli.values import FLAG_WORDS, closest, show
 
 _AUTH = "clients are not authenticated yet, so it would protect nothing; bind to a trusted address"
@@ -44,6 +44,13 @@ REFUSED: dict[str, tuple[str, bool]] = {
 }
 TOGETHER = {"DV": ("D", "V")}
 PANELS = {"": "The broker", "journal": "Journal", "limits": "Limits", "sequencer": "Sequencer"}
+TABLE_WORDS = {LISTENERS.path: "ADDRESS", FEEDS.path: "GROUP"}
+TABLE_HELP = {
+    LISTENERS.path: "One more address to listen on, as HOST:PORT or HOST:PORT,frame=MODE"
+    " (repeatable)",
+    FEEDS.path: "A multicast group to send everything to, as GROUP:PORT or"
+    " GROUP:PORT,codec=binary (repeatable)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,8 @@ def _known(own: dict[str, Flag]) -> dict[str, Flag]:
     for knob in KNOBS.values():
         for written in knob.flags:
             known[written.lstrip("-")] = Flag(knob.flag, knob.kind != "flag")
-    known[LISTENER_FLAG.lstrip("-")] = Flag(LISTENER_FLAG, True)
+    for table in TABLES.values():
+        known[table.flag.lstrip("-")] = Flag(table.flag, True)
     return known
 
 
@@ -186,14 +194,15 @@ def with_knobs(command: Callable[..., None]) -> Callable[..., None]:
             show_default=False,
         )
         parameters.append(_parameter(knob.parameter, Annotated[kind | None, option]))
-    listen = typer.Option(
-        LISTENER_FLAG,
-        help="One more address to listen on, as HOST:PORT or HOST:PORT,frame=MODE (repeatable)",
-        metavar="ADDRESS",
-        rich_help_panel=PANELS[""],
-        show_default=False,
-    )
-    parameters.append(_parameter("listeners", Annotated[list[str] | None, listen]))
+    for table in TABLES.values():
+        option = typer.Option(
+            table.flag,
+            help=TABLE_HELP[table.path],
+            metavar=TABLE_WORDS[table.path],
+            rich_help_panel=PANELS[""],
+            show_default=False,
+        )
+        parameters.append(_parameter(table.path, Annotated[list[str] | None, option]))
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
@@ -201,7 +210,7 @@ def with_knobs(command: Callable[..., None]) -> Callable[..., None]:
 
 def by_path(parameters: dict[str, Any]) -> dict[str, Any]:
     """The flags that were given, by the path of their knob."""
-    paths = {knob.parameter: knob.path for knob in KNOBS.values()} | {"listeners": "listeners"}
+    paths = {knob.parameter: knob.path for knob in KNOBS.values()} | {path: path for path in TABLES}
     return {paths[name]: value for name, value in parameters.items() if value not in (None, [])}
 
 

@@ -4,7 +4,8 @@
     variable   SERIATIM_LIMITS_MAX_PAYLOAD  in the environment
     flags      --max_payload                on the command line, the last one is the long name
 
-Nothing is written down twice: all of it comes from the fields' metadata.
+Nothing is written down twice: all of it comes from the fields' metadata. Listeners and feeds,
+of which there may be several, are `TABLES`.
 """
 
 import dataclasses
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.settings import JournalSettings, Limits, Listener, SequencerSettings, Settings
+from broker.settings_feeds import FeedSettings
 
 PREFIX = "SERIATIM_"
 SECTIONS: dict[str, type] = {
@@ -77,10 +79,53 @@ def _knobs() -> dict[str, Knob]:
 
 
 KNOBS = _knobs()
-LISTENER_KNOBS = {f.name: _knob(f"listener.{f.name}", f) for f in dataclasses.fields(Listener)}
-LISTENER_FLAG = "--listen"
-LISTENER_VARIABLE = PREFIX + "LISTEN"
-LISTENER_ABOUT = (
-    "One more address to listen on, with a frame of its own. May be given several times; the"
-    " frame is the broker's `frame` when it is left out."
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Settings of which there may be several: a TOML table each, or one text each."""
+
+    path: str  # the field of `Settings`
+    key: str  # in the file
+    flag: str
+    form: str  # of one text
+    title: str
+    about: str
+    knobs: dict[str, Knob]
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable, several texts with blanks between them."""
+        return PREFIX + self.flag[2:].upper()
+
+    @property
+    def noun(self) -> str:
+        """What one of them is called."""
+        return self.path[:-1]
+
+
+def _table_knobs(kind: type, key: str) -> dict[str, Knob]:
+    return {field.name: _knob(f"{key}.{field.name}", field) for field in dataclasses.fields(kind)}
+
+
+LISTENERS = Table(
+    path="listeners",
+    key="listener",
+    flag="--listen",
+    form="HOST:PORT[,frame=MODE]",
+    title="More listeners",
+    about="One more address to listen on, with a frame of its own. May be given several times; the"
+    " frame is the broker's `frame` when it is left out.",
+    knobs=_table_knobs(Listener, "listener"),
 )
+FEEDS = Table(
+    path="feeds",
+    key="feeds",
+    flag="--feed",
+    form="GROUP:PORT[,key=value...]",
+    title="Feeds",
+    about="One more multicast group to send to all that has a number. May be given several times;"
+    " docs/multicast.md tells more.",
+    knobs=_table_knobs(FeedSettings, "feeds"),
+)
+TABLES = {table.path: table for table in (LISTENERS, FEEDS)}

@@ -9,24 +9,17 @@ asked for nowhere has its default, and where each value came from is kept for
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from broker.cli import checks
 from broker.cli.errors import WrongSettings
-from broker.cli.knobs import (
-    KNOBS,
-    LISTENER_FLAG,
-    LISTENER_KNOBS,
-    LISTENER_VARIABLE,
-    PREFIX,
-    SECTIONS,
-    Knob,
-)
-from broker.cli.values import WrongValue, closest, read_listener, read_native, read_text
+from broker.cli.knobs import KNOBS, PREFIX, SECTIONS, TABLES, Knob, Table
+from broker.cli.tables import make, read_entry, read_tables
+from broker.cli.values import WrongValue, closest, read_native, read_text
 from broker.directory import default_store_dir
-from broker.settings import JournalSettings, Limits, Listener, SequencerSettings, Settings
+from broker.settings import JournalSettings, Limits, SequencerSettings, Settings
 
 DEFAULT = "default"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
@@ -36,7 +29,7 @@ FILE_BYTES_MAX = 1 << 20
 OTHER_VARIABLES = frozenset(
     PREFIX + word
     for word in (
-        *("CONFIG", "LISTEN", "TRACEBACK", "URL"),
+        *("CONFIG", "TRACEBACK", "URL"),
         *("ANNOTATE", "CFLAGS", "LDFLAGS", "PURE", "REQUIRE_COMPILED"),
     )
 )
@@ -48,6 +41,7 @@ _KUBERNETES_PORT = re.compile(r"(tcp|udp)://[^/]+:\d+")
 ALIASES = {
     "addr": "host",
     "config": "--config, which is a flag",
+    "feed": "[[feeds]]",
     "http": "http_port",
     "listen": "host and port",
     "listeners": "[[listener]]",
@@ -90,6 +84,18 @@ class Layer:
         except WrongValue as wrong:
             self.problems.append(f"{written}: {wrong}")
 
+    def take_several(self, table: Table, written: str, texts: Sequence[str]) -> None:
+        """Read a listener or a feed of each text."""
+        entries = []
+        self.written[table.path] = written
+        for text in texts:
+            try:
+                entries.append(read_entry(table, text))
+            except WrongValue as wrong:
+                self.problems.append(f"{written}: {wrong}")
+        if len(entries) == len(texts):
+            self.values[table.path] = entries
+
     def broken(self) -> set[str]:
         """The paths that were asked for and are wrong."""
         return set(self.written) - set(self.values)
@@ -103,7 +109,8 @@ def resolve(
 ) -> Effective:
     """The effective settings. Raises `WrongSettings` with `problems` and all that it finds.
 
-    `flags` holds texts by path, a bool for a flag, and a list of texts for `listeners`.
+    `flags` holds texts by path, a bool for a flag, and lists of texts for `listeners` and
+    `feeds`.
     """
     config_file = config or environment.get(CONFIG_VARIABLE)
     from_flags = _flag_layer(flags)
@@ -112,12 +119,13 @@ def resolve(
     layers = (from_file, from_environment, from_flags)
 
     values = {path: knob.default for path, knob in KNOBS.items()}
-    origins = dict.fromkeys([*KNOBS, "listeners"], DEFAULT)
+    origins = dict.fromkeys([*KNOBS, *TABLES], DEFAULT)
     frame = _strongest(layers, "frame") or KNOBS["frame"].default
     for layer in layers:
-        _finish_listeners(layer, frame)
         values |= layer.values
         origins |= {path: layer.written[path] for path in layer.values}
+    for path, table in TABLES.items():
+        values[path] = tuple(make(table, entry, frame) for entry in values.get(path, ()))
     if not values["http_host"]:
         values["http_host"] = values["host"]
     if not values["store_dir"]:
@@ -137,7 +145,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
 
     return Settings(
         **section(""),
-        listeners=tuple(values.get("listeners", ())),
+        **{path: values[path] for path in TABLES},
         limits=Limits(**section("limits")),
         sequencer=SequencerSettings(**section("sequencer")),
         journal=JournalSettings(**section("journal")),
@@ -154,9 +162,8 @@ def _strongest(layers: Iterable[Layer], path: str) -> Any:
 def _flag_layer(flags: Mapping[str, Any]) -> Layer:
     layer = Layer()
     for path, raw in flags.items():
-        if path == "listeners":
-            layer.written[path] = LISTENER_FLAG
-            layer.values[path] = list(raw)
+        if path in TABLES:
+            layer.take_several(TABLES[path], TABLES[path].flag, raw)
             continue
         knob = KNOBS[path]
         if isinstance(raw, list):
@@ -171,17 +178,17 @@ def _flag_layer(flags: Mapping[str, Any]) -> Layer:
 def _environment_layer(environment: Mapping[str, str]) -> Layer:
     layer = Layer()
     known = {knob.variable: knob for knob in KNOBS.values()}
+    several = {one.variable: one for one in TABLES.values()}
     for variable in sorted(v for v in environment if v.startswith(PREFIX)):
         text = environment[variable]
         if not text or _KUBERNETES.fullmatch(variable) or _KUBERNETES_PORT.fullmatch(text):
             continue  # an empty variable is as good as none: `-e SERIATIM_PORT=` unsets it
         if variable in known:
             layer.take(known[variable], variable, read_text, text)
-        elif variable == LISTENER_VARIABLE:
-            layer.written["listeners"] = variable
-            layer.values["listeners"] = text.split()
+        elif variable in several:
+            layer.take_several(several[variable], variable, text.split())
         elif variable not in OTHER_VARIABLES:
-            names = [name.removeprefix(PREFIX) for name in (*known, *OTHER_VARIABLES)]
+            names = [name.removeprefix(PREFIX) for name in (*known, *several, *OTHER_VARIABLES)]
             close = closest(variable.removeprefix(PREFIX), names)
             hint = (
                 f"did you mean {PREFIX}{close}?"
@@ -225,12 +232,13 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _read_table(layer: Layer, section: str, table: Mapping[str, object], where: str) -> None:
+    several = {one.key: one for one in TABLES.values()}
     for key, raw in table.items():
         path = f"{section}.{key}" if section else key
         if path in KNOBS:
             layer.take(KNOBS[path], f"{path} {where}", read_native, raw)
-        elif path == "listener":
-            _read_listeners(layer, raw, where)
+        elif path in several:
+            _read_several(layer, several[path], raw, where)
         elif path in SECTIONS and isinstance(raw, dict):
             _read_table(layer, path, raw, where)
         elif path in SECTIONS:
@@ -242,8 +250,10 @@ def _read_table(layer: Layer, section: str, table: Mapping[str, object], where: 
 def _unknown(section: str, key: str) -> str:
     if not section and key in NOT_YET:
         return f"{NOT_YET[key]}; leave it out"
-    words = {knob.name: knob.path for knob in KNOBS.values()}
-    words |= {name: name for name in SECTIONS if name} | {"listener": "[[listener]]"}
+    words = {knob.name: knob.path for knob in reversed(KNOBS.values())}
+    words |= {knob.name: knob.path for knob in KNOBS.values() if knob.section == section}
+    words |= {name: name for name in SECTIONS if name}
+    words |= {one.key: f"[[{one.key}]]" for one in TABLES.values()}
     words |= ALIASES
     lowered = key.lower().replace("-", "_")
     close = lowered if lowered in words else closest(lowered, list(words))
@@ -257,47 +267,9 @@ def _unknown(section: str, key: str) -> str:
     return f"there is no such setting; did you mean {path}? It stands {place}"
 
 
-def _read_listeners(layer: Layer, raw: object, where: str) -> None:
-    """Check the tables now; their frame may come from the broker's, so they are made later."""
-    if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
-        layer.problems.append(f"listener {where}: is a list of tables; write [[listener]]")
-        return
-    entries = []
+def _read_several(layer: Layer, table: Table, raw: object, where: str) -> None:
     problems = len(layer.problems)
-    for at, entry in enumerate(raw, 1):
-        values = {}
-        for key, value in entry.items():
-            written = f"listener[{at}].{key} {where}"
-            if key not in LISTENER_KNOBS:
-                close = closest(key, list(LISTENER_KNOBS))
-                hint = f"did you mean {close}?" if close else "a listener has host, port and frame"
-                layer.problems.append(f"{written}: there is no such setting; {hint}")
-                continue
-            try:
-                values[key] = read_native(LISTENER_KNOBS[key], value)
-            except WrongValue as wrong:
-                layer.problems.append(f"{written}: {wrong}")
-        if "port" not in entry:
-            layer.problems.append(
-                f"listener[{at}].port {where}: is missing; give a port, or -1 for any free one"
-            )
-        entries.append(values)
-    layer.written["listeners"] = f"listener {where}"
+    entries = read_tables(table, raw, where, layer.problems)
+    layer.written[table.path] = f"{table.key} {where}"
     if len(layer.problems) == problems:
-        layer.values["listeners"] = entries
-
-
-def _finish_listeners(layer: Layer, frame: str) -> None:
-    """Turn the texts and tables of a layer into listeners, now that the frame is known."""
-    if "listeners" not in layer.values:
-        return
-    listeners = []
-    for entry in layer.values.pop("listeners"):
-        try:
-            if isinstance(entry, str):
-                listeners.append(read_listener(entry, frame))
-            else:
-                listeners.append(Listener(**{"frame": frame, **entry}))
-        except WrongValue as wrong:
-            layer.problems.append(f"{layer.written['listeners']}: {wrong}")
-    layer.values["listeners"] = listeners
+        layer.values[table.path] = entries

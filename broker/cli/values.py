@@ -8,8 +8,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from broker.cli.knobs import LISTENER_KNOBS, Knob
-from broker.settings import Listener
+from broker.cli.knobs import Knob
 
 SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 SIZES |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -38,9 +37,27 @@ HOW = {
     "flag": "give true or false",
     "text": "give a text",
     "list": "give a list of texts",
+    "subject": "give words joined by dots",
+    "pattern": "give words joined by dots, wildcards too",
+    "group": "give 224.0.0.0 to 239.255.255.255, or of IPv6 an address in ff00::/8",
+    "interface": "give its name, as `ip link` shows it, or its IPv4 address",
+    "codec": "give netstring, netstring-subject, binary, moldudp64 or package.module:Class",
+}
+ALLOWED = {
+    "flag": "true, false",
+    "list": "subjects, wildcards too",
+    "subject": "a subject",
+    "pattern": "a subject, wildcards too",
+    "group": "224.0.0.0 to 239.255.255.255, or ff00::/8",
+    "interface": "a name, or an IPv4 address",
+    "codec": "netstring, netstring-subject, binary, moldudp64, or package.module:Class",
 }
 ENTRIES_TOLD_MAX = 3
 NATIVE = {"count": "a whole number", "port": "a port", "flag": "a flag", "list": "a list"}
+NATIVE |= {"group": "a multicast address", "interface": "an interface"}
+TEXTS = ("text", "choice", "subject", "pattern", "group", "interface", "codec")
+HOSTS = ("host", "http_host", "rerequest_host")
+INTERFACE_NAME_MAX = 15  # Linux' own limit
 
 
 class WrongValue(ValueError):
@@ -81,17 +98,17 @@ def read_native(knob: Knob, raw: object) -> Any:
             return check(knob, float(raw))  # type: ignore[arg-type]
         case "flag" if isinstance(raw, bool):
             return raw
-        case "text" | "choice" if isinstance(raw, str):
-            return check(knob, raw)
         case "list" if isinstance(raw, list):
             return check(knob, tuple(raw))
+        case kind if kind in TEXTS and isinstance(raw, str):
+            return check(knob, raw)
     kind = NATIVE.get(knob.kind, f"a {knob.kind}")
     raise WrongValue(f"{_shown_raw(raw)} is not {kind}; {how(knob)}{_quotes(knob, raw)}")
 
 
 def check(knob: Knob, value: Any) -> Any:
     """`value` itself, or without the brackets of an IPv6 host. Raises `WrongValue`."""
-    if knob.kind == "port" and value == 0 and knob.default != 0:
+    if knob.kind == "port" and value == 0 and knob.low == -1 and not may_be_none(knob):
         raise WrongValue("0 is no port to listen on; give 1 to 65535, or -1 for any free port")
     if knob.low is not None and knob.high is not None and not knob.low <= value <= knob.high:
         side = "above" if value > knob.high else "below"
@@ -103,10 +120,19 @@ def check(knob: Knob, value: Any) -> Any:
         raise WrongValue(f"{quoted(value)} is not one of {', '.join(knob.choices)}{hint}")
     if isinstance(value, str) and not value.isprintable():
         raise WrongValue(f"{value!r} holds a character that cannot be printed; leave it out")
-    if knob.name in ("host", "http_host"):
+    if knob.name in HOSTS:
         return _host(value, may_be_empty=knob.default == "")
-    if knob.kind == "list":
-        _check_entries(value)
+    match knob.kind:
+        case "list":
+            _check_entries(value)
+        case "subject" | "pattern":
+            check_subject(value, wildcards=knob.kind == "pattern")
+        case "group":
+            return _group(value)
+        case "interface":
+            return _interface(value)
+        case "codec":
+            _check_codec(value)
     return value
 
 
@@ -149,27 +175,6 @@ def is_text(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def read_listener(text: str, frame: str) -> Listener:
-    """The listener `HOST:PORT[,frame=MODE]` means. Raises `WrongValue`."""
-    address, *options = text.split(",")
-    host, colon, port = address.rpartition(":")
-    if not colon or not port:
-        raise WrongValue(f"{quoted(text)} is no listener; give HOST:PORT or HOST:PORT,frame=none")
-    values = {"port": read_text(LISTENER_KNOBS["port"], port), "frame": frame}
-    if host:
-        values["host"] = read_text(LISTENER_KNOBS["host"], host)
-    for at, option in enumerate(options):
-        key, equals, word = option.partition("=")
-        if key != "frame" or not equals:
-            raise WrongValue(
-                f"{quoted(option)} is no option of a listener; the one there is: frame=MODE"
-            )
-        if at:
-            raise WrongValue(f"{quoted(text)} gives frame= more than once; give it once")
-        values["frame"] = read_text(LISTENER_KNOBS["frame"], word)
-    return Listener(**values)
-
-
 def read_duration(text: str) -> float:
     """The seconds that a text means. Raises `WrongValue`."""
     if _PLAIN_NUMBER.fullmatch(text):
@@ -198,25 +203,25 @@ def show(knob: Knob, value: Any) -> str:
             return str(value if isinstance(value, str) else int(value))
 
 
-def show_listener(listener: Listener) -> str:
-    """`listener` as text that `read_listener` understands."""
-    host = f"[{listener.host}]" if ":" in listener.host else listener.host
-    return f"{host}:{listener.port},frame={listener.frame}"
-
-
 def allowed(knob: Knob) -> str:
     """What the knob accepts, in words for a person."""
     if knob.choices:
         return ", ".join(knob.choices)
-    if knob.name in ("host", "http_host"):
+    if knob.name in HOSTS:
         return "an IP address or a host name"
     if knob.low is None or knob.high is None:
-        words = {"flag": "true, false", "list": "subjects, wildcards too"}
-        return words.get(knob.kind, "any text")
+        return ALLOWED.get(knob.kind, "any text")
+    if knob.kind == "port" and knob.low > 0:
+        return f"{int(knob.low)} to {int(knob.high)}"
     if knob.kind == "port":
-        none = ", or 0 for none" if knob.default == 0 else ""
+        none = ", or 0 for none" if may_be_none(knob) else ""
         return f"1 to 65535, or -1 for any free port{none}"
     return f"{show(knob, knob.low)} to {show(knob, knob.high)}"
+
+
+def may_be_none(knob: Knob) -> bool:
+    """Whether 0 is no mistake for a port, but says that there is none."""
+    return knob.zero.startswith("0:")
 
 
 def how(knob: Knob) -> str:
@@ -291,6 +296,48 @@ def _host(value: str, may_be_empty: bool) -> str:
     if any(character.isspace() or character == "/" for character in bare):
         raise WrongValue(f"{quoted(value)} is no address; give an IP address or a host name")
     return bare
+
+
+def _group(value: str) -> str:
+    """A multicast address; one of IPv6 may come in brackets."""
+    import ipaddress  # only where there is a feed
+
+    bare = value[1:-1] if value.startswith("[") and value.endswith("]") else value
+    if "%" in bare:
+        raise WrongValue(f"{quoted(value)} has a zone; leave it out, and give the interface")
+    try:
+        address = ipaddress.ip_address(bare)
+    except ValueError:
+        raise WrongValue(f"{quoted(value)} is no multicast address; {HOW['group']}") from None
+    if not address.is_multicast:
+        raise WrongValue(f"{quoted(value)} is no multicast address; {HOW['group']}")
+    return str(address)
+
+
+def _interface(value: str) -> str:
+    """An interface's name or address, which this machine need not have; empty is none."""
+    if not value:
+        return value
+    import ipaddress
+
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        named = not any(character.isspace() or character in "/:" for character in value)
+        if named and len(value.encode("utf-8", "replace")) <= INTERFACE_NAME_MAX:
+            return value
+        raise WrongValue(f"{quoted(value)} is no interface; {HOW['interface']}") from None
+
+
+def _check_codec(name: str) -> None:
+    """Raise `WrongValue` unless there is such a codec; a user's own is imported for it."""
+    from sequencer.feed.codecs import codec_named
+    from sequencer.feed.errors import CodecNotFound
+
+    try:
+        codec_named(name)
+    except CodecNotFound as error:
+        raise WrongValue(str(error).removeprefix("codec ")) from error
 
 
 def _shown_raw(raw: object) -> str:

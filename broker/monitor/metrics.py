@@ -6,6 +6,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from broker.monitor.cquencer import COUNTERS as PORT_COUNTERS
+from broker.monitor.cquencer import GAUGES as PORT_GAUGES
+from broker.monitor.feeds import COUNTERS as FEED_COUNTERS
+from broker.monitor.feeds import REFUSED, REREQUEST_COUNTERS
 from broker.monitor.journal import COUNTERS as JOURNAL_COUNTERS
 from broker.monitor.journal import GAUGES as JOURNAL_GAUGES
 from broker.monitor.observed import Observed
@@ -47,6 +51,8 @@ class BrokerCollector(Collector):
         yield from self._broker(state)
         yield from self._routes(state)
         yield from self._journal(state)
+        yield from self._feeds(state)
+        yield from self._port(state)
         yield _labelled_one(
             "build_info",
             "1, with what is running as labels.",
@@ -112,6 +118,32 @@ class BrokerCollector(Collector):
             sync=journal.sync,
         )
 
+    def _port(self, state: State) -> Iterator[Metric]:
+        for key, name, about in PORT_GAUGES:
+            yield _gauge(name, about, state.port[key])
+        for key, name, about in PORT_COUNTERS:
+            yield _counter(name, about, state.port[key])
+
+    def _feeds(self, state: State) -> Iterator[Metric]:
+        feeds, asked = state.feeds, [feed for feed in state.feeds if feed.rerequests]
+        last = {feed.name: feed.last for feed in feeds}
+        yield _by_feed(GaugeMetricFamily, "feed_last_number", "The last number sent.", last)
+        for key, name, about in FEED_COUNTERS:
+            values = {feed.name: feed.figures[key] for feed in feeds}
+            yield _by_feed(CounterMetricFamily, name, about, values)
+        for key, name, about in REREQUEST_COUNTERS:
+            values = {feed.name: feed.rerequests[key] for feed in asked}
+            yield _by_feed(CounterMetricFamily, name, about, values)
+        refused = CounterMetricFamily(
+            "seriatim_feed_rerequests_refused",
+            "Requests that got no answer, by reason.",
+            labels=["feed", "reason"],
+        )
+        for feed in asked:
+            for reason in REFUSED:
+                refused.add_metric([feed.name, reason], feed.rerequests[reason])
+        yield refused
+
 
 def registry(server: Observed, take: Callable[[], State]) -> CollectorRegistry:
     """A registry of the broker's metrics and its process'."""
@@ -133,6 +165,18 @@ def _by_direction(name: str, about: str, into: int, out: int) -> Metric:
     family = CounterMetricFamily(f"seriatim_{name}", about, labels=["direction"])
     family.add_metric(["in"], into)
     family.add_metric(["out"], out)
+    return family
+
+
+def _by_feed(
+    kind: type[CounterMetricFamily] | type[GaugeMetricFamily],
+    name: str,
+    about: str,
+    values: dict[str, int],
+) -> Metric:
+    family = kind(f"seriatim_{name}", about, labels=["feed"])
+    for feed, value in values.items():
+        family.add_metric([feed], value)
     return family
 
 

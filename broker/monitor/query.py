@@ -72,6 +72,11 @@ def connections_query(raw: Mapping[str, list[str]]) -> ConnectionsQuery:
     return ConnectionsQuery(_page(raw), sort, subs, _number(raw, "cid", 0, NUMBER_MAX))
 
 
+def page_query(raw: Mapping[str, list[str]]) -> Page:
+    """Read the parameters of a page that has no others. Raises `BadQuery`."""
+    return _page(raw)
+
+
 def subscriptions_query(raw: Mapping[str, list[str]]) -> SubscriptionsQuery:
     """Read the parameters of /subsz. Raises `BadQuery`."""
     from sublist.subject import is_literal

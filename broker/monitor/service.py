@@ -14,6 +14,7 @@ import concurrent.futures
 import html
 import json
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
@@ -21,10 +22,11 @@ from urllib.parse import parse_qs
 from prometheus_client.exposition import make_wsgi_app
 
 from broker.monitor import metrics, views
+from broker.monitor.cquencer import take_callers
 from broker.monitor.http import HttpServer
 from broker.monitor.observed import Observed
 from broker.monitor.process import CpuMeter
-from broker.monitor.query import BadQuery, connections_query, subscriptions_query
+from broker.monitor.query import BadQuery, connections_query, page_query, subscriptions_query
 
 PATIENCE_SECONDS = 5.0  # a loop that is busy for longer is not healthy
 JSON = "application/json"
@@ -32,6 +34,7 @@ PAGES = {
     "/varz": "the broker, its limits and its totals",
     "/connz": "connections; subs=1, subs=detail, sort=, offset=, limit=, cid=",
     "/subsz": "the route table; subs=1, test=SUBJECT, offset=, limit=",
+    "/portz": "clients of cquencer's port; offset=, limit=",
     "/healthz": "whether the broker answers",
     "/metrics": "for Prometheus",
 }
@@ -69,6 +72,7 @@ class Monitor:
             "/varz": self._varz,
             "/connz": self._connz,
             "/subsz": self._subsz,
+            "/portz": self._portz,
             "/healthz": self._healthz,
         }
 
@@ -143,6 +147,11 @@ class Monitor:
         asked = subscriptions_query(query)
         state, taken = self._ask(lambda: views.take_subscriptions(self._server, asked))
         return views.subscriptions_page(self._server, asked, state, taken)
+
+    def _portz(self, query: dict[str, list[str]]) -> dict[str, Any]:
+        page = page_query(query)
+        total, taken = self._ask(lambda: take_callers(self._server, page))
+        return views.callers_page(self._server, page, time.time(), total, taken)
 
     def _healthz(self, query: dict[str, list[str]]) -> dict[str, Any]:
         self._ask(lambda: None)

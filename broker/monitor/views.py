@@ -15,10 +15,12 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any
 
+from broker.monitor.cquencer import TakenCaller, port_page, take_port
+from broker.monitor.feeds import FeedState, feeds_page, take_feeds
 from broker.monitor.journal import JournalState, journal_page, take_journal
 from broker.monitor.observed import Observed, Session, Subscription, Traffic
 from broker.monitor.process import PYTHON, CpuMeter, build, resident_bytes
-from broker.monitor.query import SORTS, ConnectionsQuery, SubscriptionsQuery
+from broker.monitor.query import SORTS, ConnectionsQuery, Page, SubscriptionsQuery
 from broker.version import VERSION
 from sublist.subject import covers
 
@@ -39,6 +41,8 @@ class State:
     traffic: Traffic
     sublist: dict[str, int]
     journal: JournalState
+    feeds: list[FeedState]
+    port: dict[str, int]
 
     def lookups(self) -> int:
         """How often a route was looked up: once for every message that came in."""
@@ -63,6 +67,8 @@ def take_state(server: Observed) -> State:
         traffic=server.traffic(),
         sublist=server.sublist_statistics(),
         journal=take_journal(server),
+        feeds=take_feeds(server),
+        port=take_port(server),
     )
 
 
@@ -113,6 +119,8 @@ def varz_page(server: Observed, state: State, http_port: int, cpu: CpuMeter) -> 
         "sequence": state.last_number,
         "pending_bytes": state.pending_bytes,
         "journal": journal_page(state.journal),
+        "feeds": feeds_page(state.feeds),
+        "cquencer": port_page(server, state.port),
     }
 
 
@@ -159,6 +167,21 @@ def connections_page(
         "offset": query.page.offset,
         "limit": query.page.limit,
         "connections": [_connection(one, query) for one in taken],
+    }
+
+
+def callers_page(
+    server: Observed, page: Page, now: float, total: int, taken: list[TakenCaller]
+) -> dict[str, Any]:
+    """/portz: one page of the clients of cquencer's port."""
+    return {
+        "server_id": server.server_id,
+        "now": timestamp(now),
+        "num_connections": len(taken),
+        "total": total,
+        "offset": page.offset,
+        "limit": page.limit,
+        "connections": [_caller(one, now) for one in taken],
     }
 
 
@@ -288,6 +311,23 @@ def _connection(taken: TakenSession, query: ConnectionsQuery) -> dict[str, Any]:
     if query.subs == "detail" and taken.subs:
         entry["subscriptions_list_detail"] = [_subscription(session.cid, s) for s in taken.subs]
     return entry
+
+
+def _caller(taken: TakenCaller, now: float) -> dict[str, Any]:
+    caller = taken.caller
+    heard = taken.heard / SECOND_NS or caller.started_at
+    entry: dict[str, Any] = {
+        "cid": caller.cid,
+        "ip": caller.ip,
+        "port": caller.port,
+        "start": timestamp(caller.started_at),
+        "last_activity": timestamp(heard),
+        "uptime": span(now - caller.started_at),
+        "idle": span(now - heard),
+        "pending_bytes": taken.pending_bytes,
+    }
+    names = ("in_msgs", "in_bytes", "queries", "errors")
+    return entry | dict(zip(names, taken.figures, strict=True))
 
 
 def _subscription(cid: int, sub: Subscription) -> dict[str, Any]:

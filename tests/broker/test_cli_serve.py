@@ -80,6 +80,17 @@ def test_given_flags_in_nats_servers_ways_when_read_then_they_mean_this(
         assert found[name] == (value if not isinstance(value, dict) else found[name] | value)
 
 
+def test_given_feeds_as_flags_when_read_then_each_is_one() -> None:
+    found = effective("--feed", "239.0.0.1:1,ttl=2", "-feed=[ff15::1]:2,codec=binary")["feeds"]
+    assert [(feed["group"], feed["port"], feed["ttl"], feed["codec"]) for feed in found] == [
+        ("239.0.0.1", 1, 2, "netstring"),
+        ("ff15::1", 2, 1, "binary"),
+    ]
+    assert refusal("serve", "--feed", "10.0.0.1:5").startswith(
+        '--feed: "10.0.0.1" is no multicast address; give 224.0.0.0 to 239.255.255.255'
+    )
+
+
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[ServerProcess]:
     """A broker with a pid file and everything else as it is by default."""
@@ -176,6 +187,10 @@ def test_given_a_folder_called_broker_when_serving_from_beside_it_then_ours_runs
         (["-P", "/nowhere/pid"], "/nowhere/pid"),
         (["-a", "192.0.2.1"], "192.0.2.1"),
         (["-a", "no.such.host.invalid"], "no.such.host.invalid"),
+        (
+            ["--feed", "239.255.0.1:4000,interface=nowhere0"],
+            "cannot feed 239.255.0.1:4000 by nowhe",
+        ),
     ],
 )
 def test_given_what_only_the_broker_can_find_wrong_when_started_then_one_line_and_status_1(

@@ -189,6 +189,7 @@ def changed_value(knob: Knob) -> str:
     """A text for the knob that is not its default."""
     words = {"size": "100KiB", "duration": "3s", "count": "200", "port": "4777"}
     words |= {"flag": "false" if knob.default is True else "true", "text": "one", "list": "a.>,b"}
+    words |= {"subject": "one.two", "pattern": "one.*"}
     special = {"limits.max_control_line": "5KiB", "limits.max_pending": "100MiB"}
     if knob.path in special:
         return special[knob.path]

@@ -37,7 +37,10 @@ def in_file(folder: Path, text: str) -> list[str]:
     [
         ('port = "4222"', 'port: "4222" is not a port; give 1 to 65535, or -1 for any free port,'),
         ("port = 65536", "port: 65536 is above 65535; give 1 to 65535, or -1"),
-        ("port = 0", "port: 0 is no port to listen on; give 1 to 65535, or -1"),
+        (
+            "port = 0",
+            "port: 0 is for no NATS clients, and there is no other way in; give 1 to 65535, -1",
+        ),
         ("port = true", "port: true is not a port"),
         ("port = 4222.5", "port: 4222.5 is not a port"),
         ("debug = 1", "debug: 1 is not a flag; give true or false"),
@@ -89,7 +92,7 @@ def in_file(folder: Path, text: str) -> list[str]:
         ('host = "[]"', 'host: "[]" is no address; give an IP address or a host name'),
         ('[[listener]]\nhost = ""\nport = 1', 'listener[1].host: "" is no address; give an IP'),
         ("[listener]\nport = 1", "listener: is a list of tables; write [[listener]]"),
-        ("[[listener]]", "listener[1].port: is missing; give a port, or -1 for any free one"),
+        ("[[listener]]", "listener[1].port: is missing; give 1 to 65535, or -1 for any free port"),
         ("[[listener]]\nport = 0", "listener[1].port: 0 is no port to listen on"),
         ("[[listener]]\nport = 1\nfrme = 1", "listener[1].frme: there is no such setting; did yo"),
         ("[[listener]]\nport = 4222", "listener: the listener 0.0.0.0:4222,frame=netstring and t"),
@@ -135,7 +138,7 @@ def test_given_a_wrong_line_when_read_then_it_is_told_with_its_remedy(
             {"SERIATIM_LISTEN": "1:2,frame=none,frame=header"},
             'SERIATIM_LISTEN: "1:2,frame=none,frame=header" gives frame= more than once; give it',
         ),
-        ({"SERIATIM_LISTEN": "h:1,frame=x"}, 'SERIATIM_LISTEN: "x" is not one of netstring,'),
+        ({"SERIATIM_LISTEN": "h:1,frame=x"}, 'SERIATIM_LISTEN: frame: "x" is not one of net'),
         ({"SERIATIM_LIMITS_PING_MAX": "9" * 5000}, 'SERIATIM_LIMITS_PING_MAX: "999'),
     ],
 )

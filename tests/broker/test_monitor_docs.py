@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.broker.web import get, http_port, metrics, monitored
+from tests.support.multicast import new_group
+from tests.support.serving import feed_text
 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = ROOT / "deploy" / "grafana" / "seriatim.json"
@@ -16,8 +18,9 @@ METRIC = re.compile(r"\b((?:seriatim|process)_[a-z_]+)")
 
 @pytest.fixture(scope="module")
 def names() -> set[str]:
-    """Every metric of a running broker, without labels."""
-    with monitored() as process:
+    """Every metric of a running broker with a feed that can be asked again, without labels."""
+    feed = feed_text(new_group(), codec="moldudp64", rerequest_port=-1)
+    with monitored("netstring", "--feed", feed) as process:
         return {name.partition("{")[0] for name in metrics(http_port(process))}
 
 
@@ -75,6 +78,6 @@ def test_given_the_alerts_when_read_then_they_watch_metrics_there_are(names: set
 def test_given_a_page_in_the_docs_when_asked_for_then_it_is_there() -> None:
     page = (ROOT / "docs" / "monitoring.md").read_text()
     paths = re.findall(r"^\| `(/\w+)` \|", page, re.MULTILINE)
-    assert len(paths) == 5
+    assert len(paths) == 6
     with monitored() as process:
         assert {get(http_port(process), path).status for path in paths} == {200}

@@ -13,8 +13,10 @@ from urllib.parse import quote
 import pytest
 
 from tests.broker.web import get, http_port, monitored
+from tests.support.multicast import new_group
 from tests.support.processes import ServerProcess
 from tests.support.raw import QUIET, RawClient
+from tests.support.serving import feed_text
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "build" / "prometheus"
@@ -58,7 +60,8 @@ def tools() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[ServerProcess]:
-    with monitored() as process:
+    feed = feed_text(new_group(), codec="moldudp64", rerequest_port=-1)
+    with monitored("netstring", "--feed", feed) as process:
         yield process
 
 
@@ -81,7 +84,7 @@ def test_given_our_configuration_when_promtool_reads_it_then_it_is_right(
 ) -> None:
     said = run(tools["promtool"], "check", "config", str(DEPLOY / "prometheus.yml"))
     assert "SUCCESS" in said
-    assert "11 rules found" in said
+    assert "14 rules found" in said
 
 
 def ask(port: int, path: str) -> Any:
@@ -181,6 +184,9 @@ def test_given_the_alerts_when_loaded_then_prometheus_watches_them(prometheus: i
         "SeriatimJournalErrors",
         "SeriatimCatchUpDoesNotEnd",
         "SeriatimCatchUpGivenUp",
+        "SeriatimFeedErrors",
+        "SeriatimFeedUnfit",
+        "SeriatimRerequestsRefused",
         "SeriatimSlowConsumers",
         "SeriatimSubscriberLags",
         "SeriatimNearlyFull",

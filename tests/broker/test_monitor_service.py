@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -40,7 +41,8 @@ class Straw:
     total_connections: int = 0
     slow_consumers: int = 0
     last_number: int = 0
-    store = keeper = replays = window = None
+    store = keeper = replays = window = cquencer = None
+    feeds = SimpleNamespace(outlets=())
 
     def traffic(self) -> Traffic:
         return Traffic()

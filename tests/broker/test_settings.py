@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker import settings as table
-from broker.cli.knobs import KNOBS, LISTENER_KNOBS, Knob
+from broker.cli.knobs import FEEDS, KNOBS, LISTENERS, Knob
+from broker.knob import GIB, KIB, MIB
 from broker.settings import (
     FRAMES,
-    GIB,
-    KIB,
-    MIB,
     JournalSettings,
     Limits,
     Listener,
@@ -24,8 +22,9 @@ from broker.settings import (
     settings_from_json,
     settings_to_json,
 )
+from broker.settings_feeds import FeedSettings
 
-ALL = [*KNOBS.values(), *LISTENER_KNOBS.values()]
+ALL = [*KNOBS.values(), *LISTENERS.knobs.values(), *FEEDS.knobs.values()]
 NUMBERS = ("size", "duration", "count", "port")
 
 
@@ -58,7 +57,8 @@ def section(name: str) -> dict[str, Knob]:
 any_settings = any_of(
     Settings,
     section(""),
-    listeners=st.lists(any_of(Listener, LISTENER_KNOBS), max_size=2).map(tuple),
+    listeners=st.lists(any_of(Listener, LISTENERS.knobs), max_size=2).map(tuple),
+    feeds=st.lists(any_of(FeedSettings, FEEDS.knobs), max_size=2).map(tuple),
     limits=any_of(Limits, section("limits")),
     sequencer=any_of(SequencerSettings, section("sequencer")),
     journal=any_of(JournalSettings, section("journal")),
@@ -91,7 +91,7 @@ def test_given_all_knobs_when_compared_then_no_two_share_a_flag_or_a_variable() 
 def test_given_the_table_when_counted_then_every_field_is_a_knob() -> None:
     tables = (Settings, JournalSettings, Limits, SequencerSettings)
     fields = [field for table in tables for field in dataclasses.fields(table)]
-    groups = {"journal", "listeners", "limits", "sequencer"}
+    groups = {"feeds", "journal", "listeners", "limits", "sequencer"}
     assert {f.name for f in fields} - groups == {knob.name for knob in KNOBS.values()}
 
 

@@ -41,6 +41,7 @@ class ServerProcess:
     def __init__(self, command: list[str], env: Mapping[str, str] | None = None) -> None:
         self.command = command
         self.env = {**os.environ, **(env or {})}
+        self.host = "127.0.0.1"
         self.port = -1
         self.ports: list[int] = []  # of all listeners, in the order the server says them
         self.log: list[str] = []
@@ -54,7 +55,7 @@ class ServerProcess:
         assert self._process is None, "already running"
         self.log, self.ports, self._ready = [], [], threading.Event()
         self._process = subprocess.Popen(
-            [*self.command, "-a", "127.0.0.1", "-p", str(port)],
+            [*self.command, "-a", self.host, "-p", str(port)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

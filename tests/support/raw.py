@@ -106,6 +106,7 @@ class RawClient:
         *sends: bytes,
         receive_buffer: int | None = None,
         timeout: float = TIMEOUT_S,
+        host: str = "127.0.0.1",
     ) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if receive_buffer is not None:  # before connect, or the window is already agreed
@@ -113,7 +114,7 @@ class RawClient:
         self.socket.settimeout(timeout)
         self._inbox, self._at = b"", 0  # what came, and how much of it has been taken
         try:
-            self.socket.connect(("127.0.0.1", port))
+            self.socket.connect((host, port))
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.info: dict[str, Any] = self._first_info()
             for data in sends:

@@ -1,0 +1,69 @@
+"""Monitoring of cquencer's port: its totals, and who is connected since when."""
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from broker.monitor.observed import Observed
+from broker.monitor.query import Page
+
+# (key, name of the metric without its prefix, what it is)
+GAUGES = (("connections", "port_connections", "Clients of cquencer's port connected now."),)
+COUNTERS = (
+    ("accepted", "port_connections_accepted", "Clients of cquencer's port that ever connected."),
+    ("messages", "port_messages", "Messages from them."),
+    ("bytes", "port_bytes", "Their payload bytes."),
+    ("queries", "port_queries", "Times that they asked for the last number."),
+    ("errors", "port_errors", "Times that they were answered an error instead of a number."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TakenCaller:
+    """One connection, and its numbers at that moment."""
+
+    caller: Any
+    heard: int  # ns since 1970; 0: it has said nothing
+    pending_bytes: int
+    figures: tuple[int, int, int, int]  # messages, bytes, queries, errors
+
+
+def take_port(server: Observed) -> dict[str, int]:
+    """Take the totals, by the keys above; 0 where there is no such port."""
+    cquencer = server.cquencer
+    if cquencer is None:
+        return dict.fromkeys((key for key, *_ in (*GAUGES, *COUNTERS)), 0)
+    port = cquencer.port
+    return {
+        "connections": port.connections,
+        "accepted": cquencer.accepted,
+        "messages": port.messages,
+        "bytes": port.bytes,
+        "queries": port.queries,
+        "errors": port.errors,
+    }
+
+
+def port_page(server: Observed, figures: dict[str, int]) -> dict[str, Any]:
+    """What /varz says of the port; nothing where there is none."""
+    cquencer, settings = server.cquencer, server.settings.sequencer
+    if cquencer is None:
+        return {}
+    host, port = cquencer.addresses[0]
+    where = {"host": host, "port": port, "framing": settings.framing, "subject": settings.subject}
+    return where | figures
+
+
+def take_callers(server: Observed, page: Page) -> tuple[int, list[TakenCaller]]:
+    """Take one page of connections, the oldest first; also how many there are in all."""
+    callers = {} if server.cquencer is None else server.cquencer.callers
+    chosen = islice(callers.values(), page.offset, page.offset + page.limit)
+    return len(callers), [
+        TakenCaller(
+            caller=caller,
+            heard=caller.heard,
+            pending_bytes=caller.pending_bytes,
+            figures=(caller.messages, caller.bytes, caller.queries, caller.errors),
+        )
+        for caller in chosen
+    ]

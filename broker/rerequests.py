@@ -1,0 +1,141 @@
+"""The UDP port on which receivers of one feed ask again for what they missed.
+
+`sequencer.feed.rerequest` knows the answers; here are the socket and the clock. What is in
+memory or in the system's cache is answered at once, a few requests in one turn of the event
+loop; what the disk must bring is read by a thread, for `FETCHES` requests at a time, and who
+asks for more of that gets no answer: it asks again, as if the network had lost it.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Hashable
+from typing import Any, Final
+
+from sequencer.feed.rerequest import HEAD_SIZE, Rerequests, Search
+from sequencer.sequencer import Sequencer
+
+log = logging.getLogger("seriatim")
+
+AT_ONCE: Final = 32  # requests in one turn of the event loop
+FETCHES: Final = 4  # requests that wait for the disk
+RECEIVE_BUFFER: Final = 1 << 20  # some thousand requests: many receivers miss the same datagram
+
+
+class RerequestServer:
+    """One per feed that has such a port; made and used within one event loop, by its thread."""
+
+    def __init__(
+        self, rerequests: Rerequests, sequencer: Sequencer, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.rerequests = rerequests
+        self.address: tuple[str, int] = ("", 0)
+        self._sequencer = sequencer
+        self._loop = loop
+        self._socket: socket.socket | None = None
+        self._fetching: set[asyncio.Future[None]] = set()
+        self._told: set[int | None] = set()
+
+    async def start(self, host: str, port: int) -> None:
+        """Answer at an address from now on; port -1 is any free one.
+
+        OSError, with the address, where that cannot be.
+        """
+        try:
+            found = await self._loop.getaddrinfo(
+                host or None, max(port, 0), type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
+            )
+            family, kind, protocol, _, address = found[0]
+            made = socket.socket(family, kind, protocol)
+            try:
+                made.setblocking(False)
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+                if family == socket.AF_INET6:
+                    made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                made.bind(address)
+            except BaseException:
+                made.close()
+                raise
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            where = f"{host}:{port}" if port > 0 else f"any free port of {host}"
+            raise OSError(f"cannot answer re-requests on {where}: {reason}") from error
+        self._socket = made
+        self.address = made.getsockname()[:2]
+        self._loop.add_reader(made.fileno(), self._readable, made)
+
+    async def stop(self) -> None:
+        """Answer nothing more; the store is not read any more then."""
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        if self._fetching:
+            await asyncio.wait(self._fetching)
+        await asyncio.sleep(0)  # what they have to say has been heard
+
+    def _readable(self, udp: socket.socket) -> None:
+        """Answer some of the requests that have come."""
+        for _ in range(AT_ONCE):
+            try:
+                datagram, peer = udp.recvfrom(HEAD_SIZE + 1)
+            except OSError:  # there are no more; or the system has told of an unreachable peer
+                return
+            now = self._loop.time()
+            safe = self._sequencer.safe
+            search = self.rerequests.ask(datagram, network_of(peer[0]), now, safe)
+            if search is not None:
+                self._go_on(search, peer)
+
+    def _go_on(self, search: Search, peer: Any) -> None:
+        """Answer a request, or have a thread read for it first."""
+        if self._socket is None:
+            search.leave()
+            return
+        try:
+            answer = search.run()
+        except OSError as error:
+            self._fail(error)
+            return
+        if answer is not None:
+            self.rerequests.sent(search, answer, self._loop.time())
+            try:
+                self._socket.sendto(answer, peer)
+            except OSError as error:
+                self._fail(error)
+        elif len(self._fetching) < FETCHES:
+            self._fetch(search, peer)
+        else:
+            search.leave()
+            self.rerequests.limited += 1
+
+    def _fetch(self, search: Search, peer: Any) -> None:
+        def done(future: "asyncio.Future[None]") -> None:
+            self._fetching.discard(future)
+            error = future.exception()
+            if error is None:
+                self._go_on(search, peer)
+                return
+            search.leave()
+            if not isinstance(error, OSError):
+                raise error
+            self._fail(error)
+
+        future = self._loop.run_in_executor(None, search.fetch)
+        self._fetching.add(future)
+        future.add_done_callback(done)
+
+    def _fail(self, error: OSError) -> None:
+        """The disk could not be read, or the answer not sent: count it, and say each once."""
+        self.rerequests.failed += 1
+        if error.errno not in self._told:
+            self._told.add(error.errno)
+            log.warning("Re-request on %s:%d not answered: %s", *self.address, error)
+
+
+def network_of(host: str) -> Hashable:
+    """Whom an address belongs to: with IPv6, whoever has one has 2^64."""
+    if ":" not in host:
+        return host
+    return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8]
