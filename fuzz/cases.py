@@ -3,7 +3,15 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fuzz import case_journal, case_parser, case_plane, case_player, case_sublist
+from fuzz import (
+    case_cardinal,
+    case_feed,
+    case_journal,
+    case_parser,
+    case_plane,
+    case_player,
+    case_sublist,
+)
 
 
 class Case(NamedTuple):
@@ -14,6 +22,8 @@ class Case(NamedTuple):
 
 
 CASES = {
+    "cardinal": Case(case_cardinal.check, case_cardinal.MAX_LEN),
+    "feed": Case(case_feed.check, case_feed.MAX_LEN),
     "journal": Case(case_journal.check, case_journal.MAX_LEN),
     "parser": Case(case_parser.check, case_parser.MAX_LEN),
     "plane": Case(case_plane.check, case_plane.MAX_LEN),

@@ -12,7 +12,8 @@ from pathlib import Path
 
 atheris = import_module("atheris")  # it has no types, and need not be there to check ours
 CONTROL = ["broker.control", "broker.cursor", "broker.inbox", "broker.options", "broker.replays"]
-with atheris.instrument_imports(include=CONTROL):
+CARDINAL = ["cardinal.avro", "cardinal.codec", "cardinal.pattern"]
+with atheris.instrument_imports(include=CONTROL + CARDINAL):
     from fuzz.cases import CASES
 
 COLLECT_EVERY = 16  # inputs; what they made is in cycles, and would fill the memory
@@ -23,6 +24,12 @@ HOT = (
     "broker.plane",
     "broker.player",
     "parser.machine",
+    "sequencer.feed.binary",
+    "sequencer.feed.codec",
+    "sequencer.feed.message",
+    "sequencer.feed.moldudp64",
+    "sequencer.feed.netstrings",
+    "sequencer.feed.network",
     "sequencer.frame",
     "sequencer.journal.columns",
     "sequencer.journal.crc",

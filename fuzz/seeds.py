@@ -9,6 +9,7 @@ from pathlib import Path
 from fuzz.build import ROOT
 from fuzz.case_plane import BEAT, BRIM, REOPEN, RESUME, SEND, STALL
 from fuzz.case_sublist import CHURN, COLLIDING_FROM, FLOODING, INSERT, PUBLISH, REMOVE, ROUTE
+from fuzz.seeds_feed import feed_seeds
 from fuzz.seeds_kept import PROGRAMS as KEPT_PROGRAMS
 from fuzz.seeds_kept import journal_seeds, player_seeds
 
@@ -342,7 +343,31 @@ def sublist_seeds() -> dict[str, bytes]:
     return seeds
 
 
+def cardinal_seeds() -> dict[str, bytes]:
+    """Each kind of message, with one entry or update; Avro as others write it; patterns."""
+    entry = b"\x02a\x02x\x04\x01" + b"i" * 32
+    head, pair = b"\x02\x02\x01" + b"p" * 32, b"\x02a\x02x"
+    return {
+        "batch": b"\x00" + head + b"\x01\x4c" + entry + b"\x00",
+        "batch-unsized": b"\x00" + head + b"\x02" + entry + b"\x02\x02b" + entry[2:] + b"\x00",
+        "header": b"\x01\xf2\x14",
+        "sub-batch": b"\x02\x03\x08\x02b\x02c\x00\x02" + pair + b"\x00",
+        "sub-batch-one": b"\x02\x00\x01\x08" + pair + b"\x00",
+        "sub-batch-index": b"\x0a\x42" + b"h" * 64 + b"\x80\x01\x00\x00",
+        "update": b"\x0b\x26" + b"h" * 32 + b"a/\xc3\xa9xvalue",
+        "delete": b"\x0c\x23" + b"h" * 32 + b"a/b",
+        "short": b"\x0b\x05hhhhh",
+        "reorg": b"\x05\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+        "reorg-complete": b"\x06\x80\x99\x9b\x10",
+        "ping": b"\x07now",
+        "pattern": b"\xf0(a|b/)[^c-]*\x00ab/",
+        "pattern-repeated": b"\xf0\\d{1,2}\\w+?.\x0012x",
+    }
+
+
 SEEDS = {
+    "cardinal": cardinal_seeds,
+    "feed": feed_seeds,
     "journal": journal_seeds,
     "parser": parser_seeds,
     "plane": plane_seeds,

@@ -6,6 +6,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from broker.cli.cardinal import app as cardinal
 from broker.cli.cq import cq
 from broker.cli.errors import CliError
 from broker.cli.flags import Flag, by_path, normalise, with_knobs
@@ -21,6 +22,7 @@ app = typer.Typer(
     epilog="Every command explains itself: [bold]seriatim serve --help[/bold]",
 )
 app.add_typer(journal)
+app.add_typer(cardinal)
 
 HELP = {"h": Flag("--help", False), "help": Flag("--help", False)}
 CONFIG = {"c": Flag("--config", True), "config": Flag("--config", True)}

@@ -15,7 +15,7 @@ from fuzz.seeds import SEEDS
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT / "tests" / "corpus"
 FILES = [file for target in CASES for file in sorted((CORPUS / target).iterdir())]
-FILES_MAX, BYTES_MAX = 240, 300_000
+FILES_MAX, BYTES_MAX = 300, 300_000
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.name}")

@@ -1,0 +1,354 @@
+"""The assembler: messages of any topics in any order, copies among them, to whole blocks.
+
+In: rows of key, value and offset, as many at once as there are; the offset is the place of a
+message in its source, where a reader can begin again. Out: events, in the order they came to be.
+
+    Block                  all that is tracked of it has come
+    Reorg, ReorgComplete   what a producer announced
+    Dropped                a message that is no message, or has no place in its block
+    Evicted                a block given up: too old, or one of too many, with what it lacks
+
+Rule 1  Whatever the rows hold, nothing is raised: what is wrong is dropped, counted and told.
+Rule 2  A block is given once, as long as its hash is among the last `remember`; copies of its
+        messages are counted and forgotten.
+Rule 3  No clock: who feeds says what time it is.
+
+Memory: the messages of pending blocks, of which there are at most `blocks_max` and `bytes_max`
+together; over that, and after `age_max` seconds, the oldest is evicted. One call may add its own
+rows to it. A block that was evicted is collected anew when its messages come again.
+"""
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cardinal import codec
+from cardinal.block import Block
+from cardinal.codec import HEAD, WITH_ID
+from cardinal.errors import CardinalError, NotAnnounced
+from cardinal.message import (
+    BATCH,
+    DELETE,
+    PING,
+    REORG,
+    REORG_COMPLETE,
+    SUB_BATCH_HEADER,
+    SUB_BATCH_MESSAGE,
+    UPDATE,
+    Reorg,
+    ReorgComplete,
+)
+from cardinal.pending import EACH_BYTES, Content, Missing, Pending, Refused
+
+BLOCKS_MAX = 1024  # an Ethereum consumer holds a dozen; so many are still found in no time
+BYTES_MAX = 256 << 20  # a block of Ethereum mainnet is about 1 MB
+AGE_MAX_SECONDS = 600.0  # a producer that was restarted sends what it owes long before
+REMEMBER = 1024  # four times what the reference does, at 300 bytes each
+
+Row = tuple[bytes, bytes, int]  # key, value, offset
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A message that was not used, and why."""
+
+    error: CardinalError
+    key: bytes
+    source: str
+    offset: int
+
+    def __str__(self) -> str:
+        where = f"{self.source} {self.offset}".strip()
+        return f"{where}: {type(self.error).__name__}: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """A block that was given up before it was whole. `why` is "age", "count" or "bytes"."""
+
+    hash: bytes
+    number: int | None
+    why: str
+    missing: Missing
+    messages: int
+    bytes: int
+    token: Mapping[str, int]
+
+    def __str__(self) -> str:
+        block = f"block {self.hash.hex()}" if self.number is None else f"block {self.number}"
+        return (
+            f"{block} given up ({self.why}), {self.messages} messages of it: without {self.missing}"
+        )
+
+
+Event = Block | Reorg | ReorgComplete | Dropped | Evicted
+
+DONE = Pending(b"", 0.0)  # stands where a block was that has been given
+
+
+class Assembler:
+    """One for each set of topics whose messages belong together; one writer."""
+
+    def __init__(
+        self,
+        tracked: Callable[[str], bool] | None = None,
+        *,
+        blocks_max: int = BLOCKS_MAX,
+        bytes_max: int = BYTES_MAX,
+        age_max: float = AGE_MAX_SECONDS,
+        remember: int = REMEMBER,
+        skip: Mapping[str, Container[int]] | None = None,
+    ) -> None:
+        """`tracked` is asked for each key of a Batch; None: all are. `skip`: offsets to pass by."""
+        self.blocks_max = blocks_max
+        self.bytes_max = bytes_max
+        self.age_max = age_max
+        self.remember = remember
+        self.messages = self.duplicates = self.untracked = self.dropped = 0
+        self.blocks = self.evicted = self.pings = 0
+        self.pending: dict[bytes, Pending] = {}  # by hash, the oldest first
+        self.pending_bytes = 0
+        self._tracked = tracked
+        self._skip = skip or {}
+        self._done: dict[bytes, None] = {}  # the hashes of blocks that were given, oldest first
+        # Of each source: kind and hash to the block, for Updates and Deletes of blocks of which
+        # a message came from there already.
+        self._heads: dict[str, dict[bytes, Pending]] = {}
+        self._last: dict[str, int] = {}
+        self._highest: dict[str, int] = {}
+        self._events: list[Event] = []
+
+    def feed(self, rows: Sequence[Row], source: str = "", now: float = 0.0) -> list[Event]:
+        """Take messages of one source; return what came of them. `now` is in seconds."""
+        if source in self._skip:
+            rows = [row for row in rows if row[2] not in self._skip[source]]
+        heads = self._heads.setdefault(source, {})
+        block_of, done = heads.get, DONE
+        last = self._last.get(source, -1)
+        duplicates = arrived = 0
+        for key, value, offset in rows:
+            if offset < last:
+                self._step_back(source, last)
+            last = offset
+            block = block_of(key[:HEAD])
+            if block is None:
+                self._other(key, value, source, offset, now)
+            elif key in block or block is done:
+                duplicates += 1
+            else:
+                block[key] = value
+                arrived += len(key) + len(value) + EACH_BYTES
+                if len(block) >= block.want:
+                    self._settle(block, source, offset)
+        self.messages += len(rows)
+        self.duplicates += duplicates
+        self.pending_bytes += arrived
+        self._last[source] = last
+        self._highest[source] = max(last, self._highest.get(source, -1))
+        self._evict_over()
+        return self.expire(now)
+
+    def expire(self, now: float) -> list[Event]:
+        """Give up what is older than `age_max`; return every event there is."""
+        while self.pending:
+            oldest = next(iter(self.pending.values()))
+            if oldest.since + self.age_max >= now:
+                break
+            self._evict(oldest, "age")
+        events, self._events = self._events, []
+        return events
+
+    def missing(self, hash: bytes) -> Missing | None:
+        """What a pending block lacks, or None if there is no such."""
+        block = self.pending.get(hash)
+        if block is None:
+            return None
+        if block.batch is not None:
+            self._count(block, "", -1)
+        return block.missing()
+
+    def floor(self, source: str) -> int:
+        """The lowest offset that a pending block needs, or the next one if none does."""
+        highest = self._highest.get(source, -1)
+        return min(
+            (b.token.get(source, highest + 1) for b in self.pending.values()), default=highest + 1
+        )
+
+    def _step_back(self, source: str, last: int) -> None:
+        """Offsets do not rise: forget which blocks are known from this source.
+
+        The first message of each block then notes its offset again (`_find`): the lowest of what
+        rises steadily is its first.
+        """
+        self._heads[source].clear()
+        self._highest[source] = max(last, self._highest.get(source, -1))
+
+    def _other(self, key: bytes, value: bytes, source: str, offset: int, now: float) -> None:
+        """All that is not an Update or a Delete of a block that is known from this source."""
+        kind = key[0] if key else -1
+        hash = key[1:HEAD]
+        try:
+            if kind == PING:
+                self.pings += 1
+            elif kind in (REORG, REORG_COMPLETE):
+                self._events.append(codec.decode_reorg(key, value))
+            elif not BATCH <= kind <= DELETE or len(key) < HEAD:
+                codec.decode(key, value)  # says what is wrong
+            elif hash in self._done:
+                self.duplicates += 1
+                if kind in (UPDATE, DELETE):
+                    self._heads[source][key[:HEAD]] = DONE
+            elif kind in (UPDATE, DELETE):
+                self._first(key, value, source, offset, now)
+            elif kind == SUB_BATCH_MESSAGE:
+                self._sub_batch_message(key, value, source, offset, now)
+            elif kind == SUB_BATCH_HEADER:
+                self._sub_batch_header(key, value, source, offset, now)
+            else:
+                self._batch(key, value, source, offset, now)
+        except CardinalError as error:
+            self._drop(error, key, source, offset)
+
+    def _first(self, key: bytes, value: bytes, source: str, offset: int, now: float) -> None:
+        """An Update or a Delete, the first of its kind from this source for its block."""
+        block = self._find(key[1:HEAD], source, offset, now)
+        self._heads[source][key[:HEAD]] = block
+        if key in block:
+            self.duplicates += 1
+            return
+        block[key] = value
+        self.pending_bytes += len(key) + len(value) + EACH_BYTES
+        if len(block) >= block.want:
+            self._settle(block, source, offset)
+
+    def _batch(self, key: bytes, value: bytes, source: str, offset: int, now: float) -> None:
+        block = self.pending.get(key[1:HEAD])
+        if block is not None and block.batch is not None:
+            self.duplicates += 1
+            return
+        batch = codec.decode_batch(key, value)
+        block = self._find(batch.hash, source, offset, now)
+        before = block.measure()
+        refused = block.begin(batch, len(key) + len(value), self._tracked)
+        self.pending_bytes += block.measure() - before
+        self._refuse(refused, source, offset)
+        if len(block) >= block.want or block.whole:
+            self._settle(block, source, offset)
+
+    def _sub_batch_header(
+        self, key: bytes, value: bytes, source: str, offset: int, now: float
+    ) -> None:
+        header = codec.decode_sub_batch_header(key, value)
+        block = self._find(header.hash, source, offset, now)
+        refused = block.add_header(header)
+        if refused is None:
+            self.duplicates += 1
+            return
+        self.pending_bytes += EACH_BYTES
+        self._refuse(refused, source, offset)
+        if block.whole:
+            self._settle(block, source, offset)
+
+    def _sub_batch_message(
+        self, key: bytes, value: bytes, source: str, offset: int, now: float
+    ) -> None:
+        block = self.pending.get(key[1:HEAD])
+        if block is not None:
+            sub = block.sub_batches.get(key[HEAD:WITH_ID])
+            if sub is not None and key[WITH_ID:] in sub.keys:
+                self.duplicates += 1
+                return
+        if len(key) == WITH_ID + 1 and not key[WITH_ID] & 0x81:
+            index = key[WITH_ID] >> 1
+            content: Content = codec.sub_batch_content(value)
+        elif len(key) == WITH_ID + 2 and key[WITH_ID] & 0x81 == 0x80 and key[-1] < 0x80:
+            index = (key[WITH_ID] & 0x7F | key[-1] << 7) >> 1
+            content = codec.sub_batch_content(value)
+        else:
+            message = codec.decode_sub_batch_message(key, value)
+            index, content = message.index, (message.deletes, message.updates)
+        block = self._find(key[1:HEAD], source, offset, now)
+        size = len(key) + len(value)
+        if not block.add_message(key, index, content, size):
+            self.duplicates += 1
+            return
+        self.pending_bytes += size + EACH_BYTES
+        if block.whole:
+            self._settle(block, source, offset)
+
+    def _find(self, hash: bytes, source: str, offset: int, now: float) -> Pending:
+        """The pending block with this hash, perhaps a new one, its token up to date."""
+        block = self.pending.get(hash)
+        if block is None:
+            block = self.pending[hash] = Pending(hash, now)
+            block.token[source] = offset
+        elif offset < block.token.get(source, offset + 1):
+            block.token[source] = offset
+        return block
+
+    def _settle(self, block: Pending, source: str, offset: int) -> None:
+        """Count what came of a block; give it if it is whole now."""
+        self._count(block, source, offset)
+        if not block.whole:
+            return
+        self._events.append(block.block())
+        self.blocks += 1
+        self._remove(block)
+        self._done[block.hash] = None
+        for name in block.token:
+            self._heads[name].update(dict.fromkeys(_heads_of(block.hash), DONE))
+        if len(self._done) > self.remember:
+            oldest = next(iter(self._done))
+            del self._done[oldest]
+            self._forget(oldest, self._heads)
+
+    def _count(self, block: Pending, source: str, offset: int) -> None:
+        refused, freed = block.settle()
+        self.pending_bytes -= freed
+        self._refuse(refused, source, offset)
+
+    def _refuse(self, refused: Sequence[Refused], source: str, offset: int) -> None:
+        for key, error in refused:
+            if error is None:
+                self.untracked += 1
+            else:
+                self._drop(error, key, source, offset)
+
+    def _drop(self, error: CardinalError, key: bytes, source: str, offset: int) -> None:
+        if isinstance(error, NotAnnounced):
+            block = self.pending.get(key[1:HEAD])
+            if block is not None and key[HEAD:WITH_ID] in block.untracked:
+                self.untracked += 1
+                return
+        self.dropped += 1
+        self._events.append(Dropped(error, key, source, offset))
+
+    def _evict_over(self) -> None:
+        while len(self.pending) > self.blocks_max:
+            self._evict(next(iter(self.pending.values())), "count")
+        while self.pending_bytes > self.bytes_max:
+            self._evict(next(iter(self.pending.values())), "bytes")
+
+    def _evict(self, block: Pending, why: str) -> None:
+        if block.batch is not None:
+            self._count(block, "", -1)
+        number = None if block.batch is None else block.batch.number
+        size = block.measure()
+        self._events.append(
+            Evicted(block.hash, number, why, block.missing(), block.count(), size, block.token)
+        )
+        self.evicted += 1
+        self._remove(block)
+
+    def _remove(self, block: Pending) -> None:
+        del self.pending[block.hash]
+        self.pending_bytes -= block.measure()
+        self._forget(block.hash, block.token)
+
+    def _forget(self, hash: bytes, sources: Iterable[str]) -> None:
+        for source in sources:
+            for head in _heads_of(hash):
+                self._heads[source].pop(head, None)
+
+
+def _heads_of(hash: bytes) -> tuple[bytes, bytes]:
+    return b"\x03" + hash, b"\x04" + hash

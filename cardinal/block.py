@@ -1,0 +1,23 @@
+"""A block that has been collected whole: what it sets, what it deletes, and where it came from."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Block:
+    """One block, of what its consumer tracks. Apply the deletes before the updates.
+
+    One key may be in both. `token` has for each source of messages the lowest offset at which one
+    of the block's stood: who reads from there has all of it. Blocks compare without it.
+    """
+
+    hash: bytes
+    number: int
+    weight: int
+    parent: bytes
+    updates: dict[str, bytes]
+    deletes: set[str]
+    token: dict[str, int] = field(default_factory=dict, compare=False)
+
+    def __str__(self) -> str:
+        return f"block {self.number} {self.hash.hex()}"

@@ -1,0 +1,75 @@
+"""A block before it is sent: all that a producer must be told of it, sub-batches in it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from cardinal.message import NO_ID
+from cardinal.producer import Messages, Producer, ReorgChannel
+
+
+@dataclass(frozen=True, slots=True)
+class SubBatchDraft:
+    """What a sub-batch deletes and sets; the deletes are applied first."""
+
+    id: bytes
+    updates: dict[str, bytes] = field(default_factory=dict)
+    deletes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One block; `batches` has its sub-batches by prefix."""
+
+    number: int
+    hash: bytes
+    parent: bytes
+    weight: int
+    updates: dict[str, bytes] = field(default_factory=dict)
+    deletes: list[str] = field(default_factory=list)
+    batches: dict[str, SubBatchDraft] = field(default_factory=dict)
+
+    def messages(self, producer: Producer | ReorgChannel) -> Iterator[Messages]:
+        """Its messages by topic, in parts to be sent one behind the other.
+
+        Raises what `Producer.block` does, before the first part.
+        """
+        ids = {prefix: batch.id for prefix, batch in self.batches.items()}
+        yield producer.block(
+            *(self.number, self.hash, self.parent, self.weight, self.updates, self.deletes, ids)
+        )
+        for batch in self.batches.values():
+            yield producer.sub_batch(self.hash, batch.id, batch.deletes, batch.updates)
+
+
+@dataclass(frozen=True, slots=True)
+class ReorgDraft:
+    """A change of branch that goes on a channel of its own; the blocks stand on the ancestor.
+
+    `weight` is that of the heaviest block it replaces.
+    """
+
+    number: int
+    hash: bytes
+    weight: int
+    blocks: list[Draft]
+
+    def messages(self, producer: Producer) -> Iterator[Messages]:
+        """Its messages, in the order that the channel keeps. Raises `BrokenReorg`."""
+        head = self.blocks[-1].hash if self.blocks else NO_ID
+        channel = producer.reorg(self.number, self.hash, self.weight, head)
+        yield channel.begin()
+        for block in self.blocks:
+            yield from block.messages(channel)
+        yield channel.complete()
+
+
+def apply(state: dict[str, bytes], block: Draft) -> None:
+    """Let a state of keys and values be what it is after this block, for who checks a consumer."""
+    for key in block.deletes:
+        state.pop(key, None)
+    for batch in block.batches.values():
+        for key in batch.deletes:
+            state.pop(key, None)
+    for batch in sorted(block.batches.values(), key=lambda batch: batch.id):
+        state.update(batch.updates)
+    state.update(block.updates)

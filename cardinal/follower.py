@@ -1,0 +1,220 @@
+"""What stands between the messages of all topics and an application: whole blocks, in order.
+
+    rows (topic, key, value, offset) --> Assembler --> Chain --> Step(update, token)
+             `-- each reorg channel, an assembler of its own --^
+
+In: rows as they come from a transport or a file. Out: events. A `Step` carries an update of the
+chain, and the token to store with it: who begins to read there again gets all that is not in the
+state yet. A token reaches back over the blocks that are kept for reorgs, those that wait, and
+those that are not whole, so no margin has to be guessed.
+
+A topic `reorg.*` is a channel: between its Reorg and its ReorgComplete its blocks replace those
+of the chain, whatever their weight, and all others wait. A channel of which nothing comes for
+`age_max` seconds is given up. Blocks of a channel whose Reorg was not seen are ordinary ones.
+
+Memory: that of the assembler and the chain, and of an assembler for each of `CHANNELS_MAX`
+channels. No clock, no I/O.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+
+from cardinal.assembler import (
+    AGE_MAX_SECONDS,
+    BLOCKS_MAX,
+    BYTES_MAX,
+    REMEMBER,
+    Assembler,
+    Dropped,
+    Evicted,
+)
+from cardinal.block import Block
+from cardinal.chain import THRESHOLD, Chain, ChainUpdate, Unlinked
+from cardinal.message import NUMBER_MAX, Reorg, ReorgComplete
+from cardinal.schema import REORG_TOPIC, Tracking
+from cardinal.token import format_token
+
+CHANNELS_MAX = 16  # a reorg is rare; two producers may announce it differently
+TOPICS_MAX = 1024  # topics of which it is remembered whether they are tracked
+
+Row = tuple[str, bytes, bytes, int]  # topic, key, value, offset
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An update of the chain, and the token to store with it."""
+
+    update: ChainUpdate
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelGivenUp:
+    """A reorg was announced and never completed; `why` is "age" or "count"."""
+
+    topic: str
+    why: str
+
+
+Event = Step | Unlinked | Dropped | Evicted | ChannelGivenUp
+
+
+class Lane:
+    """The assembler of the ordinary topics, or of one channel."""
+
+    __slots__ = ("ancestor", "assembler", "begun", "heard", "topic")
+
+    def __init__(self, topic: str, assembler: Assembler) -> None:
+        self.topic = topic  # empty: the ordinary ones
+        self.assembler = assembler
+        self.ancestor: Reorg | None = None  # of an open channel
+        self.begun = NUMBER_MAX  # the lowest offset of an open channel
+        self.heard = 0.0
+
+    def floor(self, source: str) -> int:
+        """Of a channel: where to begin again to have all of it that is still wanted."""
+        if self.ancestor is None and not self.assembler.pending:
+            return NUMBER_MAX
+        return self.begun
+
+
+class Follower:
+    """Follows one chain; one writer."""
+
+    def __init__(
+        self,
+        tracking: Tracking | None = None,
+        *,
+        start: bytes | None = None,
+        number: int | None = None,
+        threshold: int = THRESHOLD,
+        whitelist: Mapping[int, bytes] | None = None,
+        bootstrap: int = 1,
+        skip: Mapping[str, Container[int]] | None = None,
+        blocks_max: int = BLOCKS_MAX,
+        bytes_max: int = BYTES_MAX,
+        age_max: float = AGE_MAX_SECONDS,
+        remember: int = REMEMBER,
+    ) -> None:
+        """`start` and `number` are of the last block that was applied; see `Chain`, `Assembler`."""
+        self.chain = Chain(
+            start, number=number, threshold=threshold, whitelist=whitelist, bootstrap=bootstrap
+        )
+        self.age_max = age_max
+        self.passed_by = 0  # rows of topics that are not tracked
+        self._topics = None if tracking is None else frozenset(tracking.topics)
+        self._assembler_options = {
+            "tracked": tracking,
+            "skip": skip,
+            "blocks_max": blocks_max,
+            "bytes_max": bytes_max,
+            "age_max": age_max,
+            "remember": remember,
+        }
+        self._main = Lane("", self._assembler())
+        self._lanes: dict[str, Lane | None] = {}  # by topic; None: not tracked
+        self._channels: dict[str, Lane] = {}  # by topic, the oldest first
+        self._first: dict[str, int] = {}  # of each source, the offset of the first row
+        self._events: list[Event] = []
+
+    @property
+    def assembler(self) -> Assembler:
+        """That of the ordinary topics: its counters, and what is pending."""
+        return self._main.assembler
+
+    def take(self, rows: Sequence[Row], source: str, now: float) -> list[Event]:
+        """Take rows of one source, in their order; return what came of them."""
+        lanes, lane = self._lanes, self._main
+        run: list[tuple[bytes, bytes, int]] = []
+        if rows:
+            self._first.setdefault(source, rows[0][3])
+        for topic, key, value, offset in rows:
+            here = lanes[topic] if topic in lanes else self._lane(topic, now)
+            if here is not lane:
+                if here is None:
+                    self.passed_by += 1
+                    continue
+                if run:
+                    self._feed(lane, run, source, now)
+                    run = []
+                lane = here
+            run.append((key, value, offset))
+        self._feed(lane, run, source, now)
+        for channel in list(self._channels.values()):
+            if channel.heard + self.age_max < now:
+                self._give_up(channel, "age", source)
+        events, self._events = self._events, []
+        return events
+
+    def token(self, source: str, waiting: int = NUMBER_MAX) -> str:
+        """Where to begin again; `waiting`: the lowest offset of what is not in the chain yet."""
+        floors = [waiting, max(self._main.assembler.floor(source), self._first.get(source, 0))]
+        floors += [channel.floor(source) for channel in self._channels.values()]
+        retained = self.chain.floor(source)
+        return format_token({source: min(floors if retained is None else [*floors, retained])})
+
+    def _assembler(self) -> Assembler:
+        return Assembler(**self._assembler_options)  # type: ignore[arg-type]
+
+    def _lane(self, topic: str, now: float) -> Lane | None:
+        """Whose the rows of a topic are, seen for the first time or again after its channel."""
+        if topic.split(".")[0] == REORG_TOPIC:
+            lane = self._channels[topic] = Lane(topic, self._assembler())
+            self._lanes[topic] = lane
+            lane.heard = now
+            return lane
+        if self._topics is None or topic in self._topics:
+            self._lanes[topic] = self._main
+            return self._main
+        if len(self._lanes) < TOPICS_MAX:
+            self._lanes[topic] = None
+        return None
+
+    def _feed(
+        self, lane: Lane, run: Sequence[tuple[bytes, bytes, int]], source: str, now: float
+    ) -> None:
+        """Give a lane its rows, and the chain what becomes of them."""
+        if run and lane.topic:
+            lane.heard = now
+            lane.begun = min(lane.begun, run[0][2])
+        events = lane.assembler.feed(run, source, now)
+        waiting = [NUMBER_MAX]  # behind each event, the lowest offset of the blocks that follow
+        for event in reversed(events):
+            lowest = event.token.get(source, NUMBER_MAX) if isinstance(event, Block) else NUMBER_MAX
+            waiting.append(min(waiting[-1], lowest))
+        for place, event in enumerate(events, 2):
+            after = waiting[-place]
+            if isinstance(event, Block):
+                channel = lane.ancestor is not None
+                self._tell(self.chain.add(event, channel=channel), source, after)
+            elif isinstance(event, Reorg):
+                if lane.topic and lane.ancestor is None:
+                    lane.ancestor = event
+                    self._tell(self.chain.reorg(event.hash, event.number), source, after)
+            elif isinstance(event, ReorgComplete):
+                if lane.topic:
+                    self._close(lane, source, after)
+            else:
+                self._events.append(event)
+        if len(self._channels) > CHANNELS_MAX:
+            self._give_up(next(iter(self._channels.values())), "count", source)
+
+    def _tell(self, events: Sequence[ChainUpdate | Unlinked], source: str, waiting: int) -> None:
+        for event in events:
+            if isinstance(event, ChainUpdate):
+                self._events.append(Step(event, self.token(source, waiting)))
+            else:
+                self._events.append(event)
+
+    def _close(self, lane: Lane, source: str, waiting: int) -> None:
+        """The channel is at its end."""
+        self._channels.pop(lane.topic, None)
+        self._lanes.pop(lane.topic, None)
+        if lane.ancestor is not None:
+            reorg, lane.ancestor = lane.ancestor, None
+            self._tell(self.chain.reorg_complete(reorg.hash, reorg.number), source, waiting)
+
+    def _give_up(self, lane: Lane, why: str, source: str) -> None:
+        if lane.ancestor is not None:
+            self._events.append(ChannelGivenUp(lane.topic, why))
+        self._close(lane, source, NUMBER_MAX)

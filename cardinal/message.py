@@ -1,0 +1,118 @@
+"""What the messages of Cardinal Streams say: one record for each kind.
+
+    kind  record            key                           value
+    00    Batch             00 hash                       number, weight, parent, entries (Avro)
+    01    SubBatchHeader    01 hash id                    count of its messages
+    02    SubBatchMessage   02 hash id index              keys deleted, values set (Avro)
+    03    Update            03 hash key                   the value set
+    04    Delete            04 hash key                   nothing
+    05    Reorg             05 hash of the ancestor       its number
+    06    ReorgComplete     06 hash of the ancestor       its number
+    ff    Ping              ff who                        when (Go's binary time)
+
+Hashes and ids are 32 bytes, keys are text, values are bytes. `codec.py` turns these into bytes
+and back. The reader of many messages never sees an Update or a Delete as a record: all that
+they hold stands in the key as it is (`key[0]`, `key[1:33]`, `key[33:]`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+HASH_SIZE = 32
+NO_ID = bytes(HASH_SIZE)  # in an entry: there is no sub-batch
+
+BATCH, SUB_BATCH_HEADER, SUB_BATCH_MESSAGE, UPDATE, DELETE, REORG, REORG_COMPLETE = range(7)
+PING = 0xFF
+
+INT_MAX = 2**31 - 1  # an Avro int: counts and indexes
+NUMBER_MAX = 2**63 - 1  # an Avro long: numbers of blocks
+WEIGHT_MAX = 2**256 - 1
+
+
+class Entry(NamedTuple):
+    """What a Batch says of one key: exactly one of the four is set, or it is an empty value.
+
+    A value: the key is set to it. A count: so many Updates and Deletes follow whose keys begin
+    with this one. `delete`: the key is deleted. `sub_batch`: the id of a sub-batch to follow.
+    """
+
+    value: bytes = b""
+    count: int = 0  # type: ignore[assignment]  # tuple.count is not missed
+    delete: bool = False
+    sub_batch: bytes = NO_ID
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The head of a block: what it is, and what must be collected until it is whole."""
+
+    hash: bytes
+    number: int
+    weight: int
+    parent: bytes
+    entries: Mapping[str, Entry]
+
+
+@dataclass(frozen=True, slots=True)
+class SubBatchHeader:
+    """How many messages the sub-batch has."""
+
+    hash: bytes
+    id: bytes
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubBatchMessage:
+    """One of the messages of a sub-batch; the deletes are applied before the updates."""
+
+    hash: bytes
+    id: bytes
+    index: int
+    deletes: Sequence[str]
+    updates: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One key of a block and its value."""
+
+    hash: bytes
+    key: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """One key that a block deletes."""
+
+    hash: bytes
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reorg:
+    """From here on the channel brings another branch that begins behind this block."""
+
+    hash: bytes
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReorgComplete:
+    """The other branch was sent whole: back to the ordinary channel."""
+
+    hash: bytes
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """A producer of the reference is alive; consumers ignore it."""
+
+    producer: bytes
+    time: bytes
+
+
+Message = Batch | SubBatchHeader | SubBatchMessage | Update | Delete | Reorg | ReorgComplete | Ping

@@ -1,0 +1,398 @@
+r"""Regular expressions for prefixes: those that mean the same in Python and in Go, as automata.
+
+    pattern   alternatives with |, of: a character  .  [a-z]  [^/]  \d \D \w \W  \. (any
+              punctuation escaped)  \t \n \r \x41  (group)  (?:group)
+              each with * + ? {2} {2,} {2,5}, and ? behind for as few as possible
+              ^ at the very beginning means nothing: all patterns are anchored there
+
+Not taken: $ \b \A \Z and looking ahead or behind, since what they match depends on what follows,
+and the consumer who counts must find the prefix that the producer counted; references back, flags
+and \s, which are not the same everywhere. All is ASCII: \w is [0-9A-Za-z_].
+
+Two questions can be asked of patterns, and are answered for all keys there are, by walking both
+automata at once: is there a key that begins with a match of both (`overlap`), and does every key
+that begins with a match of this begin with a match of that (`covers`). A pattern has at most
+2000 states, and a walk 300 000 steps; more is refused (`TooComplex`).
+"""
+
+from collections import deque
+from itertools import product
+from typing import Any
+
+ANY_MAX = 0x10FFFF
+STATES_MAX = 2000
+STEPS_MAX = 300_000  # some tenths of a second
+REPEAT_MAX = 1000  # as Go has it
+DEPTH_MAX = 50  # groups in groups
+
+Ranges = tuple[tuple[int, int], ...]  # of characters, sorted, apart from each other
+Tree = tuple[Any, ...]  # what was read: its kind, what is in it, the bounds of a repetition
+
+ANY: Ranges = ((0, ANY_MAX),)
+LINE: Ranges = ((0, 9), (11, ANY_MAX))
+DIGIT: Ranges = ((48, 57),)
+WORD: Ranges = ((48, 57), (65, 90), (95, 95), (97, 122))
+CONTROL = {"a": 7, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
+NICE: list[int] = [
+    *map(ord, "ab0/xyz"),
+    *range(0x21, 0x7F),
+]  # characters of an example, if they can be
+SURROGATES = (0xD800, 0xDFFF)
+SPECIAL = "^$.*+?{}[]()|\\"
+
+
+class PatternError(ValueError):
+    """A regular expression that is none, or not one of ours: where and why."""
+
+
+class TooComplex(PatternError):
+    """More states, or more steps, than are looked at."""
+
+
+def inverse(ranges: Ranges) -> Ranges:
+    """All other characters."""
+    found, at = [], 0
+    for low, high in ranges:
+        if at < low:
+            found.append((at, low - 1))
+        at = high + 1
+    return tuple([*found, (at, ANY_MAX)] if at <= ANY_MAX else found)
+
+
+def union(ranges: list[tuple[int, int]]) -> Ranges:
+    """These in order, those that touch made one."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if found and low <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(high, found[-1][1]))
+        else:
+            found.append((low, high))
+    return tuple(found)
+
+
+def common(one: Ranges, other: Ranges) -> Ranges:
+    """The characters in both."""
+    both = [(max(a, c), min(b, d)) for a, b in one for c, d in other]
+    return tuple(sorted((low, high) for low, high in both if low <= high))
+
+
+class Pattern:
+    """A pattern as an automaton: states are numbers, 0 is where a match ends.
+
+    Each state goes on without a character to those of `free`, or with one of `chars` to `after`.
+    Behind its match a key may go on as it likes: state 0 takes any character and stays.
+    """
+
+    __slots__ = ("_behind", "after", "chars", "free", "start", "text")
+
+    def __init__(self, text: str) -> None:
+        """Raises `PatternError`."""
+        self.text = text
+        self.free: list[tuple[int, ...]] = []
+        self.chars: list[Ranges] = []
+        self.after: list[int] = []
+        self._behind: dict[int, frozenset[int]] = {}
+        self.start = self.state(ANY, 0)
+        self.start = _Reader(self).read(self.start)
+
+    def state(self, chars: Ranges, after: int, *free: int) -> int:
+        """A new state. Raises `TooComplex`."""
+        if len(self.free) == STATES_MAX:
+            raise TooComplex(f"{self.text!r} is too long: it has more than {STATES_MAX} states")
+        self.free.append(free)
+        self.chars.append(chars)
+        self.after.append(after)
+        return len(self.free) - 1
+
+    def reach(self, states: list[int]) -> frozenset[int]:
+        """The states that take a character, reached from these without one."""
+        seen, found = set(states), set()
+        while states:
+            state = states.pop()
+            if self.chars[state]:
+                found.add(state)
+            more = [one for one in self.free[state] if one not in seen]
+            seen.update(more)
+            states.extend(more)
+        return frozenset(found)
+
+    def begin(self) -> frozenset[int]:
+        """Where a match begins."""
+        return self.reach([self.start])
+
+    def step(self, states: frozenset[int], char: int) -> frozenset[int]:
+        """Where a character leads."""
+        return self.reach(
+            [
+                self.after[state]
+                for state in states
+                if any(low <= char <= high for low, high in self.chars[state])
+            ]
+        )
+
+    def behind(self, state: int) -> frozenset[int]:
+        """The states that take a character behind the one that this state takes."""
+        if state not in self._behind:
+            self._behind[state] = self.reach([self.after[state]])
+        return self._behind[state]
+
+    def matches(self, key: str) -> bool:
+        """Whether a key begins with a match: what the others' answers are tested against."""
+        states = self.begin()
+        for char in key:
+            states = self.step(states, ord(char))
+        return 0 in states
+
+
+class _Reader:
+    """Reads a pattern from the left, and makes its states, each with where it goes on.
+
+    A state is made after the one it leads to, so what was read is kept as a tree first.
+    """
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+        self.text = pattern.text
+        self.at = 1 if self.text.startswith("^") else 0
+        self.depth = 0
+
+    def read(self, after: int) -> int:
+        tree = self._alternatives()
+        if self.at < len(self.text):
+            raise self._error("no ( for this )")
+        return self._states(tree, after)
+
+    def _error(self, reason: str) -> PatternError:
+        return PatternError(f"{self.text!r}, character {self.at + 1}: {reason}")
+
+    def _next(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def _skip(self, word: str) -> bool:
+        found = self.text.startswith(word, self.at)
+        self.at += len(word) * found
+        return found
+
+    def _alternatives(self) -> Tree:
+        self.depth += 1
+        if self.depth > DEPTH_MAX:
+            raise self._error(f"more than {DEPTH_MAX} groups in each other")
+        found = [self._row()]
+        while self._skip("|"):
+            found.append(self._row())
+        self.depth -= 1
+        return ("|", found)
+
+    def _row(self) -> Tree:
+        found = []
+        while self._next() not in ("", "|", ")"):
+            found.append(self._repeated(self._one()))
+        return ("", found)
+
+    def _one(self) -> Tree:
+        if self._skip("("):
+            if self._next() == "?" and not self._skip("?:"):
+                raise self._error("of (? only (?: is taken")
+            inner = self._alternatives()
+            if not self._skip(")"):
+                raise self._error("a group is not closed")
+            return inner
+        if self._skip("["):
+            return ("chars", self._set())
+        if self._skip("."):
+            return ("chars", LINE)
+        if self._next() == "\\":
+            return ("chars", self._escaped())
+        if self._next() in SPECIAL:
+            raise self._error(f"{self._next()} cannot stand here; a plain one is \\{self._next()}")
+        self.at += 1
+        char = ord(self.text[self.at - 1])
+        return ("chars", ((char, char),))
+
+    def _escaped(self) -> Ranges:
+        self.at += 1
+        char = self._next()
+        self.at += 1
+        if char in "dDwW" and char:
+            ranges = DIGIT if char in "dD" else WORD
+            return ranges if char.islower() else inverse(ranges)
+        if char == "x":
+            digits = self.text[self.at : self.at + 2]
+            if len(digits) != 2 or not all(one in "0123456789abcdefABCDEF" for one in digits):
+                raise self._error("two hexadecimal digits follow \\x")
+            self.at += 2
+            return ((int(digits, 16),) * 2,)
+        code = CONTROL.get(char, ord(char) if char else 0)
+        if not char or (char not in CONTROL and (char.isalnum() or not char.isascii())):
+            self.at -= 1
+            raise self._error(f"\\{char} is not taken" if char else "nothing follows \\")
+        return ((code, code),)
+
+    def _set(self) -> Ranges:
+        inverted = self._skip("^")
+        found: list[tuple[int, int]] = []
+        first = self.at
+        while not self._skip("]"):
+            if not self._next():
+                raise self._error("a set is not closed")
+            low = self._of_set(first)
+            if self._next() == "-" and self.text[self.at + 1 : self.at + 2] not in ("]", ""):
+                self.at += 1
+                high = self._of_set(first)
+                if low[0][0] != low[-1][1] or high[0][0] != high[-1][1] or low > high:
+                    raise self._error("a range goes from one character to one behind it")
+                found.append((low[0][0], high[0][1]))
+            else:
+                found += low
+        if self.at == first + 1:
+            raise self._error("a set is empty")
+        return inverse(union(found)) if inverted else union(found)
+
+    def _of_set(self, first: int) -> Ranges:
+        char = self._next()
+        if char == "\\":
+            return self._escaped()
+        last = self.text[self.at + 1 : self.at + 2] == "]"
+        if char == "[" or (char in "&|~-" and self._next() * 2 == self.text[self.at : self.at + 2]):
+            raise self._error(f"{char} in a set is written \\{char}")
+        if char == "-" and self.at != first and not last:
+            raise self._error("- in a set is written \\-")
+        self.at += 1
+        return ((ord(char), ord(char)),)
+
+    def _repeated(self, tree: Tree) -> Tree:
+        char = self._next()
+        if not char or char not in "*+?{":
+            return tree
+        self.at += 1
+        if char == "{":
+            low, high = self._bounds()
+        else:
+            low, high = {"*": (0, -1), "+": (1, -1), "?": (0, 1)}[char]
+        self._skip("?")
+        if self._next() and self._next() in "*+?{":
+            raise self._error("a repetition of a repetition")
+        return ("{", [tree], low, high)
+
+    def _bounds(self) -> tuple[int, int]:
+        inside, closed, _ = self.text[self.at :].partition("}")
+        low, comma, high = inside.partition(",")
+        good = low.isascii() and low.isdigit() and (not high or (high.isascii() and high.isdigit()))
+        if not closed or not good:
+            raise self._error("{ must be {2}, {2,} or {2,5}; a plain one is \\{")
+        bounds = int(low), int(high) if high else -1 if comma else int(low)
+        if max(bounds) > REPEAT_MAX or -1 < bounds[1] < bounds[0]:
+            raise self._error(f"a repetition of {inside}; {REPEAT_MAX} is the most")
+        self.at += len(inside) + 1
+        return bounds
+
+    def _states(self, tree: Tree, after: int) -> int:
+        """The state where the tree begins that goes on at `after`."""
+        make = self.pattern.state
+        inner: Any
+        kind, inner, *bounds = tree
+        if kind == "chars":
+            return make(inner, after)
+        if kind == "|":
+            return make((), 0, *[self._states(one, after) for one in inner])
+        if kind == "":
+            for one in reversed(inner):
+                after = self._states(one, after)
+            return after
+        low, high = bounds
+        if high < 0:
+            loop = make((), 0, after)
+            self.pattern.free[loop] = (self._states(inner[0], loop), after)
+            after = loop
+        end = after
+        for _ in range(high - low if high >= 0 else 0):
+            after = make((), 0, self._states(inner[0], after), end)
+        for _ in range(low):
+            after = self._states(inner[0], after)
+        return after
+
+
+def example(ranges: Ranges) -> int:
+    """One of these characters, a readable one if there is."""
+    for char in NICE:
+        if any(low <= char <= high for low, high in ranges):
+            return char
+    low, high = ranges[0]
+    return SURROGATES[1] + 1 if SURROGATES[0] <= low and high > SURROGATES[1] else low
+
+
+def overlap(one: Pattern, other: Pattern) -> str | None:
+    """A shortest key that begins with a match of both. Raises `TooComplex`."""
+    came: dict[tuple[int, int], tuple[tuple[int, int], int] | None] = {
+        (a, b): None for a in one.begin() for b in other.begin()
+    }
+    waiting, steps = deque(came), len(came)
+    while waiting:
+        pair = waiting.popleft()
+        if pair == (0, 0):
+            return _spell(came, pair)
+        chars = common(one.chars[pair[0]], other.chars[pair[1]])
+        if not chars:
+            continue
+        some, others = one.behind(pair[0]), other.behind(pair[1])
+        steps += len(some) * len(others)
+        _check_steps(steps, one, other)
+        for after in product(some, others):
+            if after not in came:
+                came[after] = (pair, example(chars))
+                waiting.append(after)
+    return None
+
+
+def _check_steps(steps: int, one: Pattern, other: Pattern) -> None:
+    if steps > STEPS_MAX:
+        raise TooComplex(f"{one.text!r} and {other.text!r} are too long to be compared")
+
+
+def _spell(
+    came: dict[tuple[int, int], tuple[tuple[int, int], int] | None], pair: tuple[int, int]
+) -> str:
+    key = []
+    while (step := came[pair]) is not None:
+        pair, char = step
+        key.append(chr(char))
+    return "".join(reversed(key))
+
+
+def is_empty(pattern: Pattern) -> bool:
+    """Whether no key begins with a match."""
+    return overlap(pattern, Pattern("")) is None
+
+
+def covers(one: Pattern, other: Pattern) -> bool:
+    """Whether every key that begins with a match of `other` begins with one of `one`.
+
+    Raises `TooComplex`.
+    """
+    begin = one.begin()
+    seen = {(state, begin) for state in other.begin()}
+    waiting, steps = list(seen), 0
+    while waiting:
+        state, states = waiting.pop()
+        if 0 in states:
+            continue  # `one` has matched, whatever follows
+        if state == 0:
+            return False  # `other` has, and `one` has not
+        for char in _borders(one, states, other.chars[state]):
+            steps += len(states) + len(other.behind(state))
+            _check_steps(steps, one, other)
+            after = one.step(states, char)
+            for pair in [(behind, after) for behind in other.behind(state)]:
+                if pair not in seen:
+                    seen.add(pair)
+                    waiting.append(pair)
+    return True
+
+
+def _borders(pattern: Pattern, states: frozenset[int], chars: Ranges) -> list[int]:
+    """One of `chars` for each way in which these states can take them."""
+    borders = {low for low, _ in chars}
+    for state in states:
+        for low, high in pattern.chars[state]:
+            borders |= {low, high + 1}
+    return [at for at in borders if any(low <= at <= high for low, high in chars)]

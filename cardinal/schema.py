@@ -1,0 +1,163 @@
+"""Which keys an application counts, and in which topic each of them goes.
+
+    Schema({"c/1/b/[0-9a-f]+/h": "block", "c/1/b/[0-9a-f]+/t/": "tx"}, default="chain")
+
+A key that begins with a match of a pattern goes to that pattern's topic, and is counted in the
+Batch under the text that was matched (`c/1/b/88aa/t/`). Every other key stands in the Batch
+itself, which goes to the default topic. Patterns are those of `pattern.py`, anchored.
+
+A schema is checked as a whole when it is made, for all keys there are. Refused are patterns that
+match no key, or the empty text; and two patterns that one key can begin with both of, since it
+would depend on luck where that key goes and how it is counted: where one of them never decides
+anything it is called unreachable, otherwise an example shows the overlap. So the prefix that a
+producer counts is the longest counted one that the key begins with, for any order of patterns.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from cardinal.errors import SchemaError
+from cardinal.pattern import Pattern, PatternError, TooComplex, covers, is_empty, overlap
+
+__all__ = ["REORG_TOPIC", "Schema", "Tracking"]
+
+TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+REORG_TOPIC = "reorg"  # the first word of the topics that are channels of reorgs
+
+
+def _joined(patterns: Sequence[str]) -> re.Pattern[str]:
+    """One expression for all: its `lastgroup` says which of them has matched."""
+    named = (
+        f"(?P<p{number}>{pattern.removeprefix('^')})" for number, pattern in enumerate(patterns)
+    )
+    return re.compile("|".join(named) or r"(?!)", re.ASCII)
+
+
+class Tracking:
+    """What a consumer wants: the topics to listen to, and whether it wants a key or prefix."""
+
+    def __init__(self, topics: tuple[str, ...], patterns: Sequence[str] | None) -> None:
+        self.topics = topics
+        self.patterns = None if patterns is None else tuple(patterns)
+        self._match = _joined(patterns or ()).match
+
+    def __call__(self, key: str) -> bool:
+        """Whether it wants this key of a Batch: a counted prefix, a value's or a sub-batch's."""
+        return self.patterns is None or self._match(key) is not None
+
+
+class Schema:
+    """The prefixes of an application, and their topics."""
+
+    def __init__(self, topics: Mapping[str, str], default: str) -> None:
+        """Raises `SchemaError`, which names all that is wrong."""
+        self._patterns: dict[str, Pattern] = {}
+        problems = _topic_problems(default)
+        for text, topic in topics.items():
+            problems += self._problems(text, topic)
+        problems += self._conflicts()
+        if problems:
+            raise SchemaError(problems)
+        self.default = default
+        self.patterns = dict(topics)
+        self.topics = tuple(dict.fromkeys((default, *topics.values())))
+        self._match = _joined(list(topics)).match
+        self._topics = {f"p{number}": topic for number, topic in enumerate(topics.values())}
+
+    def _problems(self, text: str, topic: str) -> list[str]:
+        problems = _topic_problems(topic)
+        try:
+            pattern = Pattern(text)
+            if pattern.matches(""):
+                problems.append(
+                    f"prefix {text!r}: matches the empty text; begin with what it needs"
+                )
+            elif is_empty(pattern):
+                problems.append(f"prefix {text!r}: unreachable, no key can match it")
+            else:
+                self._patterns[text] = pattern
+        except PatternError as error:
+            problems.append(f"prefix {error}")
+        return problems
+
+    def _conflicts(self) -> list[str]:
+        problems = []
+        for one, other in combinations(self._patterns.values(), 2):
+            try:
+                key = overlap(one, other)
+            except TooComplex as error:
+                problems.append(str(error))
+                continue
+            if key is None:
+                continue
+            if _covers(one, other):
+                problems.append(_unreachable(other, one))
+            elif _covers(other, one):
+                problems.append(_unreachable(one, other))
+            else:
+                problems.append(
+                    f"prefixes {one.text!r} and {other.text!r} overlap: {key!r} begins with both"
+                )
+        return problems
+
+    def match(self, key: str) -> tuple[str, str | None]:
+        """The topic of a key, and the prefix it is counted under; None if it is not counted."""
+        found = self._match(key)
+        if found is None:
+            return self.default, None
+        return self._topics[found.lastgroup or ""], found[0]
+
+    def track(self, *patterns: str, sub_batches: Sequence[str] = ()) -> Tracking:
+        """What a consumer wants: these patterns, or everything if none are given.
+
+        A pattern is one of the schema; or one that holds some of them whole; or one of keys that
+        are not counted, but stand in the Batch. `sub_batches` are patterns for the prefixes of
+        sub-batches, which may lie inside of a pattern of the schema. Raises `SchemaError`.
+        """
+        if not patterns and not sub_batches:
+            return Tracking(self.topics, None)
+        topics, problems = [self.default], []
+        for text in (*patterns, *sub_batches):
+            if text in self.patterns:
+                topics.append(self.patterns[text])
+                continue
+            try:
+                wanted = Pattern(text)
+                for pattern in self._patterns.values():
+                    key = overlap(wanted, pattern)
+                    if key is None:
+                        continue
+                    topics.append(self.patterns[pattern.text])
+                    if text not in sub_batches and not covers(wanted, pattern):
+                        problems.append(
+                            f"cannot track {text!r}: keys like {key!r} are counted with all of "
+                            f"{pattern.text!r}; track that"
+                        )
+            except PatternError as error:
+                problems.append(f"cannot track {error}")
+        if problems:
+            raise SchemaError(problems)
+        return Tracking(tuple(dict.fromkeys(topics)), (*patterns, *sub_batches))
+
+
+def _topic_problems(topic: str) -> list[str]:
+    if not TOPIC.fullmatch(topic):
+        return [f"topic {topic!r}: words of letters, digits, - and _, with dots between them"]
+    if topic.split(".")[0] == REORG_TOPIC:
+        return [f"topic {topic!r}: {REORG_TOPIC} is kept for the channels of reorgs"]
+    return []
+
+
+def _covers(one: Pattern, other: Pattern) -> bool:
+    try:
+        return covers(one, other)
+    except TooComplex:
+        return False  # they overlap, that much is known
+
+
+def _unreachable(pattern: Pattern, by: Pattern) -> str:
+    return (
+        f"prefix {pattern.text!r} is unreachable: "
+        f"every key that begins with it begins with {by.text!r} too"
+    )

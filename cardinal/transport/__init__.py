@@ -1,0 +1,1 @@
+"""Cardinal Streams over Seriatim, by nats-py, and in files."""

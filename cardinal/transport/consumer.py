@@ -1,0 +1,102 @@
+"""A consumer: from a broker to the steps of a chain, each with the token to go on from.
+
+    async with Consumer("evm", url, follower=Follower(start=hash), token=token) as consumer:
+        async for event in consumer:
+            if isinstance(event, Step):
+                ...                     apply event.update and store event.token, as one
+                consumer.done(event)    who waits for these blocks may go on
+
+Stored so, a consumer that is killed and started again with the token, and with the hash of its
+last block as the follower's start, applies every block once. What the reader and the follower
+tell comes as events, too.
+"""
+
+import asyncio
+from collections import deque
+from types import TracebackType
+from typing import Any, Self
+
+from cardinal.assembler import Evicted
+from cardinal.chain import Unlinked
+from cardinal.follower import Event as Followed
+from cardinal.follower import Follower, Step
+from cardinal.token import parse_token
+from cardinal.transport.reader import WINDOW, Happening, Reader
+from cardinal.transport.waiting import Outcome, Waiting
+
+LOOK_SECONDS = 1.0  # without messages, how often blocks that will not come are given up
+
+Event = Followed | Happening
+
+
+class Consumer:
+    """Consumes one application; an iterator of events, for one task."""
+
+    def __init__(
+        self,
+        application: str,
+        url: str = "nats://127.0.0.1:4222",
+        *,
+        follower: Follower | None = None,
+        token: str = "",
+        rollback: int = 0,
+        first: int = 1,
+        window: int = WINDOW,
+        **options: Any,
+    ) -> None:
+        """Begin where `token` says, less `rollback` numbers; without one at number `first`.
+
+        Tokens of a `Follower` need no rollback. Raises `BadToken`, `BadTopic`.
+        """
+        streams = {name: max(1, at - rollback) for name, at in parse_token(token).items()}
+        self.follower = follower or Follower()
+        self.reader = Reader(
+            application, url, streams=streams, first=first, window=window, **options
+        )
+        self.waiting = Waiting()
+        self._events: deque[Event] = deque()
+
+    async def __aenter__(self) -> Self:
+        """Connect. Raises `TransportError`."""
+        await self.reader.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop reading; who waits is told so."""
+        self.waiting.close()
+        await self.reader.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        """The next event. Raises `Refused`, `NoNumbers`."""
+        while not self._events:
+            rows, happened = await self.reader.read(LOOK_SECONDS)
+            self._events.extend(happened)
+            now = asyncio.get_running_loop().time()
+            self._events.extend(self.follower.take(rows, self.reader.stream, now))
+        event = self._events.popleft()
+        if isinstance(event, Evicted | Unlinked):
+            self.waiting.given_up(event.hash)
+        return event
+
+    def done(self, step: Step) -> None:
+        """The application has applied this step."""
+        self.waiting.applied(step.update)
+
+    async def wait_for_hash(self, hash: bytes, seconds: float) -> Outcome:
+        """Wait until `done` was said of the block with this hash."""
+        return await self.waiting.for_hash(hash, seconds)
+
+    async def wait_for_number(self, number: int, seconds: float) -> Outcome:
+        """Wait until `done` was said of a block with this number, or a higher one."""
+        return await self.waiting.for_number(number, seconds)

@@ -1,0 +1,65 @@
+r"""A message of Cardinal Streams as a message of the broker: its subject, payload and id.
+
+subject   cardinal.<application>.<topic>      cardinal.evm.block
+payload   <key><value>, both netstrings       33:....,5:hello,
+id        Nats-Msg-Id, a digest of subject and payload: of redundant producers, and of those
+          who send again, the broker takes the first and gives it the one number
+"""
+
+import re
+from hashlib import blake2b
+
+from cardinal.transport.errors import BadEnvelope, BadTopic
+
+ROOT = "cardinal"
+APPLICATION = re.compile(r"[A-Za-z0-9_-]+")
+TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+ID_BYTES = 16
+LENGTH_DIGITS_MAX = 10
+
+
+def subject_of(application: str, topic: str) -> str:
+    """The subject of a topic. Raises `BadTopic`."""
+    if not TOPIC.fullmatch(topic):
+        raise BadTopic(f"topic {topic!r}: words of letters, digits, - and _, with dots between")
+    return f"{prefix_of(application)}{topic}"
+
+
+def prefix_of(application: str) -> str:
+    """What the subjects of all topics begin with. Raises `BadTopic`."""
+    if not APPLICATION.fullmatch(application):
+        raise BadTopic(f"application {application!r}: one word of letters, digits, - and _")
+    return f"{ROOT}.{application}."
+
+
+def message_id(subject: str, payload: bytes) -> str:
+    """The same for the same message, whoever sends it."""
+    digest = blake2b(subject.encode() + b"\0", digest_size=ID_BYTES)
+    digest.update(payload)
+    return digest.hexdigest()
+
+
+def pack(key: bytes, value: bytes) -> bytes:
+    """The payload of a message."""
+    return b"%d:%b,%d:%b," % (len(key), key, len(value), value)
+
+
+def unpack(payload: bytes) -> tuple[bytes, bytes]:
+    """Key and value. Raises `BadEnvelope`."""
+    key, at = netstring(payload, 0)
+    value, at = netstring(payload, at)
+    if at != len(payload):
+        raise BadEnvelope(at, f"{len(payload) - at} bytes behind the value")
+    return key, value
+
+
+def netstring(data: bytes, at: int) -> tuple[bytes, int]:
+    """The content of the netstring that begins at `at`, and its end. Raises `BadEnvelope`."""
+    colon = data.find(b":", at, at + LENGTH_DIGITS_MAX + 1)
+    digits = data[at : max(colon, at)]
+    if not digits.isdigit() or (digits[0] == 48 and len(digits) > 1):
+        raise BadEnvelope(at, "no length of a netstring")
+    end = colon + 1 + int(digits)
+    if data[end : end + 1] != b",":
+        raise BadEnvelope(min(end, len(data)), "no comma at the end of a netstring")
+    return data[colon + 1 : end], end + 1

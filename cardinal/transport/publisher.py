@@ -1,0 +1,152 @@
+"""Sends a producer's messages to the broker: each has its number when `send` returns.
+
+Messages go out in pieces, each followed by a question for the last number. Its answer comes after
+everything before it was taken, and is as safe as the broker's `journal.sync` asks for; so does a
+refusal. When the connection breaks, or no answer comes, the piece is sent again on a new one: by
+its `Nats-Msg-Id` the broker knows what it has. A full journal is waited for; what the broker will
+never take is `Refused`.
+"""
+
+import asyncio
+from types import TracebackType
+from typing import Any, Self
+
+from nats.errors import BadSubjectError, Error, MaxPayloadError
+
+from cardinal.producer import Messages
+from cardinal.transport.connection import Broken, Connection
+from cardinal.transport.envelope import message_id, netstring, pack, subject_of
+from cardinal.transport.errors import BadEnvelope, Refused, Unreachable
+
+PIECE_MESSAGES, PIECE_BYTES = 512, 1 << 20  # of what is sent again when a connection breaks
+PATIENCE_SECONDS = 60.0
+WAIT_SECONDS_MIN, WAIT_SECONDS_MAX = 0.05, 2.0  # between attempts, doubled each time
+FULL = "the journal is full"
+ID_HEADER = "Nats-Msg-Id"
+
+Item = tuple[str, bytes]  # subject, payload
+
+
+class Publisher:
+    """Publishes for one application; `send`s wait for each other."""
+
+    def __init__(
+        self,
+        application: str,
+        url: str = "nats://127.0.0.1:4222",
+        *,
+        patience: float = PATIENCE_SECONDS,
+        **options: Any,
+    ) -> None:
+        """`patience`: seconds to try for; `options` are those of nats-py's `connect`."""
+        subject_of(application, "any")
+        self.application = application
+        self.url = url
+        self.patience = patience
+        self.sent = self.repeated = 0  # messages; those sent again because of a broken connection
+        self._options = options
+        self._connection: Connection | None = None
+        self._turn = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        """Connect, so that a wrong address is told at once. Raises `Unreachable`, `Refused`."""
+        try:
+            await self._connected()
+        except Broken as error:
+            raise Unreachable(str(error)) from None
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+    async def send(self, messages: Messages) -> int:
+        """Publish messages by topic, in their order; the last number that the broker gave.
+
+        Raises `Refused`, `BadTopic`, and `Unreachable` when the patience is at its end; then what
+        was sent may be there or not, and may be sent again.
+        """
+        items = [
+            (subject_of(self.application, topic), pack(key, value))
+            for topic, rows in messages.items()
+            for key, value in rows
+        ]
+        async with self._turn:
+            number, at = 0, 0
+            while at < len(items):
+                end, size = at, 0
+                while end < len(items) and end - at < PIECE_MESSAGES and size < PIECE_BYTES:
+                    size += len(items[end][1])
+                    end += 1
+                number = await self._send(items[at:end])
+                at = end
+            return number
+
+    async def _send(self, piece: list[Item]) -> int:
+        """Publish until all of it is taken."""
+        clock = asyncio.get_running_loop().time
+        end, wait = clock() + self.patience, WAIT_SECONDS_MIN
+        while True:
+            try:
+                connection = await self._connected()
+                number = await self._publish(connection, piece)
+                if number is not None:
+                    self.sent += len(piece)
+                    return number
+                why = FULL
+            except Broken as error:
+                await self.close()
+                why = str(error)
+            if clock() + wait > end:
+                raise Unreachable(f"{why}; tried for {self.patience:g} s")
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, WAIT_SECONDS_MAX)
+            self.repeated += len(piece)
+
+    async def _connected(self) -> Connection:
+        if self._connection is not None and self._connection.is_over:
+            await self.close()
+        if self._connection is None:
+            self._connection = await Connection.open(self.url, **self._options)
+        return self._connection
+
+    async def _publish(self, connection: Connection, piece: list[Item]) -> int | None:
+        """Publish once; the last number, or None if there was no room."""
+        connection.refused.clear()
+        await connection.during(self._write(connection, piece), self.patience)
+        answer = await connection.ask(f"$SEQ.PUB.{piece[0][0]}", b"")
+        if connection.refused:
+            for_good = dict.fromkeys(one for one in connection.refused if FULL not in one)
+            if not for_good:
+                return None
+            raise Refused("; ".join(for_good))
+        try:
+            digits, _ = netstring(answer, 0)
+            return int(digits)
+        except (BadEnvelope, ValueError):
+            raise Refused(f"{self.url}: this broker is no Seriatim: {answer!r:.60}") from None
+
+    async def _write(self, connection: Connection, piece: list[Item]) -> None:
+        for subject, payload in piece:
+            try:
+                headers = {ID_HEADER: message_id(subject, payload)}
+                await connection.client.publish(subject, payload, headers=headers)
+            except MaxPayloadError:
+                most = connection.client.max_payload
+                raise Refused(
+                    f"a message of {len(payload)} bytes; the broker takes {most}"
+                ) from None
+            except BadSubjectError:
+                raise Refused(f"{subject!r} is no subject") from None
+            except Error as error:
+                raise Broken(str(error)) from None

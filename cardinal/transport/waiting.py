@@ -1,0 +1,101 @@
+"""Waiting until a block, or a number, has been applied: for those who serve what a consumer builds.
+
+A consumer says what it has applied (`applied`); the last `remember` hashes of the chain are kept,
+so that who asks late is answered at once.
+"""
+
+import asyncio
+from enum import Enum
+
+from cardinal.chain import ChainUpdate
+
+REMEMBER = 1024
+
+
+class Outcome(Enum):
+    """What came of waiting."""
+
+    SUCCESS = "applied"
+    TIMEOUT = "not in time"
+    NOT_FOUND = "given up, or removed by a reorg, or nobody applies any more"
+
+
+class Waiting:
+    """Who waits for what; one event loop."""
+
+    def __init__(self, remember: int = REMEMBER) -> None:
+        self.number = -1  # of the last block that was applied
+        self._remember = remember
+        self._applied: dict[bytes, None] = {}
+        self._for_hash: dict[bytes, set[asyncio.Future[Outcome]]] = {}
+        self._for_number: dict[asyncio.Future[Outcome], int] = {}
+        self._closed = False
+
+    def applied(self, update: ChainUpdate) -> None:
+        """This update is in the state now."""
+        for block in update.removed:
+            self._applied.pop(block.hash, None)
+        for block in update.added:
+            self._applied[block.hash] = None
+            self._release(block.hash, Outcome.SUCCESS)
+        while len(self._applied) > self._remember:
+            del self._applied[next(iter(self._applied))]
+        for block in update.removed:
+            if block.hash not in self._applied:
+                self._release(block.hash, Outcome.NOT_FOUND)
+        if update.added:
+            self.number = update.added[-1].number
+        for future, number in list(self._for_number.items()):
+            if number <= self.number and not future.done():
+                future.set_result(Outcome.SUCCESS)
+
+    def given_up(self, hash: bytes) -> None:
+        """This block will not come."""
+        self._release(hash, Outcome.NOT_FOUND)
+
+    def close(self) -> None:
+        """Nothing will be applied any more."""
+        self._closed = True
+        for hash in list(self._for_hash):
+            self._release(hash, Outcome.NOT_FOUND)
+        for future in self._for_number:
+            if not future.done():
+                future.set_result(Outcome.NOT_FOUND)
+
+    async def for_hash(self, hash: bytes, seconds: float) -> Outcome:
+        """Wait until the block with this hash has been applied."""
+        if hash in self._applied:
+            return Outcome.SUCCESS
+        if self._closed:
+            return Outcome.NOT_FOUND
+        future = asyncio.get_running_loop().create_future()
+        self._for_hash.setdefault(hash, set()).add(future)
+        try:
+            return await asyncio.wait_for(future, seconds)
+        except TimeoutError:
+            return Outcome.TIMEOUT
+        finally:
+            waiters = self._for_hash.get(hash, set())
+            waiters.discard(future)
+            if not waiters:
+                self._for_hash.pop(hash, None)
+
+    async def for_number(self, number: int, seconds: float) -> Outcome:
+        """Wait until a block with this number, or a higher one, has been applied."""
+        if number <= self.number:
+            return Outcome.SUCCESS
+        if self._closed:
+            return Outcome.NOT_FOUND
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._for_number[future] = number
+        try:
+            return await asyncio.wait_for(future, seconds)
+        except TimeoutError:
+            return Outcome.TIMEOUT
+        finally:
+            del self._for_number[future]
+
+    def _release(self, hash: bytes, outcome: Outcome) -> None:
+        for future in self._for_hash.pop(hash, ()):
+            if not future.done():
+                future.set_result(outcome)

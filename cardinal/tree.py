@@ -1,0 +1,109 @@
+"""The blocks that a chain knows, as a tree by parent hashes; no decisions here.
+
+A block is *linked* when its parents lead to a hash of the chain; else it waits for a parent. The
+bottom of the chain may be a hash whose block is not known: the start, or what stood before it.
+Each method costs what it touches, not what is known.
+"""
+
+import heapq
+from collections.abc import Container, Iterator
+
+from cardinal.block import Block
+
+
+class Lowest:
+    """Which of the blocks that are there has the lowest of some number."""
+
+    def __init__(self, blocks: dict[bytes, Block]) -> None:
+        self._blocks = blocks
+        self._heap: list[tuple[int, bytes]] = []  # may name blocks that are gone
+
+    def add(self, number: int, hash: bytes) -> None:
+        """This block has come, or is about to."""
+        if len(self._heap) > 2 * len(self._blocks) + 64:
+            self._heap = [one for one in self._heap if one[1] in self._blocks]
+            heapq.heapify(self._heap)
+        heapq.heappush(self._heap, (number, hash))
+
+    def first(self) -> tuple[int, bytes] | None:
+        """The lowest number, and its block."""
+        heap = self._heap
+        while heap and heap[0][1] not in self._blocks:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
+
+class Tree:
+    """Every block that is retained; written by its chain alone."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[bytes, Block] = {}
+        self.children: dict[bytes, list[bytes]] = {}  # of a hash, in order of arrival
+        self.linked: set[bytes] = set()  # hashes of the chain, and of all that hangs on it
+        self._by_number = Lowest(self.blocks)
+        self._by_offset: dict[str, Lowest] = {}  # by source
+
+    def add(self, block: Block) -> None:
+        """Retain a block; whether it is linked is for the chain to say."""
+        self.blocks[block.hash] = block
+        self.children.setdefault(block.parent, []).append(block.hash)
+        self._by_number.add(block.number, block.hash)
+        for source, offset in block.token.items():
+            if source not in self._by_offset:
+                self._by_offset[source] = Lowest(self.blocks)
+            self._by_offset[source].add(offset, block.hash)
+
+    def remove(self, hash: bytes) -> Block:
+        """Forget one block, and not those on it."""
+        block = self.blocks.pop(hash)
+        self.linked.discard(hash)
+        siblings = self.children[block.parent]
+        siblings.remove(hash)
+        if not siblings:
+            del self.children[block.parent]
+        return block
+
+    def under(self, hash: bytes) -> Iterator[bytes]:
+        """This hash and all that hangs on it, parents before their children."""
+        stack = [hash]
+        while stack:
+            one = stack.pop()
+            yield one
+            stack.extend(self.children.get(one, ()))
+
+    def link(self, hash: bytes) -> None:
+        """This hash leads to the chain, and so does all that hangs on it."""
+        self.linked.update(self.under(hash))
+
+    def heaviest(self, hash: bytes, chain: Container[bytes] = ()) -> tuple[int, list[bytes]]:
+        """The greatest weight of a block in the branch, and the path to the end of it.
+
+        From each block the path goes to the child under which the heaviest block is; of children
+        that are equal, to the one of the chain, or else to the one that came first. The path
+        begins with `hash` itself, whose block need not be known.
+        """
+        weights: dict[bytes, int] = {}
+        onward: dict[bytes, bytes] = {}
+        for one in reversed(list(self.under(hash))):
+            best, child = -1, b""
+            for other in self.children.get(one, ()):
+                weight = weights[other]
+                if weight > best or (weight == best and other in chain):
+                    best, child = weight, other
+            own = self.blocks.get(one)
+            weights[one] = best if own is None else max(own.weight, best)
+            onward[one] = child
+        path = [hash]
+        while onward[path[-1]]:
+            path.append(onward[path[-1]])
+        return weights[hash], path
+
+    def lowest(self) -> Block | None:
+        """The block with the lowest number."""
+        found = self._by_number.first()
+        return None if found is None else self.blocks[found[1]]
+
+    def floor(self, source: str) -> int | None:
+        """The lowest offset of a source that a block has in its token."""
+        found = self._by_offset[source].first() if source in self._by_offset else None
+        return None if found is None else found[0]

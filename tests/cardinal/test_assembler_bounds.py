@@ -1,0 +1,192 @@
+"""What an assembler does with bytes that are wrong, and how much it keeps."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardinal.assembler import Assembler, Dropped, Evicted
+from cardinal.block import Block
+from cardinal.codec import encode
+from cardinal.errors import (
+    BadNumber,
+    BadText,
+    CardinalError,
+    IndexTooHigh,
+    NotAnnounced,
+    NotCounted,
+    ShortKey,
+    Truncated,
+    UnknownType,
+)
+from cardinal.message import Entry, SubBatchHeader, SubBatchMessage, Update
+from tests.cardinal import made
+from tests.cardinal.stream import Row, batch, named, rows
+
+B, ID = named("b"), named("id")
+WHOLE = rows([batch({"a/": Entry(count=1), "s": Entry(sub_batch=ID)})])
+REST = rows([Update(B, "a/1", b""), SubBatchHeader(B, ID, 1), SubBatchMessage(B, ID, 0, ["d"], {})])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "error"),
+    [
+        (b"", b"", ShortKey),
+        (b"\x03" + bytes(4), b"", ShortKey),
+        (b"\x00" + bytes(31), b"", ShortKey),
+        (b"\x09" + B, b"", UnknownType),
+        (b"\x00" + B, b"\x01\x02\x03", BadNumber),
+        (b"\x00" + B, b"\x02\x02\x03", Truncated),
+        (b"\x01" + B + ID, b"\x01", BadNumber),
+        (b"\x02" + B + ID + b"\x00", b"\x02", CardinalError),
+        (b"\x02" + B + ID + b"\x80", b"\x00\x00", ShortKey),
+        (b"\x05" + B, b"\x01", BadNumber),
+    ],
+)
+def test_given_a_malformed_message_when_fed_then_it_is_told_and_hides_no_right_one(
+    key: bytes, value: bytes, error: type[CardinalError]
+) -> None:
+    assembler = Assembler()
+    (dropped,) = assembler.feed([(key, value, 4)], "topic")
+    assert isinstance(dropped, Dropped)
+    assert isinstance(dropped.error, error)
+    assert (dropped.key, dropped.source, dropped.offset) == (key, "topic", 4)
+    assert str(dropped).startswith(f"topic 4: {type(dropped.error).__name__}: ")
+    assert (assembler.dropped, assembler.pending_bytes) == (1, 0)
+    assert not assembler.pending
+    (block,) = assembler.feed(WHOLE + REST)
+    assert isinstance(block, Block)
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        (Update(B, "b/1", b""), NotCounted),
+        (SubBatchHeader(B, named("x"), 1), NotAnnounced),
+        (SubBatchMessage(B, named("x"), 0, [], {}), NotAnnounced),
+        (SubBatchMessage(B, ID, 1, [], {}), IndexTooHigh),
+    ],
+)
+def test_given_a_message_without_a_place_when_fed_at_any_time_then_it_is_told(
+    row: SubBatchMessage | SubBatchHeader | Update, error: type[CardinalError]
+) -> None:
+    for order in itertools.permutations([*WHOLE, *REST[1:], *rows([row])]):
+        assembler = Assembler()
+        events = assembler.feed([*order, REST[0]])
+        assert {type(event) for event in events} == {Block, Dropped}
+        (dropped,) = (event for event in events if isinstance(event, Dropped))
+        assert type(dropped.error) is error
+        assert (assembler.blocks, assembler.dropped, assembler.pending_bytes) == (1, 1, 0)
+
+
+def test_given_a_key_that_is_not_text_when_counted_then_it_is_told() -> None:
+    bad = (b"\x03" + B + b"a/\xff", b"", 9)
+    events = Assembler().feed([bad, *WHOLE, *REST])
+    assert [type(event) for event in events] == [Dropped, Block]
+    (dropped,) = (event for event in events if isinstance(event, Dropped))
+    assert isinstance(dropped.error, BadText)
+    assert dropped.error.offset == 35
+
+
+def test_given_a_huge_header_count_when_fed_then_nothing_is_allocated_by_it() -> None:
+    assembler = Assembler()
+    assembler.feed(rows([SubBatchHeader(B, ID, 2**31 - 1)]))
+    assert assembler.pending_bytes < 1000
+
+
+def test_given_old_blocks_when_time_passes_then_they_are_evicted_with_what_they_lack() -> None:
+    assembler = Assembler(age_max=10)
+    assembler.feed([*WHOLE, REST[1]], "t", now=100.0)
+    assembler.feed(rows([Update(named("c"), "a/1", b"12")], 5), "t", now=105.0)
+    assert assembler.expire(110.0) == []
+    (first,) = assembler.expire(110.5)
+    assert isinstance(first, Evicted)
+    assert (first.hash, first.number, first.why, first.messages) == (B, 7, "age", 2)
+    assert str(first.missing) == "1 of 'a/', 1 of sub-batch 0x" + ID.hex()
+    assert first.token == {"t": 0}
+    assert "block 7 given up (age), 2 messages of it: without 1 of 'a/'" in str(first)
+    (second,) = assembler.feed([], "t", now=116.0)
+    assert isinstance(second, Evicted)
+    assert second.bytes == 36 + 2 + 200
+    assert "without its Batch" in str(second)
+    assert (assembler.evicted, assembler.pending_bytes) == (2, 0)
+    assert assembler.missing(B) is None
+
+
+def test_given_too_many_blocks_when_fed_then_the_oldest_are_evicted() -> None:
+    assembler = Assembler(blocks_max=3)
+    events = assembler.feed(rows(Update(named(n), "k", b"") for n in range(5)))
+    assert [(e.hash, e.why) for e in events if isinstance(e, Evicted)] == [
+        (named(0), "count"),
+        (named(1), "count"),
+    ]
+    assert list(assembler.pending) == [named(2), named(3), named(4)]
+
+
+def test_given_too_many_bytes_when_fed_then_the_oldest_are_evicted() -> None:
+    assembler = Assembler(bytes_max=10_000)
+    some = [Update(named(n), f"k{m}", b"v" * 100) for n in range(10) for m in range(10)]
+    events = assembler.feed(rows(some))
+    assert [e.why for e in events if isinstance(e, Evicted)] == ["bytes"] * 8
+    assert assembler.pending_bytes == sum(b.measure() for b in assembler.pending.values())
+    assert 0 < assembler.pending_bytes <= 10_000
+
+
+def test_given_an_evicted_block_when_all_of_it_comes_again_then_it_is_given() -> None:
+    assembler = Assembler(age_max=1)
+    assembler.feed([*WHOLE, *REST[:2]], now=0.0)
+    assembler.expire(5.0)
+    assert [type(e) for e in assembler.feed([*WHOLE, *REST], now=6.0)] == [Block]
+
+
+def test_given_more_blocks_than_are_remembered_then_the_oldest_hashes_are_forgotten() -> None:
+    assembler = Assembler(remember=2)
+
+    def send(name: str) -> list[Row]:
+        return rows([Update(named(name), "k", b""), batch({"k": Entry(count=1)}, name)])
+
+    for name in "abc":
+        assert len(assembler.feed(send(name), name)) == 1
+    assert [len(assembler.feed(send(name), "s")) for name in "bca"] == [0, 0, 1]
+    held = {name: set(heads) for name, heads in assembler._heads.items() if heads}
+    kept = {head for heads in held.values() for head in heads}
+    assert {head[1:] for head in kept} == {named("c"), named("a")}
+
+
+def test_given_a_pending_block_when_asked_what_is_missing_then_what_came_was_counted() -> None:
+    assembler = Assembler()
+    some = [Update(B, "a/1", b""), batch({"a/": Entry(count=3)}), Update(B, "x", b"")]
+    assert assembler.feed(rows(some)) == []
+    assert str(assembler.missing(B)) == "2 of 'a/'"
+    (dropped,) = assembler.feed([])
+    assert isinstance(dropped, Dropped)
+
+
+garbage = st.binary(max_size=80) | st.builds(
+    lambda kind, hash, rest: bytes([kind]) + hash + rest,
+    st.sampled_from([0, 1, 2, 3, 4, 5, 6, 255]),
+    st.sampled_from([B, named("c")]),
+    st.binary(max_size=40) | st.just(ID) | st.binary(max_size=3).map(ID.__add__),
+)
+
+
+@given(
+    st.lists(
+        st.tuples(garbage, st.binary(max_size=40), st.integers(0, 99))
+        | made.messages.map(lambda message: (*encode(message), 5)),
+        max_size=30,
+    ),
+    st.integers(0, 3),
+    st.integers(0, 2000),
+)
+def test_given_any_bytes_when_fed_then_nothing_is_raised_and_what_is_kept_is_known(
+    some: list[Row], blocks: int, size: int
+) -> None:
+    assembler = Assembler(blocks_max=blocks, bytes_max=size, remember=1)
+    for row in some:
+        assembler.feed([row, *WHOLE, *REST[:2], row])
+        assert len(assembler.pending) <= blocks
+        held = sum(block.measure() for block in assembler.pending.values())
+        assert assembler.pending_bytes == held <= size
+    assert assembler.messages == 5 * len(some)

@@ -1,0 +1,286 @@
+"""Blocks in any order to updates: the reference's traces, limits, the whitelist, reorg channels."""
+
+from typing import Any
+
+import pytest
+
+from cardinal.block import Block
+from cardinal.chain import Chain, ChainUpdate, Event, Unlinked, Why
+from tests.cardinal import vectors
+from tests.cardinal.stream import block, named
+
+(GRAPH,) = vectors.load("ordering")
+
+
+def told(events: list[Event]) -> list[str]:
+    """Events as "+added -removed", or the name of a block and why it was given up."""
+    lines = []
+    for event in events:
+        if isinstance(event, Unlinked):
+            lines.append(f"{plain(event.hash)} {event.why.name}")
+            continue
+        added = "".join(plain(one.hash) for one in event.added)
+        removed = "".join(plain(one.hash) for one in event.removed)
+        flags = " unlinked" * event.unlinked + " beyond" * event.beyond
+        lines.append(f"+{added}" + f" -{removed}" * bool(removed) + flags)
+    return lines
+
+
+def plain(hash: bytes) -> str:
+    return hash.decode().lstrip(".")
+
+
+def feed(chain: Chain, *blocks: Block, channel: bool = False) -> list[str]:
+    return told([event for one in blocks for event in chain.add(one, channel)])
+
+
+def line(names: str, parent: str, first: int) -> list[Block]:
+    """Blocks on each other, each weighing its number."""
+    parents = parent + names
+    return [
+        block(name, number, above)
+        for number, (name, above) in enumerate(zip(names, parents, strict=False), first)
+    ]
+
+
+@pytest.mark.parametrize(
+    "trace", GRAPH["scenarios"], ids=lambda one: f"{one['arrival']}-{one['start_at']}"
+)
+def test_given_a_trace_of_the_reference_when_run_then_the_updates_are_the_same(trace: Any) -> None:
+    blocks, names = {}, {}
+    for one in GRAPH["blocks"]:
+        hash, parent = vectors.unhex(one["hash"]), vectors.unhex(one["parent"])
+        blocks[one["name"]] = Block(hash, one["number"], one["weight"], parent, {}, set())
+        names[hash] = one["name"]
+    start = blocks[trace["start_at"]].hash if trace["start_at"] else None
+    chain = Chain(start, threshold=trace["reorg_threshold"])
+    found = []
+    for name in trace["arrival"]:
+        for event in chain.add(blocks[name]):
+            assert isinstance(event, ChainUpdate)
+            added = "".join(names[one.hash] for one in event.added)
+            removed = "".join(names[one.hash] for one in event.removed)
+            found.append({"added": added, "removed": removed})
+    assert found == trace["updates"]
+
+
+def test_given_a_missing_common_ancestor_when_a_sibling_is_heavier_then_it_wins() -> None:
+    chain = Chain(named("a"))
+    assert feed(chain, *line("bc", "a", 1), *line("xyz", "a", 1)) == ["+b", "+c", "+xyz -bc"]
+
+
+def test_given_a_start_whose_block_comes_late_when_a_branch_is_heavier_then_it_wins() -> None:
+    chain = Chain(named("c"))
+    late = [*line("bef", "a", 1), block("c", 1, "a")]
+    assert feed(chain, *late) == ["+bef -c"]
+    assert chain.number == 3
+
+
+def test_given_a_chain_of_falling_weights_when_it_comes_then_it_is_followed() -> None:
+    chain = Chain(named("a"))
+    blocks = [block("b", 1, "a", 9), block("c", 2, "b", 4), block("s", 2, "b", 5)]
+    assert feed(chain, *blocks) == ["+b", "+c", "+s -c"]
+
+
+def test_given_equal_weights_when_they_come_then_the_first_stays() -> None:
+    chain = Chain(named("a"))
+    both = [block("b", 1, "a", 5), block("c", 1, "a", 5), block("d", 2, "c", 5)]
+    assert feed(chain, *both) == ["+b"]
+    assert (chain.head, named("c") in chain) == (named("b"), False)
+
+
+def test_given_a_known_block_when_it_comes_again_then_nothing_happens() -> None:
+    chain = Chain(named("a"))
+    b, c = line("bc", "a", 1)
+    assert feed(chain, b, b, c, b) == ["+b", "+c"]
+    assert chain.repeated == 2
+
+
+def test_given_a_block_below_the_threshold_when_it_comes_then_it_is_told() -> None:
+    chain = Chain(named("a"), threshold=3)
+    main = line("bcdefg", "a", 1)
+    assert feed(chain, *main)[-1] == "+g"
+    assert feed(chain, block("x", 2, "b")) == ["x OLD"]
+    assert feed(chain, block("y", 3, "c")) == []
+    assert feed(chain, block("z", 7, "y")) == ["+yz -defg"]
+
+
+def test_given_a_start_number_when_the_past_comes_then_it_is_not_taken() -> None:
+    chain = Chain(named("a"), number=100, threshold=3)
+    assert feed(chain, block("x", 96, "y"), block("z", 97, "x"), block("b", 101, "a")) == [
+        "x OLD",
+        "+b",
+        "z PARENT",
+    ]
+
+
+def test_given_a_long_chain_when_it_grows_then_what_is_kept_is_bounded() -> None:
+    chain = Chain(named("0"), threshold=5, spare_max=3)
+    for number in range(1, 200):
+        chain.add(block(str(number), number, str(number - 1)))
+        chain.add(block(f"s{number}", number, str(number - 1)))
+        chain.add(block(f"w{number}", number, f"v{number}"))
+        assert len(chain._tree.blocks) <= 6 + 3
+        assert len(chain._chain) <= 7
+        assert len(chain._tree.children) <= 12
+        assert chain._tree.linked <= chain._chain | set(chain._spare)
+    assert chain.number == 199
+
+
+def test_given_a_branch_that_lost_when_its_fork_is_old_then_it_is_forgotten_with_it() -> None:
+    chain = Chain(named("a"), threshold=2)
+    feed(chain, *line("bc", "a", 1), *line("xy", "a", 1))
+    assert feed(chain, *line("def", "c", 3)) == ["+d", "+e", "+f"]
+    assert feed(chain, block("z", 9, "y")) == []
+    assert chain.head == named("f")
+
+
+def test_given_a_waiting_block_when_its_parent_never_comes_then_it_is_told() -> None:
+    chain = Chain(named("a"), threshold=2)
+    assert feed(chain, block("x", 1, "nowhere"), *line("bcde", "a", 1)) == [
+        *("+b", "+c", "+d", "+e", "x PARENT")
+    ]
+
+
+def test_given_too_many_waiting_blocks_when_one_more_comes_then_the_oldest_is_told() -> None:
+    chain = Chain(named("a"), spare_max=2)
+    waiting = [block("x", 5, "u"), block("y", 6, "x"), block("z", 9, "v")]
+    assert feed(chain, *waiting) == ["x CROWD", "y CROWD"]
+    assert chain.waiting == waiting[2:]
+    assert feed(chain, block("b", 1, "a"), block("c", 1, "a")) == ["+b"]
+    assert chain.waiting == waiting[2:], "a branch that is linked does not wait"
+
+
+def test_given_a_number_not_above_its_parents_when_it_comes_then_it_is_told() -> None:
+    chain = Chain(named("a"))
+    b = block("b", 5, "a")
+    assert feed(chain, b, block("c", 5, "b"), block("d", 6, "b")) == ["+b", "c NUMBER", "+d"]
+    waits = [block("y", 7, "x"), block("z", 8, "y")]
+    assert feed(chain, *waits, block("x", 7, "d")) == ["y NUMBER", "z NUMBER", "+x"]
+    assert feed(chain, block("a", 5, "0")) == ["a NUMBER"]
+
+
+def test_given_blocks_in_a_circle_when_they_come_then_it_is_broken() -> None:
+    chain = Chain(named("a"))
+    circle = [block("x", 5, "y"), block("y", 6, "x"), block("i", 7, "i"), block("a", 9, "a")]
+    assert feed(chain, *circle) == ["x NUMBER", "i NUMBER", "a NUMBER"]
+    assert feed(chain, block("b", 10, "a")) == ["+b"]
+
+
+def test_given_a_whitelist_when_others_come_then_they_and_what_is_on_them_are_refused() -> None:
+    chain = Chain(named("a"), whitelist={2: named("c")})
+    x, y, z = line("xyz", "b", 2)
+    assert feed(chain, block("b", 1, "a"), x, y, z) == [
+        *("+b", "x WHITELIST", "y WHITELIST", "z WHITELIST")
+    ]
+    assert feed(chain, block("c", 2, "b")) == ["+c"]
+
+
+def test_given_a_whitelist_when_a_refused_parent_comes_last_then_its_branch_goes() -> None:
+    chain = Chain(named("a"), whitelist={2: named("c")})
+    x, y, z = line("xyz", "b", 2)
+    assert feed(chain, z, y, x) == ["x WHITELIST", "y WHITELIST", "z WHITELIST"]
+    assert feed(chain, block("v", 5, "z")) == ["v WHITELIST"]
+
+
+def test_given_a_start_that_the_whitelist_forbids_when_it_comes_then_the_chain_stays() -> None:
+    chain = Chain(named("a"), whitelist={0: named("z")})
+    b, x = block("b", 1, "a"), block("x", 1, "a", 9)
+    assert feed(chain, b, block("a", 0, "0"), x) == ["+b", "a WHITELIST", "x WHITELIST"]
+    assert feed(chain, block("c", 2, "b")) == ["+c"]
+
+
+def test_given_no_start_when_only_the_first_may_be_one_then_all_else_must_link() -> None:
+    chain = Chain(bootstrap=1)
+    k, i = block("k", 5, "i"), block("i", 4, "h")
+    assert feed(chain, k, i, block("x", 4, "g")) == ["+k unlinked"]
+    assert feed(chain, block("l", 6, "k")) == ["+l"]
+    assert feed(chain, *line("rst", "i", 5)) == ["+rst -kl"]
+
+
+def test_given_no_start_when_blocks_keep_coming_then_ever_fewer_are_taken_for_one() -> None:
+    chain = Chain(threshold=1)
+    blocks = [block(str(n), 100 + n, f"none{n}") for n in range(12)]
+    assert [one.endswith("unlinked") for one in feed(chain, *blocks)].count(True) == 9
+
+
+def test_given_no_start_when_the_first_block_of_all_comes_then_it_is_linked() -> None:
+    first = Block(named("g"), 0, 0, bytes(32), {}, set())
+    assert told(Chain(bootstrap=0).add(first)) == ["+g"]
+
+
+def test_given_a_reorg_channel_when_its_blocks_come_then_they_replace_whatever_they_weigh() -> None:
+    chain = Chain(named("a"))
+    feed(chain, *line("bcde", "a", 1))
+    assert chain.reorg(named("b"), 1) == []
+    x, y = block("x", 2, "b", 1), block("y", 3, "x", 1)
+    z, w = block("z", 4, "y", 1), block("w", 5, "z", 50)
+    assert feed(chain, x, y, channel=True) == ["+x -cde", "+y"]
+    assert feed(chain, block("f", 5, "e"), block("v", 6, "w", 60)) == []
+    assert feed(chain, z, w, channel=True) == ["+z", "+w"]
+    assert told(chain.reorg_complete(named("b"), 1)) == ["+v"]
+    assert feed(chain, block("u", 7, "v", 70)) == ["+u"]
+
+
+def test_given_two_producers_when_both_announce_a_reorg_then_it_happens_once() -> None:
+    chain = Chain(named("a"))
+    feed(chain, *line("bcd", "a", 1))
+    branch = [block("x", 2, "b", 8), block("y", 3, "x", 9)]
+    for expected in (["+x -cd", "+y"], []):
+        chain.reorg(named("b"), 1)
+        assert feed(chain, *branch, channel=True) == expected
+        assert chain.reorg_complete(named("b"), 1) == []
+    assert feed(chain, block("z", 4, "y", 10)) == ["+z"]
+
+
+def test_given_a_reorg_deeper_than_the_chain_when_it_comes_then_the_update_says_so() -> None:
+    chain = Chain(named("a"), threshold=2)
+    feed(chain, *line("bcdefg", "a", 1))
+    chain.reorg(named("old"), 0)
+    assert feed(chain, block("x", 1, "old"), block("y", 2, "x"), channel=True) == [
+        "+x -efg beyond",
+        "+y",
+    ]
+    assert told(chain.reorg_complete(named("old"), 0)) == []
+    assert feed(chain, block("z", 3, "y"), block("h", 7, "g")) == ["+z"]
+
+
+def test_given_a_channel_that_brings_what_does_not_fit_when_it_comes_then_it_is_told() -> None:
+    chain = Chain(named("a"), whitelist={3: named("c")})
+    chain.reorg(named("o"), 1)
+    assert feed(chain, block("x", 9, "w"), block("y", 3, "o"), channel=True) == [
+        "x CHANNEL",
+        "y WHITELIST",
+    ]
+    assert chain.head == named("a")
+
+
+def test_given_a_channel_that_is_given_up_when_the_old_branch_is_heavier_then_it_is_back() -> None:
+    chain = Chain(named("a"))
+    feed(chain, *line("bcd", "a", 1))
+    chain.reorg(named("b"), 1)
+    assert feed(chain, block("x", 2, "b", 1), channel=True) == ["+x -cd"]
+    assert told(chain.reorg_complete(named("b"), 1)) == ["+cd -x"]
+
+
+def test_given_an_open_channel_when_too_much_waits_then_the_oldest_is_told() -> None:
+    chain = Chain(named("a"), spare_max=2)
+    chain.reorg(named("a"), 0)
+    assert feed(chain, *line("bcd", "a", 1)) == ["b CROWD"]
+    assert chain.reorg_complete(named("a"), 0) == []
+    assert feed(chain, block("b", 1, "a")) == ["+bcd"]
+
+
+def test_given_blocks_with_tokens_when_asked_for_the_floor_then_it_is_the_lowest() -> None:
+    chain = Chain(named("a"), threshold=2)
+    assert chain.floor("s") is None
+    for number, one in enumerate(line("bcdefg", "a", 1)):
+        one.token = {"s": 10 * number}
+        chain.add(one)
+    assert chain.floor("s") == 30
+    assert chain.floor("other") is None
+
+
+def test_given_what_was_given_up_when_printed_then_it_says_which_and_why() -> None:
+    event = Unlinked(b"\xaa" * 32, 7, bytes(32), Why.OLD)
+    assert str(event) == f"block 7 {'aa' * 32} given up: its number is too far below the head"

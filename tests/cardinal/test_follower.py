@@ -1,0 +1,192 @@
+"""From rows to steps: tokens that lose nothing, channels, topics that are not tracked."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cardinal.assembler import Evicted
+from cardinal.follower import ChannelGivenUp, Event, Follower, Row, Step
+from cardinal.producer import Messages, Producer
+from cardinal.token import parse_token
+from tests.cardinal.chains import GENESIS, SCHEMA, Made, branch, messages_of, rows_of, state_of
+
+STREAM = "1141c2c3a6b8558d"
+BASE = branch(GENESIS, "x", 3)
+LEFT, RIGHT = branch(BASE[-1], "l", 2), branch(BASE[-1], "r", 4)
+
+
+def sent(blocks: Sequence[Made]) -> list[Messages]:
+    producer = Producer(SCHEMA)
+    return [messages for block in blocks for messages in messages_of(producer, block)]
+
+
+class Application:
+    """Applies steps, and remembers what it would have stored."""
+
+    def __init__(self) -> None:
+        self.chain: list[bytes] = []
+        self.states: list[dict[str, bytes]] = [{}]
+        self.token = ""
+
+    def apply(self, events: Sequence[Event]) -> None:
+        for event in events:
+            assert isinstance(event, Step), event
+            for block in reversed(event.update.removed):
+                assert self.chain.pop() == block.hash
+                self.states.pop()
+            for block in event.update.added:
+                assert block.hash not in self.chain, "applied twice"
+                assert not self.chain or self.chain[-1] == block.parent
+                kept = {k: v for k, v in self.states[-1].items() if k not in block.deletes}
+                self.chain.append(block.hash)
+                self.states.append(kept | block.updates)
+            self.token = event.token
+
+
+def test_given_a_chain_with_a_fork_when_followed_then_the_state_is_that_of_the_heavier() -> None:
+    application = Application()
+    rows = rows_of(sent([*BASE, *LEFT, *RIGHT]))
+    application.apply(Follower().take(rows, STREAM, 0.0))
+    assert application.chain == [block.hash for block in [*BASE, *RIGHT]]
+    assert application.states[-1] == state_of([*BASE, *RIGHT])
+    assert parse_token(application.token) == {STREAM: 1}, "all blocks are kept for a reorg"
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_given_any_order_and_a_restart_after_any_step_when_followed_then_nothing_is_lost_or_twice(
+    data: st.DataObject,
+) -> None:
+    rows = rows_of(sent([*BASE, *LEFT, *RIGHT]))
+    order = data.draw(st.permutations(rows[len(rows_of(sent(BASE[:1]))) :]))
+    order = rows[: len(rows) - len(order)] + order  # the first block is where all begins
+    numbered = [(*row[:3], number) for number, row in enumerate(order + order[::3], 1)]
+    application, first, follower = Application(), 1, Follower()
+    for _ in range(data.draw(st.integers(0, 3)) + 1):
+        steps_left = data.draw(st.integers(1, 3))
+        for piece in cut(numbered[first - 1 :], data.draw(st.integers(1, 50))):
+            for event in follower.take(piece, STREAM, 0.0):
+                if steps_left:
+                    application.apply([event])
+                    steps_left -= 1
+            if not steps_left:
+                break  # killed: what the follower knew is gone
+        first = parse_token(application.token)[STREAM]
+        follower = Follower(start=application.chain[-1], number=len(application.chain))
+    for piece in cut(numbered[first - 1 :], 40):
+        application.apply(follower.take(piece, STREAM, 0.0))
+    assert application.chain == [block.hash for block in [*BASE, *RIGHT]]
+    assert application.states[-1] == state_of([*BASE, *RIGHT])
+
+
+def cut(rows: list[Row], size: int) -> list[list[Row]]:
+    return [rows[at : at + size] for at in range(0, len(rows), size)]
+
+
+def test_given_only_some_prefixes_when_followed_then_other_topics_are_passed_by() -> None:
+    rows = rows_of(sent(BASE))
+    follower = Follower(SCHEMA.track("b/[0-9]+/t/"))
+    steps = [event for event in follower.take(rows, STREAM, 0.0) if isinstance(event, Step)]
+    keys = {key for step in steps for block in step.update.added for key in block.updates}
+    assert keys == {f"b/{number}/t/{at}" for number in (1, 2, 3) for at in range(5)}
+    assert follower.passed_by == sum(row[0] == "accounts" for row in rows) > 0
+
+
+def reorganised() -> tuple[list[Row], list[Row], list[Row]]:
+    """The ordinary blocks, a reorg's channel, and a block behind it."""
+    deep = branch(BASE[0], "d", 5)
+    channel = Producer(SCHEMA).reorg(1, BASE[0].hash, LEFT[-1].weight, deep[-1].hash)
+    on_channel = [channel.begin()]
+    for block in deep:
+        on_channel += messages_of(channel, block)
+    on_channel.append(channel.complete())
+    before = rows_of(sent([*BASE, *LEFT]))
+    between = rows_of(on_channel, len(before) + 1)
+    after = rows_of(sent(branch(deep[-1], "e", 1)), len(before) + len(between) + 1)
+    return before, between, after
+
+
+def test_given_a_reorg_beyond_the_threshold_when_its_channel_comes_then_it_is_followed() -> None:
+    before, between, after = reorganised()
+    application = Application()
+    follower = Follower(threshold=10)
+    application.apply(follower.take(before + between + after, STREAM, 0.0))
+    deep = branch(BASE[0], "d", 5)
+    final = [BASE[0], *deep, *branch(deep[-1], "e", 1)]
+    assert application.chain == [block.hash for block in final]
+    assert application.states[-1] == state_of(final)
+
+
+def test_given_an_open_channel_when_a_token_is_made_then_it_reaches_back_to_its_begin() -> None:
+    before, between, _ = reorganised()
+    follower = Follower(threshold=0, start=BASE[-1].hash, number=3)
+    follower.take(before, STREAM, 0.0)
+    assert follower.token(STREAM) != f"{STREAM}={between[0][3]}"
+    tokens = [
+        event.token
+        for row in between
+        for event in follower.take([row], STREAM, 0.0)
+        if isinstance(event, Step)
+    ]
+    assert tokens
+    assert all(parse_token(token)[STREAM] <= between[0][3] for token in tokens[:-1])
+
+
+def test_given_a_channel_that_is_never_completed_when_time_passes_then_it_is_given_up() -> None:
+    before, between, _ = reorganised()
+    follower = Follower(age_max=10.0)
+    follower.take(before + between[:-1], STREAM, 0.0)
+    waiting = rows_of(sent(branch(LEFT[-1], "w", 1)), 1000)
+    assert follower.take(waiting, STREAM, 5.0) == []
+    events = follower.take([], STREAM, 10.1)
+    assert [event for event in events if isinstance(event, ChannelGivenUp)] == [
+        ChannelGivenUp(between[0][0], "age")
+    ]
+    assert follower.take([], STREAM, 30.0) == []
+
+
+def test_given_too_many_channels_when_opened_then_the_oldest_is_given_up() -> None:
+    follower, events = Follower(), []
+    for at in range(17):
+        head = branch(GENESIS, f"c{at}", 1)[0]
+        channel = Producer(SCHEMA).reorg(0, GENESIS.hash, 0, head.hash)
+        events += follower.take(rows_of([channel.begin()], at + 1), STREAM, 0.0)
+    assert [(type(event), event.why) for event in events if isinstance(event, ChannelGivenUp)] == [
+        (ChannelGivenUp, "count")
+    ]
+
+
+def test_given_a_channel_without_its_begin_when_followed_then_its_blocks_are_ordinary() -> None:
+    before, between, _ = reorganised()
+    application = Application()
+    application.apply(Follower().take(before + between[1:], STREAM, 0.0))
+    assert application.chain == [block.hash for block in [BASE[0], *branch(BASE[0], "d", 5)]]
+
+
+def test_given_reorg_messages_on_an_ordinary_topic_when_followed_then_they_change_nothing() -> None:
+    before, between, _ = reorganised()
+    misplaced = [("blocks", *between[0][1:]), ("blocks", *between[-1][1:])]
+    application = Application()
+    application.apply(Follower().take(misplaced + before, STREAM, 0.0))
+    assert application.chain == [block.hash for block in [*BASE, *LEFT]]
+
+
+def test_given_a_block_that_is_never_whole_when_time_passes_then_it_is_told() -> None:
+    follower = Follower(age_max=10.0)
+    rows = rows_of(sent(BASE[:1]))
+    assert follower.take(rows[:-1], STREAM, 0.0) == []
+    assert follower.token(STREAM) == f"{STREAM}=1"
+    (event,) = follower.take([], STREAM, 10.1)
+    assert isinstance(event, Evicted)
+    assert follower.token(STREAM) == f"{STREAM}={rows[-2][3] + 1}"
+
+
+@pytest.mark.parametrize("first", [5000, 1])
+def test_given_a_stream_read_from_its_middle_when_a_token_is_made_then_it_is_not_before(
+    first: int,
+) -> None:
+    follower = Follower(SCHEMA.track("nothing"))
+    follower.take([("accounts", b"\x03" + bytes(32) + b"a", b"", first)], STREAM, 0.0)
+    assert follower.token(STREAM) == f"{STREAM}={first}"

@@ -1,0 +1,52 @@
+"""The resumption token: to text and back, and what is none."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardinal.token import BadToken, format_token, parse_token
+
+names = st.from_regex(r"[a-zA-Z0-9.:_>*-]{1,16}", fullmatch=True)
+
+
+@given(st.dictionaries(names, st.integers(0, 2**63 - 1), max_size=4))
+def test_given_any_streams_when_written_and_read_then_they_are_the_same(
+    streams: dict[str, int],
+) -> None:
+    assert parse_token(format_token(streams)) == streams
+
+
+def test_given_two_streams_when_written_then_the_text_is_always_the_same() -> None:
+    assert format_token({"b": 2, "a": 1}) == "a=1;b=2"
+    assert parse_token("d:0=7;x:0=100") == {"d:0": 7, "x:0": 100}, "as the reference has them"
+    assert parse_token("") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a", "'a' is not stream=number"),
+        ("a=1;", "'' is not stream=number"),
+        ("=1", "'' is no name"),
+        ("a b=1", "'a b' is no name"),
+        ("é=1", "is no name"),
+        ("a=", "'' is no number"),
+        ("a=-1", "'-1' is no number"),
+        ("a=01", "'01' is no number"),
+        ("a=1=2", "'1=2' is no number"),
+        ("a=9223372036854775808", "is no number from 0"),
+        ("a=" + "9" * 5000, "is no number"),
+        ("a=1;a=2", "the stream 'a' is there twice"),
+    ],
+)
+def test_given_text_that_is_no_token_when_read_then_it_is_told_why(text: str, reason: str) -> None:
+    with pytest.raises(BadToken, match=reason):
+        parse_token(text)
+
+
+@pytest.mark.parametrize("streams", [{"a;b": 1}, {"": 1}, {"a=b": 1}, {"a": -1}, {"a": 2**63}])
+def test_given_streams_that_cannot_be_written_then_they_are_refused(
+    streams: dict[str, int],
+) -> None:
+    with pytest.raises(BadToken):
+        format_token(streams)
