@@ -11,12 +11,12 @@ from benchmarks import machine, report
 from benchmarks.errors import BenchmarkError
 from benchmarks.runner import Result, run_scenario
 from benchmarks.scenarios import ALL, Scenario, fits, scaled
-from benchmarks.servers import KNOWN, Server, server_from_option
+from benchmarks.servers import KNOWN, ORIGINAL, Server, original, server_from_option
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 EXAMPLES = """\
 examples:
-  python -m benchmarks                                  everything, about 10 minutes
+  python -m benchmarks                                  everything, about 13 minutes
   python -m benchmarks --quick                          everything, once and short
   python -m benchmarks --only 1:1-16 --runs 3
   python -m benchmarks --server nats-server --server seriatim-uvloop --only 1:1-128
@@ -44,6 +44,9 @@ def parser() -> argparse.ArgumentParser:
         "--server-cmd", action="append", metavar="NAME[:FRAME]=COMMAND", default=[],
         help="one more server, or another command for a known one; {port} in it is the port",
     )  # fmt: skip
+    made.add_argument(
+        "--cq", type=Path, metavar="PATH", help="the original cquencer's program, to compare with"
+    )
     made.add_argument("--runs", type=int, metavar="N", help="runs of each; default 5")
     made.add_argument(
         "--scale", type=float, metavar="X", default=1.0, help="X times the messages; default 1"
@@ -66,13 +69,20 @@ def chosen_scenarios(names: Sequence[str]) -> list[Scenario]:
     return [scenario for scenario in ALL if not names or scenario.name in names]
 
 
-def chosen_servers(names: Sequence[str], commands: Sequence[str]) -> Callable[..., list[Server]]:
+def chosen_servers(
+    names: Sequence[str], commands: Sequence[str], cq: Path | None
+) -> Callable[..., list[Server]]:
     """Return what says which servers run a scenario: those of these names, or its own.
 
-    Servers given by a command run everything they can; one of a known name replaces that.
+    Servers given by a command run everything they can; one of a known name replaces that. The
+    original cq runs only where it is given.
     """
     extra = {server.name: server for server in map(server_from_option, commands)}
     known = KNOWN | extra
+    if cq is not None:
+        known[ORIGINAL] = original(cq)
+    elif ORIGINAL in names:
+        raise BenchmarkError(f"--server {ORIGINAL}: say where its program is, with --cq PATH")
     for name in names:
         if name not in known:
             raise BenchmarkError(f"--server {name}: no such server; there are {', '.join(known)}")
@@ -80,8 +90,10 @@ def chosen_servers(names: Sequence[str], commands: Sequence[str]) -> Callable[..
     def servers_of(scenario: Scenario) -> list[Server]:
         new = [name for name in extra if name not in KNOWN or names]
         own = list(names) or [*new, *scenario.servers]
+        if cq is None and ORIGINAL in own:
+            own.remove(ORIGINAL)
         chosen = [known[name] for name in dict.fromkeys((*own, *new))]
-        return [server for server in chosen if fits(scenario, server.keeps)]
+        return [server for server in chosen if fits(scenario, server)]
 
     return servers_of
 
@@ -89,7 +101,7 @@ def chosen_servers(names: Sequence[str], commands: Sequence[str]) -> Callable[..
 def run(options: argparse.Namespace, console: Console) -> list[Result]:
     """Do what the options say."""
     scenarios = chosen_scenarios(options.only)
-    servers_of = chosen_servers(options.server, options.server_cmd)
+    servers_of = chosen_servers(options.server, options.server_cmd, options.cq)
     servers = {server.name: server for one in scenarios for server in servers_of(one)}
     factor = options.scale * (0.1 if options.quick else 1)
     runs = options.runs or (1 if options.quick else 5)

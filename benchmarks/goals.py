@@ -67,7 +67,8 @@ def verdicts(results: Sequence[Result]) -> Iterator[Verdict]:
     for result in results:
         name, goals = result.server.name, result.scenario.goals
         peers = {BASELINE, *(goal.peer for goal in goals)}
-        if not result.samples or name in peers or result.server.keeps == "jetstream":
+        theirs = result.server.keeps == "jetstream" or result.server.takes == "nothing"
+        if not result.samples or name in peers or theirs:
             continue
         for goal in goals:
             if goal.peer:

@@ -14,7 +14,7 @@ from benchmarks.goals import ratio
 from benchmarks.report import MIB
 from benchmarks.runner import Result
 from benchmarks.sample import spread
-from benchmarks.scenarios import Flood, Keeping, RoundTrip
+from benchmarks.scenarios import Casting, Flood, Keeping, RoundTrip
 
 COLOURS = ("#1f6f8b", "#e07a1f", "#6a8f3c", "#8d5a97", "#b23a48")
 PEER_COLOURS = {"nats-server": "#9aa0a6", "jetstream": "#5f6368", "jetstream-always": "#bdc1c6"}
@@ -28,10 +28,10 @@ STYLE: dict[Any, Any] = {
 
 
 def draw(path: Path, header: dict[str, str], results: Sequence[Result]) -> None:
-    """Write the plot to `path`; its ending says which format."""
+    """Write the plot to `path`; its ending says which format. Multicast is not in it."""
     measured = [result for result in results if result.samples]
     kept = [result for result in measured if isinstance(result.scenario, Keeping)]
-    live = [result for result in measured if not isinstance(result.scenario, Keeping)]
+    live = [one for one in measured if not isinstance(one.scenario, Keeping | Casting)]
     floods = [result for result in live if isinstance(result.scenario, Flood)]
     trips = [result for result in live if isinstance(result.scenario, RoundTrip)]
     panels: list[Any] = [["cpu", "memory"], ["cpu", "trip"]]
@@ -39,7 +39,7 @@ def draw(path: Path, header: dict[str, str], results: Sequence[Result]) -> None:
     if kept:
         panels, heights = [*panels, ["kept", "rate"]], [*heights, len(_scenarios(kept))]
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(11, 2 + 0.5 * len(_scenarios(measured))), layout="constrained")
+        figure = Figure(figsize=(11, 2 + 0.5 * len(_scenarios(live + kept))), layout="constrained")
         axes = figure.subplot_mosaic(panels, height_ratios=heights)
         _bars(axes["cpu"], floods, results, "cpu_us", 1)
         axes["cpu"].set_title("Server CPU per message, microseconds (log)", loc="left")
@@ -56,7 +56,9 @@ def draw(path: Path, header: dict[str, str], results: Sequence[Result]) -> None:
             _bars(axes["rate"], kept, results, "in_per_second", 1_000_000)
             axes["rate"].set_title("Millions per second, longer is better (log)", loc="left")
             _logarithmic(axes["rate"], 0.001)
-        handles = [Patch(color=_colour(name, results), label=name) for name in _servers(measured)]
+        handles = [
+            Patch(color=_colour(name, results), label=name) for name in _servers(live + kept)
+        ]
         figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
         figure.supxlabel(_caption(header), fontsize=7, color="#555555")
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,12 +18,29 @@ STOP_SECONDS = 5
 ROOMS = ("parser", "sublist", "sequencer", "broker")
 
 
-def free_port() -> int:
-    """Return a port nobody listens on right now."""
-    with socket.socket() as probe:
+def free_port(kind: int = socket.SOCK_STREAM) -> int:
+    """Return a port nobody has right now."""
+    with socket.socket(socket.AF_INET, kind) as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def cpu_seconds(process: int) -> float:
+    """Return the user and system time of all its threads so far, ended ones included.
+
+    This is the process's own CPU clock, in nanoseconds: /proc/PID/stat counts in ticks of
+    10 ms, and /proc/PID/task/*/schedstat forgets the threads that have ended. Raises `OSError`
+    where there is no such process.
+    """
+    return time.clock_gettime_ns(~process << 3 | 2) / 1e9  # what clock_getcpuclockid(3) returns
+
+
+def peak_bytes(process: int) -> int:
+    """Return the most physical memory it ever held; 0 if it has ended."""
+    status = Path(f"/proc/{process}/status").read_text()
+    lines = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(lines[0].split()[1]) * 1024 if lines else 0
 
 
 class ServerProcess:
@@ -32,6 +49,7 @@ class ServerProcess:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.port = free_port()
+        self.feed_port = free_port(socket.SOCK_DGRAM)
         self.directory = tempfile.TemporaryDirectory(prefix="benchmark-")
 
     def __enter__(self) -> Self:
@@ -42,7 +60,7 @@ class ServerProcess:
         if self.server.uncompiled:
             copy_sources(place)
             environment["PYTHONPATH"] = str(place)
-        words = self.server.arguments(self.port, place)
+        words = self.server.arguments(self.port, self.feed_port, place)
         try:
             with (place / "log").open("wb") as log:
                 self.process = subprocess.Popen(
@@ -69,24 +87,18 @@ class ServerProcess:
         self.directory.cleanup()
 
     def cpu_seconds(self) -> float:
-        """Return the user and system time of all threads so far, ended ones included.
-
-        This is the process's own CPU clock, in nanoseconds: /proc/PID/stat counts in ticks of
-        10 ms, and /proc/PID/task/*/schedstat forgets the threads that have ended.
-        """
-        process_clock = ~self.process.pid << 3 | 2  # what clock_getcpuclockid(3) returns
+        """Return the user and system time of all threads so far."""
         try:
-            return time.clock_gettime_ns(process_clock) / 1e9
+            return cpu_seconds(self.process.pid)
         except OSError:
             raise BenchmarkError(f"{self.server.name} has ended: {self.last_words()}") from None
 
     def peak_bytes(self) -> int:
         """Return the most physical memory it ever held."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        lines = [line for line in status.splitlines() if line.startswith("VmHWM:")]
-        if not lines:
+        peak = peak_bytes(self.process.pid)
+        if not peak:
             raise BenchmarkError(f"{self.server.name} has ended: {self.last_words()}")
-        return int(lines[0].split()[1]) * 1024
+        return peak
 
     def last_words(self) -> str:
         """Return the end of what it logged."""

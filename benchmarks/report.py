@@ -12,51 +12,81 @@ from rich.table import Table
 from benchmarks.goals import find, ratio, verdicts
 from benchmarks.runner import Result
 from benchmarks.sample import FIGURES, Spread, spread
-from benchmarks.scenarios import Goal, Keeping, Scenario
+from benchmarks.scenarios import Casting, Goal, Keeping, Scenario
 
 MIB = 1024 * 1024
 NOTES = (
-    "ratio: how many times better than nats-server, or than JetStream where messages are kept, "
-    "of CPU per message (p50 for the round trip, the rate where the disk is awaited) and of "
-    "memory; idle-10000 counts a connection made as a message",
+    "ratio: how many times better than nats-server (JetStream where messages are kept; cq, the "
+    "floor or the listener with multicast), of CPU per message (p50 for the round trip, the rate "
+    "where the disk or a number is awaited) and of memory; idle-10000 counts a connection made "
+    "as a message",
     "goal: the least ratio; memory: not more than the peer, idle-10000 200 MiB, "
     "1:1-128-million 600 MiB",
 )
-LIVE_HEADINGS = (
-    "in/s", "out/s", "CPU us/message", "ratio", "goal", "p50 / p99 us", "peak MiB", "ratio",
+MEMORY_RATIO = "memory\nratio"
+HEADINGS = (
+    "CPU us/message", "ratio", "goal", "p50 / p99 us", "peak MiB", MEMORY_RATIO,
     "server\ncores", "generator\ncores", "runs",
 )  # fmt: skip
-KEPT_HEADINGS = (
-    "messages/s", "kept %", "CPU us/message", "ratio", "goal", "p50 / p99 us", "peak MiB", "ratio",
-    "server\ncores", "generator\ncores", "runs",
-)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kind:
+    """One of the report's tables: its title, and its first two columns with their figures."""
+
+    title: str
+    rates: tuple[tuple[str, str], tuple[str, str]]
+    headings: tuple[str, ...] = HEADINGS
+
+
+LIVE = Kind(
+    "Passed on: medians of the runs, (least - greatest)",
+    (("in/s", "in_per_second"), ("out/s", "out_per_second")),
+)
+KEPT = Kind(
+    "Kept and read again: medians, (least - greatest)",
+    (("messages/s", "in_per_second"), ("kept %", "kept_percent")),
+)
+CAST = Kind(
+    "cquencer's port, and multicast: medians, (least - greatest)",
+    (("messages/s", "in_per_second"), ("received %", "received_percent")),
+    tuple(heading for heading in HEADINGS if heading != MEMORY_RATIO),
+)
+
+
+KINDS = (LIVE, KEPT, CAST)
+
+
+def kind_of(scenario: Scenario) -> Kind:
+    """Return in which table a scenario stands."""
+    match scenario:
+        case Keeping():
+            return KEPT
+        case Casting():
+            return CAST
+        case _:
+            return LIVE
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    """Return a table of what was passed on, and one of what was kept and read again."""
-    kept = [result for result in results if isinstance(result.scenario, Keeping)]
-    live = [result for result in results if not isinstance(result.scenario, Keeping)]
-    made = []
-    if live:
-        made.append(table(live, "Passed on: medians of the runs, (least - greatest)", False))
-    if kept:
-        made.append(table(kept, "Kept and read again: medians, (least - greatest)", True))
-    return made
+    """Return a table of what was passed on, of what was kept and read again, and of multicast."""
+    kinds = ((kind, [one for one in results if kind_of(one.scenario) is kind]) for kind in KINDS)
+    return [table(rows, kind) for kind, rows in kinds if rows]
 
 
-def table(results: Sequence[Result], title: str, kept: bool) -> Table:
+def table(results: Sequence[Result], kind: Kind) -> Table:
     """Return the table: a row for each scenario and server, medians of the runs."""
-    made = Table(title=title, title_justify="left")
+    made = Table(title=kind.title, title_justify="left")
     made.add_column("scenario", no_wrap=True)
     made.add_column("server", no_wrap=True)
-    for heading in KEPT_HEADINGS if kept else LIVE_HEADINGS:
+    for heading in (*(heading for heading, _ in kind.rates), *kind.headings):
         made.add_column(heading, justify="right", no_wrap=True)
     previous = ""
     for result in results:
         name = result.scenario.name
         if previous and name != previous:
             made.add_section()
-        made.add_row(name if name != previous else "", *_cells(result, results, kept))
+        made.add_row(name if name != previous else "", *_cells(result, results, kind))
         previous = name
     return made
 
@@ -67,7 +97,7 @@ def shown_goal(scenario: Scenario) -> Goal:
     return goals[0] if goals else Goal("cpu_us", 0, scenario.peer)
 
 
-def _cells(result: Result, results: Sequence[Result], kept: bool) -> list[str]:
+def _cells(result: Result, results: Sequence[Result], kind: Kind) -> list[str]:
     if not result.samples:
         return [result.server.name, "[red]failed[/red]"]
     each = {figure: spread(result.samples, figure) for figure in FIGURES}
@@ -77,20 +107,15 @@ def _cells(result: Result, results: Sequence[Result], kept: bool) -> list[str]:
     failed = f" [red]({len(result.errors)} failed)[/red]" if result.errors else ""
     goal = shown_goal(result.scenario)
     found = ratio(result, results, goal.figure)
-    if kept:
-        share = each["kept_percent"].median
-        rates = [_count(each["in_per_second"].median), f"{share:.1f}" if share else ""]
-    else:
-        rates = [_count(each["in_per_second"].median), _count(each["out_per_second"].median)]
     return [
         result.server.name,
-        *rates,
+        *(_rate(figure, each[figure].median) for _, figure in kind.rates),
         _range(each["cpu_us"]),
         _judged(found, found >= goal.least),
-        f"{goal.least:g}" if found and goal.least else "",
+        f"{goal.least:.3g}" if found and goal.least else "",
         latency,
         f"{each['peak_bytes'].median / MIB:.1f}",
-        _judged_memory(result, results),
+        *([_judged_memory(result, results)] if MEMORY_RATIO in kind.headings else []),
         f"{each['server_cores'].median:.2f}",
         f"{each['generator_cores'].median:.2f}",
         f"{len(result.samples)}{failed}",
@@ -109,6 +134,12 @@ def _judged_memory(result: Result, results: Sequence[Result]) -> str:
     if limit:
         return _judged(found, spread(result.samples, "peak_bytes").median <= limit * MIB)
     return _judged(found, found >= 1)
+
+
+def _rate(figure: str, value: float) -> str:
+    if figure.endswith("percent"):
+        return f"{value:.1f}" if value else ""
+    return _count(value)
 
 
 def _count(value: float) -> str:

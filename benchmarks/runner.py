@@ -8,16 +8,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.errors import BenchmarkError
+from benchmarks.feeding import run_feeding
 from benchmarks.flood import run_flood
 from benchmarks.idle import run_idle
+from benchmarks.numbering import run_numbering
 from benchmarks.reading import run_reading
+from benchmarks.receiving import run_receiving
 from benchmarks.replaying import run_replaying
 from benchmarks.roundtrip import run_round_trip
 from benchmarks.sample import Sample
 from benchmarks.scenarios import (
+    Feeding,
     Flood,
     Idle,
+    Numbering,
     Reading,
+    Receiving,
     Replaying,
     RoundTrip,
     Scenario,
@@ -69,5 +75,11 @@ def run_once(scenario: Scenario, server: Server) -> Sample:
             return run_replaying(scenario, server)
         case Reading():
             return run_reading(scenario, server)
+        case Numbering():
+            return run_numbering(scenario, server)
+        case Feeding():
+            return run_feeding(scenario, server)
+        case Receiving():
+            return run_receiving(scenario, server)
         case _:
             raise TypeError(scenario)

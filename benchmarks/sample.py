@@ -17,7 +17,7 @@ class Sample:
     peak_bytes: int
     p50_us: float = 0.0
     p99_us: float = 0.0
-    sent: int = 0  # to be kept: `messages` says how many were
+    sent: int = 0  # to be kept or received: `messages` says how many were
 
     @property
     def cpu_us(self) -> float:
@@ -42,6 +42,11 @@ class Sample:
         return 100 * self.messages / self.sent if self.sent else 0.0
 
     @property
+    def received_percent(self) -> float:
+        """How much of what was sent by multicast one receiver got."""
+        return 100 * self.deliveries / (self.sent or self.messages)
+
+    @property
     def server_cores(self) -> float:
         """How many cores the server kept busy; well below 1 it was not the limit."""
         return self.server_cpu_seconds / self.seconds
@@ -55,6 +60,7 @@ class Sample:
 FIGURES = (
     "in_per_second", "out_per_second", "cpu_us", "p50_us", "p99_us", "peak_bytes",
     "server_cores", "generator_cores", "per_cpu_second", "kept_percent",
+    "received_percent",
 )  # fmt: skip
 COSTS = {"cpu_us", "p50_us", "p99_us", "peak_bytes"}  # less is better; of all else, more
 

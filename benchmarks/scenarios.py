@@ -6,6 +6,8 @@ less where they are kept: benchmarks/memory.py says why a gigabyte is enough.
 
 from dataclasses import dataclass, replace
 
+from benchmarks.servers import Server
+
 LIVE = ("seriatim-bare", "nats-server")  # nothing is kept, on disk or in memory
 KEPT = ("seriatim", "jetstream")  # both keep all
 
@@ -96,6 +98,41 @@ class Reading(Keeping):
     """One client asks for all that is kept in columns ($SEQ.READ)."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Casting(Scenario):
+    """Scenarios of messages that leave by multicast."""
+
+    messages: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbering(Casting):
+    """Clients of cquencer's port send a message and wait for its number. Nobody receives."""
+
+    connections: int
+    window: int = 1  # messages on their way, of each connection, where a server takes netstrings
+    servers: tuple[str, ...] = ("seriatim-cq", "cq")
+    peer: str = "cq"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feeding(Casting):
+    """One publisher floods a feed, one receiver on this machine counts what it gets."""
+
+    peer: str = "floor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receiving(Casting):
+    """One receiver gets what is sent at a steady rate, in datagrams per second."""
+
+    rate: int
+    packed: int = 1  # messages in a datagram
+    servers: tuple[str, ...] = ("receiver", "listener")
+    peer: str = "listener"
+
+
 ALL: tuple[Scenario, ...] = (
     Flood(
         name="1:0-16", about="1 publisher, no subscriber, 16 B",
@@ -175,20 +212,67 @@ ALL: tuple[Scenario, ...] = (
         servers=("seriatim",), messages=4_000_000, size=128,
         goals=(Goal("per_cpu_second", 5e6, ""),),
     ),
+    Numbering(
+        name="cq-1", about="cquencer's port: 1 client waits for each number, 128 B",
+        messages=150_000, size=128, connections=1,
+    ),
+    Numbering(
+        name="cq-8", about="cquencer's port: 8 clients wait for each number, 128 B",
+        messages=300_000, size=128, connections=8, goals=(Goal("in_per_second", 1.2, "cq"),),
+    ),
+    Numbering(
+        name="cq-pipelined-8", about="8 clients with 1000 netstrings on their way (cq: 1), 128 B",
+        servers=("seriatim-cq-netstring", "cq"),
+        messages=200_000, size=128, connections=8, window=1000,
+        goals=(Goal("in_per_second", 15, "cq"),),
+    ),
+    Feeding(
+        name="feed-128", about="1 publisher, a datagram for each message, 1 receiver, 128 B",
+        servers=("seriatim-feed", "floor-segmented", "floor", "cq"),
+        messages=3_000_000, size=128, goals=cpu(8, "cq") + cpu(1 / 1.3, "floor"),
+    ),
+    Feeding(
+        name="feed-plain-128", about="feed-128 without UDP_SEGMENT",
+        servers=("seriatim-feed-plain", "floor"),
+        messages=600_000, size=128, goals=cpu(1 / 1.3, "floor"),
+    ),
+    Feeding(
+        name="feed-packed-128", about="feed-128, as many messages in a datagram as it takes",
+        servers=("seriatim-feed-packed", "floor"),
+        messages=5_000_000, size=128, goals=(Goal("in_per_second", 1e6, ""),),
+    ),
+    Receiving(
+        name="receive-128", about="1 receiver, 50 000 datagrams/s of one message each, 128 B",
+        messages=150_000, size=128, rate=50_000,
+    ),
+    Receiving(
+        name="receive-packed-128", about="1 receiver, 25 000 datagrams/s of 10 messages, 128 B",
+        messages=750_000, size=128, rate=25_000, packed=10,
+    ),
 )  # fmt: skip
 
 
-def fits(scenario: Scenario, keeps: str) -> bool:
-    """Say whether a server that keeps messages like this can run the scenario."""
-    if isinstance(scenario, Reading):
-        return keeps == "journal"
-    return bool(keeps) or not isinstance(scenario, Keeping)
+def fits(scenario: Scenario, server: Server) -> bool:
+    """Say whether a server can run the scenario: whether it keeps, feeds, takes what is wanted."""
+    match scenario:
+        case Numbering():
+            return server.takes in ("recv", "netstring")
+        case Feeding():
+            return server.feeds
+        case Receiving():
+            return server.takes == "multicast"
+        case Reading():
+            return server.keeps == "journal"
+        case Keeping():
+            return bool(server.keeps)
+        case _:
+            return server.takes == "nats"
 
 
 def scaled(scenario: Scenario, factor: float) -> Scenario:
     """Return the scenario with `factor` times its messages, connections and subscriptions."""
     match scenario:
-        case Keeping():
+        case Keeping() | Casting():
             return replace(scenario, messages=max(1000, int(scenario.messages * factor)))
         case Flood():
             return replace(

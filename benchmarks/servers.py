@@ -1,14 +1,16 @@
 """The servers under test, as data: a name, the frame it delivers, its command, how it keeps.
 
 In a command, `{port}` is the port to listen on, `{bin}` the directory of this Python's commands,
-`{store}` a directory of this run's own for what the server keeps, and `{config}` a file that
-holds `config`. All else is as it comes: JetStream syncs every 2 minutes, our journal every
-100 ms.
+`{store}` a directory of this run's own for what the server keeps, `{config}` a file that holds
+`config`, and `{group}` and `{feed_port}` where to send by multicast. All else is as it comes:
+JetStream syncs every 2 minutes, our journal every 100 ms.
 """
 
+import os
 import shlex
+import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast, get_args
 
@@ -16,11 +18,19 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.wire import Frame
 
 Keeps = Literal["", "journal", "jetstream"]  # whose language a client speaks about what is kept
+Takes = Literal["nats", "recv", "netstring", "multicast", "nothing"]  # how it is given messages
 
 BASELINE = "nats-server"
 SERIATIM = "{bin}/seriatim serve -a 127.0.0.1 -p {port} --loop"
 JOURNAL = f"{SERIATIM} asyncio --store_dir {{store}}"
 NATS = "{bin}/nats-server -a 127.0.0.1 -p {port}"
+GROUP = "239.255.42.22"
+FEED = f"{SERIATIM} asyncio --no-journal --feed {{group}}:{{feed_port}},interface=127.0.0.1"
+CQ = "cq {port} {group} {feed_port}"
+OURS = f"{{bin}}/seriatim {CQ} --interface 127.0.0.1"
+FLOOR = "floor {group} {feed_port} {messages} {size}"
+ECHO_SECONDS = 0.5
+ORIGINAL = "cq"  # is no part of this: its binary is to be given
 ALWAYS = """\
 listen: "127.0.0.1:{port}"
 jetstream: {{ store_dir: "{store}", sync_interval: always }}
@@ -38,14 +48,22 @@ class Server:
     config: str = ""
     uncompiled: bool = False  # runs a copy of our sources that has no compiled module
     scale: float = 1.0  # of each scenario's messages: what is slow needs fewer for the same time
+    takes: Takes = "nats"
 
-    def arguments(self, port: int, place: Path) -> list[str]:
+    @property
+    def feeds(self) -> bool:
+        """Whether it sends by multicast."""
+        return "{feed_port}" in self.command and self.takes != "multicast"
+
+    def arguments(self, port: int, feed_port: int, place: Path) -> list[str]:
         """Return the command's words, ready to be executed; write `config` to `place` first."""
         values = {
             "port": port,
             "bin": Path(sys.executable).parent,
             "store": place / "store",
             "config": place / "config",
+            "group": GROUP,
+            "feed_port": feed_port,
         }
         if self.config:
             (place / "config").write_text(self.config.format(**values))
@@ -72,6 +90,18 @@ KNOWN = {
             "jetstream-always", "none", "{bin}/nats-server -c {config}", "jetstream", ALWAYS,
             scale=0.1,
         ),
+        Server("seriatim-cq", "netstring", OURS, takes="recv"),
+        Server(
+            "seriatim-cq-netstring", "netstring", f"{OURS} --framing netstring", takes="netstring"
+        ),
+        Server(ORIGINAL, "netstring", CQ, takes="recv"),
+        Server("seriatim-feed", "netstring", FEED),
+        Server("seriatim-feed-plain", "netstring", f"{FEED},segmentation=false"),
+        Server("seriatim-feed-packed", "netstring", f"{FEED},packing=true"),
+        Server("receiver", "netstring", "receiver {group} {feed_port}", takes="multicast"),
+        Server("listener", "netstring", "listener {group} {feed_port}", takes="multicast"),
+        Server("floor", "netstring", f"{FLOOR} 1 1 0", scale=0.2, takes="nothing"),
+        Server("floor-segmented", "netstring", f"{FLOOR} 64 1 0", takes="nothing"),
     )
 }  # fmt: skip
 
@@ -87,6 +117,40 @@ def server_from_option(text: str) -> Server:
             f"the frames are {', '.join(get_args(Frame))}"
         )
     keeps: Keeps = "journal" if "{store}" in command else ""
+    takes: Takes = "nats"
     if name in KNOWN:
-        keeps = KNOWN[name].keeps
-    return Server(name, cast(Frame, frame), command, keeps)
+        keeps, takes = KNOWN[name].keeps, KNOWN[name].takes
+    return Server(name, cast(Frame, frame), command, keeps, takes=takes)
+
+
+def original(path: Path) -> Server:
+    """Return the original cq, whose binary is at `path`. It sends where the system's routes lead.
+
+    So there must be one that leads to this machine itself; without it cq ends at once.
+    """
+    if not os.access(path, os.X_OK) or path.is_dir():
+        raise BenchmarkError(f"--cq {path}: is no program; build it from cquencer's sources")
+    if not multicast_stays_here():
+        raise BenchmarkError(
+            "--cq: multicast does not stay on this machine; begin the command with\n"
+            "unshare -rn sh -c 'ip link set lo up; ip route add 239.0.0.0/8 dev lo; exec \"$@\"' -"
+        )
+    program = shlex.quote(str(path.resolve())).replace("{", "{{").replace("}", "}}")
+    return replace(KNOWN[ORIGINAL], command=CQ.replace(ORIGINAL, program, 1))
+
+
+def multicast_stays_here() -> bool:
+    """Say whether what is sent to the group without a word about the interface comes back by lo."""
+    membership = socket.inet_aton(GROUP) + socket.inet_aton("127.0.0.1")
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as member,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        member.bind((GROUP, 0))
+        member.settimeout(ECHO_SECONDS)
+        try:
+            member.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+            sender.sendto(b"?", member.getsockname())
+            return member.recv(16) == b"?"
+        except OSError:
+            return False

@@ -1,11 +1,16 @@
 """The command as a user calls it: a table, JSON, a plot; errors in one line."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.scenarios import ALL
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_given_nats_server_on_both_sides_when_run_then_table_json_and_plot_are_written(
@@ -66,6 +71,60 @@ def test_given_a_server_that_keeps_nothing_when_kept_messages_are_wanted_then_it
     assert [(row["scenario"]["name"], row["server"]["name"]) for row in rows] == [
         ("store-acked-128", "jetstream")
     ]
+
+
+def test_given_no_original_when_it_is_compared_with_then_ours_runs_alone(tmp_path):
+    target = tmp_path / "result.json"
+    options = ["--scale", "0.001", "--runs", "1", "--json", str(target)]
+
+    assert main(["--only", "cq-8", *options]) == 0
+
+    rows = json.loads(target.read_text())["results"]
+    assert [row["server"]["name"] for row in rows] == ["seriatim-cq"]
+    assert rows[0]["ratio"] == 0
+
+
+def test_given_an_original_when_multicast_stays_here_then_ours_is_compared_with_it(tmp_path):
+    network = ["unshare", "-rn", "sh", "-c", "ip link set lo up && ip route add 239.0.0.0/8 dev lo"]
+    tried = subprocess.run(network, capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"needs a network of its own: {tried.stderr.strip()}")
+    stub = Path(__file__).with_name("stub_sequencer.py")
+    program, target = tmp_path / "a {cq}", tmp_path / "result.json"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{stub}" "$@" recv none\n')
+    program.chmod(0o755)
+    network[-1] += ' && exec "$@"'
+    command = [sys.executable, "-m", "benchmarks", "--only", "cq-8", "--only", "feed-128"]
+    options = ["--cq", str(program), "--scale", "0.001", "--runs", "1", "--json", str(target)]
+
+    ran = subprocess.run(
+        [*network, "-", *command, *options], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == 0, ran.stdout
+    assert "cq-8, seriatim-cq: messages per second" in ran.stdout
+    assert "feed-128, seriatim-feed: CPU per message" in ran.stdout
+    rows = json.loads(target.read_text())["results"]
+    assert [row["server"]["name"] for row in rows if row["scenario"]["name"] == "cq-8"] == [
+        "seriatim-cq",
+        "cq",
+    ]
+    assert rows[0]["ratio"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--server", "cq"], "--cq PATH"),
+        (["--cq", "/nonexistent/cq"], "is no program"),
+        (["--cq", "/"], "is no program"),
+    ],
+)
+def test_given_an_original_that_is_not_there_when_run_then_the_remedy_is_told(
+    options, said, capsys
+):
+    assert main(options) == 1
+    assert said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("option", ["--only", "--server"])

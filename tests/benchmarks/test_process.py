@@ -50,7 +50,7 @@ def test_given_a_server_option_when_read_then_name_frame_and_command_are_known(
 ):
     server = server_from_option(text)
     assert (server.name, server.frame) == (name, frame)
-    assert server.arguments(9, tmp_path) == ["x", "9"]
+    assert server.arguments(9, 10, tmp_path) == ["x", "9"]
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,26 @@ def test_given_a_server_option_when_read_then_it_is_known_what_it_keeps(text, ke
 
 
 def test_given_a_server_with_a_file_of_settings_when_started_then_the_file_is_there(tmp_path):
-    words = KNOWN["jetstream-always"].arguments(9, tmp_path)
+    words = KNOWN["jetstream-always"].arguments(9, 10, tmp_path)
     assert words[-1] == str(tmp_path / "config")
     written = (tmp_path / "config").read_text()
     assert 'listen: "127.0.0.1:9"' in written
     assert f'store_dir: "{tmp_path / "store"}"' in written
+
+
+@pytest.mark.parametrize(
+    ("name", "takes", "feeds"),
+    [
+        ("seriatim-cq-netstring", "netstring", True),
+        ("seriatim-feed", "nats", True),
+        ("x", "nats", 0),
+    ],
+)
+def test_given_a_server_option_when_read_then_it_is_known_how_it_is_given_messages(
+    name, takes, feeds
+):
+    server = server_from_option(f"{name}=x {{port}} {'{feed_port}' if feeds else ''}")
+    assert (server.takes, server.feeds) == (takes, feeds)
 
 
 @pytest.mark.parametrize("text", ["trial", "trial=x", "=x {port}", "trial:odd=x {port}"])

@@ -1,0 +1,116 @@
+"""The benchmark's programs in C: built once, told to go, and strict about what they count."""
+
+import socket
+
+import pytest
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.process import free_port
+from benchmarks.programs import Program, built
+from benchmarks.servers import GROUP
+from benchmarks.wire import body, payload_of
+
+FIRST = 10**9  # the floor's first number
+HERE = socket.inet_aton("127.0.0.1")
+
+
+def speaker(port: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, HERE)
+    made.connect((GROUP, port))
+    return made
+
+
+def ear(port: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.bind((GROUP, port))
+    made.settimeout(10)
+    made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(GROUP) + HERE)
+    return made
+
+
+def heard(*datagrams: bytes) -> dict[str, float]:
+    """What the listener says when these have come."""
+    port = free_port(socket.SOCK_DGRAM)
+    with Program("listener", GROUP, port) as listener, speaker(port) as out:
+        for datagram in datagrams:
+            out.send(datagram)
+        return listener.run()
+
+
+def frames(*numbers: int) -> list[bytes]:
+    return [body("netstring", number, b"hello, world") for number in numbers]
+
+
+def test_given_a_program_when_built_again_then_it_is_the_one_that_is_there(tmp_path):
+    first = built("floor", tmp_path)
+    made_at = first.stat().st_mtime_ns
+    assert built("floor", tmp_path) == first
+    assert first.stat().st_mtime_ns == made_at
+    assert list(tmp_path.iterdir()) == [first]
+
+
+def test_given_no_compiler_when_a_program_is_wanted_then_the_remedy_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BenchmarkError, match="install gcc"):
+        built("floor", tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("listener", "nowhere", 9), "nowhere: not an IPv4 address"),
+        (("listener", GROUP, "x9"), "x9: not a number from 1 to 65535"),
+        (("floor", GROUP, 9, 10, 3000, 64, 1, 0), "more than one message may have"),
+        (("clients", 9, 1, 10, 16, 2, "recv"), "recv, with a window of 1"),
+        (("clients", free_port(), 1, 10, 16, 1, "recv"), "cannot connect: Connection refused"),
+    ],
+)
+def test_given_words_that_cannot_be_when_started_then_its_own_words_are_told(words, said):
+    with pytest.raises(BenchmarkError, match=said):
+        Program(*words).__enter__()
+
+
+@pytest.mark.parametrize(("segments", "packed"), [(1, 1), (1, 3), (7, 1), (5, 2)])
+@pytest.mark.parametrize("size", [0, 128])
+def test_given_the_floor_when_it_has_sent_then_its_datagrams_are_frames(segments, packed, size):
+    port = free_port(socket.SOCK_DGRAM)
+    words = (GROUP, port, 100, size, segments, packed, 0)
+    with Program("floor", *words) as floor, ear(port) as listener:
+        assert floor.run()["seconds"] > 0
+        data = [listener.recv(65536) for _ in range(-(-100 // packed))]
+    payload = payload_of(size)
+    assert b"".join(data) == b"".join(body("netstring", FIRST + n, payload) for n in range(100))
+    assert {one.count(b":10:") for one in data[:-1]} == {packed}
+
+
+def test_given_the_floor_with_a_rate_when_it_sends_then_it_is_not_faster():
+    port = free_port(socket.SOCK_DGRAM)
+    with Program("floor", GROUP, port, 200, 16, 1, 1, 2000) as floor:
+        assert floor.run()["seconds"] >= 0.1
+
+
+def test_given_frames_with_holes_when_heard_then_what_is_missing_is_counted():
+    counts = heard(*frames(3, 4, 7), b"".join(frames(8, 9, 11)))
+    del counts["cpu"]
+    assert counts == {"datagrams": 4, "messages": 6, "missing": 3, "first": 3, "last": 11}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [b"x", b"8:1:1,0:,", b"9:1:1,0:,,", b"9:1:1,3:abc,", b"8:2:1,0:,,", b"4:1:1,,", b"99:1:1,"],
+    ids=["a letter", "cut", "too long", "no end", "digits", "no payload", "too short"],
+)
+def test_given_what_is_no_frame_when_heard_then_it_is_an_error(wrong):
+    with pytest.raises(BenchmarkError, match="is not frames"):
+        heard(*frames(1), wrong)
+
+
+def test_given_an_empty_datagram_when_heard_then_it_holds_no_message():
+    counts = heard(b"", *frames(1))
+    assert (counts["datagrams"], counts["messages"]) == (2, 1)
+
+
+def test_given_a_number_again_when_heard_then_it_is_an_error():
+    with pytest.raises(BenchmarkError, match="the number 2 came after 2"):
+        heard(*frames(1, 2, 2))
