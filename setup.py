@@ -30,6 +30,9 @@ HOT = [
     "sequencer.feed.moldudp64",
     "sequencer.feed.datagrams",
     "sequencer.feed.feed",
+    "sequencer.receiver.holes",
+    "sequencer.receiver.order",
+    "sequencer.receiver.arrivals",
     "sequencer.sequencer",
     "sequencer.frame",
     "broker.link",
@@ -43,6 +46,7 @@ HOT = [
 HEADERS = [
     "sequencer/journal/crc32c.h",
     "sequencer/feed/datagrams.h",
+    "sequencer/receiver/arrivals.h",
 ]
 DIRECTIVES = {
     "auto_pickle": False,  # nothing hot is ever pickled; the code for it is not small

@@ -39,6 +39,9 @@ INNERMOST = {
     "sequencer.feed.moldudp64": "measure put seal _head",
     "sequencer.feed.datagrams": "reserve add send_safe _send _wait _forget",
     "sequencer.feed.feed": "take flush _make_room _close",
+    "sequencer.receiver.holes": "cover _append find",
+    "sequencer.receiver.order": "offer is_sound _after_of",
+    "sequencer.receiver.arrivals": "read _receive _size _part",
     "sequencer.sequencer": "take release",
     "sequencer.frame": "stamp stamp_headers expire address is_addressed _count_up _frame_head"
     " _copy _literal _decimal width_of inner_size frame_size",
@@ -62,7 +65,7 @@ BY_NAME = re.compile(
     r"__pyx_n_u_(\w+)"
 )
 # Names of hot classes that plain Python has too: the control, the window of ids, stores, lists,
-# and what a codec in plain Python overrides.
+# what a codec in plain Python overrides, and what a loss and an end say.
 OTHERS = {
     "broker.caller": {"time"},
     "broker.gate": {"clear", "detached", "flush", "let_out"},
@@ -70,6 +73,7 @@ OTHERS = {
     "broker.port": {"clear", "close", "closed", "ending", "reply"},
     "sequencer.feed.codec": {"datagram", "head"},
     "sequencer.feed.feed": {"end", "heartbeat"},
+    "sequencer.receiver.holes": {"after", "first", "last"},
     "sequencer.sequencer": {"checked", "epoch", "last", "reserve", "room", "salt", "write"},
 }
 

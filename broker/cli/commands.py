@@ -8,6 +8,7 @@ import typer
 
 from broker.cli.cardinal import app as cardinal
 from broker.cli.cq import cq
+from broker.cli.destn import destn
 from broker.cli.errors import CliError
 from broker.cli.flags import Flag, by_path, normalise, with_knobs
 from broker.cli.journal import app as journal
@@ -308,3 +309,4 @@ def sub(
 
 app.command()(cq)
 app.command()(sendr)
+app.command()(destn)

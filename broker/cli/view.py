@@ -105,7 +105,9 @@ def _write_frame(message: Message, out: BinaryIO, terminal: bool) -> None:
 def _pieces(message: Message) -> list[tuple[str, str]]:
     """The text view as (text, style)."""
     number = "-" if message.number is None else str(message.number)
-    pieces = [(number.rjust(8), "bold cyan"), ("  ", ""), (_printable(message.subject), "green")]
+    pieces = [(number.rjust(8), "bold cyan")]
+    if message.subject:
+        pieces += [("  ", ""), (_printable(message.subject), "green")]
     if message.reply:
         pieces += [("  reply ", "dim"), (_printable(message.reply), "magenta")]
     pieces += [("  ", ""), (_printable_payload(message.payload), "")]

@@ -1,0 +1,271 @@
+"""What `seriatim destn` does: listen to one feed or two, and print what they bring."""
+
+import asyncio
+import base64
+import select
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import orjson
+
+from broker.cli import view
+from broker.cli.errors import CliError
+from broker.cli.journal_cat import headers_of
+from broker.cli.moment import show_time
+from sequencer.feed.codec import DATA, END, Codec
+from sequencer.feed.codecs import codec_named
+from sequencer.feed.errors import CodecNotFound
+from sequencer.netstring import encode_frame
+from sequencer.receiver import (
+    Counters,
+    Ended,
+    Event,
+    Group,
+    Lost,
+    Message,
+    Receiver,
+    ReceiverError,
+)
+from sequencer.receiver.arrivals import Arrivals
+from sequencer.receiver.group import join
+
+UNORDERED = ("datagrams", "messages", "heartbeats", "malformed", "kernel_drops")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to make of what is heard; `view` is decode, json or raw, or empty for frames."""
+
+    codec: str
+    fill: str
+    start: int | str
+    subject: str
+    view: str
+    count: int
+    ordered: bool
+    stats: bool
+
+
+def feeds_of(group: str, port: int, interface: str, second: str) -> list[Group]:
+    """The feeds to listen to; `second` is GROUP:PORT[,interface=..]. Raises `CliError`."""
+    try:
+        feeds = [Group(group, port, interface)]
+        if not second:
+            return feeds
+        address, *options = second.split(",")
+        host, colon, digits = address.rpartition(":")
+        for option in options:
+            key, equals, value = option.partition("=")
+            if key != "interface" or not equals:
+                raise CliError(f'--second: "{option}" is no option; there is interface=')
+            interface = value
+        if not colon or not digits.isascii() or not digits.isdigit():
+            raise CliError(f'--second: "{address}" is no group and port; write GROUP:PORT')
+        other = Group(host.removeprefix("[").removesuffix("]"), int(digits), interface)
+        return [*feeds, other]
+    except ReceiverError as error:
+        raise CliError(str(error)) from error
+
+
+def listen(feeds: list[Group], wish: Wish) -> None:
+    """Print until there was as much as wished. Raises `CliError`."""
+    try:
+        codec = codec_named(wish.codec, filtered=wish.subject != ">")
+        if wish.ordered:
+            asyncio.run(_in_order(feeds, codec, wish, sys.stdout.buffer))
+        else:
+            _as_it_comes(feeds[0], codec, wish, sys.stdout.buffer)
+    except (ReceiverError, CodecNotFound) as error:
+        raise CliError(str(error)) from error
+
+
+class Printer:
+    """Writes messages in one view, and what there is of them at once."""
+
+    def __init__(self, name: str, out: BinaryIO) -> None:
+        self.encode = encoder(name)
+        self.out = out
+        self.messages = 0
+
+    def show(self, messages: list[Message]) -> None:
+        """Print them; many with one write."""
+        self.out.write(b"".join(map(self.encode, messages)))
+        self.out.flush()
+        self.messages += len(messages)
+
+
+def encoder(name: str) -> Callable[[Message], bytes]:
+    """How a message of a feed is printed."""
+    match name:
+        case "raw":
+            return lambda message: bytes(message.payload) + b"\n"
+        case "json":
+            return as_json
+        case "decode":
+            return as_line
+    return lambda message: encode_frame(message.number, message.payload)
+
+
+def as_json(message: Message) -> bytes:
+    """One line of JSON, of what the codec brings."""
+    fields: dict[str, object] = {"number": message.number}
+    if message.time:
+        fields["time"] = show_time(message.time)
+    if message.subject:
+        fields["subject"] = _text(message.subject)
+    if message.headers:
+        fields["headers"] = headers_of(message.headers)
+    try:
+        fields["payload"] = message.payload.decode()
+    except UnicodeDecodeError:
+        fields["payload_base64"] = base64.b64encode(message.payload).decode()
+    return orjson.dumps(fields) + b"\n"
+
+
+def as_line(message: Message) -> bytes:
+    """One line, or more where the payload has, for a person."""
+    shown = view.Message(message.number, _text(message.subject), message.payload, b"")
+    return view.as_text(shown).encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _greet(feeds: list[Group]) -> None:
+    """Say that what is sent from now on is heard."""
+    _say(f"listening to {' and '.join(map(str, feeds))}")
+
+
+def _say(text: str) -> None:
+    print(f"seriatim: {text}", file=sys.stderr, flush=True)
+
+
+def _as_it_comes(feed: Group, codec: Codec, wish: Wish, out: BinaryIO) -> None:
+    """Datagrams, or the messages in them, in no order but theirs."""
+    with join(feed) as heard:
+        arrivals = Arrivals(heard)
+        waiting = select.poll()
+        waiting.register(heard, select.POLLIN)
+        _greet([feed])
+        reading = Reading(codec, wish, out)
+        with _counted(wish, lambda: reading.lines(arrivals)):
+            while not reading.done:
+                waiting.poll()
+                reading.read(arrivals.datagrams())
+
+
+class Reading:
+    """Datagrams as they come, until there were as many as wished."""
+
+    def __init__(self, codec: Codec, wish: Wish, out: BinaryIO) -> None:
+        self.codec = codec
+        self.wish = wish
+        self.out = out
+        self.printer = Printer(wish.view, out)
+        self.shown = self.malformed = self.heartbeats = 0
+        self.done = False
+
+    def read(self, datagrams: list[bytes]) -> None:
+        """Show them."""
+        if self.wish.view:
+            self._show([one for datagram in datagrams for one in self._decoded(datagram)])
+        else:
+            left = datagrams[: self.wish.count - self.shown] if self.wish.count else datagrams
+            self.out.write(b"".join(left))
+            self.out.flush()
+            self._count(len(left))
+
+    def _show(self, messages: list[Message]) -> None:
+        left = messages[: self.wish.count - self.shown] if self.wish.count else messages
+        self.printer.show(left)
+        self._count(len(left))
+
+    def _count(self, shown: int) -> None:
+        self.shown += shown
+        self.done = bool(self.wish.count) and self.shown >= self.wish.count
+
+    def _decoded(self, datagram: bytes) -> list[Message]:
+        """Its messages; what is wrong with it is told, the first time."""
+        try:
+            packet = self.codec.decode(datagram)
+        except Exception as error:  # of whoever wrote the codec
+            if self.malformed == 0:
+                _say(f"a datagram that is none of this codec, {error}; more are not told")
+            self.malformed += 1
+            return []
+        if packet.kind != DATA:
+            self.heartbeats += 1
+            if packet.kind == END:
+                _say(f"the feed has ended before number {packet.after}")
+        return list(packet.messages)
+
+    def lines(self, arrivals: Arrivals) -> list[str]:
+        """What was seen, counted."""
+        return Counters(
+            datagrams=arrivals.count,
+            messages=self.printer.messages,
+            heartbeats=self.heartbeats,
+            malformed=self.malformed,
+            kernel_drops=arrivals.drops,
+        ).lines(*UNORDERED)
+
+
+async def _in_order(feeds: list[Group], codec: Codec, wish: Wish, out: BinaryIO) -> None:
+    """Every number once, or told as lost."""
+    receiver = Receiver(
+        feeds,
+        codec=codec,
+        fill=wish.fill or None,
+        start=wish.start,
+        subject=wish.subject,
+    )
+    printer = Printer(wish.view, out)
+    async with receiver:
+        _greet(feeds)
+        with _counted(wish, lambda: [*receiver.counters.lines(), *receiver.troubles]):
+            async for events in receiver.batches():
+                if _show_events(events, printer, wish.count):
+                    return
+
+
+def _show_events(events: list[Event], printer: Printer, count: int) -> bool:
+    """Print a batch; whether there were as many as wished."""
+    waiting: list[Message] = []
+    for event in events:
+        if isinstance(event, Message):
+            waiting.append(event)
+            if count and printer.messages + len(waiting) == count:
+                break
+        else:
+            printer.show(waiting)
+            waiting = []
+            _say(_described(event))
+    printer.show(waiting)
+    return bool(count) and printer.messages == count
+
+
+def _described(event: Event) -> str:
+    if isinstance(event, Lost):
+        if event.first == event.last:
+            return f"LOST number {event.first}: nobody has it"
+        return (
+            f"LOST numbers {event.first} to {event.last}: nobody has these"
+            f" {event.last - event.first + 1}"
+        )
+    if isinstance(event, Ended):
+        return f"the feed has ended before number {event.after}"
+    return "another stream begins: the numbers that follow are of other messages"
+
+
+@contextmanager
+def _counted(wish: Wish, lines: Callable[[], list[str]]) -> Iterator[None]:
+    """Say at the end what was seen, if that is wished."""
+    try:
+        yield
+    finally:
+        if wish.stats:
+            print("\n".join(lines()), file=sys.stderr, flush=True)

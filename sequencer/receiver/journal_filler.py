@@ -1,0 +1,245 @@
+"""Holes filled by the broker's journal: `$SEQ.READ` over TCP, in columns.
+
+A chunk of columns has up to thousands of messages, and only those that miss are made objects of;
+so one question may take in many small holes, and a late start over a million numbers is as fast
+as the wire. `$SEQ.INFO` tells what was given last, and of which journal.
+"""
+
+import asyncio
+import json
+import os
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+from urllib.parse import urlsplit
+
+from sequencer.feed.message import Message
+from sequencer.journal.chunk import ChunkError, Columns, Strings
+from sequencer.receiver.errors import FillError
+from sequencer.receiver.filler import Carried, Filler, Head
+from sequencer.receiver.order import Wanted
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 2.0  # without a further chunk: then it is not counted as under way any more
+FLIGHTS = 4  # as many as the broker reads for one connection at a time
+AGAIN_SECONDS = 0.25  # between two tries to connect
+PENDING_BYTES = 64 << 20  # more than the answers to FLIGHTS questions
+ANSWER_BYTES = 4 << 20
+LINE_BYTES = 64 << 10  # INFO is shorter
+
+
+@dataclass(slots=True)
+class Flight:
+    """A question that is not fully answered."""
+
+    wanted: Wanted
+    at: int  # the number that the next chunk begins with
+    until: float
+
+
+class JournalFiller(Filler):
+    """`url` is nats://HOST:PORT or HOST:PORT; `subject` the filter that the feed has."""
+
+    piece = 16384
+    bridge = 128  # messages not needed cost less than one more question
+
+    def __init__(self, url: str, subject: str = ">") -> None:
+        super().__init__()
+        self.url = url if "://" in url else f"nats://{url}"
+        self.subject = subject
+        self._carried = Carried()
+        self._flights: dict[int, Flight] = {}
+        self._serial = 0
+        self._client: Any = None
+        self._inbox = ""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        from nats.aio.client import Client
+        from nats.errors import Error
+
+        await self._look()
+        self._client = Client()
+        try:
+            await asyncio.wait_for(
+                self._client.connect(
+                    self.url,
+                    name="seriatim receiver",
+                    error_cb=self._on_error,
+                    reconnected_cb=self._on_reconnected,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=AGAIN_SECONDS,
+                ),
+                2 * CONNECT_SECONDS,
+            )
+            self._inbox = self._client.new_inbox()
+            await self._client.subscribe(
+                f"{self._inbox}.*", cb=self._on_answer, pending_bytes_limit=PENDING_BYTES
+            )
+        except (OSError, Error, TimeoutError) as error:
+            raise FillError(f"{self.url}: {_words(error)}") from error
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        if self._client is not None:
+            # Of its own: what nats-py cancels when the broker goes away may be just this.
+            closing = asyncio.ensure_future(self._client.close())
+            await asyncio.wait({closing}, timeout=CONNECT_SECONDS)
+            if not closing.cancelled() and closing.done() and closing.exception() is not None:
+                self.trouble = f"{self.url}: {_words(closing.exception())}"
+
+    def use(self, carried: Carried) -> None:
+        self._carried = carried
+
+    async def head(self) -> Head | None:
+        from nats.errors import Error
+
+        try:
+            answer = await self._client.request("$SEQ.INFO", timeout=ANSWER_SECONDS)
+            said = json.loads(answer.data)
+            return Head(str(said["journal"]), int(said["epoch"]), int(said["last"]))
+        except (OSError, Error, TimeoutError, ValueError, KeyError) as error:
+            self.trouble = f"{self.url}: {_words(error)}"
+            return None
+
+    def room(self) -> int:
+        now = asyncio.get_running_loop().time()
+        for serial in [key for key, flight in self._flights.items() if flight.until < now]:
+            del self._flights[serial]
+        return FLIGHTS - len(self._flights)
+
+    def ask(self, wanted: Wanted) -> None:
+        if not self._client.is_connected:
+            return  # nats-py would keep it, and the broker be asked for what came meanwhile
+        self._serial += 1
+        until = asyncio.get_running_loop().time() + ANSWER_SECONDS
+        self._flights[self._serial] = Flight(wanted, wanted.first, until)
+        question = {
+            "from": wanted.first,
+            "to": wanted.last,
+            "subject": self.subject,
+            "max_bytes": ANSWER_BYTES,
+        }
+        reply = f"{self._inbox}.{self._serial}"
+        self._start(self._client.publish("$SEQ.READ", json.dumps(question).encode(), reply))
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.trouble = f"{self.url}: {_words(error)}"
+
+    async def _on_answer(self, answer: Any) -> None:
+        """A chunk, or a refusal."""
+        serial = int(answer.subject.rpartition(".")[2])
+        flight = self._flights.get(serial)
+        if flight is None:
+            return  # it has come too late: the order has asked again
+        headers = answer.headers or {}
+        try:
+            following = int(headers["Seriatim-Next"])
+            self._take(flight, Columns(answer.data), following, headers.get("Seriatim-Lost", ""))
+        except (ChunkError, KeyError, ValueError):
+            said = headers.get("Description") or headers.get("Status") or "no answer of a broker"
+            self.trouble = f"{self.url}: $SEQ.READ: {said}"
+            del self._flights[serial]
+            return
+        now = asyncio.get_running_loop().time()
+        if following == flight.at:
+            self.ask_head()  # nothing is there: was it ever given?
+        flight.at, flight.until = following, now + ANSWER_SECONDS
+        if "Seriatim-Last" in headers:
+            del self._flights[serial]
+            wanted = flight.wanted
+            self.order.answered(wanted.stream, wanted.first, wanted.last, now)
+        self.wake()
+
+    def _take(self, flight: Flight, columns: Columns, following: int, lost: str) -> None:
+        """Use a chunk: all there is of the numbers from `flight.at` to `following` - 1."""
+        order, stream = self.order, flight.wanted.stream
+        now = asyncio.get_running_loop().time()
+        for span in lost.split(",") if lost else ():
+            begin, _, end = span.partition("-")
+            order.lose(stream, int(begin), int(end))
+        numbers = columns.numbers
+        for first, last in order.missing(flight.at, following - 1):
+            low, high = bisect_left(numbers, first), bisect_right(numbers, last)
+            order.filled(stream, first, last, self._messages(columns, low, high), now)
+
+    def _messages(self, columns: Columns, low: int, high: int) -> list[Message]:
+        """Rows `low` to `high` - 1, as the codec would have brought them."""
+        carried, count = self._carried, high - low
+        if count == 0:
+            return []
+        nothing = [b""] * count
+        return list(
+            map(
+                Message,
+                columns.numbers[low:high].tolist(),
+                _texts(columns.payloads, low, high),
+                _texts(columns.subjects, low, high) if carried.subject else nothing,
+                _texts(columns.headers, low, high) if carried.headers else nothing,
+                columns.times[low:high].tolist() if carried.time else [0] * count,
+            )
+        )
+
+    async def _look(self) -> None:
+        """See who is there, before a client that would try for ever. Raises `FillError`."""
+        try:
+            parts = urlsplit(self.url)
+            host, port = parts.hostname, parts.port or 4222
+            if parts.scheme != "nats" or not host:
+                raise ValueError
+        except ValueError as error:
+            raise FillError(
+                f'"{self.url}" is no address of a broker; give nats://HOST:PORT'
+            ) from error
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                reader, writer = await asyncio.open_connection(host, port, limit=LINE_BYTES)
+                try:
+                    line = await reader.readline()
+                finally:
+                    writer.close()
+            said = json.loads(line.removeprefix(b"INFO "))
+        except ValueError as error:
+            raise FillError(f"{self.url}: what listens there is no broker") from error
+        except (OSError, TimeoutError) as error:
+            raise FillError(f"{self.url}: {_words(error)}") from error
+        if "frame" not in said:
+            raise FillError(f"{self.url}: the server there keeps no messages")
+
+    async def _on_error(self, error: Exception) -> None:
+        self.trouble = f"{self.url}: {_words(error)}"
+
+    async def _on_reconnected(self) -> None:
+        self._flights.clear()
+        self.ask_head()
+
+
+def _texts(strings: Strings, low: int, high: int) -> list[bytes]:
+    """Rows `low` to `high` - 1 of a column, as bytes of their own."""
+    offsets = strings.offsets[low : high + 1].tolist()
+    begin = offsets[0]
+    data = bytes(strings.data[begin : offsets[-1]])
+    return [data[start - begin : stop - begin] for start, stop in pairwise(offsets)]
+
+
+def _words(error: BaseException | None) -> str:
+    """What went wrong, in words for a person."""
+    match error:
+        case ConnectionRefusedError():
+            return "connection refused: no broker listens there"
+        case TimeoutError():
+            return "no answer in time"
+        case OSError(errno=int(number)) if number > 0:
+            return os.strerror(number).lower()
+        case OSError(strerror=str(text)) if text:
+            return text.lower()
+    return str(error).removeprefix("nats: ") or type(error).__name__

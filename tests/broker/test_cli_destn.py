@@ -1,0 +1,259 @@
+"""`seriatim destn`: what it prints of a group, byte for byte, and in which words it refuses."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from sequencer.feed.codecs import codec_named
+from sequencer.feed.message import Message
+from sequencer.netstring import encode_frame
+from tests.broker.command import COMMAND, COMMAND_S, environment, refusal
+from tests.support.multicast import mouth, new_group
+from tests.support.processes import SeriatimServer
+from tests.support.raw import QUIET, RawClient
+
+HEADERS = b"NATS/1.0\r\nA: b\r\n\r\n"
+MESSAGES = [
+    Message(7, b"hello world", b"orders.new", b"", 1_700_000_000_000_000_000),
+    Message(8, b"a\0b\xff", b"orders.new", HEADERS, 1_700_000_000_000_000_001),
+    Message(9, b"", b"trades", b"", 1_700_000_000_000_000_002),
+]
+
+
+class Destination:
+    """`seriatim destn`, which listens when the constructor returns."""
+
+    def __init__(self, group: tuple[str, int], *options: str) -> None:
+        self.process = subprocess.Popen(
+            [COMMAND, "destn", group[0], str(group[1]), "--interface", "127.0.0.1", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(),
+        )
+        assert self.process.stderr is not None
+        self.greeting = self.process.stderr.readline().decode()
+        assert self.greeting.startswith("seriatim: listening to "), self.greeting
+
+    def read(self, size: int) -> bytes:
+        """So many bytes of its output."""
+        assert self.process.stdout is not None
+        return self.process.stdout.read(size)
+
+    def line(self) -> bytes:
+        """A line of its output."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def interrupt(self) -> tuple[int, bytes, str]:
+        """Ctrl-C, and its end."""
+        self.process.send_signal(signal.SIGINT)
+        return self.end()
+
+    def end(self) -> tuple[int, bytes, str]:
+        """Wait for its end: status, the rest of its output, what it said."""
+        out, said = self.process.communicate(timeout=COMMAND_S)
+        return self.process.returncode, out, said.decode()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+def send(group: tuple[str, int], codec: str, *messages: Message) -> None:
+    made = codec_named(codec)
+    made.open("00c0ffee00c0ffee", 1)
+    with mouth(group) as speaker:
+        for message in messages:
+            speaker.send(made.datagram([message], message.number - 1))
+
+
+def test_given_no_options_then_datagrams_are_printed_as_they_come_and_nothing_else() -> None:
+    group = new_group()
+    sent = [b"23:5:88485,11:hello world,,", b"no frame at all", b"", bytes(range(256)), b"z" * 9000]
+    with Destination(group) as shown:
+        assert shown.greeting.endswith(f"{group[0]}:{group[1]} by 127.0.0.1\n")
+        with mouth(group) as speaker:
+            for datagram in sent:
+                speaker.send(datagram)
+        assert shown.read(sum(map(len, sent))) == b"".join(sent)
+        assert shown.interrupt() == (0, b"", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "codec", "lines"),
+    [
+        (["--decode"], "netstring", [b"       7  hello world\n", b"       8  a\\x00b\\xff\n"]),
+        (
+            ["--decode", "--codec", "netstring-subject"],
+            "netstring-subject",
+            [b"       7  orders.new  hello world\n", b"       8  orders.new  a\\x00b\\xff\n"],
+        ),
+        (["--raw"], "netstring", [b"hello world\n", b"a\0b\xff\n", b"\n"]),
+        (["--ordered", "--raw"], "netstring", [b"hello world\n", b"a\0b\xff\n", b"\n"]),
+    ],
+)
+def test_given_a_view_then_messages_are_printed_in_it(
+    options: list[str], codec: str, lines: list[bytes]
+) -> None:
+    group = new_group()
+    with Destination(group, *options) as shown:
+        send(group, codec, *MESSAGES)
+        assert [shown.line() for _ in lines] == lines
+
+
+@pytest.mark.parametrize("options", [[], ["--ordered"]])
+def test_given_json_then_there_is_a_line_of_what_the_codec_brings(options: list[str]) -> None:
+    group = new_group()
+    with Destination(group, "--json", "--codec", "binary", "--count", "3", *options) as shown:
+        send(group, "binary", *MESSAGES)
+        status, out, _ = shown.end()
+        assert status == 0
+        assert [json.loads(line) for line in out.splitlines()] == [
+            {
+                "number": 7,
+                "time": "2023-11-14T22:13:20.000000000Z",
+                "subject": "orders.new",
+                "payload": "hello world",
+            },
+            {
+                "number": 8,
+                "time": "2023-11-14T22:13:20.000000001Z",
+                "subject": "orders.new",
+                "headers": {"A": "b"},
+                "payload_base64": "YQBi/w==",
+            },
+            {
+                "number": 9,
+                "time": "2023-11-14T22:13:20.000000002Z",
+                "subject": "trades",
+                "payload": "",
+            },
+        ]
+
+
+def test_given_a_count_then_it_ends_there_and_says_what_it_saw() -> None:
+    group = new_group()
+    with Destination(group, "--decode", "--count", "2", "--stats") as shown:
+        with mouth(group) as speaker:
+            speaker.send(b"no frame")
+        send(group, "netstring", *MESSAGES)
+        status, out, said = shown.end()
+        assert (status, out.count(b"\n")) == (0, 2)
+        assert "a datagram that is none of this codec, at byte 0: no digit" in said
+        counts = {line.split()[0]: int(line.split()[1]) for line in said.splitlines()[-5:]}
+        assert (counts["messages"], counts["malformed"], counts["kernel_drops"]) == (2, 1, 0)
+
+
+def test_given_a_count_that_does_not_come_then_ctrl_c_is_told_by_the_status() -> None:
+    with Destination(new_group(), "--count", "1") as shown:
+        assert shown.interrupt() == (130, b"", "")
+
+
+def test_given_ordered_then_what_nobody_has_is_told_and_the_rest_is_in_order() -> None:
+    group = new_group()
+    with Destination(group, "--ordered", "--count", "4", "--stats") as shown:
+        numbered = [Message(n, b"m") for n in (1, 3, 2, 7)]
+        send(group, "netstring", *numbered)
+        status, out, said = shown.end()
+        assert (status, out) == (0, b"".join(encode_frame(n, b"m") for n in (1, 2, 3, 7)))
+        assert "seriatim: LOST numbers 4 to 6: nobody has these 3\n" in said
+        assert "lost                    3  numbers that nobody had" in said
+
+
+def test_given_a_second_feed_then_both_are_one() -> None:
+    first, second = new_group(), new_group()
+    other = f"{second[0]}:{second[1]},interface=lo"
+    with Destination(first, "--second", other, "--count", "20", "--raw") as shown:
+        assert f" and {second[0]}:{second[1]} by lo" in shown.greeting
+        for number in range(1, 21):
+            for group in {1: [first], 2: [second]}.get(number % 3, [first, second]):
+                send(group, "netstring", Message(number, b"%d" % number))
+        assert shown.end()[1] == b"".join(b"%d\n" % number for number in range(1, 21))
+
+
+@pytest.fixture(scope="module")
+def feed() -> Iterator[tuple[SeriatimServer, tuple[str, int]]]:
+    """A broker with a feed, and nine messages."""
+    group = new_group()
+    flag = f"{group[0]}:{group[1]},interface=127.0.0.1,codec=moldudp64,rerequest_port=-1"
+    with SeriatimServer("netstring", arguments=["--feed", flag]) as server:
+        client = RawClient(server.port)
+        client.send(QUIET + b"".join(b"PUB a.b 1\r\n%d\r\n" % n for n in range(1, 10)))
+        client.send(b"PING\r\n")
+        assert client.line() == b"PONG\r\n"
+        client.close()
+        yield server, group
+
+
+@pytest.mark.parametrize("how", ["nats", "mold"])
+def test_given_somebody_to_ask_then_it_begins_in_the_past(
+    feed: tuple[SeriatimServer, tuple[str, int]], how: str
+) -> None:
+    server, group = feed
+    fill = f"nats://127.0.0.1:{server.port}"
+    if how == "mold":
+        (line,) = [line for line in server.log if "answering re-requests on " in line]
+        fill = f"mold://{line.rpartition(' ')[2]}"
+    options = ["--codec", "moldudp64", "--fill", fill, "--from", "3", "--count", "7", "--decode"]
+    with Destination(group, *options) as shown:  # where nothing comes but heartbeats
+        status, out, _ = shown.end()
+        assert (status, out) == (0, b"".join(b"%8d  %d\n" % (n, n) for n in range(3, 10)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["10.0.0.1", "5000"], "10.0.0.1 is no multicast group"),
+        (["239.0.0.1", "5000", "--interface", "eth99"], 'there is no interface "eth99"; there are'),
+        (["239.0.0.1", "0"], "PORT"),
+        (["239.0.0.1", "5000", "--json", "--raw"], "give one of --json and --raw, not both"),
+        (["239.0.0.1", "5000", "--from", "1"], "--from begins in the past, which somebody must"),
+        (["239.0.0.1", "5000", "--codec", "morse"], "'morse' is no codec; give netstring, "),
+        (["239.0.0.1", "5000", "--second", "239.0.0.2"], '--second: "239.0.0.2" is no group and'),
+        (["239.0.0.1", "5000", "--second", "239.0.0.2:x"], '--second: "239.0.0.2:x" is no group'),
+        (
+            ["239.0.0.1", "5000", "--second", "239.0.0.2:5,ttl=1"],
+            '--second: "ttl=1" is no option; there is interface=',
+        ),
+        (["239.0.0.1", "5000", "--filtered", "a..b"], "a..b"),
+        (
+            ["239.0.0.1", "5000", "--interface", "lo", "--fill", "nats://127.0.0.1:1"],
+            "nats://127.0.0.1:1: connection refused: no broker listens there",
+        ),
+        (
+            ["239.0.0.1", "5000", "--interface", "lo", "--fill", "mold://127.0.0.1:1"],
+            "a re-request server needs the codec moldudp64",
+        ),
+    ],
+)
+def test_given_what_cannot_be_then_it_says_why(arguments: list[str], why: str) -> None:
+    assert why in refusal("destn", *arguments)
+
+
+def test_given_a_reader_that_goes_away_then_it_ends_without_a_word() -> None:
+    group = new_group()
+    with Destination(group) as shown:
+        assert shown.process.stdout is not None
+        shown.process.stdout.close()
+        shown.process.stdout = None
+        with mouth(group) as speaker:
+            while shown.process.poll() is None:
+                speaker.send(b"hello")
+        assert shown.process.stderr is not None
+        assert shown.process.stderr.read() == b""
+        assert shown.process.returncode == 1
