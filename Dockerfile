@@ -21,6 +21,7 @@ COPY parser parser
 COPY sublist sublist
 COPY sequencer sequencer
 COPY broker broker
+COPY cardinal cardinal
 
 # Say `--build-arg EXTRAS=[uvloop]` for libuv's event loop.
 ARG EXTRAS=""
