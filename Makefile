@@ -7,8 +7,10 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-HOT := $(wildcard parser/*.p* sublist/*.p* sequencer/*.p* sequencer/journal/*.p* sequencer/journal/*.h sequencer/feed/*.p* sequencer/feed/*.h broker/*.p*)
+HOT := $(wildcard parser/*.p* sublist/*.p* sequencer/*.p* sequencer/journal/*.p* sequencer/journal/*.h sequencer/feed/*.p* sequencer/feed/*.h sequencer/receiver/*.p* sequencer/receiver/*.h broker/*.p*)
 ARGS ?=
+# Two at a time: most of a test's time is waiting for the processes that it started.
+PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
 
@@ -44,9 +46,9 @@ $(VENV)/.tools: $(VENV)/.installed
 
 .PHONY: test
 test: $(VENV)/.tools ## Set up what the tests need, and pass them: compiled, then uncompiled
-	$(BIN)/python -m pytest $(ARGS)
-	$(BIN)/python -m pytest --loop uvloop tests/clients tests/order
-	$(BIN)/python -m pytest --pure $(ARGS)
+	$(PYTEST) $(ARGS)
+	$(PYTEST) --loop uvloop tests/clients tests/order
+	$(PYTEST) --pure $(ARGS)
 
 .PHONY: check
 check: $(VENV)/.tools ## Format, lint, types, layers, spelling, wheel
@@ -73,8 +75,9 @@ fuzz: $(VENV)/.installed ## Fuzz the compiled kernels under the address sanitize
 	fuzz/run $(FUZZ_SECONDS)
 
 .PHONY: soak
-soak: $(VENV)/.tools ## Kill the broker at random moments for SOAK_SECONDS=600, and lose nothing
+soak: $(VENV)/.tools ## Kill the broker, and lose datagrams, for SOAK_SECONDS=600, and no message
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -s tests/crash/test_kill.py tests/crash/test_power_cut.py
+	NETWORK_SECONDS=$$(($(SOAK_SECONDS) / 20)) $(BIN)/python -m pytest -s tests/network/test_lossy_feed.py
 
 .PHONY: image
 image: ## Prove the Dockerfile without a container engine, as root (docs/docker.md)

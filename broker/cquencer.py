@@ -81,7 +81,7 @@ class Cquencer:
             raise OSError(
                 f"cannot listen on {where} for cquencer's clients: {reason}; another process may"
                 " have the port, or the address is not this machine's: choose others with"
-                " --sequencer_port and --sequencer_host"
+                " --sequencer_port and --sequencer_host (of seriatim cq: TCP_PORT and --host)"
             ) from error
         self._loop.add_reader(self._poller.fileno(), self._turn)
         for listener in self._listeners:

@@ -11,20 +11,21 @@ import asyncio
 import errno
 import logging
 import os
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.multicast import buffer_bytes, open_sender, renew, source
-from broker.rerequests import RerequestServer
 from broker.settings import Settings
 from broker.settings_feeds import FeedSettings
 from sequencer.feed.codecs import codec_named
 from sequencer.feed.errors import CodecNotFound
 from sequencer.feed.feed import Feed
-from sequencer.feed.moldudp64 import MoldUDP64Codec
-from sequencer.feed.rerequest import Rerequests
 from sequencer.sequencer import Sequencer
 from sublist.subject import covers
+
+if TYPE_CHECKING:
+    from broker.rerequests import RerequestServer
 
 log = logging.getLogger("seriatim")
 
@@ -82,17 +83,32 @@ class Outlet:
         )
         sequencer.feeds.append(self.feed)
         if settings.rerequest_port:
-            assert isinstance(self.codec, MoldUDP64Codec), "the settings were checked"
-            rerequests = Rerequests(
-                store,
-                self.codec.session,
-                datagram_bytes=settings.fill_bytes,
-                datagram_max=settings.datagram_max,
-                rate=settings.rerequest_rate,
-                total_rate=settings.rerequest_total_rate,
-                matches=matches,
-            )
-            self.rerequests = RerequestServer(rerequests, sequencer, loop)
+            self.rerequests = self._make_rerequests(sequencer, store, loop, matches)
+
+    def _make_rerequests(
+        self,
+        sequencer: Sequencer,
+        store: Any,
+        loop: asyncio.AbstractEventLoop,
+        matches: Callable[[bytes], bool] | None,
+    ) -> "RerequestServer":
+        from broker.rerequests import RerequestServer  # only where they are asked for
+        from sequencer.feed.moldudp64 import MoldUDP64Codec
+        from sequencer.feed.rerequest import Rerequests
+
+        settings = self.settings
+        assert isinstance(self.codec, MoldUDP64Codec), "the settings were checked"
+        rerequests = Rerequests(
+            store,
+            self.codec.session,
+            datagram_bytes=settings.fill_bytes,
+            datagram_max=settings.datagram_max,
+            rate=settings.rerequest_rate,
+            total_rate=settings.rerequest_total_rate,
+            share=settings.rerequest_percent / 100,
+            matches=matches,
+        )
+        return RerequestServer(rerequests, sequencer, loop)
 
     async def start(self, host: str) -> None:
         """Answer who asks again, and say in the log what goes where. Raises `OSError`."""
@@ -172,7 +188,7 @@ class Outlet:
 
 
 class Feeds:
-    """All of them; made before the store is opened, attached before the first number is given."""
+    """All there are; made before the store is opened, attached before the first number is given."""
 
     def __init__(
         self, settings: Settings, sequencer: Sequencer, loop: asyncio.AbstractEventLoop
@@ -201,8 +217,7 @@ class Feeds:
         """Begin to look after them. Raises `OSError` if re-requests cannot be answered."""
         for outlet in self.outlets:
             await outlet.start(self._host)
-        if self.outlets:
-            self._look()
+        self._look()
 
     def _look(self) -> None:
         self._timer = self._loop.call_later(self._pause, self._look)

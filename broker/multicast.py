@@ -87,7 +87,10 @@ def _reason(error: OSError, feed: FeedSettings) -> str:
     if error.errno == errno.EADDRNOTAVAIL and feed.interface:
         return "no interface has that address; `ip address` shows those there are"
     if error.errno == errno.ENETUNREACH and feed.interface:
-        return f"{reason}: the interface is down, or has no address or no route"
+        why = f"{reason}: the interface is down, or has no address or no route"
+        if feed.version == 6:
+            why += "; `ip -6 route add local ff00::/8 dev lo table local` makes one on loopback"
+        return why
     if error.errno == errno.ENETUNREACH:
         return f"{reason}: there is no route to it; give the interface"
     return reason

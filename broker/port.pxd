@@ -35,6 +35,8 @@ cdef enum:
     ROUNDS_MAX = 16
     READ_MAX = 65536
     DIGITS_MAX = 18
+    ANSWER_WORK = 4
+    BYTES_SHIFT = 7
     SECOND_NS = 1000000000
 
 @cython.final
@@ -50,7 +52,7 @@ cdef class Port:
     cdef unsigned int digest
     cdef bint netstrings, draining
     cdef object poller, owner
-    cdef int poller_fd, error
+    cdef int poller_fd, error, place
     cdef epoll_event events[EVENTS_MAX]
     cdef readonly list clients
     cdef list asked, waiting, late, ready
@@ -59,7 +61,7 @@ cdef class Port:
 
     @cython.locals(missing=Py_ssize_t)
     cpdef admit(self, Caller caller)
-    @cython.locals(plane=Plane, count=int, at=int, look=int)
+    @cython.locals(plane=Plane, count=int, at=int, look=int, first=int, served=int)
     cpdef turn(self)
     @cython.locals(waiting=list, caller=Caller)
     cpdef let_out(self)

@@ -46,6 +46,8 @@ if not cython.compiled:
     ROUNDS_MAX = 16  # looks in one turn: 8 clients in a closed loop take half a millisecond
     READ_MAX = 1 << 16  # netstrings in one read: 16 384 of one byte, some 4 ms
     DIGITS_MAX = 18  # of a netstring's length
+    ANSWER_WORK = 4  # offers that whatever is answered costs
+    BYTES_SHIFT = 7  # and one for each 128 bytes of it
 
 
 class Port:
@@ -86,6 +88,7 @@ class Port:
         self.asked: list[Caller] = []  # to be answered when this round is released
         self.waiting: list[Caller] = []  # for their numbers to be safe
         self.late: list[Caller] = []  # to be served before the epoll is looked at
+        self.place = 0  # among those the epoll has found: who comes first
         self.ready: list[tuple[int, int]] = []  # what the epoll said, uncompiled
         self.error = 0  # why the last system call failed
         self.length = 0  # of the netstring at hand
@@ -116,13 +119,16 @@ class Port:
             if count <= 0:
                 break
             self._tick()
-            for at in range(count):
+            first = self.place
+            for served in range(count):
+                at = (first + served) % count
                 if cython.compiled:
                     self._serve(self.events[at].data.fd, self.events[at].events)
                 else:
                     self._serve(*self.ready[at])
                 if plane.is_spent():
-                    break  # what the epoll has said it says again
+                    self.place = at + 1  # what the epoll has said it says again, in this order
+                    break
             self._settle()
         if self.late:
             self.owner.wake()
@@ -362,6 +368,7 @@ class Port:
         """One message: its number is the answer."""
         route = self.sublist.find(self.text, 0, self.subject_size, self.digest)
         nth = caller.messages + 1
+        self.plane.spend(ANSWER_WORK + (size >> BYTES_SHIFT))
         number = self.plane.submit(route, caller.origin, nth, store, at, size)
         if number == 0:
             return self._no_room(caller)
@@ -376,6 +383,7 @@ class Port:
 
     def _query(self, caller: Caller) -> int:
         """The answer is the last number given, whoever got it."""
+        self.plane.spend(ANSWER_WORK)
         caller.queries += 1
         self.queries += 1
         if caller.end == 0:
@@ -390,6 +398,7 @@ class Port:
 
     def _refuse(self, caller: Caller, words: bytes) -> int:
         """Answer what is no message with words."""
+        self.plane.spend(ANSWER_WORK)
         caller.errors += 1
         self.errors += 1
         if caller.end == 0:

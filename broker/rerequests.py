@@ -4,12 +4,16 @@
 memory or in the system's cache is answered at once, a few requests in one turn of the event
 loop; what the disk must bring is read by a thread, for `FETCHES` requests at a time, and who
 asks for more of that gets no answer: it asks again, as if the network had lost it.
+
+The time that requests take is counted, the worthless ones' too. When all that they may take is
+spent, the socket is not read until it is paid for: a flood waits in the kernel, or is dropped.
 """
 
 import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import Hashable
 from typing import Any, Final
 
@@ -19,6 +23,7 @@ from sequencer.sequencer import Sequencer
 log = logging.getLogger("seriatim")
 
 AT_ONCE: Final = 32  # requests in one turn of the event loop
+TURN_SECONDS: Final = 20e-6  # what the event loop takes for a turn, roughly
 FETCHES: Final = 4  # requests that wait for the disk
 RECEIVE_BUFFER: Final = 1 << 20  # some thousand requests: many receivers miss the same datagram
 
@@ -36,6 +41,7 @@ class RerequestServer:
         self._socket: socket.socket | None = None
         self._fetching: set[asyncio.Future[None]] = set()
         self._told: set[int | None] = set()
+        self._rest: asyncio.TimerHandle | None = None  # until when the socket is not read
 
     async def start(self, host: str, port: int) -> None:
         """Answer at an address from now on; port -1 is any free one.
@@ -60,13 +66,18 @@ class RerequestServer:
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             where = f"{host}:{port}" if port > 0 else f"any free port of {host}"
-            raise OSError(f"cannot answer re-requests on {where}: {reason}") from error
+            raise OSError(
+                f"cannot answer re-requests on {where}: {reason}; choose others with the feed's"
+                " rerequest_port and rerequest_host"
+            ) from error
         self._socket = made
         self.address = made.getsockname()[:2]
         self._loop.add_reader(made.fileno(), self._readable, made)
 
     async def stop(self) -> None:
         """Answer nothing more; the store is not read any more then."""
+        if self._rest is not None:
+            self._rest.cancel()
         if self._socket is not None:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
@@ -77,16 +88,29 @@ class RerequestServer:
 
     def _readable(self, udp: socket.socket) -> None:
         """Answer some of the requests that have come."""
+        asked, begin = self.rerequests, time.thread_time() - TURN_SECONDS
         for _ in range(AT_ONCE):
             try:
                 datagram, peer = udp.recvfrom(HEAD_SIZE + 1)
             except OSError:  # there are no more; or the system has told of an unreachable peer
                 return
             now = self._loop.time()
-            safe = self._sequencer.safe
-            search = self.rerequests.ask(datagram, network_of(peer[0]), now, safe)
+            who = network_of(peer[0])
+            search = asked.ask(datagram, who, now, self._sequencer.safe)
             if search is not None:
                 self._go_on(search, peer)
+            end = time.thread_time()
+            asked.spent(who, end - begin, now, search is not None)
+            begin = end
+            if (seconds := asked.tired(now)) > 0:
+                self._loop.remove_reader(udp.fileno())
+                self._rest = self._loop.call_later(seconds, self._wake, udp)
+                return
+
+    def _wake(self, udp: socket.socket) -> None:
+        """Go on reading."""
+        self._rest = None
+        self._loop.add_reader(udp.fileno(), self._readable, udp)
 
     def _go_on(self, search: Search, peer: Any) -> None:
         """Answer a request, or have a thread read for it first."""

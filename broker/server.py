@@ -7,12 +7,10 @@ import os
 import socket
 import time
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.answers import Answers
 from broker.control import Control
-from broker.cquencer import Cquencer
-from broker.feeds import Feeds
 from broker.heartbeat import Heartbeat
 from broker.inbox import Inbox
 from broker.keeper import Keeper
@@ -28,6 +26,10 @@ from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
+
+if TYPE_CHECKING:
+    from broker.cquencer import Cquencer
+    from broker.feeds import Feeds
 
 log = logging.getLogger("seriatim")
 
@@ -79,7 +81,7 @@ class Server:
         self.plane = Plane(sublist, sequencer, self.hold_pending)
         self.control = Control(self.plane, limits.max_subscriptions)
         self.plane.attach(self.control)
-        self.feeds = Feeds(settings, sequencer, self.loop)
+        self.feeds = self._make_feeds() if settings.feeds else None
         self.store = open_journal(settings)
         self.window = open_window(settings, self.store)
         self.replays: Replays | None = None
@@ -91,7 +93,7 @@ class Server:
         self.control.answers = Answers(self)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.heartbeat = Heartbeat(self.loop)
-        self.cquencer = Cquencer(self) if settings.sequencer.port else None
+        self.cquencer = self._make_cquencer() if settings.sequencer.port else None
         self._listeners: list[asyncio.Server] = []
         self._closed_traffic = Traffic(0, 0, 0, 0)
         self._info_fields: dict[str, object] = {
@@ -105,10 +107,23 @@ class Server:
             "max_payload": limits.max_payload,
         }
 
+    # Imported only where they are asked for: a megabyte that no other broker needs.
+
+    def _make_feeds(self) -> "Feeds":
+        from broker.feeds import Feeds
+
+        return Feeds(self.settings, self.plane.sequencer, self.loop)
+
+    def _make_cquencer(self) -> "Cquencer":
+        from broker.cquencer import Cquencer
+
+        return Cquencer(self)
+
     def _keep(self, store: Store | Ring) -> None:
         """Have everything that is numbered kept, sent, and played to whoever asks for it."""
         plane, journal = self.plane, self.settings.journal
-        self.feeds.attach(store)
+        if self.feeds is not None:
+            self.feeds.attach(store)
         self.replays = self.control.replays = Replays(plane, store, self.loop)
         if isinstance(store, Ring):
             plane.sequencer.keep(store, False, lambda error: None)
@@ -123,7 +138,8 @@ class Server:
         """Open every door. Raises `OSError` with the address if one cannot be listened on."""
         if self.keeper is not None:
             self.keeper.start()
-        await self.feeds.start()
+        if self.feeds is not None:
+            await self.feeds.start()
         if self.settings.port:
             await self._open(self.settings.host, self.settings.port, self.settings.frame)
         for door in self.settings.listeners:
@@ -153,7 +169,8 @@ class Server:
         if self.cquencer is not None:
             self.cquencer.close()
         await asyncio.sleep(0)  # the transports tell their sessions that they have closed
-        await self.feeds.stop(deadline)
+        if self.feeds is not None:
+            await self.feeds.stop(deadline)
         if self.keeper is not None:
             await self.keeper.stop()
 

@@ -63,7 +63,10 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """A block that was given up before it was whole. `why` is "age", "count" or "bytes"."""
+    """A block that was given up before it was whole.
+
+    `why` is "age", "count" or "bytes"; or "channel", which was closed without the rest of it.
+    """
 
     hash: bytes
     number: int | None
@@ -154,8 +157,13 @@ class Assembler:
             if oldest.since + self.age_max >= now:
                 break
             self._evict(oldest, "age")
-        events, self._events = self._events, []
-        return events
+        return self._told()
+
+    def give_up(self, why: str) -> list[Event]:
+        """Give up whatever is pending; return every event there is."""
+        while self.pending:
+            self._evict(next(iter(self.pending.values())), why)
+        return self._told()
 
     def missing(self, hash: bytes) -> Missing | None:
         """What a pending block lacks, or None if there is no such."""
@@ -172,6 +180,10 @@ class Assembler:
         return min(
             (b.token.get(source, highest + 1) for b in self.pending.values()), default=highest + 1
         )
+
+    def _told(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
 
     def _step_back(self, source: str, last: int) -> None:
         """Offsets do not rise: forget which blocks are known from this source.

@@ -340,6 +340,8 @@ class Chain:
                 self._move(self._behind(block.parent), block.parent, [block.hash])
         elif block.parent in self._channels:
             removed = [self._tree.blocks[hash] for hash in self._behind(self._bottom)]
+            for waiting in self.waiting:
+                self._give_up(waiting, Why.PARENT)
             self._tree, self._spare = Tree(), {}
             self._tree.add(block)
             self._rest_on(block.parent)

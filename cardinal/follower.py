@@ -190,12 +190,16 @@ class Follower:
             elif isinstance(event, Reorg):
                 if lane.topic and lane.ancestor is None:
                     lane.ancestor = event
+                    # It may have been closed, or given up, since these rows were found to be its.
+                    self._lanes[lane.topic] = self._channels[lane.topic] = lane
                     self._tell(self.chain.reorg(event.hash, event.number), source, after)
             elif isinstance(event, ReorgComplete):
                 if lane.topic:
                     self._close(lane, source, after)
             else:
                 self._events.append(event)
+        if lane.topic and self._channels.get(lane.topic) is not lane:
+            self._abandon(lane)
         if len(self._channels) > CHANNELS_MAX:
             self._give_up(next(iter(self._channels.values())), "count", source)
 
@@ -218,3 +222,11 @@ class Follower:
         if lane.ancestor is not None:
             self._events.append(ChannelGivenUp(lane.topic, why))
         self._close(lane, source, NUMBER_MAX)
+        self._abandon(lane)
+
+    def _abandon(self, lane: Lane) -> None:
+        """Tell what is not whole of a channel that was closed, unless another has brought it."""
+        for event in lane.assembler.give_up("channel"):
+            known = isinstance(event, Evicted) and event.hash in self.chain
+            if isinstance(event, Dropped | Evicted) and not known:
+                self._events.append(event)

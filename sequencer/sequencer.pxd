@@ -1,6 +1,5 @@
 # The compiler's view of sequencer.py: types only, never behaviour.
 cimport cython
-from sequencer.feed.feed cimport Feed
 from sequencer.journal.record cimport Batch, record_size
 
 cdef enum:

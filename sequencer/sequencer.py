@@ -14,12 +14,14 @@ same, the batch waits: what it holds is neither lost nor seen, nothing new is ta
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cython
 
-from sequencer.feed.feed import Feed
 from sequencer.journal.record import Batch, record_size
+
+if TYPE_CHECKING:  # its modules are loaded where there is one
+    from sequencer.feed.feed import Feed
 
 if not cython.compiled:
     BATCH_MAX = 1 << 18  # written before the read event ends: more does not stay in the cache
@@ -124,7 +126,7 @@ class Sequencer:
         if number > self.safe:
             self.safe = number
             for feed in self.feeds:
-                cython.cast(Feed, feed).flush(number)
+                feed.flush(number)
 
     def hold_back(self) -> None:
         """Take nothing more until `resume`."""
@@ -173,10 +175,12 @@ class Sequencer:
         self.written = batch.last
         if not self.synced_only:
             self.safe = batch.last
-        for feed in self.feeds:
-            cython.cast(Feed, feed).take(batch.store, batch.end)
-            cython.cast(Feed, feed).flush(self.safe)
-        batch.clear()
+        try:
+            for feed in self.feeds:
+                feed.take(batch.store, batch.end)
+                feed.flush(self.safe)
+        finally:  # the store has it, whatever becomes of the feeds: it must not be written twice
+            batch.clear()
 
     def _tell(self, error: OSError) -> None:
         if self.trouble is not None:

@@ -65,7 +65,8 @@ BY_NAME = re.compile(
     r"__pyx_n_u_(\w+)"
 )
 # Names of hot classes that plain Python has too: the control, the window of ids, stores, lists,
-# what a codec in plain Python overrides, and what a loss and an end say.
+# what a codec in plain Python overrides, what a loss and an end say; and the feeds of a sequencer,
+# whose modules a broker without them does not load.
 OTHERS = {
     "broker.caller": {"time"},
     "broker.gate": {"clear", "detached", "flush", "let_out"},
@@ -74,7 +75,10 @@ OTHERS = {
     "sequencer.feed.codec": {"datagram", "head"},
     "sequencer.feed.feed": {"end", "heartbeat"},
     "sequencer.receiver.holes": {"after", "first", "last"},
-    "sequencer.sequencer": {"checked", "epoch", "last", "reserve", "room", "salt", "write"},
+    "sequencer.sequencer": {
+        *("checked", "epoch", "last", "reserve", "room", "salt", "write"),
+        *("flush", "take"),
+    },
 }
 
 

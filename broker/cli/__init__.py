@@ -15,12 +15,12 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; return its exit status."""
+    _open_what_is_closed()
     try:
         from broker.cli.commands import run
 
         status = run(sys.argv[1:] if argv is None else argv)
-        if sys.stdout is not None:
-            sys.stdout.flush()  # here a failure can still be told
+        sys.stdout.flush()  # here a failure can still be told
         return status
     except CliError as error:
         return _fail(str(error))
@@ -39,6 +39,14 @@ def main(argv: list[str] | None = None) -> int:
             f"unexpected {type(error).__name__}: {error} (a defect of Seriatim; run it with"
             " SERIATIM_TRACEBACK=1 to see where)"
         )
+
+
+def _open_what_is_closed() -> None:
+    """Who closes our output wants none; and what is for standard error must not go to the other."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            setattr(sys, name, os.fdopen(nowhere, "w", encoding="utf-8"))
 
 
 def _forget_output() -> None:

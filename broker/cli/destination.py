@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import re
 import select
 import sys
 from collections.abc import Callable, Iterator
@@ -30,8 +31,10 @@ from sequencer.receiver import (
     ReceiverError,
 )
 from sequencer.receiver.arrivals import Arrivals
-from sequencer.receiver.group import join
+from sequencer.receiver.group import join, rejoined
 
+QUIET_SECONDS = 1.0  # without a datagram, then it is seen whether the interface is another one
+TROUBLE_SECONDS = 1.0  # between two looks at what goes wrong
 UNORDERED = ("datagrams", "messages", "heartbeats", "malformed", "kernel_drops")
 
 
@@ -146,16 +149,33 @@ def _say(text: str) -> None:
 
 def _as_it_comes(feed: Group, codec: Codec, wish: Wish, out: BinaryIO) -> None:
     """Datagrams, or the messages in them, in no order but theirs."""
-    with join(feed) as heard:
-        arrivals = Arrivals(heard)
-        waiting = select.poll()
-        waiting.register(heard, select.POLLIN)
+    heard = join(feed)
+    try:
+        arrivals, before = Arrivals(heard), Seen()
         _greet([feed])
         reading = Reading(codec, wish, out)
-        with _counted(wish, lambda: reading.lines(arrivals)):
+        with _counted(wish, lambda: reading.lines(before.and_of(arrivals))):
             while not reading.done:
-                waiting.poll()
-                reading.read(arrivals.datagrams())
+                if select.select([heard], [], [], QUIET_SECONDS)[0]:
+                    reading.read(arrivals.datagrams())
+                elif (made := rejoined(heard, feed)) is not None:
+                    heard.close()
+                    before = before.and_of(arrivals)
+                    heard, arrivals = made, Arrivals(made)
+    finally:
+        heard.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What sockets have brought by now, that are closed: one may take another one's place."""
+
+    datagrams: int = 0
+    drops: int = 0
+
+    def and_of(self, arrivals: Arrivals) -> "Seen":
+        """The same and what this one has brought."""
+        return Seen(self.datagrams + arrivals.count, self.drops + arrivals.drops)
 
 
 class Reading:
@@ -203,14 +223,14 @@ class Reading:
                 _say(f"the feed has ended before number {packet.after}")
         return list(packet.messages)
 
-    def lines(self, arrivals: Arrivals) -> list[str]:
+    def lines(self, seen: Seen) -> list[str]:
         """What was seen, counted."""
         return Counters(
-            datagrams=arrivals.count,
+            datagrams=seen.datagrams,
             messages=self.printer.messages,
             heartbeats=self.heartbeats,
             malformed=self.malformed,
-            kernel_drops=arrivals.drops,
+            kernel_drops=seen.drops,
         ).lines(*UNORDERED)
 
 
@@ -226,10 +246,26 @@ async def _in_order(feeds: list[Group], codec: Codec, wish: Wish, out: BinaryIO)
     printer = Printer(wish.view, out)
     async with receiver:
         _greet(feeds)
-        with _counted(wish, lambda: [*receiver.counters.lines(), *receiver.troubles]):
-            async for events in receiver.batches():
-                if _show_events(events, printer, wish.count):
-                    return
+        watch = asyncio.create_task(_tell_troubles(receiver))
+        try:
+            with _counted(wish, lambda: [*receiver.counters.lines(), *receiver.troubles]):
+                async for events in receiver.batches():
+                    if _show_events(events, printer, wish.count):
+                        return
+        finally:
+            watch.cancel()
+
+
+async def _tell_troubles(receiver: Receiver) -> None:
+    """Say what goes wrong, each kind once: to read nothing, or to ask in vain, is no event."""
+    told: set[str] = set()
+    while True:
+        for text in receiver.troubles:
+            kind = re.sub(r"\d+", "", text)
+            if kind not in told:
+                told.add(kind)
+                _say(text)
+        await asyncio.sleep(TROUBLE_SECONDS)
 
 
 def _show_events(events: list[Event], printer: Printer, count: int) -> bool:

@@ -19,6 +19,7 @@ import typer
 from broker.cli.errors import CliError
 
 CONNECT_SECONDS_MAX = 5.0
+ANSWER_SECONDS_MAX = 30.0  # the slowest disk has answered by then: it is no port of cquencer's
 HISTORY_LINES = 1000
 LINE_MAX = 32_000  # bytes that one send and one recv surely take whole
 CHUNK = 1 << 16
@@ -127,6 +128,7 @@ class Line:
 
     def ask(self, message: bytes) -> bytes:
         """Send one message; its answer. Raises `CliError` if none comes."""
+        self.socket.settimeout(ANSWER_SECONDS_MAX)
         self.send(message)
         return self.hear() or self._gone()
 
@@ -201,7 +203,13 @@ def _pour(line: Line, lines: BinaryIO, answers: Answers) -> None:
         line.socket.shutdown(socket.SHUT_WR)  # the broker answers what it has, and closes
     except (CliError, OSError) as error:
         trouble.append(error)
-    listener.join()
+    while listener.is_alive():
+        count = answers.count
+        listener.join(ANSWER_SECONDS_MAX)
+        if listener.is_alive() and answers.count == count:
+            trouble.append(line.failed(TimeoutError()))
+            with contextlib.suppress(OSError):
+                line.socket.shutdown(socket.SHUT_RDWR)
     answers.flush()
     if trouble and not answers.refused:
         raise trouble[0]

@@ -38,7 +38,7 @@ class FeedState:
 
 def take_feeds(server: Observed) -> list[FeedState]:
     """Take the figures, in the broker's loop."""
-    return [_take(outlet) for outlet in server.feeds.outlets]
+    return [] if server.feeds is None else [_take(outlet) for outlet in server.feeds.outlets]
 
 
 def _take(outlet: Any) -> FeedState:

@@ -22,6 +22,7 @@ from cardinal.transport.errors import BadCapture, BadEnvelope, BadTopic
 
 MAGIC = b"cardinal capture 1 "
 CHUNK_BYTES = 1 << 20
+DIGITS_MAX = 19  # of a number; Python reads no more than some thousand
 RECORD_BYTES_MAX = 256 << 20  # four times the largest message of a broker
 
 
@@ -54,6 +55,10 @@ def _record(row: Row) -> bytes:
         *(len(value), value),
     )
     return b"%d:%b," % (len(record), record)
+
+
+def _is_number(digits: bytes) -> bool:
+    return digits.isdigit() and len(digits) <= DIGITS_MAX and int(digits) <= NUMBER_MAX
 
 
 class CaptureReader:
@@ -94,7 +99,7 @@ class CaptureReader:
                 value, at = netstring(record, at)
             except BadEnvelope as error:
                 raise BadCapture(offset, f"a damaged record: {error}") from None
-            if at != len(record) or not digits.isdigit() or int(digits) > NUMBER_MAX:
+            if at != len(record) or not _is_number(digits):
                 raise BadCapture(offset, "a damaged record: not a number and a message")
             name = topic.decode(errors="replace")
             if not TOPIC.fullmatch(name):

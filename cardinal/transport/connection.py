@@ -69,6 +69,8 @@ class Connection:
         except (OSError, Error, TimeoutError) as caught:
             await made.close()
             error = made._said or caught  # nats-py tells a callback what was the matter
+            if "connect url" in str(error):  # that it is none
+                raise Refused(f"{url!r} is no address of a broker; give nats://HOST:PORT") from None
             if "authorization" in str(error).lower():
                 raise Refused(f"{url}: the broker does not let us in") from None
             raise Broken(f"{url}: {_words(error)}") from None
@@ -142,7 +144,8 @@ class Connection:
     async def close(self) -> None:
         """Close it, whatever its state."""
         await self._on_over()
-        with suppress(OSError, Error, TimeoutError):
+        # nats-py asserts that it has begun to connect; with a wrong address it has not.
+        with suppress(OSError, Error, TimeoutError, AssertionError):
             await asyncio.wait_for(self.client.close(), CONNECT_SECONDS_MAX)
 
     async def _on_error(self, error: Exception) -> None:

@@ -105,8 +105,11 @@ class Codec:
 
     def measure(self, walk: Walk, data: bytes | bytearray) -> int:
         """The bytes that the record at hand will take; `data` is what is walked."""
-        self._encoded = self.encode(message_at(walk, data))
-        return len(self._encoded)
+        encoded = self.encode(message_at(walk, data))
+        if not isinstance(encoded, bytes):  # or `put` would fail, when the feed counts on it
+            raise TypeError(f"encode(message) has returned {type(encoded).__name__}, not bytes")
+        self._encoded = encoded
+        return len(encoded)
 
     def put(self, out: bytearray, at: int, walk: Walk, data: bytes | bytearray) -> int:
         """Write the record measured last at `out[at:]`; where it ends."""

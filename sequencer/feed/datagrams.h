@@ -125,10 +125,10 @@ static inline int datagrams_send(int fd, const unsigned char *base, const long l
 
 #endif
 
-/* Wait until the socket takes more, for at most so many milliseconds; whether it does. */
+/* Wait until the socket takes more, for at most so many milliseconds; whether it may. */
 static inline int datagrams_wait(int fd, int wait_ms) {
     struct pollfd waiting = {.fd = fd, .events = POLLOUT};
-    return poll(&waiting, 1, wait_ms) > 0;
+    return poll(&waiting, 1, wait_ms) != 0; /* a signal is no reason to give up what waits */
 }
 
 #endif

@@ -71,11 +71,10 @@ class Datagrams:
         return 0
 
     def send_safe(self, safe: int) -> int:
-        """Send the datagrams that end with number `safe` or an earlier one; how many left."""
-        stop = self.count
-        while stop and self.lasts[stop - 1] > safe:
-            stop -= 1
-        at = start = 0
+        """Send the datagrams that end with number `safe` or an earlier one; how many those were."""
+        at = start = stop = 0
+        while stop < self.count and self.lasts[stop] <= safe:
+            stop += 1
         waits = WAITS
         while at < stop:
             sent = self._send(at, stop, start)

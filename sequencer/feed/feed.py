@@ -98,7 +98,7 @@ class Feed:
         return 0
 
     def flush(self, safe: int) -> int:
-        """Send the datagrams whose numbers may be seen, up to `safe`; how many left."""
+        """Send the datagrams whose numbers may be seen, up to `safe`; how many those were."""
         if self.out.count == 0:
             return 0
         return self.out.send_safe(safe)

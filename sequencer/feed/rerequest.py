@@ -8,8 +8,9 @@ messages as one datagram takes, and the peer asks again for the rest. What canno
 retained, damaged, too long for a datagram) is passed over: the answer begins behind it, and so
 tells the peer that it is lost. Never more than is safe, and nothing of numbers to come.
 
-No amplifier: what one peer, and what all of them get in a second is bounded; who is over it
-gets nothing until it is paid for. Memory: `PEERS_MAX` peers, and one buffer; for each search
+No amplifier: what one peer, and what all of them get in a second is bounded, and the time that
+it takes, of which whoever has the clock tells (`spent`). Who is over it gets nothing until it is
+paid for. Memory: `PEERS_MAX` peers, and one buffer; for each search
 that waits for a disk one more, or the one message that is longer.
 """
 
@@ -27,6 +28,8 @@ WINDOW: Final = 16 << 10  # read at a time: what is copied and not needed costs 
 WALK_MAX: Final = 1 << 20  # bytes walked behind what cannot be had, then the peer is told so far
 REQUEST_COST: Final = 256  # bytes that an answer counts beside its own: a request is work
 PEERS_MAX: Final = 4096
+SHARES: Final = 3  # of time that all peers get together
+DEBT_MAX: Final = 0.25  # seconds for which a peer gets nothing that has asked for too much
 KNOWN_MAX: Final = 64  # damaged places that need not be searched for their end again
 
 
@@ -34,7 +37,8 @@ class Rerequests:
     """One per feed, for the thread that numbers messages. `store` is a Store or a Ring.
 
     A datagram is filled up to `datagram_bytes`, and one message alone may be as long as
-    `datagram_max`. `rate` and `total_rate` are bytes in a second; `matches` is the feed's filter.
+    `datagram_max`. `rate` and `total_rate` are bytes in a second, `share` is of this thread's
+    time, for one peer; all get `SHARES` of them. `matches` is the feed's filter.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class Rerequests:
         datagram_max: int,
         rate: int,
         total_rate: int,
+        share: float = 1.0,
         matches: Callable[[bytes], bool] | None = None,
     ) -> None:
         self.store = store
@@ -58,6 +63,9 @@ class Rerequests:
         self.known: dict[tuple[int, int], tuple[Any, int, int] | None] = {}
         self._peers = Allowances(rate)
         self._total = Allowances(total_rate)
+        self._times = Allowances(share)
+        self._time = Allowances(min(SHARES * share, 1.0))
+        self._wasted = Allowances(share)  # time for requests that are not answered
         self.requests = self.answered = self.messages = self.bytes = 0
         self.malformed = self.unknown_session = 0
         self.ahead = 0  # of numbers that are not given yet, or not safe
@@ -78,7 +86,8 @@ class Rerequests:
         if first > safe:
             self.ahead += 1
             return None
-        if not (self._peers.allows(peer, now) and self._total.allows(None, now)):
+        allowed = self._peers.allows(peer, now) and self._times.allows(peer, now)
+        if not (allowed and self._total.allows(None, now)):
             self.limited += 1
             return None
         return Search(self, session, first, count, safe, peer)
@@ -91,6 +100,18 @@ class Rerequests:
         self.answered += 1
         self.messages += search.held
         self.bytes += len(answer)
+
+    def spent(self, peer: Hashable, seconds: float, now: float, answered: bool) -> None:
+        """Count the time that a request of a peer has taken."""
+        self._time.draw(None, seconds, now)
+        if not answered:
+            self._wasted.draw(None, seconds, now)
+        if answered or self._times.owed(peer, now) < DEBT_MAX:
+            self._times.draw(peer, seconds, now)
+
+    def tired(self, now: float) -> float:
+        """For how many seconds no request may be looked at: too much time was spent."""
+        return max(self._time.owed(None, now), self._wasted.owed(None, now))
 
     def remember(self, place: tuple[int, int], good: tuple[Any, int, int] | None) -> None:
         """Damage at `place` ends where `good` says."""
@@ -244,6 +265,7 @@ class Search:
         walk = self._asked.walk
         walk.begin(data, 0, size)
         wanted = self._number
+        walk.seek(wanted)
         while (outcome := walk.next()) == RECORD:
             if walk.number < wanted:
                 continue
@@ -322,9 +344,9 @@ class Search:
 
 
 class Allowances:
-    """So many bytes in a second for each of many, a quarter of it at once."""
+    """So many bytes, or seconds, in a second for each of many, a quarter of it at once."""
 
-    def __init__(self, rate: int) -> None:
+    def __init__(self, rate: float) -> None:
         self.rate = rate
         self.burst = rate / 4
         self._levels: dict[Hashable, tuple[float, float]] = {}  # what is left, and when
@@ -333,7 +355,11 @@ class Allowances:
         """Whether there is anything left of it."""
         return self._level(who, now) > 0
 
-    def draw(self, who: Hashable, size: int, now: float) -> None:
+    def owed(self, who: Hashable, now: float) -> float:
+        """The seconds until there is something left of it again."""
+        return max(0.0, -self._level(who, now) / self.rate)
+
+    def draw(self, who: Hashable, size: float, now: float) -> None:
         """Take some, more than there is too: that is paid for before the next."""
         level = self._level(who, now) - size
         self._levels.pop(who, None)

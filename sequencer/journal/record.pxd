@@ -74,6 +74,8 @@ cdef class Walk:
     cpdef int begin(self, object store, Py_ssize_t at, Py_ssize_t stop) except -1
     cpdef int next(self) except -1
     cpdef int skim(self) except -1
+    @cython.locals(last=Py_ssize_t, before='unsigned long long', follows=bint)
+    cpdef int seek(self, unsigned long long number) except -1
     @cython.locals(head='const Head *', length=Py_ssize_t, left=Py_ssize_t, padded=Py_ssize_t,
                    crc='unsigned int')
     cdef int _read(self, bint check) except -1

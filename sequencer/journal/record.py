@@ -212,6 +212,23 @@ class Walk:
         """The same without the checksum, for who only wants to go on to a later record."""
         return self._read(False)
 
+    def seek(self, number: int) -> int:
+        """Pass over records before `number` without their checksums.
+
+        Only one that the next number follows: a damaged length would lead somewhere else. So
+        what is damaged is still found by `next`.
+        """
+        last, before = self.after, 0
+        while self._read(False) == RECORD:
+            follows = self.number == before + 1
+            if self.number >= number or (before and not follows):
+                if before and follows:
+                    last = self.at
+                break
+            last, before = self.at, self.number
+        self.after = last
+        return 0
+
     def _read(self, check: bool) -> int:
         self.at = self.after
         left = self.stop - self.at

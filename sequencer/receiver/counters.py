@@ -10,7 +10,7 @@ def _count(about: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Of one receiver, since it began; `lag`, `held` and `next` are of this moment."""
+    """Of one receiver, since it began; `lag`, `held`, `next` and `away` are of this moment."""
 
     datagrams: int = _count("datagrams that came, of any kind and by any feed")
     messages: int = _count("messages that were handed on, in order")
@@ -28,6 +28,8 @@ class Counters:
     kernel_drops: int = _count("buffers of datagrams for which the kernel had no room")
     held: int = _count("bytes that wait behind a hole")
     next: int = _count("the number to be handed on next; 0 when none is known")
+    rejoins: int = _count("groups joined again, since their interface was made anew")
+    away: int = _count("seconds for which whoever fills holes cannot be reached")
     lag: int = _count("numbers that were given, and are not handed on yet")
 
     def lines(self, *names: str) -> list[str]:

@@ -35,7 +35,8 @@ class Filler:
     """Base of all. It lives in the receiver's event loop.
 
     `piece` is how many numbers a question may have, `bridge` how many numbers apart holes may be
-    to be asked for in one. Answers go to `order`; `wake` is called when they have.
+    to be asked for in one. Answers go to `order`; `wake` is called when they have. While it is
+    `away`, questions do not count as tries; when that ends it calls `order.retry`.
     """
 
     piece = 1
@@ -62,6 +63,10 @@ class Filler:
     async def head(self) -> Head | None:
         """What there is; None where that cannot be asked."""
         return None
+
+    def away(self) -> float:
+        """For how many seconds whoever is asked could not be reached by now; 0 when it can."""
+        return 0.0
 
     def room(self) -> int:
         """How many questions may be asked now."""

@@ -84,6 +84,18 @@ def join(group: Group) -> socket.socket:
     return made
 
 
+def rejoined(made: socket.socket, group: Group) -> socket.socket | None:
+    """A new socket, where this one hears nothing any more: its interface was made anew since.
+
+    None where it is the same one, or there is none now.
+    """
+    try:
+        _join(made, group, _index_of(group.interface, ":" in group.group))
+        return join(group)
+    except (OSError, GroupError):  # EADDRINUSE: it has joined by this very interface
+        return None
+
+
 def buffer_of(made: socket.socket) -> int:
     """The bytes that the kernel holds for a socket at most, as asked for: it doubles them."""
     return made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2

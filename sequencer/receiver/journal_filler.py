@@ -2,7 +2,11 @@
 
 A chunk of columns has up to thousands of messages, and only those that miss are made objects of;
 so one question may take in many small holes, and a late start over a million numbers is as fast
-as the wire. `$SEQ.INFO` tells what was given last, and of which journal.
+as the wire. `$SEQ.INFO` tells what was given last, and of which journal: nothing else is asked of
+a connection before that is known, for behind the same address may be another broker by now.
+
+TCP loses nothing. So no answer means that nobody is there, or that all are busy: then the filler
+is away until one comes, and what misses is not given up.
 """
 
 import asyncio
@@ -21,8 +25,10 @@ from sequencer.receiver.filler import Carried, Filler, Head
 from sequencer.receiver.order import Wanted
 
 CONNECT_SECONDS = 5.0
-ANSWER_SECONDS = 2.0  # without a further chunk: then it is not counted as under way any more
+ANSWER_SECONDS = 2.0  # without an answer to any question: then nobody is there
 FLIGHTS = 4  # as many as the broker reads for one connection at a time
+LATE_MAX = 64  # questions of which an answer that comes yet is used
+BUSY = "429"
 AGAIN_SECONDS = 0.25  # between two tries to connect
 PENDING_BYTES = 64 << 20  # more than the answers to FLIGHTS questions
 ANSWER_BYTES = 4 << 20
@@ -36,6 +42,7 @@ class Flight:
     wanted: Wanted
     at: int  # the number that the next chunk begins with
     until: float
+    late: bool = False
 
 
 class JournalFiller(Filler):
@@ -53,6 +60,9 @@ class JournalFiller(Filler):
         self._serial = 0
         self._client: Any = None
         self._inbox = ""
+        self._known = False  # what there is at the other end of this connection
+        self._gone: float | None = None  # since when nobody is known to be there
+        self._silent: float | None = None  # since when a question has had no answer
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -60,6 +70,7 @@ class JournalFiller(Filler):
         from nats.errors import Error
 
         await self._look()
+        self._gone = asyncio.get_running_loop().time()
         self._client = Client()
         try:
             await asyncio.wait_for(
@@ -67,6 +78,7 @@ class JournalFiller(Filler):
                     self.url,
                     name="seriatim receiver",
                     error_cb=self._on_error,
+                    disconnected_cb=self._on_disconnected,
                     reconnected_cb=self._on_reconnected,
                     max_reconnect_attempts=-1,
                     reconnect_time_wait=AGAIN_SECONDS,
@@ -99,20 +111,38 @@ class JournalFiller(Filler):
         try:
             answer = await self._client.request("$SEQ.INFO", timeout=ANSWER_SECONDS)
             said = json.loads(answer.data)
-            return Head(str(said["journal"]), int(said["epoch"]), int(said["last"]))
+            head = Head(str(said["journal"]), int(said["epoch"]), int(said["last"]))
         except (OSError, Error, TimeoutError, ValueError, KeyError) as error:
             self.trouble = f"{self.url}: {_words(error)}"
             return None
+        if self._client.is_connected and not self._known:
+            self._known, self._gone = True, None
+            self.order.retry(asyncio.get_running_loop().time())
+        return head
+
+    def away(self) -> float:
+        since = self._silent if self._gone is None else self._gone
+        return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     def room(self) -> int:
+        if not self._client.is_connected:
+            return 0  # nats-py would keep it, and the broker be asked for what came meanwhile
+        if not self._known:
+            self.ask_head()
+            return 0
         now = asyncio.get_running_loop().time()
-        for serial in [key for key, flight in self._flights.items() if flight.until < now]:
-            del self._flights[serial]
-        return FLIGHTS - len(self._flights)
+        room = FLIGHTS
+        for flight in self._flights.values():
+            if not flight.late and flight.until < now:
+                flight.late = True
+                self._silent = self._silent or now
+                self.trouble = f"{self.url}: no answer in time"
+            room -= not flight.late
+        while len(self._flights) > LATE_MAX:
+            del self._flights[next(iter(self._flights))]
+        return room
 
     def ask(self, wanted: Wanted) -> None:
-        if not self._client.is_connected:
-            return  # nats-py would keep it, and the broker be asked for what came meanwhile
         self._serial += 1
         until = asyncio.get_running_loop().time() + ANSWER_SECONDS
         self._flights[self._serial] = Flight(wanted, wanted.first, until)
@@ -137,11 +167,13 @@ class JournalFiller(Filler):
 
     async def _on_answer(self, answer: Any) -> None:
         """A chunk, or a refusal."""
+        now = asyncio.get_running_loop().time()
+        headers = answer.headers or {}
+        self._hear(headers.get("Status") == BUSY, now)
         serial = int(answer.subject.rpartition(".")[2])
         flight = self._flights.get(serial)
         if flight is None:
-            return  # it has come too late: the order has asked again
-        headers = answer.headers or {}
+            return  # of another connection, or from long ago: the order has asked again
         try:
             following = int(headers["Seriatim-Next"])
             self._take(flight, Columns(answer.data), following, headers.get("Seriatim-Lost", ""))
@@ -150,15 +182,24 @@ class JournalFiller(Filler):
             self.trouble = f"{self.url}: $SEQ.READ: {said}"
             del self._flights[serial]
             return
-        now = asyncio.get_running_loop().time()
         if following == flight.at:
             self.ask_head()  # nothing is there: was it ever given?
-        flight.at, flight.until = following, now + ANSWER_SECONDS
+        flight.at = following
         if "Seriatim-Last" in headers:
             del self._flights[serial]
             wanted = flight.wanted
             self.order.answered(wanted.stream, wanted.first, wanted.last, now)
         self.wake()
+
+    def _hear(self, busy: bool, now: float) -> None:
+        """Somebody is there; whoever answers one question will come to the others."""
+        for flight in self._flights.values():
+            flight.until = now + ANSWER_SECONDS
+        if busy:
+            self._silent = self._silent or now
+        elif self._silent is not None:
+            self._silent = None
+            self.order.retry(now)
 
     def _take(self, flight: Flight, columns: Columns, following: int, lost: str) -> None:
         """Use a chunk: all there is of the numbers from `flight.at` to `following` - 1."""
@@ -218,8 +259,12 @@ class JournalFiller(Filler):
     async def _on_error(self, error: Exception) -> None:
         self.trouble = f"{self.url}: {_words(error)}"
 
-    async def _on_reconnected(self) -> None:
+    async def _on_disconnected(self) -> None:
         self._flights.clear()
+        self._known, self._silent = False, None
+        self._gone = self._gone or asyncio.get_running_loop().time()
+
+    async def _on_reconnected(self) -> None:
         self.ask_head()
 
 

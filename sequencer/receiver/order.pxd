@@ -68,7 +68,11 @@ cdef class Order:
     @cython.locals(at=Py_ssize_t, hole=Hole, holes=Holes, found=list)
     cpdef list missing(self, long long first, long long last)
     @cython.locals(wanted=list, due=double, at=Py_ssize_t, hole=Hole, holes=Holes)
-    cpdef list ask(self, double now, int room)
+    cpdef list ask(self, double now, int room, bint counts=*)
+    @cython.locals(due=double, at=Py_ssize_t, hole=Hole, holes=Holes)
+    cpdef int give_up(self, double now) except -1
+    @cython.locals(at=Py_ssize_t, hole=Hole, holes=Holes)
+    cpdef int retry(self, double now) except -1
     @cython.locals(last=Wanted, near=bint)
     cdef bint _ask_for(self, Hole hole, Py_ssize_t at, list wanted, int room) except -1
     @cython.locals(pause=double)

@@ -2,13 +2,14 @@
 
     offer(packet, now, feed, source)      a feed has brought it
     filled, lose, answered                what came of a question
-    ask(now, room) -> [Wanted]            what to ask for now; nothing is to be done before `due`
+    ask(now, room, counts) -> [Wanted]    what to ask for now; nothing is to be done before `due`
     take() -> [Message | Lost | Ended | NewStream]    in the order of the numbers, each once
 
 A number is known to miss as soon as a later one is heard of, or a heartbeat. `patience` is how
 long a hole may be, for what comes late or by the other feed; then it is asked for, again and
 again, each time after twice the time, at most `tries` times; then it is lost, and that is an
-event in its place. Memory: sequencer/receiver/holes.py.
+event in its place. While nobody can be reached, tries do not count (`counts`), and begin anew
+when somebody can (`retry`). Memory: sequencer/receiver/holes.py.
 
 Whose numbers they are: where the codec names the stream, that; else who sends. A later epoch of
 a journal goes on. Another stream, or another sender whose numbers begin again, is a stranger,
@@ -292,8 +293,11 @@ class Order:
 
     # What to ask
 
-    def ask(self, now: float, room: int) -> list[Wanted]:
-        """What to ask for now, in at most `room` questions; what was asked too often is lost."""
+    def ask(self, now: float, room: int, counts: bool = True) -> list[Wanted]:
+        """What to ask for now, in at most `room` questions; what was asked too often is lost.
+
+        Unless that does not count, for it is known that nobody hears.
+        """
         holes: Holes = self.holes
         wanted: list[Wanted] = []
         due = INFINITY
@@ -302,7 +306,7 @@ class Order:
             hole: Hole = holes.all[at]
             if hole.due > now:
                 due = min(due, hole.due)
-            elif not self.fills or hole.tries >= self.tries:
+            elif not self.fills or (counts and hole.tries >= self.tries):
                 at = self._give_up(at, hole)
                 continue
             elif at > 0 and (holes.full or holes.held >= holes.held_max):
@@ -310,7 +314,7 @@ class Order:
                 break
             elif self._ask_for(hole, at, wanted, room):
                 hole.due = now + self._pause(hole.tries)
-                hole.tries += 1
+                hole.tries = min(hole.tries + 1, self.tries)
                 due = min(due, hole.due)
             else:
                 due = now
@@ -319,6 +323,32 @@ class Order:
         holes.due = due
         self.asked += len(wanted)
         return wanted
+
+    def give_up(self, now: float) -> int:
+        """Nobody is waited for any longer: what is due is lost."""
+        holes: Holes = self.holes
+        due = INFINITY
+        at = 0
+        while at < len(holes.all):
+            hole: Hole = holes.all[at]
+            if hole.due > now:
+                due = min(due, hole.due)
+                at += 1
+            else:
+                at = self._give_up(at, hole)
+        holes.due = due
+        return 0
+
+    def retry(self, now: float) -> int:
+        """Whoever fills is there again: what was asked for is asked for as if anew."""
+        holes: Holes = self.holes
+        for at in range(len(holes.all)):
+            hole: Hole = holes.all[at]
+            if hole.tries > 0:
+                hole.tries = 0
+                hole.due = min(hole.due, now + self._pause(0))
+                holes.due = min(holes.due, hole.due)
+        return 0
 
     def _ask_for(self, hole: Hole, at: int, wanted: list[Wanted], room: int) -> bool:
         """Put a hole, or the first piece of it, into a question."""
@@ -338,8 +368,9 @@ class Order:
     def _pause(self, tries: int) -> float:
         """How long to wait for an answer, the more the oftener there was none."""
         pause = self.answer
-        for _ in range(tries):
+        while tries > 0 and pause < BACKOFF_MAX:
             pause = min(2 * pause, BACKOFF_MAX)
+            tries -= 1
         return pause * (0.75 + 0.5 * self.chance())
 
     def _give_up(self, at: int, hole: Hole) -> int:

@@ -15,7 +15,7 @@ Memory: `pending_bytes`, `held_bytes` behind a hole, and the answers to four que
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
-from math import inf
+from math import ceil, inf
 from types import TracebackType
 from typing import Self
 
@@ -26,12 +26,13 @@ from sequencer.receiver.arrivals import Arrivals
 from sequencer.receiver.counters import Counters
 from sequencer.receiver.errors import FillError, ReceiverError
 from sequencer.receiver.filler import Filler, Head, probe
-from sequencer.receiver.group import Group, join
+from sequencer.receiver.group import Group, join, rejoined
 from sequencer.receiver.journal_filler import JournalFiller
 from sequencer.receiver.mold_filler import MoldFiller
 from sequencer.receiver.order import FEEDS, Event, Order
 
 TICK_SECONDS = 0.001  # the shortest time between two looks at what misses
+CROWDED_SECONDS = 0.02  # the same while no more can be asked; answers make room before
 
 
 class Receiver:
@@ -45,8 +46,10 @@ class Receiver:
 
     `subject` is the feed's filter, where it has one. `patience` is how many seconds a number may
     be late before it is asked for; `answer`, how many an answer may take before it is asked for
-    again, each time twice as long, `tries` times in all. After `idle` seconds without a datagram
-    the broker is asked whether there was one.
+    again, each time twice as long, `tries` times in all. While nobody can be reached who could
+    answer, what misses is waited for, for as long as `away` seconds if that is given; then it is
+    lost. After `idle` seconds without a datagram the broker is asked whether there was one, and
+    the group is joined again if its interface was made anew.
 
     Raises `GroupError` and `FillError` when it is entered, `ReceiverError` for what cannot be.
     """
@@ -62,6 +65,7 @@ class Receiver:
         patience: float = 0.005,
         answer: float = 0.25,
         tries: int = 8,
+        away: float = inf,
         held_bytes: int = 64 << 20,
         pending_bytes: int = 16 << 20,
         idle: float = 1.0,
@@ -75,6 +79,7 @@ class Receiver:
         self.filler = _filler(fill, self.codec, subject)
         self.pending_bytes = pending_bytes
         self.idle = idle
+        self.away = away
         self.order = Order(
             0 if start == "live" else int(start),
             fills=self.filler is not None,
@@ -98,6 +103,9 @@ class Receiver:
         self._stream = 0  # the order's, when `_head` was learned
         self._sure_until = 0.0  # a stranger is no reason to ask what there is before that
         self._counted = 0  # datagrams, when the feeds were last looked at
+        self._quiet = [0] * len(feeds)  # the same of each, when it was last looked at
+        self._rejoins = 0
+        self._past = [0, 0, 0]  # datagrams, malformed ones and drops of sockets that are closed
         self._idle: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
@@ -111,7 +119,7 @@ class Receiver:
                 self.filler.attach(self.order, self._advance, self._look)
                 await self.filler.open()
                 await self._look_once()
-                self._idle = self._loop.call_later(self.idle, self._on_idle)
+            self._idle = self._loop.call_later(self.idle, self._on_idle)
         except BaseException:
             await self.close()
             raise
@@ -181,7 +189,7 @@ class Receiver:
         """What was seen and done so far."""
         order, holes = self.order, self.order.holes
         return Counters(
-            datagrams=sum(one.count for one in self._arrivals),
+            datagrams=self._datagrams(),
             messages=holes.messages,
             duplicates=holes.duplicates,
             late=holes.late,
@@ -190,13 +198,16 @@ class Receiver:
             filled=holes.filled,
             lost=holes.lost,
             dropped=holes.dropped,
-            malformed=order.malformed + sum(one.malformed for one in self._arrivals),
+            malformed=order.malformed
+            + sum((one.malformed for one in self._arrivals), self._past[1]),
             strangers=order.strangers,
             heartbeats=order.heartbeats,
             streams=order.stream,
-            kernel_drops=sum(one.drops for one in self._arrivals),
+            kernel_drops=sum((one.drops for one in self._arrivals), self._past[2]),
             held=holes.held,
             next=order.next,
+            rejoins=self._rejoins,
+            away=ceil(self._away()),
             lag=holes.top - order.next,
         )
 
@@ -208,7 +219,16 @@ class Receiver:
             found.append(f"{self.order.strangers} datagrams were of another stream, and not heard")
         if self.filler is not None:
             found.append(self.filler.trouble)
+        if away := self._away():
+            found.append(f"nobody to ask for {away:.0f} s: what misses is waited for")
         return [text for text in found if text]
+
+    def _datagrams(self) -> int:
+        return sum((one.count for one in self._arrivals), self._past[0])
+
+    def _away(self) -> float:
+        """For how many seconds there is nobody to ask."""
+        return 0.0 if self.filler is None or self._closed else self.filler.away()
 
     # From the feeds
 
@@ -238,11 +258,12 @@ class Receiver:
         now = self._loop.time()
         if order.due <= now:
             self._ask(now)
-        if order.due < self._timer_at:
+        at = max(order.due, now + (CROWDED_SECONDS if order.due <= now else TICK_SECONDS))
+        if at < self._timer_at:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer_at = max(order.due, now + TICK_SECONDS)
-            self._timer = self._loop.call_at(self._timer_at, self._on_time)
+            self._timer_at = at
+            self._timer = self._loop.call_at(at, self._on_time)
 
     def _on_time(self) -> None:
         self._timer, self._timer_at = None, inf
@@ -256,9 +277,12 @@ class Receiver:
 
     def _ask(self, now: float) -> None:
         filler = self.filler
-        room = filler.room() if filler is not None else 0
-        for wanted in self.order.ask(now, room):
-            if filler is not None:
+        if filler is None:
+            self.order.ask(now, 0)
+        elif (away := filler.away()) > self.away:
+            self.order.give_up(now)
+        elif (room := filler.room()) > 0:
+            for wanted in self.order.ask(now, room, counts=not away):
                 filler.ask(wanted)
         if self.order.ready:
             self._wake()  # something was given up
@@ -296,11 +320,31 @@ class Receiver:
 
     def _on_idle(self) -> None:
         """No datagram for a while: was there none, or does none arrive?"""
-        count = sum(one.count for one in self._arrivals) - self.order.strangers
+        for feed, one in enumerate(self._arrivals):
+            if one.count == self._quiet[feed] and not self._paused:
+                self._rejoin(feed)
+            self._quiet[feed] = self._arrivals[feed].count
+        count = self._datagrams() - self.order.strangers
         if count == self._counted and not self._paused:
             self._look()
         self._counted = count
         self._idle = self._loop.call_later(self.idle, self._on_idle)
+
+    def _rejoin(self, feed: int) -> None:
+        """Go over to a new socket where that hears what the old one does not."""
+        old, before = self._sockets[feed], self._arrivals[feed]
+        made = rejoined(old, self.feeds[feed])
+        if made is None:
+            return
+        before.read(self.order, self.codec, self._loop.time(), feed)
+        for at, count in enumerate((before.count, before.malformed, before.drops)):
+            self._past[at] += count
+        self._loop.remove_reader(old)
+        old.close()
+        self._sockets[feed], self._arrivals[feed] = made, Arrivals(made)
+        self._rejoins += 1
+        self._listen()
+        self._advance()
 
 
 def _filler(fill: str | Filler | None, codec: Codec, subject: str) -> Filler | None:

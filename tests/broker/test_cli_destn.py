@@ -1,5 +1,6 @@
 """`seriatim destn`: what it prints of a group, byte for byte, and in which words it refuses."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -257,3 +258,40 @@ def test_given_a_reader_that_goes_away_then_it_ends_without_a_word() -> None:
         assert shown.process.stderr is not None
         assert shown.process.stderr.read() == b""
         assert shown.process.returncode == 1
+
+
+def test_given_datagrams_of_another_codec_in_order_then_it_is_told_once() -> None:
+    group = new_group()
+    with Destination(group, "--ordered", "--codec", "moldudp64") as shown, mouth(group) as speak:
+        speak.send(b"1:a,")
+        speak.send(b"2:ab,")
+        assert shown.process.stderr is not None
+        said = shown.process.stderr.readline()
+        assert b"the head has 20 bytes" in said, said
+        status, out, rest = shown.interrupt()
+    assert (status, out, rest) == (0, b"", "")
+
+
+@pytest.mark.parametrize(("closed", "shown"), [("2", b"1:a,"), ("1", b"")])
+def test_given_an_output_that_is_closed_then_the_other_has_what_is_its_own(
+    closed: str, shown: bytes
+) -> None:
+    host, port = group = new_group()
+    line = f'exec "$0" destn {host} {port} --interface 127.0.0.1 -n 1 {closed}>&-'
+    with (
+        subprocess.Popen(
+            ["sh", "-c", line, COMMAND],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(),
+        ) as process,
+        mouth(group) as speak,
+    ):
+        while process.poll() is None:  # it cannot say that it listens
+            speak.send(b"1:a,")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.05)
+        out, said = process.communicate(timeout=COMMAND_S)
+    assert process.returncode == 0, said
+    assert out == shown
+    assert b"unexpected" not in said

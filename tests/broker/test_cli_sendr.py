@@ -1,5 +1,6 @@
 """`seriatim sendr`: lines to cquencer's port from a prompt and from a pipe."""
 
+import io
 import os
 import pty
 import select
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.cli import sendr as command
+from broker.cli.errors import CliError
 from tests.broker.command import COMMAND, environment, refusal, seriatim
 from tests.support.callers import port_of
 from tests.support.frames import split_frame
@@ -201,3 +204,16 @@ def test_given_a_server_that_closes_or_is_another_then_it_is_told(
     else:
         assert b"the connection was closed before all was answered" in done.stderr
         assert done.stdout == (parting + b"\n" if parting else b"")
+
+
+@pytest.mark.parametrize("netstrings", [False, True])
+def test_given_a_server_that_never_answers_then_it_is_told_and_does_not_hang(
+    netstrings: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "ANSWER_SECONDS_MAX", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        line = command.Line("127.0.0.1", silent.getsockname()[1], netstrings)
+        answers = command.Answers(io.BytesIO())
+        talk = command._pour if netstrings else command._one_by_one
+        with line, pytest.raises(CliError, match="no answer in time"):
+            talk(line, io.BytesIO(b"hello\n"), answers)

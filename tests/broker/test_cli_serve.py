@@ -107,6 +107,7 @@ def test_given_a_broker_when_it_serves_then_the_command_line_is_gone_from_its_me
     mapped = Path(f"/proc/{broker.pid}/maps").read_text()
     assert "pydantic" not in mapped
     assert "_ssl" not in mapped
+    assert not re.search(r"/feed/|/broker/(port|caller)\.", mapped), "nobody asked for them"
     assert not any("http monitor" in line for line in broker.log)
     descriptors = Path(f"/proc/{broker.pid}/fd")
     assert not any("seriatim-settings" in os.readlink(fd) for fd in descriptors.iterdir())

@@ -9,7 +9,9 @@ import pytest
 
 from broker.session import Session
 from sequencer.feed.codec import DATA, HEARTBEAT
+from sequencer.feed.feed import Feed
 from sequencer.feed.moldudp64 import request, session_name
+from sequencer.feed.netstrings import NetstringCodec
 from sequencer.journal.store import Store
 from tests.support.feeding import asking, decoded, numbers, turns
 from tests.support.multicast import Ear, new_group
@@ -300,6 +302,26 @@ def test_given_a_codec_of_ones_own_then_it_is_used_and_its_failures_stop_nobody(
     assert "failed" in told
 
 
+def test_given_a_feed_that_fails_outright_then_the_journal_has_each_message_once(
+    tmp_path: Path,
+) -> None:
+    def no_memory(subject: bytes) -> bool:
+        raise MemoryError
+
+    group = new_group()
+    with serving(tmp_path, feed_text(group)) as broker:
+        sequencer, store = broker.server.plane.sequencer, broker.server.store
+        outlet = broker.outlets[0]
+        failing = Feed(NetstringCodec(), outlet.socket, datagram_max=1472, matches=no_memory)
+        sequencer.feeds.append(failing)
+        client = broker.client()
+        client.send(b"PUB orders 3\r\none\r\n")
+        broker.until(lambda: store.last == 1)
+        sequencer.feeds.remove(failing)
+        broker.client().publish(b"orders", b"two")
+        assert (store.last, sequencer.number, outlet.feed.messages) == (2, 2, 2)
+
+
 def test_given_a_feed_that_cannot_be_then_the_broker_does_not_start_and_says_why(
     tmp_path: Path,
 ) -> None:
@@ -328,6 +350,5 @@ def test_given_a_broker_with_feeds_then_its_log_says_what_goes_where(
 
 def test_given_no_feeds_then_nothing_is_looked_after(tmp_path: Path) -> None:
     with serving(tmp_path) as broker:
-        assert broker.outlets == []
+        assert broker.server.feeds is None
         assert broker.server.plane.sequencer.feeds == []
-        assert broker.server.feeds._timer is None

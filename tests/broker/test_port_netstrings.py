@@ -3,6 +3,7 @@
 import random
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.caller import Caller
+from broker.port import Port
 from sequencer.netstring import Decoder, NetstringError
 from tests.support.callers import Talker, calling, cquencer_of, netstring
 from tests.support.frames import split_frame
@@ -240,6 +243,35 @@ def test_given_more_fan_out_than_a_turn_may_take_then_it_is_done_in_several(
         while len(heard) < 300:
             heard += frames(ear)
         assert [number for number, _ in heard] == list(range(1, 301))
+
+
+@pytest.mark.parametrize(
+    "said", [b"1:x,", b"0:,", b"2:xy,"], ids=["messages", "queries", "refused"]
+)
+def test_given_clients_that_never_pause_then_a_turn_ends_and_each_has_its_share(
+    tmp_path: Path, said: bytes
+) -> None:
+    flags = {"limits__max_payload": "1", "limits__drain_timeout": "0"}
+    with calling(tmp_path, framing="netstring", **flags) as broker, ExitStack() as talkers:
+        crowd = [talkers.enter_context(Talker(broker)) for _ in range(8)]
+        cquencer = cquencer_of(broker)
+        broker.until(lambda: len(cquencer.callers) == len(crowd))
+        for talker in crowd:
+            assert talker.socket.send(said * 100_000) > 200_000, "four reads"
+        for _ in range(3):
+            before = answered(broker)
+            cquencer.port.turn()
+            assert 0 < answered(broker) - before < 100_000
+        shares = [answers_of(caller) for caller in cquencer.callers.values()]
+        assert min(shares) > 0, shares
+
+
+def answers_of(one: Caller | Port) -> int:
+    return one.messages + one.queries + one.errors
+
+
+def answered(broker: Broker) -> int:
+    return answers_of(cquencer_of(broker).port)
 
 
 def test_given_a_client_that_reads_no_answers_then_it_is_not_read_and_gets_all_of_them_later(

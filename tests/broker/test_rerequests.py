@@ -68,10 +68,11 @@ def serve(
     store: Store,
     talk: Callable[[RerequestServer, Join], Awaitable[None]],
     host: str = "127.0.0.1",
+    share: float = 1.0,
 ) -> Rerequests:
     """Have a talk beside a server of this store, and stop it; its counters."""
     limits: dict[str, Any] = {"datagram_bytes": 1472, "datagram_max": 65507, "rate": 1 << 24}
-    asked = Rerequests(store, SESSION, total_rate=1 << 26, **limits)
+    asked = Rerequests(store, SESSION, total_rate=1 << 26, share=share, **limits)
 
     async def main() -> None:
         sequencer = Sequencer()
@@ -113,6 +114,29 @@ def test_given_more_requests_than_one_turn_takes_then_all_are_answered(store: St
             assert await peer.numbers() == [first]
 
     serve(store, talk)
+
+
+def test_given_one_that_asks_without_end_then_it_waits_and_another_is_answered_yet(
+    store: Store,
+) -> None:
+    async def talk(server: RerequestServer, join: Join) -> None:
+        greedy, other = join(), join()
+        sent = 0
+        while server.rerequests.requests == sent:  # until one is not looked at
+            for _ in range(20):
+                greedy.ask(1)
+            sent += 20
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert server.rerequests.tired(asyncio.get_running_loop().time()) > 0
+        hearing = asyncio.create_task(other.numbers())
+        while not hearing.done():  # it has no place in a full buffer
+            other.ask(5)
+            await asyncio.wait({hearing}, timeout=0.05)
+        assert hearing.result() == [5]
+        assert server.rerequests.limited > 0
+
+    serve(store, talk, share=0.01)
 
 
 def chill(patch: pytest.MonkeyPatch, let: Callable[[], Any]) -> None:

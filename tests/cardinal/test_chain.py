@@ -245,6 +245,13 @@ def test_given_a_reorg_deeper_than_the_chain_when_it_comes_then_the_update_says_
     assert feed(chain, block("z", 3, "y"), block("h", 7, "g")) == ["+z"]
 
 
+def test_given_waiting_blocks_when_a_reorg_is_deeper_than_the_chain_then_they_are_told() -> None:
+    chain = Chain(named("a"))
+    feed(chain, *line("bcd", "a", 1), block("w", 6, "v"), block("s", 2, "b", 1))
+    chain.reorg(named("old"), 0)
+    assert feed(chain, block("x", 1, "old"), channel=True) == ["w PARENT", "+x -bcd beyond"]
+
+
 def test_given_a_channel_that_brings_what_does_not_fit_when_it_comes_then_it_is_told() -> None:
     chain = Chain(named("a"), whitelist={3: named("c")})
     chain.reorg(named("o"), 1)

@@ -147,6 +147,33 @@ def test_given_a_channel_that_is_never_completed_when_time_passes_then_it_is_giv
     assert follower.take([], STREAM, 30.0) == []
 
 
+@pytest.mark.parametrize("place", [0, 1, 3, 5], ids=lambda place: f"cut at {place}")
+def test_given_a_channel_that_is_opened_again_when_cut_anywhere_then_it_is_closed_at_its_end(
+    place: int,
+) -> None:
+    before, between, after = reorganised()
+    rows = before + between + between + after
+    rows = [(*row[:3], number) for number, row in enumerate(rows, 1)]
+    cut_at = len(before) + len(between) + place
+    application, follower = Application(), Follower()
+    application.apply(follower.take(rows[:cut_at], STREAM, 0.0))
+    application.apply(follower.take(rows[cut_at:], STREAM, 0.0))
+    deep = branch(BASE[0], "d", 5)
+    final = [BASE[0], *deep, *branch(deep[-1], "e", 1)]
+    assert application.chain == [block.hash for block in final]
+
+
+def test_given_a_channel_that_lacks_a_message_when_completed_then_the_block_is_told() -> None:
+    before, between, _ = reorganised()
+    lost = next(at for at, row in enumerate(between) if row[1][0] == 3)
+    events = Follower().take(before + between[:lost] + between[lost + 1 :], STREAM, 0.0)
+    evicted = [event for event in events if isinstance(event, Evicted)]
+    assert [(event.hash, event.why) for event in evicted] == [
+        (branch(BASE[0], "d", 5)[0].hash, "channel")
+    ]
+    assert sum(evicted[0].missing.prefixes.values()) == 1
+
+
 def test_given_too_many_channels_when_opened_then_the_oldest_is_given_up() -> None:
     follower, events = Follower(), []
     for at in range(17):

@@ -107,6 +107,7 @@ def test_given_a_file_that_is_no_capture_when_opened_then_it_is_told(
         b"1:x,1:t,1:k,1:v,",
         b"1:1,3:a b,1:k,1:v,",
         b"19:9223372036854775808,1:t,1:k,1:v,",
+        b"5000:" + b"1" * 5000 + b",1:t,1:k,1:v,",
     ],
 )
 def test_given_a_record_that_is_no_message_when_read_then_it_is_told_where(record: bytes) -> None:

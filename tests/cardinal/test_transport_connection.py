@@ -106,6 +106,15 @@ def test_given_a_wrong_user_when_opened_then_it_is_refused_and_not_tried_again()
     run(scenario())
 
 
+@pytest.mark.parametrize("url", ["", "nats://", "nats://127.0.0.1:abc", "127.0.0.1:99999"])
+def test_given_what_is_no_address_when_opened_then_it_is_refused_with_the_reason(url: str) -> None:
+    async def scenario() -> None:
+        with pytest.raises(Refused, match="is no address of a broker"):
+            await Connection.open(url)
+
+    run(scenario())
+
+
 def test_given_nats_server_when_sent_to_or_read_then_it_is_told_what_it_is_not() -> None:
     async def scenario(url: str) -> None:
         async with Publisher("other", url) as publisher:

@@ -116,6 +116,29 @@ class Host:
         if up:
             self.route(lan)
 
+    def renew(self, lan: int = 0) -> None:
+        """Take an interface on a cable away, and put a new one in its place, of the same name."""
+        ip(f"link delete eth{lan}", namespace=self.namespace)
+        self.lay_cable(lan)
+
+    def lay_cable(self, lan: int) -> None:
+        """Have an interface on a cable to the switch."""
+        port = f"{self.name}{lan}"
+        pair = f"link add eth{lan} type veth peer name {port} netns {self.switch}"
+        ip(pair, namespace=self.namespace)
+        self.connect(lan)
+
+    def connect(self, lan: int) -> None:
+        """Give the interface its addresses, and the switch its other end."""
+        ip(f"link set {self.name}{lan} master br{lan} up", namespace=self.switch)
+        ip(
+            f"address add {self.address(lan)}/24 dev eth{lan}",
+            f"address add {self.address6(lan)}/64 dev eth{lan} nodad",
+            f"link set eth{lan} up",
+            namespace=self.namespace,
+        )
+        self.route(lan)
+
     def plug(self, up: bool, lan: int = 0) -> None:
         """Pull its plug out of the switch, or put it back."""
         ip(f"link set {self.name}{lan} {'up' if up else 'down'}", namespace=self.switch)
@@ -163,20 +186,11 @@ class Network:
         host = Host(name, self._namespace(name), number, self._switch)
         self.hosts.append(host)
         for lan in range(self.lans):
-            port = f"{name}{lan}"
             if wired:
-                self._lay_wire(host, lan, port, seed)
+                self._lay_wire(host, lan, f"{name}{lan}", seed)
+                host.connect(lan)
             else:
-                pair = f"link add eth{lan} type veth peer name {port} netns {self._switch}"
-                ip(pair, namespace=host.namespace)
-            ip(f"link set {port} master br{lan} up", namespace=self._switch)
-            ip(
-                f"address add {host.address(lan)}/24 dev eth{lan}",
-                f"address add {host.address6(lan)}/64 dev eth{lan} nodad",
-                f"link set eth{lan} up",
-                namespace=host.namespace,
-            )
-            host.route(lan)
+                host.lay_cable(lan)
         return host
 
     def _lay_wire(self, host: Host, lan: int, port: str, seed: int) -> None:

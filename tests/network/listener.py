@@ -4,8 +4,9 @@
 
 FILL is a URL or "-", START a number or "live", UNTIL the number with which it ends, 0 for none;
 KEY is one more argument of `Receiver`.
-It says "ready", then "at N" every thousand numbers, and at the end one line of JSON: what was
-delivered, lost and wrong, and the counters. A line `stop` on stdin ends it before.
+It says "ready", then "at N" every thousand numbers, "rejoined" when a group was, and at the end
+one line of JSON: what was delivered, lost and wrong, and the counters. A line
+`stop` on stdin ends it before.
 
 Numbers must come in order, and without a hole where the feed has no filter (`subject`). What
 publishers (tests/network/publisher.py) wrote must come whole, and of each in its order. The
@@ -22,7 +23,8 @@ from sequencer.receiver import Ended, Group, Lost, Message, NewStream, Receiver,
 from tests.network.publisher import payload
 
 FAULTS_MAX = 10
-SECONDS = {"patience", "answer"}
+SECONDS = {"patience", "answer", "idle"}
+LOOK_SECONDS = 0.02  # between two looks at whether a group was joined again
 STEP = 1000
 
 
@@ -97,8 +99,15 @@ async def listen(receiver: Receiver, judge: Judge) -> None:
             if judge.done:
                 return
 
+    def look(before: int) -> None:
+        rejoins = receiver.counters.rejoins
+        if rejoins > before:
+            print("rejoined", flush=True)
+        loop.call_later(LOOK_SECONDS, look, rejoins)
+
     async with receiver:
         print("ready", flush=True)
+        look(0)
         loop.add_reader(sys.stdin, told)
         hearing = loop.create_task(hear())
         await asyncio.wait([hearing, stop], return_when=asyncio.FIRST_COMPLETED)

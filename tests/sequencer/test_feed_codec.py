@@ -1,6 +1,7 @@
 """A codec of a user's own, in plain Python, from the first record to what a receiver decodes."""
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -91,6 +92,25 @@ def test_given_a_codec_without_its_methods_then_it_says_which_is_missing() -> No
         Nothing().datagram([Message(1, b"")], 0)
     with pytest.raises(NotImplementedError, match=r"Nothing has no decode\(datagram\)"):
         Nothing().decode(b"x")
+
+
+def test_given_parts_that_are_no_bytes_then_they_are_counted_and_the_others_go_out() -> None:
+    class Texts(Codec):
+        """One message of its is text."""
+
+        def encode(self, message: Message) -> bytes:
+            text: Any = message.payload.decode()
+            return text if message.number == 2 else message.payload
+
+    group = new_group()
+    with Ear(group) as ear, mouth(group) as socket:
+        feed = Feed(Texts(), socket, datagram_max=65507)
+        batch = batch_of(Message(1, b"one"), Message(2, b"two"), Message(3, b"three"))
+        feed.take(bytearray(batch.view()), batch.end)
+        feed.flush(3)
+        assert ear.rest() == [b"one", b"three"]
+    assert (feed.messages, feed.broken, feed.previous) == (2, 1, 3)
+    assert feed.fault.startswith("TypeError")
 
 
 def test_given_a_head_of_another_size_than_was_said_then_it_is_a_defect() -> None:

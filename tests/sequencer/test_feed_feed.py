@@ -1,7 +1,9 @@
 """A feed: what is in which datagram, what waits until it is safe, and what a failed send costs."""
 
 import errno
+import signal
 import socket
+import time
 from itertools import pairwise
 
 import pytest
@@ -188,6 +190,22 @@ def test_given_a_socket_that_takes_no_more_then_the_rest_is_given_up_after_a_wai
         give(feed, messages(501, [7]))
         feed.flush(ALL)
         assert theirs.recv(1 << 16) == encode_frame(501, messages(501, [7])[0].payload)
+
+
+def test_given_a_signal_while_a_full_socket_is_waited_for_then_the_wait_goes_on() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    try:
+        with ours, theirs:
+            ours.settimeout(0.03)
+            feed = Feed(NetstringCodec(), ours, datagram_max=65507, segment=False)
+            give(feed, messages(1, [100] * 500))
+            begun = time.monotonic()
+            signal.setitimer(signal.ITIMER_REAL, 0.005)
+            assert feed.flush(ALL) == 500
+            assert time.monotonic() - begun >= 0.03
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_given_a_receiver_that_is_gone_then_every_datagram_is_counted_and_none_is_fatal() -> None:

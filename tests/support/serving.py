@@ -83,6 +83,7 @@ class Broker:
 
     @property
     def outlets(self) -> list[Outlet]:
+        assert self.server.feeds is not None
         return self.server.feeds.outlets
 
     def run(self, work: Awaitable[Result]) -> Result:
