@@ -196,7 +196,8 @@ def _unhex(text: object, where: str) -> bytes:
             return bytes.fromhex(digits.rjust(len(digits) + len(digits) % 2, "0"))
         except ValueError:
             pass
-    raise LineError(f"{where}: {_shown(text)} is not hex behind 0x")
+    what = "is missing: give" if text is None else f"{_shown(text)} is not"
+    raise LineError(f"{where}: {what} hex behind 0x")
 
 
 def _object(fields: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from broker.cli.errors import CliError
+
 app = typer.Typer(
     name="cardinal",
     help="""Blocks of a chain over the broker: Cardinal Streams, version 1.
@@ -279,6 +281,8 @@ def inspect(
     from broker.cli import cardinal_inspect
     from broker.cli.cardinal_schema import application_name
 
+    if first is not None and last is not None and last < first:
+        raise CliError(f"--to {last} is before --from {first}")
     wanted = cardinal_inspect.Wanted(
         None if application is None else application_name(application),
         first,

@@ -20,6 +20,7 @@ from cardinal.token import NAME
 from cardinal.transport.envelope import LENGTH_DIGITS_MAX, TOPIC, netstring
 from cardinal.transport.errors import BadCapture, BadEnvelope, BadTopic
 
+NO_LENGTH = "no length of a record; is this a capture?"
 MAGIC = b"cardinal capture 1 "
 CHUNK_BYTES = 1 << 20
 DIGITS_MAX = 19  # of a number; Python reads no more than some thousand
@@ -127,13 +128,13 @@ class CaptureReader:
         start = self._data[self._at : self._at + LENGTH_DIGITS_MAX + 1]
         digits, colon, _ = start.partition(b":")
         if (digits and not digits.isdigit()) or (digits[:1] == b"0" and len(digits) > 1):
-            raise BadCapture(self.offset, "no length of a record")
+            raise BadCapture(self.offset, NO_LENGTH)
         if not colon:
             if len(digits) > LENGTH_DIGITS_MAX:
-                raise BadCapture(self.offset, "no length of a record")
+                raise BadCapture(self.offset, NO_LENGTH)
             return 1
         if not digits or int(digits) > RECORD_BYTES_MAX:
-            raise BadCapture(self.offset, "no length of a record")
+            raise BadCapture(self.offset, NO_LENGTH)
         end = self._at + len(digits) + 1 + int(digits)
         if self._data[end : end + 1] not in (b",", b""):
             raise BadCapture(self.offset, "no comma at the end of a record")
