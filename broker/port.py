@@ -43,7 +43,7 @@ if not cython.compiled:
     EAGAIN, EINTR = errno.EAGAIN, errno.EINTR
     MSG_NOSIGNAL = socket.MSG_NOSIGNAL
     EVENTS_MAX = 64  # clients that one look at the epoll finds
-    ROUNDS_MAX = 16  # looks in one turn: 8 clients in a closed loop take half a millisecond
+    ROUNDS_MAX = 16  # looks in one turn: 8 clients in a closed loop take a millisecond
     READ_MAX = 1 << 16  # netstrings in one read: 16 384 of one byte, some 4 ms
     DIGITS_MAX = 18  # of a netstring's length
     ANSWER_WORK = 4  # offers that whatever is answered costs

@@ -134,9 +134,8 @@ class FeedSettings:
         "count",
         "How much of a processor's time one address's re-requests take at most, in percent, so that"
         " whoever asks without end does not slow down the broker; all of them together take three"
-        " times as much. A tenth is some 1500 answers in a second: a receiver that loses 2 % of"
-        " 100 000 small messages a second needs that. One that loses more gets all of it later:"
-        " where that is usual, give more.",
+        " times as much. A receiver that needs more than a tenth gets all it misses, but later:"
+        " where networks lose so much, give more.",
         bounds=(1, 100),
     )
 

@@ -49,14 +49,14 @@ def refusal(*arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None =
     return said.removeprefix("seriatim: ").rstrip("\n")
 
 
-class Subscriber:
-    """`seriatim sub`, which listens when the constructor returns."""
+class Listener:
+    """A command that shows what comes; it listens when the constructor returns."""
 
     def __init__(self, *arguments: str, stdout: int = subprocess.PIPE) -> None:
         colourful = environment({"TERM": "xterm-256color"})
         del colourful["NO_COLOR"]
         self.process = subprocess.Popen(
-            [COMMAND, "sub", *arguments],
+            [COMMAND, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=subprocess.PIPE,
@@ -83,3 +83,10 @@ class Subscriber:
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate()
+
+
+class Subscriber(Listener):
+    """`seriatim sub`."""
+
+    def __init__(self, *arguments: str, stdout: int = subprocess.PIPE) -> None:
+        super().__init__("sub", *arguments, stdout=stdout)

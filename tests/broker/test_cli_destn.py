@@ -5,15 +5,13 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self
 
 import pytest
 
 from sequencer.feed.codecs import codec_named
 from sequencer.feed.message import Message
 from sequencer.netstring import encode_frame
-from tests.broker.command import COMMAND, COMMAND_S, environment, refusal
+from tests.broker.command import COMMAND, COMMAND_S, Listener, environment, refusal
 from tests.support.multicast import mouth, new_group
 from tests.support.processes import SeriatimServer
 from tests.support.raw import QUIET, RawClient
@@ -26,20 +24,11 @@ MESSAGES = [
 ]
 
 
-class Destination:
-    """`seriatim destn`, which listens when the constructor returns."""
+class Destination(Listener):
+    """`seriatim destn` on loopback."""
 
     def __init__(self, group: tuple[str, int], *options: str) -> None:
-        self.process = subprocess.Popen(
-            [COMMAND, "destn", group[0], str(group[1]), "--interface", "127.0.0.1", *options],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(),
-        )
-        assert self.process.stderr is not None
-        self.greeting = self.process.stderr.readline().decode()
-        assert self.greeting.startswith("seriatim: listening to "), self.greeting
+        super().__init__("destn", group[0], str(group[1]), "--interface", "127.0.0.1", *options)
 
     def read(self, size: int) -> bytes:
         """So many bytes of its output."""
@@ -55,24 +44,6 @@ class Destination:
         """Ctrl-C, and its end."""
         self.process.send_signal(signal.SIGINT)
         return self.end()
-
-    def end(self) -> tuple[int, bytes, str]:
-        """Wait for its end: status, the rest of its output, what it said."""
-        out, said = self.process.communicate(timeout=COMMAND_S)
-        return self.process.returncode, out, said.decode()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
 
 
 def send(group: tuple[str, int], codec: str, *messages: Message) -> None:
