@@ -8,6 +8,7 @@ import os
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from broker.cli.errors import WrongSettings
 
@@ -18,10 +19,15 @@ NAMES = {
     "--sequencer_subject": "--subject",
     "--feed": "the feed",
 }
+# These say themselves what they are about.
+SENTENCES = ("--feed: the feed ", "--feed: a feed ")
 
 
 TcpPort = Annotated[
-    str, typer.Argument(metavar="TCP_PORT", help="Where messages come in.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="TCP_PORT", help="Where messages come in (-1: any free port).", show_default=False
+    ),
 ]
 Group = Annotated[
     str, typer.Argument(metavar="GROUP", help="The multicast group.", show_default=False)
@@ -72,6 +78,15 @@ StoreDir = Annotated[
     ),
 ]
 Debug = Annotated[bool, typer.Option("-D", "--debug", metavar=" ", help="Log who comes and goes.")]
+
+
+class PortFirst(TyperCommand):
+    """A command with a port among its arguments, where -1 is any free one and no option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take -1 for what it is; whatever else is no option is one argument too many."""
+        ctx.ignore_unknown_options = "-1" in args
+        return super().parse_args(ctx, args)
 
 
 def cq(
@@ -139,6 +154,8 @@ def settings_of(flags: dict[str, Any]) -> Any:
 
 
 def _renamed(problem: str) -> str:
+    if problem.startswith(SENTENCES):
+        return problem.removeprefix("--feed: ")
     for name, ours in NAMES.items():
         if problem.startswith(f"{name}:"):
             return ours + problem.removeprefix(name)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import BinaryIO
 
 import orjson
@@ -68,9 +69,18 @@ def feeds_of(group: str, port: int, interface: str, second: str) -> list[Group]:
         if not colon or not digits.isascii() or not digits.isdigit():
             raise CliError(f'--second: "{address}" is no group and port; write GROUP:PORT')
         other = Group(host.removeprefix("[").removesuffix("]"), int(digits), interface)
+        if _place(other) == _place(feeds[0]):
+            raise CliError(
+                f"--second: {other} is the first feed itself; give another group, port or interface"
+            )
         return [*feeds, other]
     except ReceiverError as error:
         raise CliError(str(error)) from error
+
+
+def _place(feed: Group) -> tuple[object, ...]:
+    """Where a feed is heard, however it is written."""
+    return ip_address(feed.group), feed.port, feed.interface
 
 
 def listen(feeds: list[Group], wish: Wish) -> None:

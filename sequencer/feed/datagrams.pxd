@@ -11,6 +11,8 @@ cdef enum:
     STORE_MIN = 65536
     STORE_MAX = 1048576
     PLACES_MIN = 1024
+    PLACES_KEPT = 65536
+    PLACE_BYTES = 16
     WAITS = 4
     EAGAIN = 11
     ENOBUFS = 105

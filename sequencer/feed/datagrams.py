@@ -7,6 +7,9 @@ Each datagram knows its last number; `send_safe` sends those that may be seen. A
 the system refuses is counted and forgotten: whoever misses it asks for it. A socket that is
 full is waited for, at most `WAITS` times its timeout; then what waits is given up too, so that
 a jammed network cannot hold the broker.
+
+Memory: `pending_max` for the bytes of what waits, and as much for the places of the datagrams,
+for a user's codec may make empty ones, which have no bytes.
 """
 
 from typing import Any
@@ -17,6 +20,8 @@ if not cython.compiled:
     STORE_MIN = 1 << 16
     STORE_MAX = 1 << 20  # kept while nothing waits
     PLACES_MIN = 1024
+    PLACES_KEPT = 65536  # while nothing waits
+    PLACE_BYTES = 16
     WAITS = 4  # for the socket, in one send
     EAGAIN, ENOBUFS = 11, 105
 
@@ -58,7 +63,7 @@ class Datagrams:
 
     def add(self, end: int, last: int) -> int:
         """What was written up to `end` is a datagram; the last number in it is `last`."""
-        if end > self.pending_max:
+        if end > self.pending_max or PLACE_BYTES * self.count >= self.pending_max:
             self.errors += 1
             self.error = ENOBUFS
             return 0
@@ -138,7 +143,7 @@ class Datagrams:
         left = self.count - gone
         if left == 0:
             self.count = self.end = 0
-            if self.size > STORE_MAX:
+            if self.size > STORE_MAX or self.places > PLACES_KEPT:
                 self._shrink()
             return 0
         if cython.compiled:
@@ -154,6 +159,7 @@ class Datagrams:
 
     def _shrink(self) -> int:
         """Let go of the room that only an unusual backlog needed."""
+        self._make_places(PLACES_MIN)
         return self._adopt(bytearray(STORE_MIN))
 
     def _adopt(self, store: bytearray) -> int:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 COMMAND = str(Path(sys.executable).parent / "seriatim")
-COMMAND_S = 30.0
+COMMAND_S = 60.0
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -64,7 +64,9 @@ class Listener:
         )
         assert self.process.stderr is not None
         self.greeting = self.process.stderr.readline().decode()
-        assert self.greeting.startswith("seriatim: listening to "), self.greeting
+        if not self.greeting.startswith("seriatim: listening to "):
+            self.__exit__(None, None, None)
+            raise AssertionError(self.greeting)
 
     def end(self) -> tuple[int, bytes, str]:
         """Wait for its end: status, standard output, and what else it said."""

@@ -11,26 +11,27 @@ import pytest
 
 from broker.cli.cq import settings_of
 from sequencer.netstring import encode_frame
-from tests.broker.command import COMMAND, environment, refusal
+from tests.broker.command import COMMAND, COMMAND_S, environment, refusal
 from tests.support.callers import answer
 from tests.support.frames import split_frame
 from tests.support.multicast import Ear, new_group
+from tests.support.processes import STOP_S
 from tests.support.raw import QUIET, RawClient
 
 LOOPBACK = ("--interface", "127.0.0.1", "-a", "127.0.0.1")
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
+def port_in(said: list[str], whose: str) -> int:
+    """Where it listens for these."""
+    (line,) = [line for line in said if f"Listening for {whose} on " in line]
+    return int(line.rpartition(":")[2])
 
 
 @contextmanager
 def running(*arguments: str) -> Iterator[tuple[int, tuple[str, int], list[str]]]:
     """The command: its TCP port, its group, and what it has said when it was ready."""
-    port, group = free_port(), new_group()
-    command = [COMMAND, "cq", str(port), group[0], str(group[1]), *LOOPBACK, *arguments]
+    group = new_group()
+    command = [COMMAND, "cq", "-1", group[0], str(group[1]), *LOOPBACK, *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment(), text=True)
     assert process.stderr is not None
     said: list[str] = []
@@ -38,9 +39,9 @@ def running(*arguments: str) -> Iterator[tuple[int, tuple[str, int], list[str]]]
         while not said or "Server is ready" not in said[-1]:
             said.append(process.stderr.readline())
             assert said[-1], said
-        yield port, group, said
+        yield port_in(said, "cquencer's clients"), group, said
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(STOP_S) == 0
     finally:
         process.kill()
         process.communicate()
@@ -65,9 +66,8 @@ def test_given_a_store_and_a_port_then_numbers_go_on_and_nats_clients_come_in(
 ) -> None:
     more = ("--framing", "netstring", "--store_dir", str(tmp_path / "store"), "--subject", "orders")
     for first in (1, 3):
-        nats_port = free_port()
-        with running(*more, "-p", str(nats_port)) as (port, group, _), Ear(group) as ear:
-            with RawClient(nats_port, QUIET) as nats:
+        with running(*more, "-p", "-1") as (port, group, said), Ear(group) as ear:
+            with RawClient(port_in(said, "client connections"), QUIET) as nats:
                 nats.ask(b"SUB orders 1\r\n")
                 with socket.create_connection(("127.0.0.1", port)) as client:
                     assert answer(client, b"0:,") == b"1:%d," % (first - 1)
@@ -83,7 +83,12 @@ def test_given_a_store_and_a_port_then_numbers_go_on_and_nats_clients_come_in(
         ("70000 239.0.0.1 1234", "TCP_PORT: 70000 is above 65535; give 1 to 65535, or -1"),
         ("0 239.0.0.1 1234", "TCP_PORT: 0 is no port to listen on; give 1 to 65535"),
         ("x 239.0.0.1 1234", 'TCP_PORT: "x" is not a port; give 1 to 65535'),
-        ("3001 10.0.0.1 1234", "the feed: "),
+        ("-1 10.0.0.1 1234", "the feed: "),
+        ("--ttl 2 -1 239.0.0.1 1234 --codec none", "the feed: "),
+        ("-1 239.0.0.1 1234 --framin x", "Got unexpected extra argument(s) (--framin x)"),
+        ("-2 239.0.0.1 1234", "No such option: -2"),
+        ("3001 239.0.0.1 1234 --framin x", "No such option: --framin"),
+        ("3001 239.0.0.1 1234 --interface ::1", 'the feed 239.0.0.1:1234: "::1"'),
         ("3001 239.0.0.1 0", "the feed: "),
         ("3001 239.0.0.1 1234 --framing line", '--framing: "line" is not one of recv, netstring'),
         ("3001 239.0.0.1 1234 --codec none", "the feed: "),
@@ -111,7 +116,7 @@ def test_given_a_taken_port_then_one_line_and_status_1() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port, group = taken.getsockname()[1], new_group()
         command = [COMMAND, "cq", str(port), group[0], str(group[1]), *LOOPBACK]
-        done = subprocess.run(command, capture_output=True, env=environment(), timeout=30)
+        done = subprocess.run(command, capture_output=True, env=environment(), timeout=COMMAND_S)
     assert done.returncode == 1
     assert b"for cquencer's clients: Address already in use" in done.stderr
 

@@ -164,11 +164,8 @@ def feed() -> Iterator[tuple[SeriatimServer, tuple[str, int]]]:
     group = new_group()
     flag = f"{group[0]}:{group[1]},interface=127.0.0.1,codec=moldudp64,rerequest_port=-1"
     with SeriatimServer("netstring", arguments=["--feed", flag]) as server:
-        client = RawClient(server.port)
-        client.send(QUIET + b"".join(b"PUB a.b 1\r\n%d\r\n" % n for n in range(1, 10)))
-        client.send(b"PING\r\n")
-        assert client.until_pong() == []
-        client.close()
+        with RawClient(server.port, QUIET) as client:
+            assert client.ask(b"".join(b"PUB a.b 1\r\n%d\r\n" % n for n in range(1, 10))) == []
         yield server, group
 
 
@@ -202,6 +199,11 @@ def test_given_somebody_to_ask_then_it_begins_in_the_past(
             ["239.0.0.1", "5000", "--second", "239.0.0.2:5,ttl=1"],
             '--second: "ttl=1" is no option; there is interface=',
         ),
+        (
+            ["239.0.0.1", "5000", "--interface", "lo", "--second", "239.0.0.1:5000"],
+            "--second: 239.0.0.1:5000 by lo is the first feed itself; give another group, port or",
+        ),
+        (["ff15::1", "5000", "--second", "[FF15:0::1]:5000"], "is the first feed itself; give ano"),
         (["239.0.0.1", "5000", "--filtered", "a..b"], "a..b"),
         (
             ["239.0.0.1", "5000", "--interface", "lo", "--fill", "nats://127.0.0.1:1"],

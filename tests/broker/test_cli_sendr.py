@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -22,7 +23,7 @@ from tests.support.frames import split_frame
 from tests.support.processes import SeriatimServer
 from tests.support.raw import QUIET, RawClient
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module", params=["recv", "netstring"])
@@ -67,8 +68,16 @@ class Prompt:
     def end(self) -> tuple[int, str]:
         """Its status, and what it said on standard error."""
         _, said = self.process.communicate(timeout=WAIT_S)
-        os.close(self.terminal)
         return self.process.returncode, said.decode()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+        os.close(self.terminal)
 
 
 def test_given_a_pipe_then_every_line_is_a_message_and_every_answer_a_line(
@@ -122,42 +131,43 @@ def test_given_a_terminal_then_it_prompts_answers_and_remembers(
 ) -> None:
     process, framing = broker
     arguments = (str(port_of(process)), "--framing", framing)
-    prompt = Prompt(*arguments, state=tmp_path)
-    prompt.until(b"? ")
-    prompt.type(b"\n")
-    first = int(prompt.until(b"? ").split(b"# ")[1].split(b":")[1].split(b",")[0])
-    prompt.type(b"hello\n")
-    number = b"%d" % (first + 1)
-    assert b"# %d:%b,\r\n" % (len(number), number) in prompt.until(b"? ")
-    prompt.type(b"\x04")
-    assert prompt.end() == (0, "")
+    with Prompt(*arguments, state=tmp_path) as prompt:
+        prompt.until(b"? ")
+        prompt.type(b"\n")
+        first = int(prompt.until(b"? ").split(b"# ")[1].split(b":")[1].split(b",")[0])
+        prompt.type(b"hello\n")
+        number = b"%d" % (first + 1)
+        assert b"# %d:%b,\r\n" % (len(number), number) in prompt.until(b"? ")
+        prompt.type(b"\x04")
+        assert prompt.end() == (0, "")
     assert "hello" in (tmp_path / "seriatim" / "sendr_history").read_text()
-    again = Prompt(*arguments, state=tmp_path)
-    again.until(b"? ")
-    again.type(b"\x1b[A\n")  # the line before, by the arrow
-    number = b"%d" % (first + 2)
-    assert b"# %d:%b,\r\n" % (len(number), number) in again.until(b"? ")
-    again.type(b"\x04")
-    assert again.end() == (0, "")
+    with Prompt(*arguments, state=tmp_path) as again:
+        again.until(b"? ")
+        again.type(b"\x1b[A\n")  # the line before, by the arrow
+        number = b"%d" % (first + 2)
+        assert b"# %d:%b,\r\n" % (len(number), number) in again.until(b"? ")
+        again.type(b"\x04")
+        assert again.end() == (0, "")
 
 
 def test_given_a_terminal_when_interrupted_then_it_ends_without_a_traceback(
     broker: tuple[SeriatimServer, str], tmp_path: Path
 ) -> None:
-    prompt = Prompt(str(port_of(broker[0])), "--framing", broker[1], state=tmp_path)
-    prompt.until(b"? ")
-    while prompt.process.poll() is None:  # Python's readline misses one just before it waits
-        prompt.process.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            prompt.process.wait(0.5)
-    status, said = prompt.end()
+    with Prompt(str(port_of(broker[0])), "--framing", broker[1], state=tmp_path) as prompt:
+        prompt.until(b"? ")
+        while prompt.process.poll() is None:  # Python's readline misses one just before it waits
+            prompt.process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                prompt.process.wait(0.5)
+        status, said = prompt.end()
     assert (status, said) == (130, "")
 
 
 def test_given_nobody_there_then_it_says_so() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    said = refusal("sendr", str(port), stdin=b"hello\n")
+    with socket.socket() as unused:  # bound, so that nobody else listens there
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        said = refusal("sendr", str(port), stdin=b"hello\n")
     assert said == f"127.0.0.1:{port}: connection refused: nobody listens there"
 
 

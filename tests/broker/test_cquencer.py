@@ -156,7 +156,7 @@ def test_given_a_client_that_was_told_what_is_wrong_and_stays_then_it_is_hung_up
     with calling(tmp_path, framing="netstring", **flags) as broker, Talker(broker) as talker:
         talker.send(b"no netstring")
         assert talker.rest()[0].startswith(b"-ERR 'Not a Netstring")
-        talker.send(b"1:x,")  # it is read, and counts no more
+        talker.push(b"1:x,")  # it is read, and counts no more
         broker.until(lambda: not cquencer_of(broker).callers)
         assert broker.server.last_number == 0
 
@@ -164,7 +164,8 @@ def test_given_a_client_that_was_told_what_is_wrong_and_stays_then_it_is_hung_up
 def test_given_a_stop_while_messages_come_then_all_that_were_taken_are_answered(
     tmp_path: Path,
 ) -> None:
-    with calling(tmp_path, framing="netstring", journal=True) as broker:
+    flags = {"limits__drain_timeout": "20s"}
+    with calling(tmp_path, framing="netstring", journal=True, **flags) as broker:
         talkers = [Talker(broker) for _ in range(4)]
         server = broker.server
         stopping = None

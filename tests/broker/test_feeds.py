@@ -2,6 +2,7 @@
 
 import json
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from sequencer.feed.moldudp64 import request, session_name
 from sequencer.feed.netstrings import NetstringCodec
 from sequencer.journal.store import Store
 from tests.support.feeding import asking, decoded, numbers, turns
-from tests.support.multicast import Ear, new_group
+from tests.support.multicast import WAIT_S, Ear, new_group
 from tests.support.plane import netstring_frame
 from tests.support.raw import HEADERS
 from tests.support.serving import feed_text, serving
@@ -88,7 +89,7 @@ def test_given_sync_always_when_the_disk_has_not_synced_then_nothing_leaves(
 
     def slow_sync(store: Store) -> int:
         asked.set()
-        assert go_on.wait(10)
+        assert go_on.wait(WAIT_S)
         return sync(store)
 
     with (
@@ -123,8 +124,8 @@ def test_given_several_feeds_then_each_has_its_codec_its_filter_and_its_packing(
         feed_text(groups[2], codec="binary", subject="news.>", packing="true", **NEVER),
         feed_text(groups[3], codec="moldudp64", subject="news.>", packing="true", **NEVER),
     ]
-    ears = [Ear(group) for group in groups]
-    with serving(tmp_path, *texts) as broker:
+    with ExitStack() as stack, serving(tmp_path, *texts) as broker:
+        ears = [stack.enter_context(Ear(group)) for group in groups]
         client = broker.client()
         wire = b"".join(
             b"PUB %b 2\r\nm%d\r\n" % (subject, number)
@@ -136,8 +137,6 @@ def test_given_several_feeds_then_each_has_its_codec_its_filter_and_its_packing(
         counters = [
             (o.feed.messages, o.feed.skipped, o.feed.sent.datagrams) for o in broker.outlets
         ]
-    for ear in ears:
-        ear.socket.close()
     assert heard[0] == [netstring_frame(number, b"m%d" % number) for number in range(1, 5)]
     named = decoded("netstring-subject", heard[1])
     assert [(m.number, m.subject) for p in named for m in p.messages] == [

@@ -12,7 +12,7 @@ from sequencer.feed.codec import DATA, END, HEARTBEAT
 from sequencer.feed.moldudp64 import request, session_name
 from sequencer.journal.store import Store
 from tests.support.feeding import asking, decoded, numbers, turns
-from tests.support.multicast import Ear, new_group
+from tests.support.multicast import WAIT_S, Ear, new_group
 from tests.support.plane import netstring_frame
 from tests.support.serving import feed_text, serving
 
@@ -88,11 +88,12 @@ def test_given_a_stop_when_the_disk_is_slow_then_the_end_waits_for_what_is_not_s
     sync = Store.sync
 
     def slow_sync(store: Store) -> int:
-        assert go_on.wait(10)
+        assert go_on.wait(WAIT_S)
         return sync(store)
 
     text = feed_text(group, codec="binary")
-    with Ear(group) as ear, serving(tmp_path, text, flags={"journal.sync": "always"}) as broker:
+    flags = {"journal.sync": "always", "limits.drain_timeout": "20s"}
+    with Ear(group) as ear, serving(tmp_path, text, flags=flags) as broker:
         client = broker.client()
         monkeypatch.setattr(Store, "sync", slow_sync)
         client.publish(b"orders", b"one")

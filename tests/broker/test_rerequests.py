@@ -20,7 +20,7 @@ from sequencer.sequencer import Sequencer
 from tests.support.stores import in_memory, open_store, put
 
 SESSION = session_name("00c0ffee00c0ffee", 1)
-WAIT_S = 10.0  # for what must come
+WAIT_S = 30.0  # for what must come
 
 
 @pytest.fixture

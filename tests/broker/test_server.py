@@ -6,14 +6,15 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from broker.version import VERSION, is_compiled
-from tests.broker.command import seriatim
+from tests.broker.command import COMMAND_S, seriatim
 from tests.support.frames import split_frame
-from tests.support.processes import STAND_IN, SeriatimServer
+from tests.support.processes import STAND_IN, STOP_S, SeriatimServer
 from tests.support.raw import QUIET, RawClient, operations
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
@@ -93,10 +94,11 @@ def test_given_a_client_of_protocol_1_then_it_is_greeted_once_after_its_first_po
 
 def test_given_listeners_with_frames_then_one_message_comes_in_each_of_them() -> None:
     arguments = ["--listen", "127.0.0.1:-1,frame=none", "--listen", "127.0.0.1:-1,frame=header"]
-    with SeriatimServer("netstring", arguments=arguments) as broker:
-        framed, bare, header = (RawClient(port, QUIET) for port in broker.ports)
-        heads = RawClient(broker.ports[2], b'CONNECT {"verbose":false,"headers":true}\r\n')
-        clients = [framed, bare, header, heads]
+    with SeriatimServer("netstring", arguments=arguments) as broker, ExitStack() as stack:
+        headed = b'CONNECT {"verbose":false,"headers":true}\r\n'
+        places = [*((port, QUIET) for port in broker.ports), (broker.ports[2], headed)]
+        clients = [stack.enter_context(RawClient(*place)) for place in places]
+        framed, bare, header, heads = clients
         assert [client.info["frame"] for client in clients] == [
             "netstring",
             "none",
@@ -107,8 +109,6 @@ def test_given_listeners_with_frames_then_one_message_comes_in_each_of_them() ->
             client.ask(b"SUB a 1\r\n")
         bare.ask(b"PUB a 005\r\nhello\r\n")  # bare hears its own, before its PONG
         heard = [client.operation() for client in (framed, header, heads)]
-        for client in clients:
-            client.close()
     assert split_frame(heard[0].payload) == (1, b"hello")
     assert (heard[1].verb, heard[1].sizes, heard[1].payload) == ("MSG", b"005", b"hello")
     assert heard[2].header == b"NATS/1.0\r\nNats-Sequence: 1\r\n\r\n"
@@ -162,7 +162,7 @@ def test_given_a_log_file_and_a_pid_file_then_they_are_written_and_the_log_can_b
         with RawClient(port, QUIET) as client:  # served behind the signals
             assert client.ask(b"") == []
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(STOP_S) == 0
         assert process.stderr is not None
         assert process.stderr.read() == b""
     finally:
@@ -211,6 +211,6 @@ def test_given_the_process_started_by_hand_then_one_line_and_status_1(
     flags: list[str], arguments: list[str], told: str
 ) -> None:
     command = [sys.executable, *flags, "-m", "broker", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"seriatim: {told}\n"

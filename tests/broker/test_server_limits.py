@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.session import FIRST_PING
 from broker.version import is_compiled
 from tests.support.processes import STAND_IN, SeriatimServer, ServerProcess
 from tests.support.raw import QUIET, RawClient
@@ -28,31 +29,37 @@ def test_given_a_silent_client_then_its_pings_come_an_interval_apart_and_then_it
     impatient: ServerProcess,
 ) -> None:
     start = time.monotonic()
-    with RawClient(impatient.port) as client:
+    with RawClient(impatient.port, pings=True) as client:
         for _ in range(2):
             assert client.line() == b"PING\r\n"
         assert client.line() == b"-ERR 'Stale Connection'\r\n"
         assert client.until_closed() == b""
-    assert 3 * INTERVAL * 0.9 < time.monotonic() - start < 3 * INTERVAL + 2
+    assert time.monotonic() - start > 3 * INTERVAL * 0.9
 
 
 def test_given_a_connect_then_the_first_ping_comes_within_an_interval_of_it(
     impatient: ServerProcess,
 ) -> None:
-    with RawClient(impatient.port, QUIET) as client:
-        start = time.monotonic()
+    start = time.monotonic()
+    with RawClient(impatient.port, QUIET, pings=True) as client:
         assert client.line() == b"PING\r\n"
-        assert INTERVAL * 0.9 < time.monotonic() - start < INTERVAL * 1.2 + 1
+        assert INTERVAL * 0.9 < time.monotonic() - start < FIRST_PING
 
 
 def test_given_a_client_that_is_heard_of_then_it_is_never_stale_though_it_never_answers(
     impatient: ServerProcess,
 ) -> None:
-    with RawClient(impatient.port, QUIET) as client:
-        until = time.monotonic() + 5 * INTERVAL
-        while time.monotonic() < until:
-            client.ask(b"PUB a 1\r\nx\r\n")
-        assert client.ask(b"") == []
+    for _ in range(20):  # a machine that is very busy may make a client silent
+        with RawClient(impatient.port, QUIET) as client:
+            start = heard = time.monotonic()
+            silence = 0.0
+            while silence < INTERVAL / 2 and heard < start + 5 * INTERVAL:
+                said = client.ask(b"PUB a 1\r\nx\r\n")
+                silence, heard = max(silence, time.monotonic() - heard), time.monotonic()
+            if silence < INTERVAL / 2:
+                assert said == client.ask(b"") == []
+                return
+    pytest.fail("this machine makes everybody silent")
 
 
 def test_given_many_clients_that_came_at_different_times_then_each_is_pinged_in_its_time(
@@ -60,13 +67,13 @@ def test_given_many_clients_that_came_at_different_times_then_each_is_pinged_in_
 ) -> None:
     with ExitStack() as stack:
         clients = [
-            stack.enter_context(RawClient(impatient.port, QUIET if turn % 2 else b""))
+            stack.enter_context(RawClient(impatient.port, QUIET if turn % 2 else b"", pings=True))
             for turn in range(20)
         ]
         start = time.monotonic()
         for client in clients:
             assert client.line() == b"PING\r\n"
-        assert time.monotonic() - start < INTERVAL * 1.2 + 1
+        assert time.monotonic() - start < FIRST_PING
 
 
 def test_given_places_for_two_then_the_third_is_told_and_a_freed_place_is_given_again() -> None:
@@ -109,9 +116,7 @@ def test_given_a_client_that_makes_a_lot_of_work_then_another_is_served_in_betwe
         assert other.ask(b"") == []
         busy.send(b"PUB a 0\r\n\r\n" * (200 * rounds) + b"PING\r\n")
         assert other.ask(b"") == []
-        busy.socket.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            busy.socket.recv(10)
+        assert busy.so_far() == b""
         busy.socket.settimeout(60)
         assert busy.until_pong() == []
 

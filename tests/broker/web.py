@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.processes import SeriatimServer, ServerProcess
 
-WEB_S = 20.0
+WEB_S = 60.0
 Headers = dict[str, str]
 
 

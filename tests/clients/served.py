@@ -13,7 +13,8 @@ from nats.aio.msg import Msg
 from tests.support.frames import split_frame, unframe
 from tests.support.processes import ServerProcess
 
-TEST_S = 30.0
+TEST_S = 120.0
+CONNECT_S = 30
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Served:
     @asynccontextmanager
     async def client(self, **options: Any) -> AsyncIterator[Client]:
         """A connected nats-py client, closed at the end."""
-        connection = await nats.connect(self.url, **{"error_cb": silent, **options})
+        usual = {"error_cb": silent, "connect_timeout": CONNECT_S}
+        connection = await nats.connect(self.url, **{**usual, **options})
         try:
             yield connection
         finally:

@@ -11,7 +11,9 @@ from tests.support.processes import server
 from tests.support.raw import QUIET, RawClient
 
 MAX_PAYLOAD = 1 << 20
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
+# nats-py gives up after 60 attempts by default: sooner than a busy machine starts a broker.
+PERSISTENT = {"reconnect_time_wait": 0.02, "max_reconnect_attempts": -1}
 
 
 def test_given_a_payload_of_the_limit_then_it_arrives_whole(served: Served) -> None:
@@ -119,7 +121,7 @@ def test_given_a_restart_on_the_same_port_then_clients_come_back_with_their_subs
         noted = Noted()
         with server(served.frame) as process:
             own = Served(process, served.frame)
-            async with own.client(reconnect_time_wait=0.02, **noted.options()) as client:
+            async with own.client(**PERSISTENT, **noted.options()) as client:
                 plain = await client.subscribe("py.again.>")
                 limited = await client.subscribe("py.again.b")
                 await limited.unsubscribe(limit=2)
@@ -148,7 +150,7 @@ def test_given_a_kill_then_clients_come_back_too(served: Served) -> None:
         noted = Noted()
         with server(served.frame) as process:
             own = Served(process, served.frame)
-            async with own.client(reconnect_time_wait=0.02, **noted.options()) as client:
+            async with own.client(**PERSISTENT, **noted.options()) as client:
                 subscription = await client.subscribe("py.killed")
                 await settle(client)
                 await asyncio.to_thread(process.kill)

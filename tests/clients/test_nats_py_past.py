@@ -13,7 +13,7 @@ from tests.clients.served import Noted, Served, run, settle
 from tests.support.processes import STAND_IN, SeriatimServer
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server has no past without JetStream")
-TIMEOUT_S = 5.0
+TIMEOUT_S = 30.0
 
 
 async def published(served: Served, subject: str, count: int) -> list[int]:
@@ -180,17 +180,17 @@ def test_given_a_message_id_when_published_until_answered_then_it_is_there_once(
             headers = {"Nats-Msg-Id": "order-7"}
             async with served.client() as client:
                 answers = [
-                    await client.request("$SEQ.PUB.orders", b"7", timeout=5, headers=headers)
+                    await client.request("$SEQ.PUB.orders", b"7", TIMEOUT_S, headers=headers)
                     for _ in range(3)
                 ]
                 assert {answer.data for answer in answers} == {b"1:1,"}
             process.restart()
             async with served.client() as client:
-                again = await client.request("$SEQ.PUB.orders", b"7", timeout=5, headers=headers)
+                again = await client.request("$SEQ.PUB.orders", b"7", TIMEOUT_S, headers=headers)
                 assert again.data == b"1:1,"
                 got = await client.subscribe("$SEQ.FROM.1.orders")
                 await client.publish("orders", b"8")
-                payloads = [served.payload(await got.next_msg(timeout=5)) for _ in range(2)]
+                payloads = [served.payload(await got.next_msg(timeout=TIMEOUT_S)) for _ in range(2)]
                 assert payloads == [b"7", b"8"]
 
     run(scenario())

@@ -16,7 +16,7 @@ from tests.support.processes import STAND_IN, server
 
 FOLDER = Path(__file__).parent / "npm"
 INSTALL_S = 300
-TESTS_S = 60
+TESTS_S = 180
 
 
 def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:

@@ -51,13 +51,14 @@ def replay(port: int, first: int = 1) -> list[tuple[int, bytes]]:
 
 def is_silent(client: RawClient) -> bool:
     """Nothing comes, for a while."""
+    patience = client.socket.gettimeout()
     client.socket.settimeout(NEVER_S)
     try:
         client.operation()
     except TimeoutError:
         return True
     finally:
-        client.socket.settimeout(10.0)
+        client.socket.settimeout(patience)
     return False
 
 

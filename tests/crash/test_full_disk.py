@@ -125,7 +125,7 @@ def test_given_a_full_disk_when_retention_makes_room_then_it_goes_on_by_itself(
     with broker_on(disk, *keep) as broker:
         fill(disk, 4 * MEBIBYTE)
         taken = publish_until_full(broker.port)
-        assert broker.await_line(AGAIN, 20)
+        assert broker.await_line(AGAIN)
         with RawClient(broker.port, QUIET) as client:
             said = client.ask(b"SUB a 1\r\n" + pub(b"new"))
         assert heard(said) == [(taken + 1, b"new")]

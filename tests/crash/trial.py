@@ -37,7 +37,7 @@ from tests.support.processes import SeriatimServer
 SOAK_S = float(os.environ.get("SOAK_SECONDS", "0"))
 SEED = int(os.environ.get("CRASH_SEED", "0")) or SystemRandom().randrange(1, 1 << 32)
 TRIALS = 5  # that share the time of a soak: kills, in each sync mode and with deletions; power cuts
-ROUND_S = 60.0  # far more than a round takes: no progress is a fault, too
+ROUND_S = 180.0  # far more than a round takes: no progress is a fault, too
 EVENTS = (200, 30_000)  # in one life
 SEGMENTS = (65_536, 262_144, 4 << 20)
 PENDING = (16_384, 262_144)

@@ -69,9 +69,10 @@ def test_given_another_answer_when_checked_then_status_1_and_one_line(
 
 
 def test_given_nobody_listening_when_checked_then_status_1_and_one_line() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    result = health(port)
+    with socket.socket() as unused:  # bound, so that nobody else listens there
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        result = health(port)
     assert result.returncode == 1
     assert result.stderr.startswith(f"no answer from 127.0.0.1:{port}: ")
     assert result.stderr.count("\n") == 1

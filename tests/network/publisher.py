@@ -53,7 +53,7 @@ class Publisher:
         seconds = time.monotonic() - start
         self.socket.sendall(b"PING\r\n")
         said = b""
-        while not said.endswith(b"PONG\r\n"):
+        while b"PONG\r\n" not in said:
             data = self.socket.recv(65536)
             if not data:
                 raise ConnectionError(f"the broker closed, it said {said[-200:]!r}")

@@ -173,15 +173,14 @@ def test_given_forged_requests_then_the_victim_gets_no_flood_and_others_are_serv
             for _ in range(2000):
                 port = flooded.getsockname()[1]
                 liar.sendto(forged(victim.address(), home, port, asked), (home, 0))
-            asker.settimeout(10)
+            asker.settimeout(60)
             asker.sendto(asked, (home, REREQUESTS))
             assert codec.decode(asker.recv(65536)).messages[0].number == 1
-            seconds = time.monotonic() - start
             flooded.setblocking(False)
             got = 0
             try:
                 while True:
                     got += len(flooded.recv(65536))
             except BlockingIOError:
-                pass
+                seconds = time.monotonic() - start
     assert 0 < got <= rate / 4 + rate * seconds + 1472

@@ -44,7 +44,7 @@ def member(host: Host, lan: int, family: int = socket.AF_INET) -> socket.socket:
     else:
         group = socket.inet_pton(family, GROUP6) + index.to_bytes(4, sys.byteorder)
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, group)
-    made.settimeout(5)
+    made.settimeout(30)
     return made
 
 

@@ -52,7 +52,7 @@ def bound(host: Host) -> socket.socket:
     with host.inside():
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     made.bind(("", PORT))
-    made.settimeout(5)
+    made.settimeout(30)
     return made
 
 
@@ -147,10 +147,10 @@ def test_given_all_udp_is_lost_then_tcp_comes_through_at_its_own_rate(
     with lane.far.inside():
         listener = socket.create_server((lane.far.address(), PORT))
     with lane.near.inside():
-        sender = socket.create_connection((lane.far.address(), PORT), timeout=10)
+        sender = socket.create_connection((lane.far.address(), PORT), timeout=60)
     with listener, sender, listener.accept()[0] as receiver:
         threading.Thread(target=sender.sendall, args=[sent]).start()
-        receiver.settimeout(10)
+        receiver.settimeout(60)
         received = bytearray()
         while len(received) < len(sent):
             received += receiver.recv(1 << 20)

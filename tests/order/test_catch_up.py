@@ -60,23 +60,23 @@ def test_given_a_reader_that_lags_when_it_reads_again_then_it_has_heard_what_oth
 def test_given_dead_readers_then_neither_publishers_nor_others_wait_for_them(
     keeping: Keeping,
 ) -> None:
-    """Judged by the same flood without them, the better of three each time."""
+    """Judged by the same flood at a broker without them, in turn, the best of four each."""
 
-    def flood_and_read() -> float:
-        with RawClient(keeping.port, QUIET) as healthy:
+    def flood_and_read(port: int) -> float:
+        with RawClient(port, QUIET) as healthy:
             healthy.ask(b"SUB flood 1\r\n")
             reading = pool.submit(take, healthy, COUNT)
-            seconds = pour(keeping.port, b"flood")
+            seconds = pour(port, b"flood")
             assert [count_of(operation) for operation in reading.result()] == ALL
         return seconds
 
-    with ThreadPoolExecutor(1) as pool:
-        alone = min(flood_and_read() for _ in range(3))
+    with Keeping() as empty, ThreadPoolExecutor(1) as pool:
         for _ in range(12):
             keeping.deaf(b"SUB flood 1")
         pour(keeping.port, b"flood")
         assert keeping.lags(12)
-        crowded = min(flood_and_read() for _ in range(3))
+        floods = [[flood_and_read(one.port) for one in (empty, keeping)] for _ in range(4)]
+        alone, crowded = map(min, zip(*floods, strict=True))
     print(f"a flood of {COUNT} takes {alone:.3f} s, with twelve dead readers {crowded:.3f} s")
     assert crowded < 4 * alone + 0.2
     assert keeping.figure("slow_consumers") == 0
@@ -169,8 +169,6 @@ def test_given_a_reader_that_lags_when_it_asks_then_it_is_answered(keeping: Keep
         for at in range(20):
             slow.send(b"PUB service inbox.%d 4\r\nhelp\r\n" % at)
             asked = service.operation()
-            while asked.verb != "MSG":
-                asked = service.operation()
             service.ask(b"PUB %b 4\r\ndone\r\n" % asked.reply)
         heard = take_until(slow, b"inbox.19")
         answers = [one.subject for one in heard if one.sid == b"2"]
@@ -198,7 +196,7 @@ def test_given_a_journal_that_forgets_what_a_reader_needs_then_it_is_cut_off_and
     arguments = ["--segment_bytes", "1MiB", "--retain_bytes", "2MiB"]
     with Keeping(arguments=arguments) as broker, broker.deaf(b"SUB flood 1") as slow:
         pour(broker.port, b"flood", 3 * COUNT)
-        assert broker.await_line("deleted numbers", 10)
+        assert broker.await_line("deleted numbers")
         said = operations(slow.until_closed())
         assert (said[-1].verb, said[-1].text) == ("-ERR", b"'Slow Consumer'")
         heard = [count_of(operation) for operation in said[:-1]]
@@ -206,7 +204,7 @@ def test_given_a_journal_that_forgets_what_a_reader_needs_then_it_is_cut_off_and
         assert len(heard) < 3 * COUNT
         assert broker.figure("catchups_given_up") == 1
         assert broker.figure("slow_consumers") == 1
-        assert broker.await_line("lags behind what is retained", 1)
+        assert broker.await_line("lags behind what is retained")
         assert broker.awaits(lambda: broker.lags(0))
 
 

@@ -78,10 +78,7 @@ def read_all(client: RawClient, frame: str, count: int) -> list[int]:
     """Read so many bodies; their numbers."""
     numbers = []
     for _ in range(count):
-        operation = client.operation()
-        while operation.verb == "PING":
-            operation = client.operation()
-        numbers.append(int(unframe(operation.payload, frame)[:6]))
+        numbers.append(int(unframe(client.operation().payload, frame)[:6]))
     return numbers
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from sequencer.feed.codec import Codec
 from sequencer.feed.feed import Feed
 from sequencer.feed.message import Message
 from sequencer.feed.netstrings import NetstringCodec, NetstringSubjectCodec
@@ -158,6 +159,41 @@ def test_given_more_than_may_wait_then_the_newest_are_given_up_and_counted() -> 
         assert (feed.sent.errors, feed.sent.error) == (21, errno.ENOBUFS)
         give(feed, messages(31, [5]))
         assert feed.flush(31) == 1, "and it goes on"
+
+
+class Mute(Codec):
+    """A user's codec that says nothing at all."""
+
+    def encode(self, message: Message) -> bytes:
+        return b""
+
+
+def test_given_empty_datagrams_when_too_many_wait_then_the_newest_are_given_up_and_counted() -> (
+    None
+):
+    group = new_group()
+    with Ear(group) as ear, mouth(group) as speaker:
+        feed = Feed(Mute(), speaker, datagram_max=65507, pending_max=1600)
+        for one in messages(1, [9] * 130):
+            give(feed, [one])
+        assert (feed.sent.errors, feed.sent.error) == (30, errno.ENOBUFS)
+        assert feed.flush(130) == 100
+        assert ear.rest() == [b""] * 100
+        give(feed, messages(131, [9]))
+        assert feed.flush(131) == 1, "and it goes on"
+
+
+def test_given_a_backlog_of_many_datagrams_then_its_places_are_given_back() -> None:
+    with mouth(new_group()) as speaker:
+        feed = Feed(Mute(), speaker, datagram_max=65507)
+        batch = batch_of(*messages(1, [9]))
+        store = bytearray(batch.view())
+        for _ in range(2):  # they can be had again
+            for _ in range(70_000):
+                feed.take(store, batch.end)
+            assert feed.sent.count == 70_000
+            assert feed.flush(ALL) == 70_000
+            assert feed.sent.count == feed.sent.errors == 0
 
 
 def test_given_a_backlog_of_megabytes_then_all_of_it_is_sent_when_it_is_safe() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT_S = 30
+WAIT_S = 60
 
 
 def require_tshark() -> None:

@@ -12,7 +12,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-WAIT_S = 10.0  # for what must come
+WAIT_S = 30.0  # for what must come
 IP_MULTICAST_ALL = 49  # Linux: hear groups that other sockets have joined, too
 SILENCE = b"nothing more"
 

@@ -20,8 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-READY_S = 15.0  # compiled and idle it takes 0.1 s; a loaded two-core machine may take seconds
-STOP_S = 10.0
+READY_S = 60.0  # compiled and idle it takes 0.1 s; a loaded two-core machine may take seconds
+STOP_S = 30.0
+SAID_S = 30.0
 
 BIN = Path(sys.executable).parent
 LISTENING = re.compile(r"Listening for client connections on \S*:(\d+)")
@@ -92,7 +93,7 @@ class ServerProcess:
     def said(self, text: str) -> bool:
         return any(text in line for line in self.log)
 
-    def await_line(self, text: str, timeout: float = 10.0) -> bool:
+    def await_line(self, text: str, timeout: float = SAID_S) -> bool:
         """Wait until a line of the log holds `text`."""
         with self._changed:
             return self._changed.wait_for(lambda: self.said(text), timeout)

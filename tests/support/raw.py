@@ -1,8 +1,12 @@
 """A NATS client as bare as can be: a blocking socket with timeouts, and the bytes it gets.
 
-Two floors: `RawClient` sends bytes and reads lines, counts of bytes or the rest until the server
+Two floors: `RawClient` sends bytes and reads lines, operations or the rest until the server
 closes; `operations` takes such bytes apart into what the server said, strictly: anything that a
 NATS server may not say is an error here.
+
+A server sends a PING some two seconds after CONNECT, which a test that takes longer, on whatever
+machine, would find anywhere in what it reads: so its PINGs are passed over, unless they are what
+a test is about (`pings=True`).
 """
 
 import contextlib
@@ -15,7 +19,7 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0  # a bound for what hangs: no machine is so busy
 QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
 HEADERS = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 
@@ -38,6 +42,7 @@ class Operation:
     payload: bytes = b""
 
 
+PING = b"PING\r\n"
 BARE = {b"+OK": "+OK", b"PING": "PING", b"PONG": "PONG"}
 SIZE = re.compile(rb"[0-9]{1,9}\Z")
 
@@ -97,6 +102,23 @@ def operations(data: bytes) -> list[Operation]:
     return found
 
 
+def without_pings(data: bytes) -> bytes:
+    """What a server said, which may end anywhere, but for its PINGs."""
+    if PING not in data:
+        return data
+    kept, at = bytearray(), 0
+    while at < len(data):
+        try:
+            step = next_operation(data, at)
+        except WireError:  # whoever reads this will say so
+            step = None
+        end = step[1] if step else len(data)
+        if data[at:end] != PING:
+            kept += data[at:end]
+        at = end
+    return bytes(kept)
+
+
 class RawClient:
     """One connection. INFO has been read when the constructor returns."""
 
@@ -107,7 +129,9 @@ class RawClient:
         receive_buffer: int | None = None,
         timeout: float = TIMEOUT_S,
         host: str = "127.0.0.1",
+        pings: bool = False,
     ) -> None:
+        self.pings = pings  # whether the server's own are to be heard
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if receive_buffer is not None:  # before connect, or the window is already agreed
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -154,41 +178,55 @@ class RawClient:
         self._at = end
         return taken
 
+    def _heard(self, said: bytes) -> bytes:
+        """What is to be heard of operations."""
+        return said if self.pings else without_pings(said)
+
     def _rest(self) -> bytes:
         return self._take(len(self._inbox))
 
     def line(self) -> bytes:
         """One line with its end."""
-        while (end := self._inbox.find(b"\n", self._at)) < 0:
-            if not self._fill():
-                raise WireError(f"closed in the middle of a line: {self._rest()!r}")
-        return self._take(end + 1)
-
-    def exactly(self, size: int) -> bytes:
-        while len(self._inbox) - self._at < size:
-            if not self._fill():
-                raise WireError(f"closed when {size} bytes were awaited: {self._rest()!r}")
-        return self._take(self._at + size)
+        while True:
+            while (end := self._inbox.find(b"\n", self._at)) < 0:
+                if not self._fill():
+                    raise WireError(f"closed in the middle of a line: {self._rest()!r}")
+            if line := self._heard(self._take(end + 1)):
+                return line
 
     def until_closed(self) -> bytes:
         """Everything until the server closes (or resets: it had not read all of ours)."""
+        found = [self._rest()]
+        with contextlib.suppress(ConnectionResetError):
+            while data := self.socket.recv(1 << 18):
+                found.append(data)
+        return self._heard(b"".join(found))
+
+    def so_far(self) -> bytes:
+        """What has come and was not taken yet; nothing is waited for, or taken."""
+        patience = self.socket.gettimeout()
+        self.socket.settimeout(0)
         try:
             while self._fill():
                 pass
-        except ConnectionResetError:
+        except BlockingIOError:
             pass
-        return self._rest()
+        finally:
+            self.socket.settimeout(patience)
+        return self._heard(self._inbox[self._at :])
 
     def operation(self) -> Operation:
         """The next thing the server says."""
-        while (step := next_operation(self._inbox, self._at)) is None:
-            if not self._fill():
-                raise WireError(f"closed in the middle of: {self._rest()[:200]!r}")
-        operation, self._at = step
-        return operation
+        while True:
+            while (step := next_operation(self._inbox, self._at)) is None:
+                if not self._fill():
+                    raise WireError(f"closed in the middle of: {self._rest()[:200]!r}")
+            operation, self._at = step
+            if operation.verb != "PING" or self.pings:
+                return operation
 
     def until_pong(self, pongs: int = 1) -> list[Operation]:
-        """What the server says before its n-th PONG from here; its own PINGs are left out."""
+        """What the server says before its n-th PONG from here; never its own PINGs."""
         found: list[Operation] = []
         while pongs:
             operation = self.operation()
@@ -216,10 +254,10 @@ class RawClient:
             at -= self._at  # `_fill` drops what lies before
             try:
                 if not self._fill():
-                    return self._rest(), True
+                    return self._heard(self._rest()), True
             except ConnectionResetError:
-                return self._rest(), True
-        return self._take(at), False
+                return self._heard(self._rest()), True
+        return self._heard(self._take(at)), False
 
     def half_close(self) -> None:
         """Say that nothing more comes; a server that has closed already is no error."""

@@ -19,7 +19,7 @@ from broker.feeds import Outlet
 from broker.server import Server
 from tests.support.raw import QUIET, Operation, next_operation
 
-WAIT_S = 10.0
+WAIT_S = 30.0
 Result = TypeVar("Result")
 
 

@@ -99,14 +99,14 @@ def impatient() -> Iterator[ServerProcess]:
 def test_given_a_silent_client_then_it_is_pinged_twice_and_closed_as_stale(
     impatient: ServerProcess, sends: bytes
 ) -> None:
-    with RawClient(impatient.port, sends) as client:
+    with RawClient(impatient.port, sends, pings=True) as client:
         data, closed = client.answer(b"", 1 << 30)
     assert closed
     assert data == b"PING\r\n" * 2 + b"-ERR 'Stale Connection'\r\n"
 
 
 def test_given_a_client_that_answers_then_it_stays(impatient: ServerProcess) -> None:
-    with RawClient(impatient.port, QUIET + b"SUB a 1\r\n") as client:
+    with RawClient(impatient.port, QUIET + b"SUB a 1\r\n", pings=True) as client:
         for _ in range(4):
             assert client.line() == b"PING\r\n"
             client.send(b"PONG\r\n")
@@ -114,7 +114,10 @@ def test_given_a_client_that_answers_then_it_stays(impatient: ServerProcess) -> 
 
 
 def test_given_a_stale_peer_then_others_are_served(impatient: ServerProcess) -> None:
-    with RawClient(impatient.port) as silent, RawClient(impatient.port, QUIET) as other:
+    with (
+        RawClient(impatient.port) as silent,
+        RawClient(impatient.port, QUIET, pings=True) as other,
+    ):
         stale = False
         while not stale:
             assert other.line() == b"PING\r\n"
