@@ -39,6 +39,7 @@ HOT = [
     "broker.gate",
     "broker.answerer",
     "broker.plane",
+    "broker.staged",
     "broker.player",
     "broker.caller",
     "broker.port",

@@ -3,6 +3,7 @@
     PUB $SEQ.INFO <reply>           JSON: what the store holds, and what limits there are
     PUB $SEQ.GET.<number> <reply>   the message, in the asker's own frame     (broker/lookup.py)
     PUB $SEQ.READ <reply>           many messages in chunks                   (broker/bulk.py)
+    PUB $SEQ.STAGE and its like     publishing exactly once                   (broker/staging)
 
 Who asks wrongly is told with a NATS status header where it takes headers, and with -ERR
 elsewhere. What waits for the disk waits in a cursor: at most `LOOKUPS_MAX` messages and
@@ -18,7 +19,7 @@ from broker.bulk import Bulk, read_wish
 from broker.kinds import is_reserved_reply
 from broker.link import Link
 from broker.lookup import Lookup, no_such_message, refuse
-from broker.requests import BadRequest, Get, Info, Read, parse
+from broker.requests import BadRequest, Get, Info, Read, Staging, parse
 from parser import errors
 from sequencer.journal.ring import Ring
 
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seriatim")
 
-PREFIXES: Final = (b"$SEQ.INFO", b"$SEQ.GET", b"$SEQ.READ")
+PREFIXES: Final = (
+    *(b"$SEQ.INFO", b"$SEQ.GET", b"$SEQ.READ"),
+    *(b"$SEQ.STAGE", b"$SEQ.COMMIT", b"$SEQ.ABORT", b"$SEQ.BATCH"),
+)
 LOOKUPS_MAX: Final = 4096
 READS_MAX: Final = 4
 REMEMBERED_MAX: Final = 64  # links with cursors, before those that have ended are looked for
@@ -52,7 +56,7 @@ class Answers:
         """Answer the question that was published to `subject`, now or later."""
         try:
             request = parse(subject)
-            if not isinstance(request, Info | Get | Read):
+            if not isinstance(request, Info | Get | Read | Staging):
                 raise errors.PublishForbidden(subject)
             if not reply:
                 raise errors.PublishForbidden(subject, "a reply subject is needed")
@@ -60,6 +64,8 @@ class Answers:
                 raise errors.ReplyForbidden(reply)
             if isinstance(request, Read):
                 self._read(link, subject, reply)
+            elif isinstance(request, Staging):
+                self._hand_over(link, request, subject, reply)
             else:
                 self._accept(link)
                 self._tell(link, request, subject, reply)
@@ -113,8 +119,7 @@ class Answers:
         replays, plane = self._server.replays, self._plane
         plane.spend(WORK)
         wish = read_wish(self._payload(link), plane.sequencer.number)
-        if not link.headers:
-            raise BadRequest("the answers have headers: say headers:true in CONNECT")
+        _need_headers(link)
         self._accept(link)
         if replays is None:
             refuse(plane, link, subject, reply, 404, "this broker keeps no messages")
@@ -132,6 +137,24 @@ class Answers:
         """The payload of the question, without headers."""
         end = link.parser.body + link.parser.size
         return bytes(self._plane.store[end - self._plane.payload_bytes() : end])
+
+    # Publishing exactly once
+
+    def _hand_over(self, link: Link, request: Staging, subject: bytes, reply: bytes) -> None:
+        """Have it done by the desk of staging. Raises `BadRequest` and `PublishForbidden`."""
+        if not self._server.settings.staging.max_bytes:
+            raise errors.PublishForbidden(subject, "nothing may be staged here")
+        _need_headers(link)
+        self._accept(link)
+        body = link.parser.body
+        span = range(body, body + link.parser.size)
+        try:
+            desk = self._server.open_staging()
+        except OSError as error:
+            why = f"the disk takes no stages: {error.strerror}"
+            refuse(self._plane, link, subject, reply, 507, why)
+            return
+        desk.ask(request.word, reply, self._plane.store, span)
 
     # What there is
 
@@ -168,6 +191,11 @@ class Answers:
                 "dedupe_ids": journal.dedupe_ids,
             },
         }
+
+
+def _need_headers(link: Link) -> None:
+    if not link.headers:
+        raise BadRequest("the answers have headers: say headers:true in CONNECT")
 
 
 def _forget_ended(cursors: dict[Link, Any]) -> None:

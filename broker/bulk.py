@@ -5,7 +5,7 @@ The payload of the request is JSON; all but `from` may be left out:
     {"from": 1, "to": 5000, "subject": "orders.>", "format": "columns",
      "max_bytes": 8388608, "chunk_bytes": 131072}
 
-`to` is the last number wanted, the last one given when it is left out, null or above that.
+`subject` may be a list of up to 64 of them. `to` is the last number wanted, the last one given when it is left out, null or above that.
 It is answered by one or more messages on the reply subject: columns (sequencer/journal/
 chunk.py draws them), or frames one behind the other. Headers of each:
 
@@ -15,14 +15,14 @@ chunk.py draws them), or frames one behind the other. Headers of each:
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.cursor import Cursor
 from broker.link import Link
 from broker.outcomes import BAD, ENDED, FULL, MORE
-from broker.requests import BadRequest
-from parser.errors import quoted
+from broker.requests import BadRequest, quote_value
 from sequencer.journal import chunk
 from sequencer.journal.columns import Collector
 from sequencer.netstring import encode_frame
@@ -36,6 +36,8 @@ KIB, MIB = 1 << 10, 1 << 20
 ROWS_MAX: Final = 1 << 15  # in one chunk
 SCAN_MAX: Final = 64 * MIB  # read without an answer; then there is one, be it without a row
 FORMATS: Final = ("columns", "frames")
+EVERY: Final = ">"
+FILTERS_MAX: Final = 64
 # Key: default, smallest, largest.
 SIZES: Final = {
     "max_bytes": (8 * MIB, 1, 1 << 40),
@@ -46,11 +48,11 @@ KEYS: Final = ("from", "to", "subject", "format", *SIZES)
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is wanted: numbers `first` to `last` of the subjects that `filter` covers."""
+    """What is wanted: numbers `first` to `last` of the subjects that one of `filters` covers."""
 
     first: int
     last: int
-    filter: bytes
+    filters: tuple[bytes, ...]
     format: str
     max_bytes: int
     chunk_bytes: int
@@ -66,23 +68,20 @@ def read_wish(payload: bytes, head: int) -> Wish:
         raise BadRequest('the payload is no JSON object; write {"from": 1}')
     for key in raw:
         if key not in KEYS:
-            raise BadRequest(f"{_shown(key)} is no key; there are {', '.join(KEYS)}")
+            raise BadRequest(f"{quote_value(key)} is no key; there are {', '.join(KEYS)}")
     if "from" not in raw:
         raise BadRequest('"from" is missing, the first number wanted; write {"from": 1}')
     first = _whole(raw, "from", 1, NUMBER_MAX)
     last = NUMBER_MAX if raw.get("to") is None else _whole(raw, "to", 1, NUMBER_MAX)
     if last < first:
         raise BadRequest(f'"to" is {last}, which is below "from"')
-    subject = raw.get("subject", ">")
-    filter = subject.encode("utf-8", "replace") if isinstance(subject, str) else b""
-    if not is_pattern(filter):
-        raise BadRequest(f"{_shown(subject)} is no subject that can be subscribed to")
+    filters = _filters(raw.get("subject", EVERY))
     format = raw.get("format", FORMATS[0])
     if format not in FORMATS:
-        raise BadRequest(f"{_shown(format)} is no format; there are {', '.join(FORMATS)}")
+        raise BadRequest(f"{quote_value(format)} is no format; there are {', '.join(FORMATS)}")
     sizes = {key: raw.get(key, default) for key, (default, _, _) in SIZES.items()}
     max_bytes, chunk_bytes = (_whole(sizes, key, *SIZES[key][1:]) for key in SIZES)
-    return Wish(first, min(last, head), filter, format, max_bytes, min(chunk_bytes, max_bytes))
+    return Wish(first, min(last, head), filters, format, max_bytes, min(chunk_bytes, max_bytes))
 
 
 class Bulk(Cursor):
@@ -98,9 +97,7 @@ class Bulk(Cursor):
         self._collector = Collector(
             replays.store.salt, ROWS_MAX, wish.chunk_bytes, replays.store.checked
         )
-        every = wish.filter == b">"
-        wanted = None if every else lambda subject: covers(wish.filter, subject)
-        self._collector.begin(wish.first, wish.last, wanted)
+        self._collector.begin(wish.first, wish.last, _judge(wish.filters))
         self._lost: list[bytes] = []
         self._left = wish.max_bytes
         self._scanned = 0
@@ -172,19 +169,30 @@ class Bulk(Cursor):
         )
 
 
+def _filters(subject: object) -> tuple[bytes, ...]:
+    """The subjects wanted, one or a list. Each is asked for each subject of the journal once."""
+    given: list[Any] = subject if isinstance(subject, list) else [subject]
+    if not 0 < len(given) <= FILTERS_MAX:
+        raise BadRequest(f'"subject" is a list of {len(given)}; give 1 to {FILTERS_MAX}')
+    for one in given:
+        if not isinstance(one, str) or not is_pattern(one.encode("utf-8", "replace")):
+            raise BadRequest(f"{quote_value(one)} is no subject that can be subscribed to")
+    return tuple(one.encode("utf-8", "replace") for one in given)
+
+
+def _judge(filters: tuple[bytes, ...]) -> Callable[[bytes], bool] | None:
+    """Whether a subject is wanted; None where every one is."""
+    if EVERY.encode() in filters:
+        return None
+    if len(filters) == 1:
+        return lambda subject: covers(filters[0], subject)
+    return lambda subject: any(covers(filter, subject) for filter in filters)
+
+
 def _whole(raw: dict[str, Any], key: str, low: int, high: int) -> int:
     value = raw[key]
     if type(value) is not int:
-        raise BadRequest(f'"{key}" is a whole number, and {_shown(value)} is none')
+        raise BadRequest(f'"{key}" is a whole number, and {quote_value(value)} is none')
     if not low <= value <= high:
-        raise BadRequest(f'"{key}" is {_shown(value)}; give {low} to {high}')
+        raise BadRequest(f'"{key}" is {quote_value(value)}; give {low} to {high}')
     return value
-
-
-def _shown(value: object) -> str:
-    """A value of the request as it may stand in a header: short, and of one line."""
-    try:
-        text = json.dumps(value) if not isinstance(value, str) else value
-    except RecursionError:  # it could just be read
-        text = "so deep a value"
-    return quoted(text.encode("utf-8", "replace")[:40]).decode()

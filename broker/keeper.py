@@ -12,6 +12,7 @@ get a number, everything else goes on, and every quarter of a second it is tried
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from broker.gate import Gate
@@ -57,6 +58,8 @@ class Keeper:
         self._retry_timer: asyncio.TimerHandle | None = None
         self._full_since = 0.0
         self._stopping = False
+        self._awaited: list[tuple[int, Callable[[], None]]] = []  # who wants what on the disk
+        self._refused: list[Callable[[], None]] = []  # who waits until the store takes more
 
     def start(self) -> None:
         """Begin to look after the store."""
@@ -86,12 +89,34 @@ class Keeper:
             self._sync_due = True
             self._loop.call_soon(self._sync)  # when all of this turn were heard
 
+    # What others ask
+
+    def when_synced(self, number: int, tell: Callable[[], None]) -> None:
+        """Call `tell` when all up to `number` is on the disk, whatever `sync` says; soon."""
+        self._awaited.append((number, tell))
+        self._sync_awaited()
+
+    def when_roomy(self, tell: Callable[[], None]) -> None:
+        """Call `tell` when the store, which has just refused something, takes messages again."""
+        self._refused.append(tell)
+
+    def _sync_awaited(self) -> None:
+        """Tell whose numbers are on the disk, and begin a sync for the others."""
+        told = [tell for number, tell in self._awaited if number <= self.synced]
+        self._awaited = [one for one in self._awaited if one[0] > self.synced]
+        for tell in told:
+            tell()
+        busy = self._syncing is not None or self._sync_due or self._sync_failed or self._stopping
+        if not busy and any(number <= self.store.last for number, _ in self._awaited):
+            self._sync_due = True
+            self._loop.call_soon(self._sync)
+
     # Syncing
 
     def _tick(self) -> None:
         """What is due by time: a sync, a new segment, deletions."""
         now = time.time_ns()
-        idle = self._syncing is None and not self._sync_failed
+        idle = self._syncing is None and not self._sync_failed and not self._sync_due
         if self._settings.sync == "interval" and idle and self.store.last > self.synced:
             self._sync()
         if self._loop.time() >= self._retain_at:
@@ -140,6 +165,7 @@ class Keeper:
         self._let_out(self.synced)
         if self._sequencer.safe < self._sequencer.written:
             self.unsafe()
+        self._sync_awaited()
 
     def _let_out(self, number: int) -> None:
         self._sequencer.synced(number)
@@ -172,6 +198,7 @@ class Keeper:
         self._sync_failed = False
         self.synced = future.result()
         self._let_out(self.synced)
+        self._sync_awaited()
         self._resume()
 
     def _resume(self) -> None:
@@ -189,6 +216,10 @@ class Keeper:
         else:
             self._gate.seal()
             self._let_out(self._sequencer.written)
+        self._sync_awaited()
+        refused, self._refused = self._refused, []
+        for tell in refused:
+            tell()
 
     # The end
 

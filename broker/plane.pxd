@@ -57,10 +57,11 @@ cdef class Plane:
     cpdef spend(self, Py_ssize_t work)
     @cython.locals(parser=Parser, op=int)
     cpdef Py_ssize_t receive(self, Link link, bytearray store, Py_ssize_t stop) except -1
-    @cython.locals(route=Route, fanout=Fanout)
+    @cython.locals(route=Route)
     cdef int _publish(self, Link link, Parser parser) except -1
     cdef int _describe(self, Parser parser, Py_ssize_t header_size) noexcept
     cdef int _publish_headers(self, Link link, Parser parser) except -1
+    cdef int _note_sizes(self, Parser parser) except -1
     @cython.locals(reply=Py_ssize_t, reply_size=Py_ssize_t, size=Py_ssize_t,
                    digest='unsigned int', fresh=bint, asked=Py_ssize_t)
     cdef int _publish_acknowledged(self, Link link, Parser parser,
@@ -70,10 +71,15 @@ cdef class Plane:
     cpdef Py_ssize_t payload_bytes(self)
     cpdef begin(self)
     cdef bint is_spent(self) noexcept
-    @cython.locals(fanout=Fanout)
     cdef unsigned long long submit(self, Route route, unsigned long long origin,
                                    unsigned long long nth, bytearray store, Py_ssize_t at,
                                    Py_ssize_t size) except? 0
+    @cython.locals(route=Route)
+    cdef unsigned long long submit_staged(self, Parser parser, Py_ssize_t header_size,
+                                          unsigned long long origin,
+                                          unsigned long long nth) except? 0
+    @cython.locals(fanout=Fanout)
+    cdef unsigned long long _give_out(self, unsigned long long nth, Route route) except? 0
     @cython.locals(sequencer=Sequencer, subject='const unsigned char *', flags=int)
     cdef unsigned long long _take(self, unsigned long long nth) except? 0
     @cython.locals(told=bint)

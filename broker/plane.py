@@ -8,9 +8,8 @@
     release                        journal, then subscribers' outboxes, then the publisher's
 
 What the journal has no room for is refused before it has a number. A subscriber that lags is
-detached: messages pass it by, and the journal has them for it (broker/replays.py).
-
-Control operations go to `control` (broker/control.py), which knows the protocol's rules.
+detached: messages pass it by, and the journal has them for it (broker/replays.py). Control
+operations go to `control` (broker/control.py), which knows the protocol's rules.
 The straight way is for `PUB subject size` from a silent client to an ordinary subject; a
 reply, headers, +OK and `$SEQ.` subjects take `_publish_uncommon`, and pay for themselves.
 
@@ -143,11 +142,8 @@ class Plane:
         link.in_msgs += 1
         link.in_bytes += parser.size
         self._describe(parser, 0)
-        if self._take(link.in_msgs) == 0:
+        if self._give_out(link.in_msgs, route) == 0:
             return self._refuse(link, route)
-        fanout = route.fanout
-        if fanout.plain or fanout.groups is not None:
-            self._fan_out()
         return 0
 
     def begin(self) -> None:
@@ -176,6 +172,24 @@ class Plane:
         self.body = self.payload = at
         self.size = self.payload_size = size
         self.header_size = self.reply_size = self.digits = self.digits_end = 0
+        return self._give_out(nth, route)
+
+    def submit_staged(self, parser: Parser, header_size: int, origin: int, nth: int) -> int:
+        """The same for the operation that `parser` has found; its subject was judged before."""
+        self.sequencer.origin = origin
+        self.store = parser.store
+        self.data = self.store
+        route = self.sublist.find(
+            self.data, parser.subject, parser.subject_end - parser.subject, parser.digest
+        )
+        self.route = route
+        if header_size:
+            self._note_sizes(parser)
+        self._describe(parser, header_size)
+        return self._give_out(nth, route)
+
+    def _give_out(self, nth: int, route: Route) -> int:
+        """Take a number for the message at hand, and hand it out if there is one."""
         if self._take(nth):
             fanout = route.fanout
             if fanout.plain or fanout.groups is not None:
@@ -239,20 +253,19 @@ class Plane:
         self.route = self.sublist.find(
             self.data, parser.subject, parser.subject_end - parser.subject, parser.digest
         )
-        self.sizes = bytes(
-            self.store[parser.header_digits : parser.header_digits_end]
-            + b" "
-            + self.store[parser.digits : parser.digits_end]
-        )
+        self._note_sizes(parser)
         if self.route.kind == ACKNOWLEDGED and not link.chatty:
             return self._publish_acknowledged(link, parser, parser.header_size)
         return self._publish_uncommon(link, parser, parser.header_size)
 
-    def _publish_acknowledged(self, link: Link, parser: Parser, header_size: int) -> int:
-        """`$SEQ.PUB.<subject>`: a message whose number is answered to its reply subject.
+    def _note_sizes(self, parser: Parser) -> int:
+        """Both sizes of an HPUB as they were written."""
+        headers = self.store[parser.header_digits : parser.header_digits_end]
+        self.sizes = bytes(headers + b" " + self.store[parser.digits : parser.digits_end])
+        return 0
 
-        What is unusual about it is left to the control, which does the same more slowly.
-        """
+    def _publish_acknowledged(self, link: Link, parser: Parser, header_size: int) -> int:
+        """`$SEQ.PUB.<subject>`: its number is answered. The control does what is unusual of it."""
         reply, reply_size = parser.reply, parser.reply_end - parser.reply
         if parser.size == header_size or not is_plain_reply(self.data, reply, reply_size):
             return self._publish_uncommon(link, parser, header_size)

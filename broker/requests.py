@@ -7,11 +7,13 @@
     PUB $SEQ.INFO <reply>                    Info      what there is
     PUB $SEQ.GET.<number> <reply>            Get       one message
     PUB $SEQ.READ <reply>                    Read      many, for machines; the payload says which
+    PUB $SEQ.STAGE, COMMIT, ABORT, BATCH     Staging   publishing exactly once (broker/staging)
 
 `parse` knows the subject alone. What is retained, who may ask, and what a payload says, is
 seen to where it is answered (broker/replays.py, broker/answers.py).
 """
 
+import json
 from dataclasses import dataclass
 from typing import Final
 
@@ -77,8 +79,15 @@ class Read:
     """A range of messages for a machine."""
 
 
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Something of publishing exactly once; `word` says what."""
+
+    word: str
+
+
 Past = From | Range | Since | Last  # for SUB
-Question = Info | Get | Read  # for PUB with a reply subject
+Question = Info | Get | Read | Staging  # for PUB with a reply subject
 Request = Past | Question
 PAST = (From, Range, Since, Last)
 
@@ -107,6 +116,8 @@ def parse(subject: bytes) -> Request | None:
             return Get(_number(rest))
         case b"INFO" | b"READ" if subject == CONTROL_PREFIX + word:
             return Info() if word == b"INFO" else Read()
+        case b"STAGE" | b"COMMIT" | b"ABORT" | b"BATCH" if subject == CONTROL_PREFIX + word:
+            return Staging(word.decode())
     return None
 
 
@@ -161,6 +172,15 @@ def _filter(filter: bytes) -> bytes:
     if filter.startswith(CONTROL_PREFIX):
         raise BadRequest("what is below $SEQ. is not kept, so it cannot be replayed")
     return filter
+
+
+def quote_value(value: object) -> str:
+    """A value of a request as it may stand in a header: short, and of one line."""
+    try:
+        text = json.dumps(value) if not isinstance(value, str) else value
+    except RecursionError:  # it could just be read
+        text = "so deep a value"
+    return quoted(text.encode("utf-8", "replace")[:SHOWN_MAX]).decode()
 
 
 def _shown(word: bytes) -> str:

@@ -21,6 +21,7 @@ from broker.plane import Plane
 from broker.replays import Replays
 from broker.session import Session
 from broker.settings import Settings
+from broker.settings_staging import STAGING
 from broker.version import PYTHON, VERSION
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
@@ -30,6 +31,7 @@ from sublist.sublist import Sublist
 if TYPE_CHECKING:
     from broker.cquencer import Cquencer
     from broker.feeds import Feeds
+    from broker.staging.desk import Desk
 
 log = logging.getLogger("seriatim")
 
@@ -94,6 +96,9 @@ class Server:
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.heartbeat = Heartbeat(self.loop)
         self.cquencer = self._make_cquencer() if settings.sequencer.port else None
+        self.staging: Desk | None = None
+        if isinstance(self.store, Store) and os.path.isdir(os.path.join(self.store.path, STAGING)):
+            self.open_staging()
         self._listeners: list[asyncio.Server] = []
         self._closed_traffic = Traffic(0, 0, 0, 0)
         self._info_fields: dict[str, object] = {
@@ -118,6 +123,14 @@ class Server:
         from broker.cquencer import Cquencer
 
         return Cquencer(self)
+
+    def open_staging(self) -> "Desk":
+        """What is staged, and who asks for it; from the first request on."""
+        from broker.staging.desk import Desk
+
+        if self.staging is None:
+            self.staging = Desk(self)
+        return self.staging
 
     def _keep(self, store: Store | Ring) -> None:
         """Have everything that is numbered kept, sent, and played to whoever asks for it."""
@@ -154,6 +167,8 @@ class Server:
         for listener in self._listeners:
             listener.close()
         self.heartbeat.stop()
+        if self.staging is not None:
+            await self.staging.stop()
         for session in self.sessions.values():
             session.start_draining()
         if self.cquencer is not None:

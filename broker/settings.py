@@ -1,7 +1,7 @@
 """Every knob of the broker: its name, kind, default, bounds and reason, in one table.
 
-A knob is a field, as broker/knob.py says; those of the feeds stand in
-broker/settings_feeds.py.
+A knob is a field, as broker/knob.py says; those of the feeds and of staging stand in
+broker/settings_feeds.py and broker/settings_staging.py.
 
 The running broker imports this module, so it imports nothing that asyncio does not, and it
 checks nothing: what comes through `settings_from_json` was checked by the process before.
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from broker.knob import GIB, KIB, MIB, knob
 from broker.settings_feeds import FeedSettings
+from broker.settings_staging import StagingSettings
 
 FRAMES = ("netstring", "header", "none")
 LOOPS = ("auto", "asyncio", "uvloop")
@@ -427,6 +428,7 @@ class Settings:
     limits: Limits = dataclasses.field(default_factory=Limits)
     sequencer: SequencerSettings = dataclasses.field(default_factory=SequencerSettings)
     journal: JournalSettings = dataclasses.field(default_factory=JournalSettings)
+    staging: StagingSettings = dataclasses.field(default_factory=StagingSettings)
 
 
 def settings_to_json(settings: Settings) -> str:
@@ -443,4 +445,5 @@ def settings_from_json(text: str | bytes) -> Settings:
     raw["sequencer"]["exclude"] = tuple(raw["sequencer"]["exclude"])
     raw["sequencer"] = SequencerSettings(**raw["sequencer"])
     raw["journal"] = JournalSettings(**raw["journal"])
+    raw["staging"] = StagingSettings(**raw["staging"])
     return Settings(**raw)

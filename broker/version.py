@@ -35,6 +35,7 @@ HOT_MODULES: Final = (
     "broker.gate",
     "broker.answerer",
     "broker.plane",
+    "broker.staged",
     "broker.player",
     "broker.caller",
     "broker.port",

@@ -48,7 +48,8 @@ INNERMOST = {
     "broker.link": "deliver write held stored position _adopt",
     "broker.gate": "soil say",
     "broker.plane": "_publish _describe _take _offer _offer_group _stamp _address say sequence"
-    " submit",
+    " submit submit_staged _give_out",
+    "broker.staged": "check publish pass_over",
     "broker.player": "play _covered _offer _address",
     "broker.caller": "number emptied",
     "broker.port": "_look _tick _serve _read _receive _walk _head _take _query _settle _answer"
@@ -159,6 +160,7 @@ def test_given_the_compiled_build_then_hot_classes_are_extension_types(module: s
         "broker.link.Link",
         "broker.gate.Gate",
         "broker.plane.Plane",
+        "broker.staged.Staged",
         "broker.player.Player",
         "broker.caller.Caller",
         "broker.port.Port",

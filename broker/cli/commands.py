@@ -7,12 +7,13 @@ from typing import Annotated, Any, cast
 import typer
 
 from broker.cli.cardinal import app as cardinal
-from broker.cli.cq import cq
+from broker.cli.cq import PortFirst, cq
 from broker.cli.destn import destn
 from broker.cli.errors import CliError
 from broker.cli.flags import Flag, by_path, normalise, with_knobs
 from broker.cli.journal import app as journal
 from broker.cli.sendr import sendr
+from broker.cli.spark import app as spark
 
 app = typer.Typer(
     name="seriatim",
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.add_typer(journal)
 app.add_typer(cardinal)
+app.add_typer(spark)
 
 HELP = {"h": Flag("--help", False), "help": Flag("--help", False)}
 CONFIG = {"c": Flag("--config", True), "config": Flag("--config", True)}
@@ -88,7 +90,7 @@ Latest = Annotated[
 def run(argv: list[str]) -> int:
     """Run the command in `argv`. Raises `CliError` and whatever the command raises."""
     problems: list[str] = []
-    if argv in ([], ["journal"], ["cardinal"]):
+    if argv in ([], ["journal"], ["cardinal"], ["spark"]):
         argv = [*argv, "--help"]
     if argv[0] in OWN_FLAGS:
         done = normalise(argv[1:], OWN_FLAGS[argv[0]])
@@ -307,6 +309,6 @@ def sub(
             raise  # what was asked for did not come
 
 
-app.command()(cq)
+app.command(cls=PortFirst)(cq)
 app.command()(sendr)
 app.command()(destn)

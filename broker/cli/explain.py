@@ -43,6 +43,7 @@ SECTION_TITLES = {
     "journal": "Journal: `[journal]`",
     "limits": "Limits: `[limits]`",
     "sequencer": "Sequencer: `[sequencer]`",
+    "staging": "Staging: `[staging]`",
 }
 
 

@@ -43,7 +43,13 @@ REFUSED: dict[str, tuple[str, bool]] = {
     "help_tls": (_TLS, False),
 }
 TOGETHER = {"DV": ("D", "V")}
-PANELS = {"": "The broker", "journal": "Journal", "limits": "Limits", "sequencer": "Sequencer"}
+PANELS = {
+    "": "The broker",
+    "journal": "Journal",
+    "limits": "Limits",
+    "sequencer": "Sequencer",
+    "staging": "Staging",
+}
 TABLE_WORDS = {LISTENERS.path: "ADDRESS", FEEDS.path: "GROUP"}
 TABLE_HELP = {
     LISTENERS.path: "One more address to listen on, as HOST:PORT or HOST:PORT,frame=MODE"

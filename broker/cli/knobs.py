@@ -14,6 +14,7 @@ from typing import Any
 
 from broker.settings import JournalSettings, Limits, Listener, SequencerSettings, Settings
 from broker.settings_feeds import FeedSettings
+from broker.settings_staging import StagingSettings
 
 PREFIX = "SERIATIM_"
 SECTIONS: dict[str, type] = {
@@ -21,6 +22,7 @@ SECTIONS: dict[str, type] = {
     "journal": JournalSettings,
     "limits": Limits,
     "sequencer": SequencerSettings,
+    "staging": StagingSettings,
 }
 
 

@@ -20,6 +20,7 @@ from broker.cli.tables import make, read_entry, read_tables
 from broker.cli.values import WrongValue, closest, read_native, read_text
 from broker.directory import default_store_dir
 from broker.settings import JournalSettings, Limits, SequencerSettings, Settings
+from broker.settings_staging import StagingSettings
 
 DEFAULT = "default"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
@@ -149,6 +150,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         limits=Limits(**section("limits")),
         sequencer=SequencerSettings(**section("sequencer")),
         journal=JournalSettings(**section("journal")),
+        staging=StagingSettings(**section("staging")),
     )
 
 

@@ -14,6 +14,8 @@ from broker.monitor.journal import COUNTERS as JOURNAL_COUNTERS
 from broker.monitor.journal import GAUGES as JOURNAL_GAUGES
 from broker.monitor.observed import Observed
 from broker.monitor.process import PYTHON, build, loop_name
+from broker.monitor.staging import COUNTERS as STAGING_COUNTERS
+from broker.monitor.staging import GAUGES as STAGING_GAUGES
 from broker.monitor.views import State
 from broker.version import VERSION
 
@@ -53,6 +55,7 @@ class BrokerCollector(Collector):
         yield from self._journal(state)
         yield from self._feeds(state)
         yield from self._port(state)
+        yield from self._staging(state)
         yield _labelled_one(
             "build_info",
             "1, with what is running as labels.",
@@ -123,6 +126,12 @@ class BrokerCollector(Collector):
             yield _gauge(name, about, state.port[key])
         for key, name, about in PORT_COUNTERS:
             yield _counter(name, about, state.port[key])
+
+    def _staging(self, state: State) -> Iterator[Metric]:
+        for key, name, about in STAGING_GAUGES:
+            yield _gauge(name, about, state.staging[key])
+        for key, name, about in STAGING_COUNTERS:
+            yield _counter(name, about, state.staging[key])
 
     def _feeds(self, state: State) -> Iterator[Metric]:
         feeds, asked = state.feeds, [feed for feed in state.feeds if feed.rerequests]

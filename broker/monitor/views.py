@@ -21,6 +21,7 @@ from broker.monitor.journal import JournalState, journal_page, take_journal
 from broker.monitor.observed import Observed, Session, Subscription, Traffic
 from broker.monitor.process import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import SORTS, ConnectionsQuery, Page, SubscriptionsQuery
+from broker.monitor.staging import take_staging
 from broker.version import VERSION
 from sublist.subject import covers
 
@@ -43,6 +44,7 @@ class State:
     journal: JournalState
     feeds: list[FeedState]
     port: dict[str, int]
+    staging: dict[str, int]
 
     def lookups(self) -> int:
         """How often a route was looked up: once for every message that came in."""
@@ -69,6 +71,7 @@ def take_state(server: Observed) -> State:
         journal=take_journal(server),
         feeds=take_feeds(server),
         port=take_port(server),
+        staging=take_staging(server),
     )
 
 
@@ -121,6 +124,7 @@ def varz_page(server: Observed, state: State, http_port: int, cpu: CpuMeter) -> 
         "journal": journal_page(state.journal),
         "feeds": feeds_page(state.feeds),
         "cquencer": port_page(server, state.port),
+        "staging": state.staging,
     }
 
 

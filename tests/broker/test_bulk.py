@@ -20,18 +20,22 @@ EIGHT, SMALL = 8 << 20, 1 << 17
 @pytest.mark.parametrize(
     ("payload", "wish"),
     [
-        (b'{"from": 1}', Wish(1, 100, b">", "columns", EIGHT, SMALL)),
-        (b'{"from": 7, "to": 9}', Wish(7, 9, b">", "columns", EIGHT, SMALL)),
-        (b'{"from": 7, "to": null}', Wish(7, 100, b">", "columns", EIGHT, SMALL)),
-        (b'{"from": 7, "to": 101}', Wish(7, 100, b">", "columns", EIGHT, SMALL)),
-        (b'{"from": 500}', Wish(500, 100, b">", "columns", EIGHT, SMALL)),
+        (b'{"from": 1}', Wish(1, 100, (b">",), "columns", EIGHT, SMALL)),
+        (b'{"from": 7, "to": 9}', Wish(7, 9, (b">",), "columns", EIGHT, SMALL)),
+        (b'{"from": 7, "to": null}', Wish(7, 100, (b">",), "columns", EIGHT, SMALL)),
+        (b'{"from": 7, "to": 101}', Wish(7, 100, (b">",), "columns", EIGHT, SMALL)),
+        (b'{"from": 500}', Wish(500, 100, (b">",), "columns", EIGHT, SMALL)),
         (
             b'{"from": 1, "subject": "a.*", "format": "frames", "max_bytes": 5}',
-            Wish(1, 100, b"a.*", "frames", 5, 5),
+            Wish(1, 100, (b"a.*",), "frames", 5, 5),
         ),
         (
             b'{"from": 1, "max_bytes": 1000000, "chunk_bytes": 4096}',
-            Wish(1, 100, b">", "columns", 1_000_000, 4096),
+            Wish(1, 100, (b">",), "columns", 1_000_000, 4096),
+        ),
+        (
+            b'{"from": 1, "subject": ["a.*", "b"]}',
+            Wish(1, 100, (b"a.*", b"b"), "columns", EIGHT, SMALL),
         ),
     ],
 )
@@ -61,6 +65,9 @@ KEYS = "from, to, subject, format, max_bytes, chunk_bytes"
         (b'{"from": 5, "to": 4}', '"to" is 4, which is below "from"'),
         (b'{"from": 1, "subject": "a..b"}', '"a..b" is no subject that can be subscribed to'),
         (b'{"from": 1, "subject": 5}', '"5" is no subject that can be subscribed to'),
+        (b'{"from": 1, "subject": ["a", "b."]}', '"b." is no subject that can be subscribed to'),
+        (b'{"from": 1, "subject": [["a"]]}', '"[\\"a\\"]" is no subject that can be subscribed to'),
+        (b'{"from": 1, "subject": []}', '"subject" is a list of 0; give 1 to 64'),
         (b'{"from": 1, "format": "csv"}', '"csv" is no format; there are columns, frames'),
         (b'{"from": 1, "format": []}', '"[]" is no format; there are columns, frames'),
         (b'{"from": 1, "max_bytes": 0}', f'"max_bytes" is "0"; give 1 to {1 << 40}'),
@@ -114,7 +121,13 @@ def ask(store: OnePiece, wish: Wish, buffer_size: int = 1 << 16) -> list[Answer]
 
 
 def wish(first: int, last: int, **more: object) -> Wish:
-    fields = {"filter": b">", "format": "columns", "max_bytes": EIGHT, "chunk_bytes": SMALL, **more}
+    fields = {
+        "filters": (b">",),
+        "format": "columns",
+        "max_bytes": EIGHT,
+        "chunk_bytes": SMALL,
+        **more,
+    }
     return Wish(first, last, **fields)  # type: ignore[arg-type]
 
 
@@ -161,7 +174,7 @@ def test_given_much_that_nobody_wants_when_read_then_there_is_an_answer_in_betwe
 ) -> None:
     monkeypatch.setattr(bulk, "SCAN_MAX", 4096)
     store = OnePiece([Kept(number, b"noise") for number in range(1, 200)] + [Kept(200, b"a")])
-    answers = ask(store, wish(1, 200, filter=b"a"), buffer_size=1000)
+    answers = ask(store, wish(1, 200, filters=(b"a",)), buffer_size=1000)
     assert [one.numbers for one in answers][-1] == [200]
     assert len(answers) > 2
     assert [one.next for one in answers] == sorted(one.next for one in answers)
@@ -181,10 +194,16 @@ def test_given_nobody_who_listens_when_a_chunk_is_full_then_the_read_ends() -> N
     ends=st.tuples(st.integers(1, 45), st.integers(1, 45)).map(sorted),
     buffer_size=st.sampled_from([64, 100, 1000, 1 << 16]),
     chunk_bytes=st.sampled_from([4096, SMALL]),
-    filter=st.sampled_from([b">", b"s.1", b"s.*", b"t"]),
+    filters=st.sampled_from(
+        [(b">",), (b"s.1",), (b"s.*",), (b"t",), (b"t", b"s.1"), (b"s.1", b">")]
+    ),
 )
 def test_given_any_journal_when_read_then_every_number_is_there_or_told_lost(
-    missing: set[int], ends: list[int], buffer_size: int, chunk_bytes: int, filter: bytes
+    missing: set[int],
+    ends: list[int],
+    buffer_size: int,
+    chunk_bytes: int,
+    filters: tuple[bytes, ...],
 ) -> None:
     kept = [
         Kept(number, b"s.%d" % (number % 3), b"x" * (number * 37 % 900))
@@ -195,8 +214,9 @@ def test_given_any_journal_when_read_then_every_number_is_there_or_told_lost(
         return
     store = OnePiece(kept)
     first, last = ends[0], min(ends[1], store.last)
-    answers = ask(store, wish(first, last, filter=filter, chunk_bytes=chunk_bytes), buffer_size)
-    wanted = [one.number for one in kept if filter in (b">", b"s.*") or one.subject == filter]
+    answers = ask(store, wish(first, last, filters=filters, chunk_bytes=chunk_bytes), buffer_size)
+    every = b">" in filters or b"s.*" in filters
+    wanted = [one.number for one in kept if every or one.subject in filters]
     found = [number for one in answers for number in one.numbers]
     assert found == [number for number in wanted if first <= number <= last]
     lost = [number for one in answers for number in one.lost]

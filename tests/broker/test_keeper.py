@@ -188,3 +188,50 @@ def test_given_a_directory_in_which_nothing_can_be_deleted_then_that_is_said_and
     stage.turns.later(2.0)
     assert "No space left on device" in caplog.text
     assert stage.join(VERBOSE).ask(pub()) == b"+OK\r\n"
+
+
+@pytest.mark.parametrize("sync", ["interval", "always"])
+def test_given_a_number_that_is_waited_for_then_it_is_synced_at_once_and_told(
+    disk: Disk, sync: str
+) -> None:
+    stage, keeper = keeping(disk, sync)
+    told: list[int] = []
+    stage.join(QUIET).send(pub(3))
+    keeper.when_synced(3, lambda: told.append(keeper.synced))
+    keeper.when_synced(2, lambda: told.append(keeper.synced))
+    stage.turns.run()
+    assert told == [3, 3]
+    assert disk.did.count("sync") == 1, "one for all who wait"
+    keeper.when_synced(1, lambda: told.append(-1))
+    assert told[2:] == [-1]
+
+
+def test_given_a_sync_that_fails_then_who_waits_is_told_when_one_does_not(disk: Disk) -> None:
+    stage, keeper = keeping(disk, "interval")
+    told: list[str] = []
+    stage.join(QUIET).send(pub(3))
+    disk.fails.add("sync")
+    keeper.when_synced(3, lambda: told.append("synced"))
+    keeper.when_roomy(lambda: told.append("roomy"))
+    stage.turns.later(5 * RETRY)
+    assert told == []
+    disk.fails.clear()
+    stage.turns.later(2 * RETRY)
+    assert told == ["synced", "roomy"]
+
+
+def test_given_who_waits_for_room_then_it_is_told_once_when_the_store_takes_more(
+    disk: Disk,
+) -> None:
+    stage, keeper = keeping(disk, "interval")
+    told: list[str] = []
+    disk.fails.add("reserve")
+    publisher = stage.join(QUIET)
+    publisher.send(pub(2, 90_000))
+    assert keeper.problem
+    keeper.when_roomy(lambda: told.append("roomy"))
+    stage.turns.later(2 * RETRY)
+    assert told == []
+    disk.fails.clear()
+    stage.turns.later(4 * RETRY)
+    assert told == ["roomy"]

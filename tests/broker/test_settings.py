@@ -23,6 +23,7 @@ from broker.settings import (
     settings_to_json,
 )
 from broker.settings_feeds import FeedSettings
+from broker.settings_staging import StagingSettings
 
 ALL = [*KNOBS.values(), *LISTENERS.knobs.values(), *FEEDS.knobs.values()]
 NUMBERS = ("size", "duration", "count", "port")
@@ -62,6 +63,7 @@ any_settings = any_of(
     limits=any_of(Limits, section("limits")),
     sequencer=any_of(SequencerSettings, section("sequencer")),
     journal=any_of(JournalSettings, section("journal")),
+    staging=any_of(StagingSettings, section("staging")),
 )
 
 
@@ -89,9 +91,9 @@ def test_given_all_knobs_when_compared_then_no_two_share_a_flag_or_a_variable() 
 
 
 def test_given_the_table_when_counted_then_every_field_is_a_knob() -> None:
-    tables = (Settings, JournalSettings, Limits, SequencerSettings)
+    tables = (Settings, JournalSettings, Limits, SequencerSettings, StagingSettings)
     fields = [field for table in tables for field in dataclasses.fields(table)]
-    groups = {"feeds", "journal", "listeners", "limits", "sequencer"}
+    groups = {"feeds", "journal", "listeners", "limits", "sequencer", "staging"}
     assert {f.name for f in fields} - groups == {knob.name for knob in KNOBS.values()}
 
 

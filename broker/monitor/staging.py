@@ -1,0 +1,36 @@
+"""Monitoring of exactly-once publishing: what is staged now, what was committed."""
+
+from broker.monitor.observed import Observed
+
+# (key, name of the metric without its prefix, what it is)
+GAUGES = (
+    ("stages", "staging_stages", "Stages that wait to be committed."),
+    ("bytes", "staging_bytes", "Bytes staged."),
+    ("applications", "staging_applications", "Publishers whose last batch is remembered."),
+    ("committing", "staging_commits_active", "Commits under way, and waiting for their turn."),
+)
+COUNTERS = (
+    ("pieces", "staging_pieces", "Pieces that were staged."),
+    ("commits", "staging_commits", "Batches that were committed."),
+    ("rows", "staging_rows", "Messages that were published by commits."),
+    ("repeated", "staging_commits_repeated", "Commits of a batch that was committed before."),
+    ("expired", "staging_expired", "Stages that nobody has committed in time."),
+)
+
+
+def take_staging(server: Observed) -> dict[str, int]:
+    """Take the figures, by the keys above; 0 where nobody has staged anything."""
+    desk = server.staging
+    if desk is None:
+        return dict.fromkeys((key for key, *_ in (*GAUGES, *COUNTERS)), 0)
+    return {
+        "stages": len(desk.stages),
+        "bytes": desk.stages.bytes,
+        "applications": len(desk.applications.done),
+        "committing": len(desk.commits),
+        "pieces": desk.pieces,
+        "commits": desk.commits.committed,
+        "rows": desk.publishing.rows,
+        "repeated": desk.commits.repeated,
+        "expired": desk.stages.expired,
+    }

@@ -1,0 +1,1 @@
+"""Exactly-once publishing: what is staged, committed, aborted, and known of applications."""

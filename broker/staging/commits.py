@@ -1,0 +1,271 @@
+"""Commits: one after the other, each from its promise to its answer.
+
+    COMMIT -> claimed --(stages and intent on the disk)--> promised
+           -> rows published, in turns -> rows on the disk
+           -> the application's line on the disk -> answered, stages deleted
+
+Rule 1  Before it is promised a commit can be refused, and then nothing has happened. After that
+        it is carried out, by this broker or by the next one: a full disk is waited for.
+Rule 2  The promise is on the disk before the first row has a number, the rows before the
+        application's line, and that before anything of the promise is deleted. So after a crash
+        between any two of them the journal and the folder tell what is missing.
+Rule 3  Whoever asks for the same batch meanwhile is answered with it.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.staging.applications import Done
+from broker.staging.intents import Intent, intent_file
+from broker.staging.publishing import Commit, Damaged, Publishing, Stopped
+from broker.staging.requests import ANY, CommitWish, Refusal
+from broker.staging.stages import Stage
+from sequencer.journal.disk import remove, sync_file
+
+if TYPE_CHECKING:
+    from broker.staging.desk import Desk
+
+log = logging.getLogger("seriatim")
+
+WAITING_MAX = 1024  # commits that wait for their turn
+WAITERS_MAX = 64  # who wait for one of them
+RETRY = 0.25  # seconds until a disk is asked again
+
+
+class Commits:
+    """One per broker, for its one thread. `desk` has the stages, and answers."""
+
+    def __init__(self, desk: "Desk", publishing: Publishing) -> None:
+        self._desk = desk
+        self._publishing = publishing
+        self._queue: deque[Commit] = deque()
+        self._running: dict[str, Commit] = {}  # by application; those that wait, too
+        self._broken: dict[str, str] = {}  # applications whose promise cannot be kept, and why
+        self._task: asyncio.Task[None] | None = None
+        self.committed = self.repeated = 0
+
+    def __len__(self) -> int:
+        """How many are on their way."""
+        return len(self._running)
+
+    def batch_of(self, application: str) -> int | None:
+        """The batch of an application that is being committed."""
+        running = self._running.get(application)
+        return running.wish.batch if running is not None else None
+
+    def ask(self, wish: CommitWish, reply: bytes) -> None:
+        """Commit, and answer to `reply` when it is done. Raises `Refusal`."""
+        desk, name = self._desk, wish.application
+        done = desk.applications.last(name)
+        if done is not None and wish.batch <= done.batch:
+            self._repeat(wish, done, reply)
+            return
+        if name in self._broken:
+            raise Refusal(500, self._broken[name])
+        running = self._running.get(name)
+        if running is not None:
+            if running.wish.batch != wish.batch:
+                raise Refusal(409, f"batch {running.wish.batch} of it is being committed")
+            if len(running.waiters) >= WAITERS_MAX:
+                raise Refusal(429, f"{WAITERS_MAX} wait for this commit already")
+            running.waiters.append((reply, wish))
+            return
+        last = None if done is None else done.batch
+        if wish.after not in (ANY, last):
+            told = "no batch of it was committed" if last is None else f"its last batch is {last}"
+            raise Refusal(409, f"{told}, and this one is to come after {wish.after}")
+        if done is None:
+            self._make_room_for_one()
+        commit = Commit(wish, self._claim(wish))
+        commit.waiters.append((reply, wish))
+        self.begin(commit)
+
+    def begin(self, commit: Commit) -> None:
+        """Carry it out when its turn comes."""
+        for stage in commit.stages:
+            stage.claimed = True
+        self._running[commit.wish.application] = commit
+        self._queue.append(commit)
+        if self._task is None:
+            self._task = self._desk.loop.create_task(self._work())
+
+    def give_up(self, commit: Commit, problem: str) -> str:
+        """Take no more of an application: what was promised to it cannot be kept. The words."""
+        name, missing = commit.wish.application, sum(b + 1 - a for a, b in commit.missing)
+        why = (
+            f"batch {commit.wish.batch} of {name} was committed, and {missing} of its"
+            f" {commit.rows} rows cannot be published: {problem}"
+        )
+        log.error("Staging: %s", why)
+        self._broken[name] = why
+        return why
+
+    async def stop(self) -> None:
+        """Stop between two turns; what is promised, and not published, the next broker does."""
+        self._publishing.stop()
+        if self._task is not None:
+            await self._task
+
+    # Before the promise
+
+    def _repeat(self, wish: CommitWish, done: Done, reply: bytes) -> None:
+        """It was committed before: publish nothing."""
+        self.repeated += 1
+        desk = self._desk
+        desk.delete(desk.stages.drop(desk.stages.up_to(wish.application, done.batch)))
+        if done.batch == wish.batch:
+            desk.answer(reply, _answer(done, True))
+        else:
+            desk.answer(reply, _answer(Done(wish.application, wish.batch, 0, 0, 0, 0, True), True))
+
+    def _make_room_for_one(self) -> None:
+        known, most = self._desk.applications, self._desk.settings.max_applications
+        new = sum(known.last(name) is None for name in self._running)
+        if len(known.done) + new >= most:
+            raise Refusal(
+                429, f"{most} applications are known, and no more may be (staging.max_applications)"
+            )
+        if len(self._queue) >= WAITING_MAX:
+            raise Refusal(429, f"{WAITING_MAX} commits wait for their turn already")
+
+    def _claim(self, wish: CommitWish) -> list[Stage]:
+        """The stages as they are asked for. Raises `Refusal`."""
+        found = []
+        for named in wish.stages:
+            stage = self._desk.stages.find((wish.application, wish.batch, named.name))
+            if stage is None:
+                raise Refusal(404, f"stage {named.name} is not here: it expired, or never was")
+            if stage.bytes != named.bytes:
+                why = f"stage {named.name} has {stage.bytes} bytes, and not {named.bytes}"
+                raise Refusal(409, why)
+            if stage.crc != named.crc:
+                raise Refusal(409, f"stage {named.name} has another checksum")
+            if not stage.is_whole:
+                raise Refusal(409, f"stage {named.name} ends in the middle of a row")
+            found.append(stage)
+        return found
+
+    # One after the other
+
+    async def _work(self) -> None:
+        try:
+            while self._queue:
+                commit = self._queue.popleft()
+                try:
+                    await self._carry_out(commit)
+                except (OSError, Damaged) as error:
+                    self._break(commit, error)
+        except Stopped:
+            pass
+        finally:
+            self._task = None
+
+    async def _carry_out(self, commit: Commit) -> None:
+        """From the promise to the answer. `OSError` and `Damaged` come from its stages alone."""
+        if commit.rows and not commit.promised:
+            try:
+                await self._promise(commit)
+            except OSError as error:
+                self._refuse(commit, Refusal(507, f"the disk takes no commit: {error.strerror}"))
+                return
+        if commit.missing:
+            await self._publishing.publish(commit)
+        keeper = self._desk.keeper
+        if self._desk.durable and keeper is not None and commit.last:
+            last = commit.last
+            await self._publishing.told(lambda tell: keeper.when_synced(last, tell))
+        self._finish(commit, await self._note(commit))
+
+    async def _promise(self, commit: Commit) -> None:
+        """Bring stages and intent to the disk. Raises `OSError`: then there is no promise."""
+        desk, wish = self._desk, commit.wish
+        commit.number = desk.plane.sequencer.number
+        stages = tuple((one.key[2], one.bytes, one.crc) for one in commit.stages)
+        identity = (wish.application, wish.batch, wish.remember)
+        intent = Intent(*identity, commit.origin, commit.number, commit.rows, stages)
+        files = [stage.file for stage in commit.stages]
+
+        def work() -> None:
+            try:
+                if desk.durable:
+                    for file in files:
+                        sync_file(file)
+                intent.write(desk.folder, desk.durable)
+            except OSError:
+                remove(intent_file(desk.folder, commit.origin))
+                raise
+
+        await desk.run(work)
+        commit.promised = True
+
+    async def _note(self, commit: Commit) -> Done:
+        """Bring the application's line to the disk, however long that takes."""
+        known, wish = self._desk.applications, commit.wish
+        now = time.time_ns() // 1_000_000
+        numbers = (commit.first, commit.last, commit.rows)
+        done = Done(wish.application, wish.batch, *numbers, now, wish.remember)
+        while True:
+            anew = known.plan(done)
+            try:
+                await self._desk.run(partial(known.write, done, anew))
+            except OSError as error:
+                log.error("Staging: %s: %s; it is tried again", known.file, error.strerror)
+                await self._publishing.wait(asyncio.sleep(RETRY))
+            else:
+                known.take(done)
+                return done
+
+    # The end of one
+
+    def _finish(self, commit: Commit, done: Done) -> None:
+        """Answer, and delete what is not needed any more: the intent first."""
+        desk, wish = self._desk, commit.wish
+        self.committed += 1
+        del self._running[wish.application]
+        for reply, asked in commit.waiters:
+            desk.answer(reply, _answer(done, asked.stages != wish.stages))
+        stages = desk.stages.drop(desk.stages.up_to(wish.application, wish.batch))
+        intent = [intent_file(desk.folder, commit.origin)] if commit.promised else []
+        # Who need not be remembered is forgotten some time, and then nothing may come back.
+        desk.delete(intent + stages, synced=not wish.remember)
+        desk.plane.release(None)
+        log.debug("Staging: committed batch %d of %s", wish.batch, wish.application)
+
+    def _refuse(self, commit: Commit, problem: Refusal) -> None:
+        """Nothing has happened. What a failed sync may have lost is not to be trusted again."""
+        desk, wish = self._desk, commit.wish
+        log.error("Staging: %s", problem)
+        del self._running[wish.application]
+        desk.delete(desk.stages.drop(commit.stages))
+        for reply, asked in commit.waiters:
+            if asked == wish:
+                desk.refuse(reply, problem)
+            else:
+                desk.attempt(reply, partial(self.ask, asked, reply))
+        desk.plane.release(None)
+
+    def _break(self, commit: Commit, error: Exception) -> None:
+        """A promise that cannot be kept: the next broker tries again, and so may its owner."""
+        desk, wish = self._desk, commit.wish
+        what = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        why = self.give_up(commit, what)
+        del self._running[wish.application]
+        for reply, _ in commit.waiters:
+            desk.refuse(reply, Refusal(500, why))
+        desk.plane.release(None)
+
+
+def _answer(done: Done, repeated: bool) -> dict[str, Any]:
+    """What `$SEQ.COMMIT` answers."""
+    return {
+        "application": done.application,
+        "batch": done.batch,
+        "first": done.first,
+        "last": done.last,
+        "rows": done.rows,
+        "repeated": repeated,
+    }

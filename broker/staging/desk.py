@@ -1,0 +1,321 @@
+"""The desk of staging: who asks for what, where it lies, what a broker before has left.
+
+    HPUB $SEQ.STAGE <reply>     a piece of a stage                     stages.py
+    PUB $SEQ.COMMIT <reply>     publish stages as one batch            commits.py, publishing.py
+    PUB $SEQ.ABORT <reply>      drop stages
+    PUB $SEQ.BATCH <reply>      the last batch of an application       applications.py
+
+Everything lies in the directory `staging` of the store, or in a temporary one where messages
+are not kept on disk: that ends with the broker. What syncs, reads or deletes files does so in
+one thread; a piece is written at once, as the journal is.
+
+After a start the stages are read through. Who asks meanwhile is answered when that is done,
+and what was promised is on its way.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from broker.requests import BadRequest
+from broker.settings_staging import STAGING
+from broker.staged import Staged
+from broker.staging import requests
+from broker.staging.applications import Applications
+from broker.staging.commits import Commits
+from broker.staging.past import Left, left_behind
+from broker.staging.publishing import Commit, Publishing
+from broker.staging.requests import CommitWish, Named, Refusal
+from broker.staging.stages import Stages
+from sequencer.journal.disk import make_folder, remove, sync_folder
+from sequencer.journal.store import Store
+
+if TYPE_CHECKING:
+    from broker.server import Server
+
+log = logging.getLogger("seriatim")
+
+REQUESTS_MAX = 256  # that wait while the stages are read through, after a start
+REQUESTS_BYTES_MAX = 16 << 20  # and so many bytes of them
+WORK = 512  # offers that a request costs
+BYTES_SHIFT = 4  # and one for each 16 bytes of it
+LOOKS = 4  # in the time of an expiry
+LOOK_MAX = 60.0  # seconds between two looks at what has expired
+Result = TypeVar("Result")
+
+
+class Desk:
+    """One per broker that was asked for staging once, for its one thread."""
+
+    def __init__(self, server: "Server") -> None:
+        settings, store = server.settings, server.store
+        self.loop = server.loop
+        self.plane = server.plane
+        self.keeper = server.keeper
+        self.settings = settings.staging
+        self.durable = isinstance(store, Store) and settings.journal.sync != "never"
+        self._temporary = not isinstance(store, Store)
+        if isinstance(store, Store):
+            self.folder = os.path.join(store.path, STAGING)
+            make_folder(self.folder)
+        else:
+            self.folder = _temporary_folder()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="staging")
+        staged = Staged(server.plane)
+        limits = (settings.limits.max_control_line, settings.limits.max_payload)
+        most = (self.settings.max_bytes, self.settings.max_stages)
+        self.stages = Stages(self.folder, staged, limits, *most)
+        self.applications = Applications(os.path.join(self.folder, "applications"), self.durable)
+        self.publishing = Publishing(server, staged, self.run)
+        self.commits = Commits(self, self.publishing)
+        self.pieces = 0
+        self._waiting: list[Callable[[], None]] | None = []  # requests; None when all is read
+        self._waiting_bytes = 0
+        self._left: list[Left] = []
+        if isinstance(store, Store):
+            self._load(store)
+        self._reading = self.loop.create_task(self._begin())
+        self._timer = self.loop.call_later(0, self._look)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether what an earlier broker has left was read through."""
+        return self._waiting is None
+
+    # What comes
+
+    def ask(self, word: str, reply: bytes, store: bytearray, span: range) -> None:
+        """Do what the request at hand asks for; its headers and payload are that span."""
+        at = span.stop - self.plane.payload_bytes()
+        self.plane.spend(WORK + (len(span) >> BYTES_SHIFT))
+        if self._waiting is None:
+            self._do(word, reply, bytes(store[span.start : at]), store, at, span.stop)
+            return
+        size = len(span)
+        if len(self._waiting) >= REQUESTS_MAX or self._waiting_bytes + size > REQUESTS_BYTES_MAX:
+            self.refuse(reply, Refusal(503, "what was staged before is being read; ask again"))
+            return
+        self._waiting_bytes += size
+        headers, payload = bytes(store[span.start : at]), store[at : span.stop]
+        self._waiting.append(lambda: self._do(word, reply, headers, payload, 0, len(payload)))
+
+    def _do(
+        self, word: str, reply: bytes, headers: bytes, store: bytearray, at: int, stop: int
+    ) -> None:
+        """One request, whose payload is `store[at:stop]`."""
+        match word:
+            case "STAGE":
+                self.attempt(reply, lambda: self._stage(reply, headers, store, at, stop))
+            case "COMMIT":
+                wish = bytes(store[at:stop])
+                self.attempt(reply, lambda: self.commits.ask(requests.read_commit(wish), reply))
+            case "ABORT":
+                self.attempt(reply, lambda: self._abort(reply, bytes(store[at:stop])))
+            case "BATCH":
+                self.attempt(reply, lambda: self._batch(reply, bytes(store[at:stop])))
+
+    def attempt(self, reply: bytes, work: Callable[[], None]) -> None:
+        """Do something, or answer why it is not done."""
+        try:
+            work()
+        except BadRequest as problem:
+            self.refuse(reply, Refusal(400, str(problem)))
+        except Refusal as problem:
+            self.refuse(reply, problem)
+
+    def _stage(self, reply: bytes, headers: bytes, store: bytearray, at: int, stop: int) -> None:
+        piece = requests.read_piece(headers)
+        stage = self.stages.append(piece, store, at, stop, self.loop.time())
+        self.pieces += 1
+        self.answer(reply, {"bytes": stage.bytes, "rows": stage.rows})
+
+    def _abort(self, reply: bytes, payload: bytes) -> None:
+        wish = requests.read_abort(payload)
+        if self.commits.batch_of(wish.application) == wish.batch:
+            raise Refusal(409, f"batch {wish.batch} of it is being committed")
+        gone = [
+            stage
+            for stage in self.stages.of(wish.application, wish.batch)
+            if wish.stages is None or stage.key[2] in wish.stages
+        ]
+        self.delete(self.stages.drop(gone))
+        self.answer(reply, {"dropped": len(gone)})
+
+    def _batch(self, reply: bytes, payload: bytes) -> None:
+        name = requests.read_application(payload)
+        done = self.applications.last(name)
+        facts: dict[str, Any] = {"application": name, "batch": None}
+        facts |= dict.fromkeys(("first", "last", "rows", "time"), 0)
+        if done is not None:
+            facts |= {"batch": done.batch, "first": done.first, "last": done.last}
+            facts |= {"rows": done.rows, "time": done.time}
+        self.answer(reply, facts | {"committing": self.commits.batch_of(name)})
+
+    # What goes
+
+    def answer(self, reply: bytes, facts: dict[str, Any]) -> None:
+        self.plane.answer(reply, json.dumps(facts, separators=(",", ":")).encode(), b"")
+
+    def refuse(self, reply: bytes, problem: Refusal) -> None:
+        """Answer with a status, and why; where a stage goes on, if that is the matter."""
+        words = str(problem)
+        status = f"NATS/1.0 {problem.status} {words[0].upper()}{words[1:]}\r\n"
+        if problem.expected is not None:
+            status += f"Seriatim-Offset: {problem.expected}\r\n"
+        self.plane.answer(reply, b"", f"{status}\r\n".encode())
+
+    def run(self, work: Callable[[], Result]) -> "asyncio.Future[Result]":
+        """Have the thread do something with files."""
+        return self.loop.run_in_executor(self._thread, work)
+
+    def delete(self, files: Iterable[str], synced: bool = False) -> None:
+        """Have the thread delete files, in this order; `synced`: so that they stay deleted."""
+        gone = list(files)
+        if gone:
+            self._thread.submit(self._delete, gone, synced and self.durable)
+
+    def _delete(self, files: list[str], synced: bool) -> None:
+        for file in files:
+            remove(file)
+        if synced:
+            try:
+                sync_folder(self.folder)
+            except OSError as error:
+                log.error("Staging: %s: %s", self.folder, error.strerror)
+
+    def _look(self) -> None:
+        """Drop what has expired, once in a while."""
+        expiry = self.settings.expiry
+        if self._waiting is None:
+            self.delete(self.stages.expire(self.loop.time() - expiry))
+            self.applications.forget(self._expired_ms())
+        self._timer = self.loop.call_later(min(expiry / LOOKS, LOOK_MAX), self._look)
+
+    def _expired_ms(self) -> int:
+        """Who was committed before, and need not be remembered, is forgotten."""
+        return int((time.time() - self.settings.expiry) * 1000)
+
+    # What a broker before has left
+
+    def _load(self, store: Store) -> None:
+        """Learn what was committed and promised; the journal is asked before anything changes it.
+
+        Raises `OSError`.
+        """
+        self.applications.load()
+        if self.applications.damaged:
+            log.error(
+                "Staging: %s: %d lines are damaged",
+                self.applications.file,
+                self.applications.damaged,
+            )
+        self.applications.forget(self._expired_ms())
+        self._left = left_behind(store, self.folder, self.applications)
+
+    async def _begin(self) -> None:
+        """Read through what is staged, carry on what was promised, then serve who waits."""
+        promised = {
+            (one.intent.application, one.intent.batch, name)
+            for one in self._left
+            for name, _, _ in one.intent.stages
+        }
+        try:
+            files = list(self.stages.found())
+        except OSError as error:
+            log.error("Staging: %s: %s", self.folder, error.strerror)
+            files = []
+        for file in files:
+            await self._survey(file, promised)
+        for left in self._left:
+            await self._carry_on(left)
+        self._left.clear()
+        waiting, self._waiting = self._waiting or [], None
+        for request in waiting:
+            request()
+        if waiting:
+            self.plane.release(None)
+
+    async def _survey(self, file: str, promised: set[requests.Key]) -> None:
+        """Read one file, and take it if it is good and its batch is not committed."""
+        try:
+            survey = self.stages.open(file, self.loop.time())
+            if survey is None:
+                self.delete([file])
+                return
+            try:
+                key = survey.stage.key
+                done = self.applications.last(key[0])
+                good = done is None or done.batch < key[1]
+                while good and (data := await self.run(survey.read)):
+                    if key in promised:
+                        survey.count(data)
+                    else:
+                        good = survey.take(data)
+            finally:
+                survey.close()
+        except OSError as error:
+            log.error("Staging: %s: %s", file, error.strerror)
+            return
+        self.delete(self.stages.adopt(survey.stage) if good else [file])
+
+    async def _carry_on(self, left: Left) -> None:
+        """Go on with what was promised; or see that it was not, for a stage is not on the disk."""
+        intent = left.intent
+        name, batch = intent.application, intent.batch
+        stages, missing = [], ""
+        for word, size, crc in intent.stages:
+            stage = self.stages.find((name, batch, word))
+            if stage is None or (stage.bytes, stage.crc) != (size, crc):
+                missing = f"stage {word} of it is damaged or missing"
+            else:
+                stages.append(stage)
+        if missing and not left.there.rows:
+            log.warning("Staging: batch %d of %s was not promised: %s", batch, name, missing)
+            self.delete([left.file])
+            return
+        named = tuple(Named(*one) for one in intent.stages)
+        commit = Commit(CommitWish(name, batch, named, intent.remember), stages)
+        commit.origin, commit.number, commit.rows = intent.origin, left.number, intent.rows
+        commit.first, commit.last = left.there.first, left.there.last
+        commit.missing = left.there.missing(commit.rows)
+        commit.promised = True
+        if missing and commit.missing:
+            self.commits.give_up(commit, missing)
+            return
+        if left.number < intent.number:
+            try:
+                await self.run(lambda: left.renewed().write(self.folder, self.durable))
+            except OSError as error:
+                self.commits.give_up(commit, str(error.strerror))
+                return
+        log.info("Staging: going on with batch %d of %s", batch, name)
+        self.commits.begin(commit)
+
+    # The end
+
+    async def stop(self) -> None:
+        """Stop between two turns. What is promised is carried out by the next broker."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._reading.cancel()
+        await asyncio.wait({self._reading})
+        await self.commits.stop()
+        await self.loop.run_in_executor(None, self._end)
+
+    def _end(self) -> None:
+        self._thread.shutdown()
+        if self._temporary:
+            import shutil
+
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _temporary_folder() -> str:
+    import tempfile
+
+    return tempfile.mkdtemp(prefix="seriatim-staging-")

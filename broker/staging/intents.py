@@ -1,0 +1,57 @@
+"""What a commit has promised: written down before its first row has a number.
+
+    <folder>/<origin>.intent      one sealed line (broker/staging/lines.py)
+
+From the moment that the disk has it the batch will be published, whatever happens to the broker.
+`origin` stands in the records of its rows, and `number` is the last one given before them: so
+that a later broker finds out in its journal how many rows there are already.
+"""
+
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from broker.staging.lines import seal, unseal
+from sequencer.journal.disk import replace
+
+SUFFIX = ".intent"
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """`stages` are (name, bytes, crc32), in the order in which they are published."""
+
+    application: str
+    batch: int
+    remember: bool
+    origin: int
+    number: int
+    rows: int
+    stages: tuple[tuple[str, int, int], ...]
+
+    def write(self, folder: str, durable: bool) -> None:
+        """Bring it to the disk, and with it the names of all that is in the folder."""
+        replace(intent_file(folder, self.origin), seal(asdict(self)), durable=durable)
+
+
+def intent_file(folder: str, origin: int) -> str:
+    """The file that such a promise has."""
+    return os.path.join(folder, f"{origin:016x}{SUFFIX}")
+
+
+def found_intents(folder: str) -> list[Intent]:
+    """What a broker before has promised, in order. One that is torn was not promised yet."""
+    found = []
+    for name in os.listdir(folder):
+        if not name.endswith(SUFFIX):
+            continue
+        with open(os.path.join(folder, name), "rb") as file:
+            fields = unseal(file.read())
+        if fields is not None:
+            found.append(_intent(fields))
+    return sorted(found, key=lambda intent: intent.number)
+
+
+def _intent(fields: dict[str, Any]) -> Intent:
+    stages = tuple((name, size, crc) for name, size, crc in fields.pop("stages"))
+    return Intent(**fields, stages=stages)

@@ -1,0 +1,129 @@
+"""What a broker before has promised, and which rows of it the journal has already.
+
+Asked once, when a store is opened and before anybody writes to it again. Rows of a commit
+have its origin in their records, and their place in it; the numbers tell where to look: behind
+the one that was the last when it was promised.
+
+A power cut takes what was not synced of the journal. It may have taken more than the commit has
+published: then the promise says a number that others will get before its rows do, so it is
+written anew with the number that is the last one now. And it may have taken rows from between
+others, in whatever order a disk writes: those that are missing are published, and no others.
+"""
+
+import os
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from broker.staging.applications import Applications
+from broker.staging.intents import Intent, found_intents, intent_file
+from sequencer.journal.disk import remove
+from sequencer.journal.layout import MORE, RECORD
+from sequencer.journal.record import Walk
+from sequencer.journal.segment import Segment
+from sequencer.journal.store import Store
+
+BUFFER_BYTES = 1 << 20
+LEFTOVER = ".tmp"  # of a file that a crash has kept from its name
+
+
+class There(NamedTuple):
+    """The numbers of the first row that is there and of the last; which, as ranges from 1 on."""
+
+    first: int
+    last: int
+    rows: tuple[tuple[int, int], ...]
+
+    def missing(self, rows: int) -> list[tuple[int, int]]:
+        """Which of so many are not there."""
+        found, row = [], 1
+        for first, last in sorted(self.rows):
+            if row < first:
+                found.append((row, first - 1))
+            row = last + 1
+        return [*found, (row, rows)] if row <= rows else found
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A promise that is to be kept. Its rows are behind `number`."""
+
+    intent: Intent
+    file: str
+    number: int
+    there: There
+
+    def renewed(self) -> Intent:
+        """The promise with a number that holds for this journal."""
+        return replace(self.intent, number=self.number)
+
+
+def left_behind(store: Store, folder: str, applications: Applications) -> list[Left]:
+    """The promises in a folder. Those that were kept are deleted. Raises `OSError`."""
+    found = []
+    for name in os.listdir(folder):
+        if name.endswith(LEFTOVER):
+            remove(os.path.join(folder, name))
+    for intent in found_intents(folder):
+        file = intent_file(folder, intent.origin)
+        done = applications.last(intent.application)
+        if done is not None and intent.batch <= done.batch:
+            remove(file)
+            continue
+        number = min(intent.number, store.last)
+        found.append(Left(intent, file, number, published(store, intent.origin, number)))
+    return found
+
+
+def published(store: Store, origin: int, number: int) -> There:
+    """The rows of `origin` behind `number`."""
+    scan = _Scan(store, origin)
+    segment, offset = store.locate(number + 1)
+    for one in store.pieces():
+        if one.last > number:
+            scan.read(one, offset if one is segment else one.start)
+    if scan.ranges and store.first > number + 1:  # its beginning was there, and is deleted
+        scan.ranges[0] = (1, scan.ranges[0][1])
+    return There(scan.first, scan.last, tuple(scan.ranges))
+
+
+class _Scan:
+    """Goes through segments; what it has found of one origin."""
+
+    def __init__(self, store: Store, origin: int) -> None:
+        self.first = self.last = 0
+        self.ranges: list[tuple[int, int]] = []
+        self._store = store
+        self._origin = origin
+        self._walk = Walk(store.salt)
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._following = 0  # the number behind the last one seen
+
+    def read(self, segment: Segment, offset: int) -> None:
+        """Go through a segment from there on. Raises `OSError`."""
+        walk = self._walk
+        while offset < segment.size:
+            with memoryview(self._buffer) as view:
+                got = segment.read(offset, view, True)
+            walk.begin(self._buffer, 0, got)
+            while (outcome := walk.next()) == RECORD:
+                self._following = walk.number + 1
+                if walk.origin == self._origin:
+                    self._note(walk.number, walk.origin_sequence)
+            end = offset + got
+            offset += walk.at
+            if outcome == MORE and (offset == end or end < segment.size):
+                if walk.at == 0:  # a record that is longer than the buffer
+                    self._buffer = bytearray(2 * len(self._buffer))
+                continue
+            found = self._store.next_good(segment, offset, self._following)
+            if found is None or found[0] is not segment:
+                break
+            offset = found[1]
+
+    def _note(self, number: int, row: int) -> None:
+        self.first = self.first or number
+        self.last = number
+        if self.ranges and self.ranges[-1][1] == row - 1:
+            self.ranges[-1] = (self.ranges[-1][0], row)
+        else:
+            self.ranges.append((row, row))

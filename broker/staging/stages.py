@@ -1,0 +1,263 @@
+"""Stages: pieces of a stream of operations, each stage a file until it is committed or expires.
+
+    <folder>/<id>.stage
+        d2a1f0c4 {"application":"query-1","batch":7,"stage":"0-12"}     its name, in one line
+        PUB orders 5                                                    then what was staged,
+        hello                                                           byte for byte
+
+A piece is checked when it comes: a row that could not be published is refused while whoever
+sent it can still do something about it. Nothing is kept in memory but figures: what the
+last piece has cut is read again with the next one.
+
+Files survive the broker. They are synced by the commit that takes them and not before, so after
+a power cut one may be damaged: the survey after a start drops it if its operations are, and
+the checksum of the commit finds the rest.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from zlib import crc32
+
+from broker.staged import Staged
+from broker.staging.lines import seal, unseal
+from broker.staging.requests import Key, Piece, Refusal
+from parser.machine import Parser
+from parser.table import START
+from sequencer.journal.disk import FILE_MODE, pwrite_all, remove
+
+FILE = re.compile(r"([0-9a-f]{16})\.stage")
+HEAD_MAX = 4096  # of the first line: an application's name, escaped, and more
+SURVEY_BYTES = 1 << 20  # checked in one turn, a millisecond
+
+
+@dataclass(slots=True, eq=False)
+class Stage:
+    """One stage. `bytes` are those of its operations, without the file's first line."""
+
+    key: Key
+    file: str
+    head: int  # bytes of the first line
+    parser: Parser
+    touched: float  # seconds of the loop's clock
+    bytes: int = 0
+    rows: int = 0
+    crc: int = 0
+    checked: int = 0  # bytes up to which the parser has gone; behind begins a row that is not whole
+    claimed: bool = False  # a commit has it
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it ends with the end of a row."""
+        return self.checked == self.bytes and self.parser.state == START
+
+
+class Stages:
+    """All stages of a broker, by name. Written by its one thread."""
+
+    def __init__(
+        self, folder: str, staged: Staged, limits: tuple[int, int], max_bytes: int, max_stages: int
+    ) -> None:
+        self._folder = folder
+        self._staged = staged
+        self._limits = limits  # of a control line, and of a payload
+        self._max_bytes = max_bytes
+        self._max_stages = max_stages
+        self._stages: dict[Key, Stage] = {}
+        self._next = 1
+        self.bytes = 0
+        self.expired = 0
+
+    def __len__(self) -> int:
+        return len(self._stages)
+
+    def __iter__(self) -> Iterator[Stage]:
+        return iter(self._stages.values())
+
+    def find(self, key: Key) -> Stage | None:
+        return self._stages.get(key)
+
+    def of(self, application: str, batch: int) -> list[Stage]:
+        """Those of one batch."""
+        return [one for one in self if one.key[:2] == (application, batch)]
+
+    def up_to(self, application: str, batch: int) -> list[Stage]:
+        """Those of a batch and the ones before it."""
+        return [one for one in self if one.key[0] == application and one.key[1] <= batch]
+
+    # What comes
+
+    def append(self, piece: Piece, store: bytearray, at: int, stop: int, now: float) -> Stage:
+        """Add `store[at:stop]` to a stage, made where it misses. Raises `Refusal`.
+
+        What is there already is passed over, so that a piece may be sent again.
+        """
+        stage = self._stages.get(piece.key)
+        total = stage.bytes if stage is not None else 0
+        if piece.offset > total:
+            raise Refusal(409, f"this stage has {total} bytes", expected=total)
+        if stage is not None and stage.claimed:
+            raise Refusal(409, "this stage is being committed", expected=total)
+        at = min(at + total - piece.offset, stop)
+        if self.bytes + stop - at > self._max_bytes:
+            raise Refusal(413, f"{self._max_bytes} bytes are staged at most (staging.max_bytes)")
+        fresh = stage is None
+        if stage is None:
+            if len(self) >= self._max_stages:
+                raise Refusal(429, f"there are {self._max_stages} stages (staging.max_stages)")
+            stage = self._make(piece.key, now)
+        try:
+            self._add(stage, store, at, stop)
+        except OSError as error:
+            if fresh:
+                remove(stage.file)
+            raise Refusal(507, f"the disk takes no stage: {error.strerror}") from error
+        stage.touched = now
+        self._stages[stage.key] = stage
+        return stage
+
+    def _make(self, key: Key, now: float) -> Stage:
+        file = os.path.join(self._folder, f"{self._next:016x}.stage")
+        self._next += 1
+        return Stage(key, file, 0, self._parser(), now)
+
+    def _parser(self) -> Parser:
+        return Parser(*self._limits)
+
+    def _add(self, stage: Stage, store: bytearray, at: int, stop: int) -> None:
+        """Check, then write. Raises `OSError`, with the stage as it was, and `Refusal`, without."""
+        fd = os.open(stage.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            if not stage.head:
+                application, batch, name = stage.key
+                line = seal({"application": application, "batch": batch, "stage": name})
+                pwrite_all(fd, line, 0)
+                stage.head = len(line)
+            end = stage.head + stage.bytes
+            with memoryview(store)[at:stop] as view:
+                self._write(fd, view, end)
+                crc = crc32(view, stage.crc)
+            rest = stage.bytes - stage.checked
+            # A row that is far from whole is not looked at again with every piece of it.
+            if rest == 0 or stage.parser.need <= rest + stop - at:
+                self._check(stage, fd, store, at, stop)
+        finally:
+            os.close(fd)
+        stage.crc = crc
+        stage.bytes += stop - at
+        self.bytes += stop - at
+
+    def _write(self, fd: int, view: memoryview, end: int) -> None:
+        """Write behind `end`; where that fails the room is given back, for the journal needs it."""
+        try:
+            pwrite_all(fd, view, end)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(fd, end)
+            raise
+
+    def _check(self, stage: Stage, fd: int, store: bytearray, at: int, stop: int) -> None:
+        """Check what is new, and with it what the last piece has cut."""
+        rest = stage.bytes - stage.checked
+        if rest:
+            joined = bytearray(rest + stop - at)
+            with memoryview(joined) as view:
+                got = os.preadv(fd, [view], stage.head + stage.checked)
+            if got != len(joined):
+                raise OSError(5, f"the file has {got} bytes where {len(joined)} were written")
+            store, at, stop = joined, 0, len(joined)
+        rows = self._staged.check(stage.parser, store, at, stop)
+        stage.checked += stage.parser.at - at
+        stage.parser.begin(bytearray(), 0, 0)  # it must not keep the store
+        if rows < 0:
+            row = stage.rows + self._staged.row
+            self._forget(stage)
+            remove(stage.file)
+            raise Refusal(400, f"row {row} of stage {stage.key[2]}: {self._staged.problem}")
+        stage.rows += rows
+
+    # What goes
+
+    def drop(self, stages: Iterable[Stage]) -> list[str]:
+        """Forget stages; their files, which are to be deleted."""
+        gone = list(stages)
+        for stage in gone:
+            self._forget(stage)
+        return [stage.file for stage in gone]
+
+    def expire(self, before: float) -> list[str]:
+        """Forget what was not touched since, and no commit has; the files, to be deleted."""
+        late = [one for one in self if one.touched < before and not one.claimed]
+        self.expired += len(late)
+        return self.drop(late)
+
+    def _forget(self, stage: Stage) -> None:
+        if self._stages.pop(stage.key, None) is not None:
+            self.bytes -= stage.bytes
+
+    # After a start
+
+    def found(self) -> Iterator[str]:
+        """The stages' files in the folder, oldest first."""
+        for name in sorted(os.listdir(self._folder)):
+            if found := FILE.fullmatch(name):
+                self._next = max(self._next, int(found[1], 16) + 1)
+                yield os.path.join(self._folder, name)
+
+    def open(self, file: str, now: float) -> "Survey | None":
+        """Begin to read a stage that another process has left; None if its first line is torn."""
+        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        line = os.pread(fd, HEAD_MAX, 0).partition(b"\n")[0]
+        fields = unseal(line)
+        if fields is None:
+            os.close(fd)
+            return None
+        key = (fields["application"], fields["batch"], fields["stage"])
+        return Survey(self, self._staged, Stage(key, file, len(line) + 1, self._parser(), now), fd)
+
+    def adopt(self, stage: Stage) -> list[str]:
+        """Take a stage that was read through. Of two of one name the newer: what is to go."""
+        older = self._stages.get(stage.key)
+        gone = self.drop([older] if older is not None else [])
+        self._stages[stage.key] = stage
+        self.bytes += stage.bytes
+        return gone
+
+
+class Survey:
+    """The reading of one file that was found: figures are computed, operations are checked."""
+
+    def __init__(self, stages: Stages, staged: Staged, stage: Stage, fd: int) -> None:
+        self.stage = stage
+        self._stages = stages
+        self._staged = staged
+        self._fd = fd
+        self._rest = b""
+
+    def read(self) -> bytes:
+        """The next bytes of it; in a thread. Raises `OSError`."""
+        return os.pread(self._fd, SURVEY_BYTES, self.stage.head + self.stage.bytes)
+
+    def count(self, data: bytes) -> None:
+        """Take them unseen: a commit has promised to publish them, and has their checksum."""
+        self.stage.bytes += len(data)
+        self.stage.crc = crc32(data, self.stage.crc)
+
+    def take(self, data: bytes) -> bool:
+        """Check them; False where they are no operations that could be published."""
+        stage, store = self.stage, bytearray(self._rest + data)
+        rows = self._staged.check(stage.parser, store, 0, len(store))
+        at = stage.parser.at
+        self._rest = bytes(store[at:])
+        stage.parser.begin(bytearray(), 0, 0)
+        if rows < 0:
+            return False
+        stage.rows += rows
+        stage.checked += at
+        self.count(data)
+        return True
+
+    def close(self) -> None:
+        os.close(self._fd)
