@@ -37,7 +37,7 @@ from cardinal.message import (
     Reorg,
     ReorgComplete,
 )
-from cardinal.pending import EACH_BYTES, Content, Missing, Pending, Refused
+from cardinal.pending import DONE, EACH_BYTES, Content, Missing, Pending, Refused
 
 BLOCKS_MAX = 1024  # an Ethereum consumer holds a dozen; so many are still found in no time
 BYTES_MAX = 256 << 20  # a block of Ethereum mainnet is about 1 MB
@@ -84,8 +84,6 @@ class Evicted:
 
 
 Event = Block | Reorg | ReorgComplete | Dropped | Evicted
-
-DONE = Pending(b"", 0.0)  # stands where a block was that has been given
 
 
 class Assembler:
@@ -164,6 +162,23 @@ class Assembler:
         while self.pending:
             self._evict(next(iter(self.pending.values())), why)
         return self._told()
+
+    def rewind(self, source: str, first: int) -> None:
+        """The source has taken back all from offset `first` on, and gives these anew."""
+        self._heads.get(source, {}).clear()
+        for known in (self._last, self._highest):
+            if source in known:
+                known[source] = min(known[source], first - 1)
+        for block in self.pending.values():
+            if block.token.get(source, 0) > first:
+                block.token[source] = first
+
+    def adopt(self, block: Pending) -> None:
+        """Go on with a block that another assembler had pending."""
+        self.pending[block.hash] = block
+        self.pending_bytes += block.measure()
+        for source in block.token:
+            self._heads.setdefault(source, {})
 
     def missing(self, hash: bytes) -> Missing | None:
         """What a pending block lacks, or None if there is no such."""
@@ -302,7 +317,7 @@ class Assembler:
         self._count(block, source, offset)
         if not block.whole:
             return
-        self._events.append(block.block())
+        self._events.append(block.block(offset))
         self.blocks += 1
         self._remove(block)
         self._done[block.hash] = None

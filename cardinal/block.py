@@ -8,7 +8,8 @@ class Block:
     """One block, of what its consumer tracks. Apply the deletes before the updates.
 
     One key may be in both. `token` has for each source of messages the lowest offset at which one
-    of the block's stood: who reads from there has all of it. Blocks compare without it.
+    of the block's stood: who reads from there has all of it. `last` is the offset of the message
+    that made it whole. Blocks compare without these two.
     """
 
     hash: bytes
@@ -18,6 +19,7 @@ class Block:
     updates: dict[str, bytes]
     deletes: set[str]
     token: dict[str, int] = field(default_factory=dict, compare=False)
+    last: int = field(default=-1, compare=False)
 
     def __str__(self) -> str:
         return f"block {self.number} {self.hash.hex()}"

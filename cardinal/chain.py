@@ -147,6 +147,11 @@ class Chain:
         """The blocks whose parents have not come, in the order they came."""
         return [self._tree.blocks[one] for one in self._spare if one not in self._tree.linked]
 
+    @property
+    def retained(self) -> list[Block]:
+        """Every block that is kept: of the chain, of its branches, and those that wait."""
+        return [*self._tree.blocks.values(), *self._deferred]
+
     def __contains__(self, hash: object) -> bool:
         return hash in self._chain
 

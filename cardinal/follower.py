@@ -28,6 +28,7 @@ from cardinal.assembler import (
     Dropped,
     Evicted,
 )
+from cardinal.assembler import Event as Assembled
 from cardinal.block import Block
 from cardinal.chain import THRESHOLD, Chain, ChainUpdate, Unlinked
 from cardinal.message import NUMBER_MAX, Reorg, ReorgComplete
@@ -140,6 +141,31 @@ class Follower:
                 lane = here
             run.append((key, value, offset))
         self._feed(lane, run, source, now)
+        return self._told(source, now)
+
+    def follow(
+        self, event: Block | Reorg | ReorgComplete, topic: str, source: str, now: float
+    ) -> list[Event]:
+        """Take what an assembler elsewhere has made of messages, in the order it came to be.
+
+        `topic` is that of its channel, or empty.
+        """
+        lane = (self._lanes.get(topic) or self._lane(topic, now)) if topic else self._main
+        assert lane is not None, f"{topic} is no channel"
+        lane.heard = now
+        self._link(lane, [event], source)
+        return self._told(source, now)
+
+    def rewind(self, source: str, first: int) -> None:
+        """The source has taken back all from offset `first` on, and gives these anew."""
+        self._main.assembler.rewind(source, first)
+        for channel in self._channels.values():
+            channel.assembler.rewind(source, first)
+            channel.begun = min(channel.begun, first)
+        if source in self._first:
+            self._first[source] = min(self._first[source], first)
+
+    def _told(self, source: str, now: float) -> list[Event]:
         for channel in list(self._channels.values()):
             if channel.heard + self.age_max < now:
                 self._give_up(channel, "age", source)
@@ -177,7 +203,10 @@ class Follower:
         if run and lane.topic:
             lane.heard = now
             lane.begun = min(lane.begun, run[0][2])
-        events = lane.assembler.feed(run, source, now)
+        self._link(lane, lane.assembler.feed(run, source, now), source)
+
+    def _link(self, lane: Lane, events: Sequence[Assembled], source: str) -> None:
+        """Give the chain what has become of a lane's rows."""
         waiting = [NUMBER_MAX]  # behind each event, the lowest offset of the blocks that follow
         for event in reversed(events):
             lowest = event.token.get(source, NUMBER_MAX) if isinstance(event, Block) else NUMBER_MAX

@@ -17,6 +17,7 @@ one with a lower, and a sub-batch over what the Batch itself says.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any, SupportsIndex
 
 from cardinal.avro import write_long
 from cardinal.block import Block
@@ -125,6 +126,10 @@ class Pending(dict[bytes, bytes]):
         self.inline: dict[str, bytes] = {}
         self.updates: dict[str, bytes] = {}
         self.deletes: set[str] = set()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """Pickled, `DONE` stays what it is: others know it by its identity."""
+        return "DONE" if self is DONE else super().__reduce_ex__(protocol)
 
     @property
     def whole(self) -> bool:
@@ -285,8 +290,8 @@ class Pending(dict[bytes, bytes]):
             },
         )
 
-    def block(self) -> Block:
-        """The block, now that it is whole."""
+    def block(self, last: int) -> Block:
+        """The block, now that the message at offset `last` has made it whole."""
         assert self.batch is not None
         assert self.whole
         batch, updates, deletes = self.batch, self.updates, self.deletes
@@ -297,10 +302,13 @@ class Pending(dict[bytes, bytes]):
                 updates.update(updated)
             updates.update(self.updates)
         return Block(
-            self.hash, batch.number, batch.weight, batch.parent, updates, deletes, self.token
+            self.hash, batch.number, batch.weight, batch.parent, updates, deletes, self.token, last
         )
 
     def _contents(self) -> Iterable[Content]:
         for _, sub in sorted(self.sub_batches.items()):
             for _, content in sorted(sub.messages.items()):
                 yield content
+
+
+DONE = Pending(b"", 0.0)  # stands where a block was that has been given

@@ -42,6 +42,10 @@ class Tracking:
         self.patterns = None if patterns is None else tuple(patterns)
         self._match = _joined(patterns or ()).match
 
+    def __reduce__(self) -> tuple[type["Tracking"], tuple[tuple[str, ...], Sequence[str] | None]]:
+        """Pickled without what is compiled."""
+        return Tracking, (self.topics, self.patterns)
+
     def __call__(self, key: str) -> bool:
         """Whether it wants this key of a Batch: a counted prefix, a value's or a sub-batch's."""
         return self.patterns is None or self._match(key) is not None

@@ -141,6 +141,8 @@ async def _consumed(url: str, wanted: Wanted) -> bool:
                     rows, happened = await reader.read(READ_SECONDS)
                     for one in happened:
                         whole &= not isinstance(one, Lost)
+                        if isinstance(one, Rewound):
+                            follower.rewind(reader.stream, one.last + 1)
                         _say(_told(one))
                     clock = asyncio.get_running_loop().time()
                     _print(follower.take(rows, reader.stream, clock), printer)

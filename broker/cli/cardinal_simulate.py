@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from broker.cli.cardinal_schema import as_toml
 from broker.cli.client import broker_url
 from broker.cli.errors import CliError
 from broker.cli.progress import Step, bar
 from cardinal.lines import hexed, write
 from cardinal.producer import Messages
+from cardinal.schema_file import as_toml
 from cardinal.simulation import SCHEMA, Plan, Sent, Simulation
 from cardinal.transport.capture import CaptureWriter
 from cardinal.transport.errors import TransportError

@@ -21,7 +21,7 @@ from cardinal.chain import Unlinked
 from cardinal.follower import Event as Followed
 from cardinal.follower import Follower, Step
 from cardinal.token import parse_token
-from cardinal.transport.reader import WINDOW, Happening, Reader
+from cardinal.transport.reader import WINDOW, Happening, Reader, Rewound
 from cardinal.transport.waiting import Outcome, Waiting
 
 LOOK_SECONDS = 1.0  # without messages, how often blocks that will not come are given up
@@ -82,6 +82,9 @@ class Consumer:
         while not self._events:
             rows, happened = await self.reader.read(LOOK_SECONDS)
             self._events.extend(happened)
+            for one in happened:
+                if isinstance(one, Rewound):
+                    self.follower.rewind(self.reader.stream, one.last + 1)
             now = asyncio.get_running_loop().time()
             self._events.extend(self.follower.take(rows, self.reader.stream, now))
         event = self._events.popleft()

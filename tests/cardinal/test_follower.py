@@ -54,6 +54,22 @@ def test_given_a_chain_with_a_fork_when_followed_then_the_state_is_that_of_the_h
     assert parse_token(application.token) == {STREAM: 1}, "all blocks are kept for a reorg"
 
 
+@pytest.mark.parametrize("missing", [0, 1], ids=["nothing pending", "a block pending"])
+def test_given_numbers_that_were_taken_back_then_tokens_reach_back_to_what_comes_anew(
+    missing: int,
+) -> None:
+    follower, application = Follower(threshold=0), Application()
+    rows = rows_of(sent([*BASE, *RIGHT]))
+    kept, gone = len(rows_of(sent(BASE[:1]))), len(rows_of(sent(BASE[:3]))) - missing
+    application.apply(follower.take(rows[:gone], STREAM, 0.0))
+    follower.rewind(STREAM, kept + 1)  # the journal ends behind the first block
+    follower.rewind("another", 1)
+    for row in rows[kept:]:
+        application.apply(follower.take([row], STREAM, 0.0))
+        assert parse_token(follower.token(STREAM))[STREAM] <= row[3] + 1
+    assert application.chain == [block.hash for block in [*BASE, *RIGHT]]
+
+
 @settings(max_examples=60)
 @given(st.data())
 def test_given_any_order_and_a_restart_after_any_step_when_followed_then_nothing_is_lost_or_twice(

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +15,7 @@ from cardinal.token import BadToken, parse_token
 from cardinal.transport.consumer import Consumer
 from cardinal.transport.errors import BadTopic, Unreachable
 from cardinal.transport.publisher import Publisher
-from cardinal.transport.reader import Interrupted, JournalChanged
+from cardinal.transport.reader import Interrupted, JournalChanged, Rewound
 from cardinal.transport.waiting import Outcome
 from tests.cardinal.chains import GENESIS, SCHEMA, Made, branch, messages_of, rows_of
 from tests.clients.served import run
@@ -167,6 +169,38 @@ def test_given_another_journal_when_consuming_then_known_blocks_are_not_applied_
         second = SeriatimServer("netstring")
         later.callback(second.stop)
         run(scenario(first, second))
+
+
+def test_given_a_journal_that_was_cut_when_consuming_then_tokens_reach_back_to_its_end(
+    tmp_path: Path,
+) -> None:
+    store, before = tmp_path / "store", tmp_path / "before"
+
+    async def again(server: SeriatimServer, source: Path, target: Path) -> None:
+        """Kill it, copy a store in its place or out of it, and start it."""
+        await asyncio.to_thread(server.kill)
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target)
+        await asyncio.to_thread(server.start, server.port)
+
+    async def scenario(server: SeriatimServer) -> None:
+        follower = Follower(threshold=0)
+        async with Consumer("cut", url(server), follower=follower) as consumer:
+            await send(server, "cut", BLOCKS[:2])
+            await steps(consumer, 2)
+            await again(server, store, before)
+            await send(server, "cut", BLOCKS[2:4])
+            async for event in consumer:
+                if isinstance(event, Step) and event.update.added[-1].hash == BLOCKS[3].hash:
+                    await again(server, before, store)
+                if isinstance(event, Rewound):
+                    break
+            assert event.wanted > event.last + 1
+            token = parse_token(follower.token(consumer.reader.stream))
+            assert token[consumer.reader.stream] <= event.last + 1
+
+    with SeriatimServer("netstring", store=store) as server:
+        run(scenario(server))
 
 
 def test_given_what_cannot_be_when_made_or_opened_then_it_is_told() -> None:

@@ -23,7 +23,7 @@ from cardinal.transport.reader import (
 from tests.clients.served import run
 from tests.support.processes import SeriatimServer
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 
 
 @pytest.fixture(scope="module")

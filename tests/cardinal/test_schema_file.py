@@ -1,0 +1,38 @@
+"""A schema as a file: what is written is read again, and what is wrong is said."""
+
+import pytest
+
+from cardinal.errors import SchemaError
+from cardinal.schema import Schema
+from cardinal.schema_file import as_toml, parse, told
+
+SCHEMA = Schema({"a/": "accounts", r'q"\.[0-9]+/': "quotes"}, "blocks")
+
+
+def test_given_a_schema_when_written_then_it_is_read_again() -> None:
+    read = parse(as_toml(SCHEMA))
+    assert (read.default, read.patterns) == (SCHEMA.default, SCHEMA.patterns)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("default = ", "no TOML: "),
+        ("", "default: give the topic of what no pattern takes"),
+        ('default = "b"\nmore = 1', '"more" is not known; there are default and topics'),
+        ('default = "b"\ntopics = ["a"]', "topics: give a table of patterns to names of topics"),
+        ('default = "reorg"', "topic 'reorg': reorg is kept for the channels of reorgs"),
+        ('default = "b"\n[topics]\n"a" = "x"\n"a/" = "y"', "2 problems?|unreachable"),
+    ],
+)
+def test_given_a_file_that_is_wrong_when_read_then_it_says_what(text: str, words: str) -> None:
+    with pytest.raises(SchemaError) as raised:
+        parse(text)
+    assert any(word in told(raised.value) for word in words.split("?|"))
+
+
+def test_given_several_problems_when_told_then_each_has_a_line() -> None:
+    with pytest.raises(SchemaError) as raised:
+        parse('default = "a b"\n[topics]\n"x" = "c d"')
+    assert told(raised.value).splitlines()[0] == "2 problems:"
+    assert len(told(raised.value).splitlines()) == 3
