@@ -22,6 +22,7 @@ COPY sublist sublist
 COPY sequencer sequencer
 COPY broker broker
 COPY cardinal cardinal
+COPY pyspark_seriatim pyspark_seriatim
 
 # Say `--build-arg EXTRAS=[uvloop]` for libuv's event loop.
 ARG EXTRAS=""

@@ -5,9 +5,10 @@ The payload of the request is JSON; all but `from` may be left out:
     {"from": 1, "to": 5000, "subject": "orders.>", "format": "columns",
      "max_bytes": 8388608, "chunk_bytes": 131072}
 
-`subject` may be a list of up to 64 of them. `to` is the last number wanted, the last one given when it is left out, null or above that.
-It is answered by one or more messages on the reply subject: columns (sequencer/journal/
-chunk.py draws them), or frames one behind the other. Headers of each:
+`subject` may be a list of up to 64 of them. `to` is the last number wanted, the last one given
+when it is left out, null or above that. It is answered by one or more messages on the reply
+subject: columns (sequencer/journal/chunk.py draws them), or frames one behind the other.
+Headers of each:
 
     Seriatim-Rows    messages in it            Seriatim-First   the number of the first of them
     Seriatim-Next    where to go on            Seriatim-Last    1, in the last one

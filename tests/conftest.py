@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("parser", "sublist", "sequencer", "broker", "cardinal")
-NEVER_COMPILED = ROOT / "tests" / "cardinal"  # the same in both builds
+ROOMS = ("parser", "sublist", "sequencer", "broker", "cardinal", "pyspark_seriatim")
+# The same in both builds.
+NEVER_COMPILED = tuple(ROOT / "tests" / room for room in ("cardinal", "pyspark_seriatim", "spark"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """With --pure, what is no other there is passed over."""
-    ours = collection_path == NEVER_COMPILED or "cardinal" in collection_path.stem
+    ours = collection_path in NEVER_COMPILED or "cardinal" in collection_path.stem
     return True if config.getoption("--pure") and ours else None
 
 

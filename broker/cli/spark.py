@@ -1,0 +1,45 @@
+"""`seriatim spark`: the jobs of `pyspark_seriatim`, each of which has a command line of its own.
+
+What is typed goes to the job as it is, so that nothing of Spark's is loaded for another command.
+"""
+
+import sys
+from importlib import import_module
+
+import typer
+
+JOBS = {
+    "archive": "Write the stream to Parquet, Delta or Iceberg, each message once.",
+    "audit": "Prove a range, or an archive, to be without gaps and doubles, equal to the journal.",
+    "replay": "Publish an archive again, in its order, each message once.",
+    "stats": "Messages, bytes, sizes and rates by subject and time.",
+    "cardinal": "Assemble Cardinal Streams into tables of blocks, updates and reorgs.",
+    "bundle": "Zip what executors need of Seriatim, for spark-submit's --py-files.",
+}
+ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+app = typer.Typer(
+    name="spark",
+    help="Read, prove, keep and write the stream with Spark.",
+    epilog="Needs pip install 'seriatim\\[spark]', and Java 17 or 21.",
+    rich_markup_mode="rich",
+)
+
+
+def _add(name: str, text: str) -> None:
+    @app.command(name, help=text, context_settings=ANYTHING, add_help_option=False)
+    def command(context: typer.Context) -> int:
+        command_line = import_module("pyspark_seriatim.jobs.command")
+        try:
+            module = import_module(f"pyspark_seriatim.jobs.{name}")
+        except ModuleNotFoundError as error:
+            print(f"seriatim: {command_line.words(error) or error}", file=sys.stderr)
+            return 2
+        status: int = command_line.run(
+            getattr(module, name), context.args, f"seriatim spark {name}"
+        )
+        return status
+
+
+for _name, _text in JOBS.items():
+    _add(_name, _text)

@@ -1,0 +1,207 @@
+"""Chunks of columns as Arrow batches: of the columns that are wanted, of the size that is wanted.
+
+    batches(chunks, schema, ...) -> RecordBatch, in the order of the numbers
+
+The broker's chunks are small, for large ones would be new memory there each time; several make a
+batch, one that is large enough by itself is not copied. There is no loop over rows: text is
+checked, times are divided and headers are taken apart by Arrow.
+
+    sequence int64    subject string    payload binary    timestamp us, UTC
+    reply string or null        headers map<string, list<string>>
+
+What is no UTF-8 in a subject, a reply or a header is U+FFFD. Memory: two batches.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_seriatim.client import Chunk
+from pyspark_seriatim.errors import BrokerError
+from sequencer.journal.chunk import Columns, Strings
+
+US_NS: Final = 1000
+REMEMBERED_MAX: Final = 1 << 16  # subjects, and whether they match
+STATUS_LINE: Final = "NATS/1.0"
+
+
+def batches(
+    chunks: Iterable[Chunk],
+    schema: pa.Schema,
+    rows_max: int,
+    bytes_max: int,
+    match: "SubjectMatch | None" = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of `chunks` in batches of at most `rows_max` rows, and about `bytes_max` bytes."""
+    held: list[Columns] = []
+    rows = size = 0
+    for chunk in chunks:
+        columns = chunk.columns
+        count, more = len(columns), chunk.size
+        if not count:
+            continue
+        if held and (rows + count > rows_max or size + more > bytes_max):
+            yield from _cut(to_batch(held, schema, match), rows_max)
+            held, rows, size = [], 0, 0
+        held.append(columns)
+        rows, size = rows + count, size + more
+    if held:
+        yield from _cut(to_batch(held, schema, match), rows_max)
+
+
+def _cut(batch: pa.RecordBatch, rows_max: int) -> Iterator[pa.RecordBatch]:
+    for at in range(0, batch.num_rows, rows_max):
+        yield batch.slice(at, rows_max) if batch.num_rows > rows_max else batch
+
+
+def to_batch(
+    pieces: list[Columns], schema: pa.Schema, match: "SubjectMatch | None" = None
+) -> pa.RecordBatch:
+    """The rows of these chunks, one behind the other. Raises `BrokerError` for damaged ones."""
+    arrays = [COLUMNS[field.name](pieces, field.type) for field in schema]
+    if arrays:
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    else:
+        rows = sum(len(piece) for piece in pieces)
+        batch = pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    if match is not None:
+        batch = batch.filter(match.mask(_subject(pieces, pa.string())))
+    return batch
+
+
+class SubjectMatch:
+    """Whether a regular expression takes the whole of a subject; asked once for each subject."""
+
+    def __init__(self, pattern: str) -> None:
+        self._matches = re.compile(pattern).fullmatch
+        self._known: dict[str, bool] = {}
+
+    def mask(self, subjects: pa.Array) -> pa.Array:
+        """Which rows match, as booleans."""
+        encoded = subjects.dictionary_encode()
+        return pa.array(
+            [self._is_match(s) for s in encoded.dictionary.to_pylist()], pa.bool_()
+        ).take(encoded.indices)
+
+    def _is_match(self, subject: str) -> bool:
+        known = self._known.get(subject)
+        if known is None:
+            if len(self._known) >= REMEMBERED_MAX:
+                self._known.clear()
+            known = self._known[subject] = self._matches(subject) is not None
+        return known
+
+
+def first_match(columns: Columns, match: SubjectMatch) -> int:
+    """The first number of a chunk whose subject matches; 0 for none."""
+    at = pc.index(match.mask(_subject([columns], pa.string())), True).as_py()
+    return 0 if at < 0 else int(columns.numbers[at])
+
+
+# One column of several chunks
+
+
+def _integers(views: list[memoryview], type: pa.DataType) -> pa.Array:
+    return _joined(
+        [pa.Array.from_buffers(type, len(view), [None, pa.py_buffer(view)]) for view in views]
+    )
+
+
+def _strings(columns: list[Strings]) -> pa.Array:
+    """Byte strings, whose offsets are looked at first: wrong ones would read anywhere."""
+    arrays = []
+    for strings in columns:
+        buffers = [None, pa.py_buffer(strings.offsets), pa.py_buffer(strings.data)]
+        array = pa.Array.from_buffers(pa.binary(), len(strings), buffers)
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise BrokerError(f"$SEQ.READ: a chunk is damaged: {error}") from None
+        arrays.append(array)
+    return _joined(arrays)
+
+
+def _joined(arrays: list[pa.Array]) -> pa.Array:
+    if len(arrays) == 1:
+        return arrays[0]
+    try:
+        return pa.concat_arrays(arrays)
+    except pa.ArrowInvalid as error:
+        raise BrokerError(f"fetchBytes: one Arrow array cannot be so large: {error}") from None
+
+
+def _text(strings: pa.Array) -> pa.Array:
+    """Bytes as text. What is no UTF-8 is made so, once for each different one."""
+    try:
+        return strings.cast(pa.string())
+    except pa.ArrowInvalid:
+        encoded = strings.dictionary_encode()
+        words = [word.decode("utf-8", "replace") for word in encoded.dictionary.to_pylist()]
+        return pa.array(words, pa.string()).take(encoded.indices)
+
+
+def _sequence(pieces: list[Columns], type: pa.DataType) -> pa.Array:
+    return _integers([piece.numbers for piece in pieces], type)
+
+
+def _timestamp(pieces: list[Columns], type: pa.DataType) -> pa.Array:
+    times = _integers([piece.times for piece in pieces], pa.timestamp("ns", "UTC"))
+    return times.cast(type, safe=False)
+
+
+def _subject(pieces: list[Columns], type: pa.DataType) -> pa.Array:
+    return _text(_strings([piece.subjects for piece in pieces]))
+
+
+def _payload(pieces: list[Columns], type: pa.DataType) -> pa.Array:
+    return _strings([piece.payloads for piece in pieces])
+
+
+def _reply(pieces: list[Columns], type: pa.DataType) -> pa.Array:
+    replies = _text(_strings([piece.replies for piece in pieces]))
+    return pc.if_else(pc.equal(pc.binary_length(replies), 0), pa.scalar(None, type), replies)
+
+
+def _headers(pieces: list[Columns], type: pa.MapType) -> pa.Array:
+    """Blocks of headers as maps. A name that comes twice in a block has all its values.
+
+    Where there are none the map is empty, not null: Spark 4.3 hands null maps on to Python in a
+    time that grows with the square of their number.
+    """
+    blocks = _strings([piece.headers for piece in pieces])
+    lines = pc.split_pattern(_text(blocks), "\r\n")
+    rows, flat = pc.list_parent_indices(lines), lines.flatten()
+    named = pc.greater(pc.find_substring(flat, ":"), 0)
+    named = pc.and_not(named, pc.starts_with(flat, STATUS_LINE))
+    pairs = pc.split_pattern(flat.filter(named), ":", max_splits=1)
+    keys = pc.list_element(pairs, 0)
+    words = pc.utf8_trim(pc.list_element(pairs, 1), " \t")
+    row_of = rows.filter(named).to_numpy(zero_copy_only=False)
+    firsts = np.arange(len(keys) + 1, dtype=np.int32)
+
+    encoded = keys.dictionary_encode()
+    group = row_of * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
+    distinct, begins = np.unique(np.sort(group, kind="stable"), return_index=True)
+    if len(distinct) < len(keys):
+        order = np.argsort(group, kind="stable")
+        keys, words = keys.take(pa.array(order[begins])), words.take(pa.array(order))
+        row_of = row_of[order[begins]]
+        firsts = np.append(begins, len(order)).astype(np.int32)
+
+    values = pa.ListArray.from_arrays(pa.array(firsts), words, type=type.item_type)
+    ends = np.searchsorted(row_of, np.arange(len(blocks) + 1)).astype(np.int32)
+    return pa.MapArray.from_arrays(pa.array(ends), keys, values, type=type)
+
+
+COLUMNS: Final[dict[str, Callable[[list[Columns], Any], pa.Array]]] = {
+    "sequence": _sequence,
+    "subject": _subject,
+    "payload": _payload,
+    "timestamp": _timestamp,
+    "reply": _reply,
+    "headers": _headers,
+}

@@ -1,0 +1,293 @@
+"""What is asked of a broker: which numbers there are, and the messages of a range of them.
+
+    Client.shared(options)             one per process and broker: Spark uses its workers again
+    info(max_age_s)                    what there is
+    read(first, last, subjects)        chunks of columns, in the order of the numbers
+    first_match(first, last, subjects) the first number that a subject filter takes
+    number_at(time_ns)                 the first number at or after a time
+    call(work)                         anything else on a connection, asked again when it breaks
+
+A connection that breaks is opened anew, `fetchOffset.numRetries` times without an answer between;
+a read then goes on at the exact number. Memory: a chunk at a time. Connections that nobody uses
+are kept for the next one, a few of them.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from pyspark_seriatim.connection import Answer, Connection
+from pyspark_seriatim.errors import BrokerError, DataLost, Unreachable
+from pyspark_seriatim.options import FIELDS, Options
+from pyspark_seriatim.values import NUMBER_MAX
+from sequencer.journal.chunk import ChunkError, Columns
+
+log = logging.getLogger("pyspark_seriatim")
+
+CHUNK_BYTES: Final = (
+    128 << 10
+)  # larger ones are new memory in the broker each time: 2.5 times slower
+CHUNK_BYTES_MIN: Final = 4 << 10
+READ_BYTES: Final = 1 << 40  # of all answers together: the range is the bound
+IDLE_MAX: Final = 4
+SHARED_MAX: Final = 64  # brokers, or ways to ask one, that a process remembers
+EVERY: Final = (">",)
+Range = tuple[int, int]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What there is: numbers `first` to `last` (`first` is `last` + 1 for none); times in ms."""
+
+    journal: str
+    epoch: int
+    first: int
+    last: int
+    messages: int
+    bytes: int
+    oldest: int
+    newest: int
+    store: str
+    max_payload: int
+    trims: bool  # whether old messages are deleted at some time
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some messages of a range; `next` is where it goes on, `lost` what is not there any more."""
+
+    columns: Columns
+    next: int
+    lost: tuple[Range, ...]
+    size: int  # in bytes
+
+
+class Client:
+    """One broker, or one of several addresses of it. Threads may share it."""
+
+    _shared: dict[tuple[Any, ...], "Client"] = {}  # noqa: RUF012
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._idle: list[Connection] = []
+        self._info: tuple[float, Info] | None = None
+
+    @classmethod
+    def shared(cls, options: Options) -> "Client":
+        """The process's client for these options. After a fork it is another one."""
+        key = (os.getpid(), *(getattr(options, field.name) for field in CONNECTION_FIELDS))
+        found = cls._shared.get(key)
+        if found is None:
+            while len(cls._shared) >= SHARED_MAX:
+                cls._shared.pop(next(iter(cls._shared))).close()
+            found = cls._shared[key] = cls(options)
+        return found
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A connection of one's own; kept for the next one if it is still good."""
+        made = self._take() or Connection.open(self._options)
+        good = False
+        try:
+            yield made
+            good = True
+        except BrokerError:
+            good = made.is_open
+            raise
+        finally:
+            if good and made.is_open and len(self._idle) < IDLE_MAX:
+                self._idle.append(made)
+            else:
+                made.close()
+
+    def _take(self) -> Connection | None:
+        while self._idle:
+            made = self._idle.pop()
+            if made.is_fresh():
+                return made
+            made.close()
+        return None
+
+    def call(self, work: Callable[[Connection], Result]) -> Result:
+        """The result of `work`, which is begun anew when the connection breaks."""
+        failures = 0
+        while True:
+            try:
+                with self.connection() as connection:
+                    return work(connection)
+            except Unreachable as error:
+                failures += 1
+                self._pause(failures, error)
+
+    def _pause(self, failures: int, error: Unreachable) -> None:
+        """Wait before asking again. Raises the error when that was often enough."""
+        options = self._options
+        if failures > options.num_retries:
+            if not options.num_retries:
+                raise error
+            tried = f"after {options.num_retries} retries (fetchOffset.numRetries)"
+            raise Unreachable(f"{error}; given up {tried}") from None
+        log.info("%s; trying again in %d ms", error, options.retry_interval_ms)
+        time.sleep(options.retry_interval_ms / 1000)
+
+    def close(self) -> None:
+        """Close what nobody uses at the moment."""
+        while self._idle:
+            self._idle.pop().close()
+
+    # What there is
+
+    def info(self, max_age_s: float = 0.0) -> Info:
+        """What the broker keeps. Raises `BrokerError` where it keeps nothing."""
+        if self._info is not None and time.monotonic() - self._info[0] < max_age_s:
+            return self._info[1]
+        found = self.call(_ask_info)
+        self._info = (time.monotonic(), found)
+        return found
+
+    def number_at(self, time_ns: int, first: int, last: int) -> int:
+        """The first number of `first` to `last` at or after a time, or `last` + 1.
+
+        Times never go back, so it is looked for by halves: one message each.
+        """
+        low, high = first, last + 1
+        while low < high:
+            middle = (low + high) // 2
+            columns = self._one(middle, high - 1, EVERY).columns
+            if not len(columns) or columns.times[0] >= time_ns:
+                high = middle
+            else:
+                low = columns.numbers[0] + 1
+        return low
+
+    def first_match(
+        self, first: int, last: int, subjects: tuple[str, ...], scan_max: int = NUMBER_MAX
+    ) -> Range:
+        """The first number that matches, and where the search has come to.
+
+        The number is 0 where none does up to there; it ends behind `last`, or earlier behind
+        `scan_max` numbers.
+        """
+        at = first
+        while at <= last and at - first < scan_max:
+            chunk = self._one(at, last, subjects)
+            if len(chunk.columns):
+                return chunk.columns.numbers[0], chunk.columns.numbers[0]
+            if chunk.next <= at:
+                break
+            at = chunk.next
+        return 0, at
+
+    def _one(self, first: int, last: int, subjects: tuple[str, ...]) -> Chunk:
+        """The first message of a range, or none with where the broker has looked to."""
+        asked = _wish(first, last, subjects, max_bytes=1)
+        return self.call(lambda on: _chunk(on.request(READ, asked).check(READ), first, last))
+
+    # Messages
+
+    def read(
+        self,
+        first: int,
+        last: int,
+        subjects: tuple[str, ...] = EVERY,
+        *,
+        journal: str = "",
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> Iterator[Chunk]:
+        """What matches of the numbers `first` to `last`, of this journal where it is said.
+
+        Ends before `last` only where that was not given yet: the last chunk's `next` tells.
+        Raises `DataLost` where the broker has another journal.
+        """
+        size = max(chunk_bytes, CHUNK_BYTES_MIN)
+        at, failures = first, 0
+        while at <= last:
+            begun = at
+            try:
+                with self.connection() as connection:
+                    if journal:
+                        _check_journal(connection, journal)
+                    asked = _wish(at, last, subjects, max_bytes=READ_BYTES, chunk_bytes=size)
+                    with closing(connection.stream(READ, asked)) as answers:
+                        for answer in answers:
+                            chunk = _chunk(answer, at, last)
+                            at, failures = chunk.next, 0
+                            yield chunk
+            except Unreachable as error:
+                failures += 1
+                self._pause(failures, error)
+                continue
+            if at == begun:
+                return
+
+
+READ: Final = "$SEQ.READ"
+INFO: Final = "$SEQ.INFO"
+CONNECTION_FIELDS: Final = [field for field in FIELDS if field.metadata["where"] == "all"]
+
+
+def _wish(first: int, last: int, subjects: tuple[str, ...], **sizes: int) -> bytes:
+    """The payload of $SEQ.READ."""
+    subject = subjects[0] if len(subjects) == 1 else subjects
+    return json.dumps({"from": first, "to": last, "subject": subject, **sizes}).encode()
+
+
+def _chunk(answer: Answer, first: int, last: int) -> Chunk:
+    """An answer to $SEQ.READ, looked at. Raises `BrokerError` where it cannot be."""
+    try:
+        columns = Columns(answer.payload)
+        following = int(answer.headers["Seriatim-Next"])
+        words = answer.headers.get("Seriatim-Lost", "").replace(",", " ").split()
+        lost = tuple((int(one), int(two)) for one, _, two in (w.partition("-") for w in words))
+    except (ChunkError, KeyError, ValueError) as error:
+        raise BrokerError(f"{READ}: the answer is no chunk of columns: {error!r}") from None
+    numbers = columns.numbers
+    if len(columns) and not first <= numbers[0] <= numbers[-1] <= min(last, NUMBER_MAX):
+        raise BrokerError(
+            f"{READ}: numbers {numbers[0]} to {numbers[-1]} for {first} to {last} that were asked"
+        )
+    if following < first:
+        raise BrokerError(f"{READ}: to go on at {following} is to go back, from {first}")
+    return Chunk(columns, following, lost, len(answer.payload))
+
+
+def _ask_info(connection: Connection) -> Info:
+    answer = connection.request(INFO).check(INFO)
+    try:
+        raw = json.loads(bytes(answer.payload))
+        keys = ("epoch", "first", "last", "messages", "bytes", "oldest", "newest")
+        numbers = {key: int(raw[key]) for key in keys}
+        store, journal = str(raw["store"]), str(raw["journal"])
+        trims = any(raw["limits"][key] for key in ("retain_bytes", "retain_age", "retain_count"))
+    except (ValueError, KeyError, TypeError):
+        raise BrokerError(f"{connection.server}: {INFO} is answered with what is none") from None
+    if store == "none":
+        raise BrokerError(
+            f"{connection.server}: this broker keeps no messages, so there is nothing to read;"
+            " start it with a journal"
+        )
+    connection.journal = journal
+    return Info(
+        journal=journal,
+        store=store,
+        max_payload=connection.max_payload,
+        trims=trims,
+        **numbers,
+    )
+
+
+def _check_journal(connection: Connection, journal: str) -> None:
+    """Raise `DataLost` if the broker's journal is not this one."""
+    if connection.journal is None:
+        _ask_info(connection)
+    if connection.journal != journal:
+        raise DataLost(
+            f"{connection.server}: the journal is {connection.journal}, and the numbers are of"
+            f" {journal}: they are not the same messages"
+        )

@@ -1,0 +1,41 @@
+"""What can go wrong between Spark and a broker; each error is one message, and can be pickled.
+
+    OptionError      an option of the reader or the writer has a value that cannot be
+    BrokerError      the broker refused, or said what it should not
+      Unreachable    no broker, or it went away: asked again within fetchOffset.numRetries
+    DataLost         numbers that were asked for are not there any more (failOnDataLoss)
+    RowError         a row that cannot be published
+
+Errors cross from Python workers to the driver as text; no message holds a password or a token.
+"""
+
+
+class OptionError(ValueError):
+    """An option's value cannot be; the message names the option, and what it may be."""
+
+
+class BrokerError(RuntimeError):
+    """The broker refused what was asked of it; `status` is its code, 0 where it gave none."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type["BrokerError"], tuple[str, int]]:
+        return type(self), (str(self), self.status)
+
+
+class Unreachable(BrokerError):
+    """No connection to a broker, or it ended, or nothing was heard in time: ask again."""
+
+
+class DataLost(RuntimeError):
+    """Numbers that were asked for are gone, or the journal is another one."""
+
+
+class RowError(ValueError):
+    """A row that cannot be published; the message names its subject, and why."""
+
+
+class ColumnError(ValueError):
+    """A column to be written that is missing, or of a type that cannot be written."""

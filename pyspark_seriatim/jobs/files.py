@@ -1,0 +1,162 @@
+"""The file operations of the jobs, under one root: local, hdfs://, s3:// and what pyarrow has.
+
+Paths are relative to the root, with `/`. What must survive a loss of power is synced where the
+root is local; other file systems do as they promise.
+
+`create` is the one step that others see at once and whole. It fails where the file is there
+already: on a local disk by a hard link, on HDFS by its rename. An object store has no such
+step in pyarrow: there it looks first, so two writers at the same instant may both succeed.
+"""
+
+import contextlib
+import os
+import shutil
+import uuid
+from collections.abc import Iterable
+from typing import Final
+
+from pyarrow import fs
+
+SEIZED: Final = ".seized"
+
+
+class Files:
+    """What is under `root`, which is as Spark takes it: a path, file://, hdfs://, s3a://..."""
+
+    def __init__(self, root: str) -> None:
+        scheme, colon, rest = root.partition("://")
+        if not colon or scheme == "file":
+            # Taken literally, as Spark does: a `%` in the name of a folder is a `%`.
+            self.root = os.path.abspath(rest if colon else root)
+            self._fs, self._base = fs.LocalFileSystem(), self.root
+        else:
+            self.root = root.rstrip("/")
+            uri = "s3" + self.root[len(scheme) :] if scheme in ("s3a", "s3n") else self.root
+            self._fs, self._base = fs.FileSystem.from_uri(uri)
+        self._local = isinstance(self._fs, fs.LocalFileSystem)
+
+    @property
+    def filesystem(self) -> fs.FileSystem:
+        """For pyarrow.parquet and pyarrow.dataset, with `inner`."""
+        return self._fs
+
+    def inner(self, path: str) -> str:
+        """The path inside of `filesystem`."""
+        return f"{self._base}/{path}" if path else str(self._base)
+
+    def uri(self, path: str) -> str:
+        """The path as Spark takes it."""
+        return f"{self.root}/{path}"
+
+    def relative(self, path: str) -> str:
+        """The other way round, of a path as `uri` gives it."""
+        scheme, colon, rest = path.partition("://")
+        path = rest if colon and scheme == "file" else path
+        if not path.startswith(f"{self.root}/"):
+            raise ValueError(f"{path} is not under {self.root}")
+        return path[len(self.root) + 1 :]
+
+    def read(self, path: str) -> bytes | None:
+        """The content, or None where there is no such file."""
+        try:
+            with self._fs.open_input_stream(self.inner(path)) as stream:
+                return bytes(stream.read())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder, sorted; none where there is no folder."""
+        found = self._fs.get_file_info(fs.FileSelector(self.inner(folder), allow_not_found=True))
+        return sorted(info.base_name for info in found)
+
+    def size(self, path: str) -> int | None:
+        """In bytes; None where there is no such file."""
+        info = self._fs.get_file_info(self.inner(path))
+        return int(info.size) if info.type == fs.FileType.File else None
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or a folder."""
+        return bool(self._fs.get_file_info(self.inner(path)).type != fs.FileType.NotFound)
+
+    def make(self, folder: str) -> None:
+        """Make a folder and those above it, where they are not there."""
+        self._fs.create_dir(self.inner(folder), recursive=True)
+
+    def create(self, path: str, data: bytes, temporary: str) -> bool:
+        """Make a file with this content in one step; False where there is one already.
+
+        `temporary` is the folder where it is written first; what a crash leaves is there.
+        """
+        new = f"{temporary}/{uuid.uuid4().hex}.new"
+        with self._fs.open_output_stream(self.inner(new)) as stream:
+            stream.write(data)
+        try:
+            if self._local:
+                self._sync(self.inner(new))
+                os.link(self.inner(new), self.inner(path))
+                self._sync(os.path.dirname(self.inner(path)))
+            elif self.size(path) is not None:
+                return False
+            else:
+                self._fs.move(self.inner(new), self.inner(path))
+        except FileExistsError:
+            return False
+        except OSError:
+            if self._local or self.size(path) is None:
+                raise
+            return False  # HDFS: it came while we looked
+        finally:
+            self.delete(new)
+        return True
+
+    def seize(self, path: str) -> str:
+        """Give it another name, so that who knows the old one finds nothing; the new one.
+
+        An object store cannot rename a folder; there the name stays.
+        """
+        if not self._local or path.endswith(SEIZED):
+            return path
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(self.inner(path), self.inner(path + SEIZED))
+        return path + SEIZED
+
+    def move(self, source: str, target: str) -> None:
+        """Rename, and make the folders that `target` needs. Call `sync` after a row of them."""
+        if self._local:
+            self._sync(self.inner(source))
+        self.make(os.path.dirname(target))
+        self._fs.move(self.inner(source), self.inner(target))
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """What was moved to these paths is there after a loss of power, too."""
+        folders = {""}
+        for path in paths:
+            while path := os.path.dirname(path):
+                folders.add(path)
+        if self._local:
+            for folder in folders:
+                self._sync(self.inner(folder))
+
+    def delete(self, path: str) -> None:
+        """Delete a file, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.delete_file(self.inner(path))
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder and all in it, if it is there; or a file of that name."""
+        if self.size(folder) is not None:
+            self.delete(folder)
+        elif self._local:  # pyarrow stops where another process is faster
+            shutil.rmtree(self.inner(folder), ignore_errors=True)
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.delete_dir(self.inner(folder))
+
+    @staticmethod
+    def _sync(path: str) -> None:
+        """Wait until a local file or folder is on the disk."""
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,200 @@
+"""What an audit has found: counts of everything, and the first few of each kind.
+
+A `Summary` tells of one stretch of numbers; `append` joins the next stretch behind it, so that
+one summary comes of all, in the order of the numbers. Memory: `limit` ranges or examples of each
+kind, however many there are.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+
+@dataclass(slots=True)
+class Ranges:
+    """Numbers in ascending order, as ranges: how many, and the first `limit` ranges of them."""
+
+    limit: int
+    numbers: int = 0
+    ranges: int = 0
+    shown: list[tuple[int, int]] = field(default_factory=list)
+    last: int = -1
+
+    def add(self, first: int, last: int) -> None:
+        """Numbers `first` to `last`, all above those before."""
+        assert self.last < first <= last, (self.last, first, last)
+        self.numbers += last - first + 1
+        if self.ranges and first == self.last + 1:
+            if len(self.shown) == self.ranges:
+                self.shown[-1] = (self.shown[-1][0], last)
+        else:
+            self.ranges += 1
+            if len(self.shown) < self.limit:
+                self.shown.append((first, last))
+        self.last = last
+
+    def add_all(self, firsts: NDArray[Any], lasts: NDArray[Any]) -> None:
+        """Many ranges that do not touch each other, in ascending order."""
+        few = self.limit + 1 - len(self.shown)
+        for first, last in zip(firsts[:few].tolist(), lasts[:few].tolist(), strict=True):
+            self.add(first, last)
+        if len(firsts) > few:
+            rest, ends = firsts[few:], lasts[few:]
+            self.numbers += int((ends - rest + 1).sum())
+            self.ranges += len(rest)
+            self.last = int(ends[-1])
+
+    def append(self, other: "Ranges") -> None:
+        """Those of the next stretch."""
+        if not other.ranges:
+            return
+        kept = len(other.shown)
+        last, numbers, ranges = other.last, other.numbers, other.ranges
+        of_shown = sum(end - begin + 1 for begin, end in other.shown)
+        for begin, end in other.shown:
+            self.add(begin, end)
+        self.numbers += numbers - of_shown
+        self.ranges += ranges - kept
+        self.last = last
+
+
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """A row that is lower than the one before it; of times, in microseconds since 1970."""
+
+    where: str
+    number: int
+    value: int
+    before: int
+
+
+@dataclass(slots=True)
+class Falls:
+    """How many rows fall, and the first of them."""
+
+    limit: int
+    count: int = 0
+    shown: list[Fall] = field(default_factory=list)
+
+    def append(self, count: int, falls: list[Fall]) -> None:
+        """`count` more, of which these are the first."""
+        self.count += count
+        self.shown += falls[: self.limit - len(self.shown)]
+
+
+@dataclass(slots=True)
+class Lines:
+    """How many of something there are, and the first of them in words."""
+
+    limit: int
+    count: int = 0
+    shown: list[str] = field(default_factory=list)
+
+    def append(self, count: int, lines: list[str]) -> None:
+        """`count` more, of which these are the first."""
+        self.count += count
+        self.shown += lines[: self.limit - len(self.shown)]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one side has: its rows, its numbers, and what is wrong with it by itself."""
+
+    limit: int
+    rows: int = 0
+    numbers: int = 0  # different ones
+    first: int = 0
+    last: int = 0
+    earliest: int | None = None  # times, microseconds since 1970
+    latest: int | None = None
+    gaps: Ranges = field(init=False)
+    doubled: Ranges = field(init=False)
+    order: Falls = field(init=False)
+    times: Falls = field(init=False)  # in one file
+    overlaps: Falls = field(init=False)  # between stretches of SPAN numbers, of whatever files
+    unreadable: Lines = field(init=False)  # files
+    without: int = 0  # rows that have no number, or one below 1
+
+    def __post_init__(self) -> None:
+        self.gaps, self.doubled = Ranges(self.limit), Ranges(self.limit)
+        self.order, self.times = Falls(self.limit), Falls(self.limit)
+        self.overlaps, self.unreadable = Falls(self.limit), Lines(self.limit)
+
+    def append(self, other: "Tally") -> None:
+        """That of the next stretch; between the two nothing was seen."""
+        if other.numbers:
+            if self.numbers and other.first > self.last + 1:
+                self.gaps.add(self.last + 1, other.first - 1)
+            self.gaps.append(other.gaps)
+            self.first = self.first if self.numbers else other.first
+            self.last = other.last
+        self.rows += other.rows
+        self.numbers += other.numbers
+        self.without += other.without
+        self.unreadable.append(other.unreadable.count, other.unreadable.shown)
+        self.doubled.append(other.doubled)
+        self.order.append(other.order.count, other.order.shown)
+        self.times.append(other.times.count, other.times.shown)
+        self.overlaps.append(other.overlaps.count, other.overlaps.shown)
+        if other.earliest is not None and other.latest is not None:
+            self.span_of_time(other.first, other.earliest, other.latest)
+
+    def span_of_time(self, first: int, earliest: int, latest: int) -> None:
+        """The times of the next numbers, which begin with `first`."""
+        if self.latest is not None and earliest < self.latest:
+            self.overlaps.append(1, [Fall("", first, earliest, self.latest)])
+        if self.earliest is None or earliest < self.earliest:
+            self.earliest = earliest
+        if self.latest is None or latest > self.latest:
+            self.latest = latest
+
+    def within(self, first: int, last: int) -> None:
+        """Count as gaps, too, what is missing at either end of `first` to `last`."""
+        whole = Ranges(self.limit)
+        if not self.numbers:
+            if first <= last:
+                whole.add(first, last)
+            self.gaps = whole
+            return
+        if first < self.first:
+            whole.add(first, self.first - 1)
+        whole.append(self.gaps)
+        if self.last < last:
+            whole.add(self.last + 1, last)
+        self.gaps = whole
+
+
+@dataclass(slots=True)
+class Summary:
+    """What was found in one stretch of numbers, or in all."""
+
+    limit: int
+    spans_limit: int
+    sides: dict[str, Tally] = field(default_factory=dict)
+    missing: Ranges = field(init=False)  # in the journal, and not in the archive
+    extra: Ranges = field(init=False)  # the other way round
+    spans: int = 0  # of SPAN numbers, in which the content of the two sides differs
+    spans_shown: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.missing, self.extra = Ranges(self.limit), Ranges(self.limit)
+
+    def side(self, name: str) -> Tally:
+        """That of `name`; an empty one where there is none."""
+        return self.sides.setdefault(name, Tally(self.limit))
+
+    def differs(self, span: int) -> None:
+        """The content of the span that begins with this number differs."""
+        self.spans += 1
+        if len(self.spans_shown) < self.spans_limit:
+            self.spans_shown.append(span)
+
+    def append(self, other: "Summary") -> None:
+        """That of the next stretch."""
+        for name, tally in other.sides.items():
+            self.side(name).append(tally)
+        self.missing.append(other.missing)
+        self.extra.append(other.extra)
+        self.spans += other.spans
+        self.spans_shown += other.spans_shown[: self.spans_limit - len(self.spans_shown)]

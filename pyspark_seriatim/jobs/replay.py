@@ -1,0 +1,114 @@
+"""`seriatim spark replay`: publishes an archive again, in its order, each message once."""
+
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":  # run as a file, its folder is where modules are looked for first
+    sys.path[:] = [one for one in sys.path if Path(one).resolve() != Path(__file__).parent]
+
+from typing import Annotated
+
+import typer
+
+from pyspark_seriatim.jobs.asked import First, Last
+from pyspark_seriatim.jobs.command import (
+    DEFAULT_SERVER,
+    DONE,
+    Conf,
+    Master,
+    Server,
+    Subject,
+    job,
+    run,
+    settings,
+)
+from pyspark_seriatim.jobs.progress import bar
+from pyspark_seriatim.jobs.replay_wish import Renaming, Wish, wish_of
+from pyspark_seriatim.jobs.replaying import Replay, Replayed
+from pyspark_seriatim.jobs.session import spark_session
+
+Root = Annotated[
+    str, typer.Argument(metavar="ROOT", help="The archive, or a folder of Parquet files.")
+]
+Rate = Annotated[
+    float, typer.Option(min=0.0, metavar="N", help="Messages a second. 0: as fast as it goes.")
+]
+Prefix = Annotated[
+    str,
+    typer.Option(
+        metavar="PREFIX", help="Put in front of each subject, with a dot.", show_default=False
+    ),
+]
+Strip = Annotated[
+    str,
+    typer.Option(
+        metavar="PREFIX", help="Taken from the front of each subject.", show_default=False
+    ),
+]
+Origin = Annotated[
+    bool,
+    typer.Option(
+        "--origin-headers", metavar=" ", help="Add Nats-Origin-Sequence, Nats-Origin-Time-Stamp."
+    ),
+]
+Application = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Who replays. The same one publishes nothing twice; another one all again.",
+        show_default=False,
+    ),
+]
+
+
+@job
+def replay(
+    root: Root,
+    server: Server = DEFAULT_SERVER,
+    first: First = None,
+    last: Last = None,
+    subject: Subject = ">",
+    rate: Rate = 0.0,
+    prefix: Prefix = "",
+    strip: Strip = "",
+    origin_headers: Origin = False,
+    application: Application = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> int:
+    """Publish an archive again, in the order of its numbers, with headers and reply subjects.
+
+    Each message is published once: one that was stopped, or killed, goes on where it was when it is
+    started again, and when the archive has grown it publishes what is new.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim spark replay /data/archive --server nats://127.0.0.1:4222[/cyan]
+    [cyan]seriatim spark replay /data/archive --prefix replayed --rate 50000[/cyan]
+    [cyan]seriatim spark replay /data/archive --from 88485 --application again[/cyan]
+    """
+    renaming = Renaming(prefix, strip)
+    wish = wish_of(root, server, first, last, subject, renaming, application, origin_headers, rate)
+    spark = spark_session("seriatim replay", master, settings(conf))
+    replay = Replay(spark, wish)
+    with bar("replaying", "messages") as step:
+        done = replay.run(lambda so_far: step(so_far.rows, wish.archive.rows))
+    print(told(wish, done))
+    return DONE
+
+
+def told(wish: Wish, done: Replayed) -> str:
+    """What was published, in words."""
+    if not done.rows:
+        again = f"; --application NAME replays it again, as {wish.application!r} it was before"
+        return f"nothing to replay: all up to {done.upto:,} was{again if done.upto else ''}"
+    rate = done.rows / done.seconds if done.seconds else 0.0
+    doubled = f"; {done.doubled:,} rows of doubled numbers were left out" if done.doubled else ""
+    return (
+        f"replayed {done.rows:,} messages, up to number {done.upto:,} of the archive, as numbers"
+        f" {done.first:,} to {done.last:,}, in {done.seconds:.1f} s ({rate:,.0f} a second){doubled}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run(replay))

@@ -1,0 +1,80 @@
+"""What a job knows between two batches, as bytes that are checked when they are read again.
+
+    seriatim cardinal 1 <bytes> <crc32> {"journal":...}\n     about, as JSON
+    <pickle of the parts>                                      of our own classes, and no others
+
+Reading runs no code but the constructors of the classes in `CLASSES`, whatever the bytes are. A
+checksum finds what a disk has damaged; the version, what another Seriatim has written.
+"""
+
+import io
+import json
+import pickle
+import zlib
+from typing import Any, Final
+
+from pyspark_seriatim.jobs.errors import JobError
+
+MAGIC: Final = "seriatim cardinal"
+VERSION: Final = 1  # raise it when a class below, or what is kept of it, changes
+CLASSES: Final = {
+    "cardinal.assembler": {"Assembler"},
+    "cardinal.block": {"Block"},
+    "cardinal.chain": {"Chain"},
+    "cardinal.follower": {"Follower", "Lane"},
+    "cardinal.message": {"Batch", "Entry", "Reorg"},
+    "cardinal.pending": {"DONE", "Pending", "SubBatch"},
+    "cardinal.schema": {"Tracking"},
+    "cardinal.tree": {"Lowest", "Tree"},
+}
+
+
+class Unreadable(JobError):
+    """Bytes that are no snapshot of this version."""
+
+
+def dump(about: dict[str, Any], parts: Any) -> bytes:
+    """A snapshot: what it is about, as JSON can hold it, and the parts."""
+    body = dumps(parts)
+    words = json.dumps(about, separators=(",", ":"))
+    return f"{MAGIC} {VERSION} {len(body)} {zlib.crc32(body)} {words}\n".encode() + body
+
+
+def load(data: bytes) -> tuple[dict[str, Any], Any]:
+    """What `dump` was given. Raises `Unreadable`, without a name of a file."""
+    head, _, body = data.partition(b"\n")
+    words = head.decode(errors="replace").removeprefix(f"{MAGIC} ").split(" ", 3)
+    if len(words) != 4 or not all(word.isdigit() for word in words[:3]):
+        raise Unreadable("it is no snapshot of a Cardinal job")
+    version, size, checksum = map(int, words[:3])
+    if version != VERSION:
+        raise Unreadable(
+            f"its version is {version}, and this Seriatim reads {VERSION}: assemble the chain "
+            "anew, into another directory"
+        )
+    if size != len(body) or checksum != zlib.crc32(body):
+        raise Unreadable(f"it is damaged: {size} bytes were written, {len(body)} are there")
+    return json.loads(words[3]), loads(body)
+
+
+def dumps(parts: Any) -> bytes:
+    """Parts by themselves, without what `load` checks."""
+    return pickle.dumps(parts, protocol=5)
+
+
+def loads(body: bytes) -> Any:
+    """What was pickled, of our own classes. Raises `Unreadable`."""
+    try:
+        return _Reader(io.BytesIO(body)).load()
+    except Unreadable:
+        raise
+    except Exception as error:  # of a pickle that is none, anything may be raised
+        raise Unreadable(f"it is damaged: {error!r}") from error
+
+
+class _Reader(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        """Of `CLASSES` only."""
+        if name not in CLASSES.get(module, ()):
+            raise Unreadable(f"it holds a {module}.{name}, which no snapshot does")
+        return super().find_class(module, name)

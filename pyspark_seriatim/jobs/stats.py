@@ -1,0 +1,137 @@
+"""`seriatim spark stats`: messages, bytes, sizes and rates by subject and window of time."""
+
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":  # run as a file, its folder is where modules are looked for first
+    sys.path[:] = [one for one in sys.path if Path(one).resolve() != Path(__file__).parent]
+
+import json
+import time
+from typing import Annotated
+
+import typer
+
+from pyspark_seriatim.jobs.asked import First, Json, Last, OneArchive, OneServer
+from pyspark_seriatim.jobs.command import DONE, Conf, Master, Subject, job, run, settings
+from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.measuring import DEPTH_MAX, Source, measure
+from pyspark_seriatim.jobs.moments import duration_us, moment_ms
+from pyspark_seriatim.jobs.rows import EVERY, open_archive, subject_pattern
+from pyspark_seriatim.jobs.session import spark_session
+from pyspark_seriatim.jobs.stats_output import as_json as in_json
+from pyspark_seriatim.jobs.stats_output import check_output, print_measured, write_table
+from pyspark_seriatim.jobs.watch import terminal
+from pyspark_seriatim.options import Options
+
+PICTURES = (".svg", ".png")
+
+
+Window = Annotated[str, typer.Option(metavar="TIME", help="Such as 10s, 1m, 1h, 1d.")]
+Depth = Annotated[
+    int, typer.Option(min=1, max=DEPTH_MAX, metavar="N", help="Tokens of a subject that count.")
+]
+Since = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="From this time on: 10m (ago), a date, or unix ms."),
+]
+Until = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Up to this time, and not the time itself.")
+]
+Out = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write each window and subject: to .parquet, .csv or .jsonl.",
+        show_default=False,
+    ),
+]
+Plot = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Draw the rates: to .svg or .png.", show_default=False),
+]
+Top = Annotated[int, typer.Option(min=1, metavar="N", help="Subjects that are printed.")]
+
+
+@job
+def stats(
+    server: OneServer = None,
+    archive: OneArchive = None,
+    window: Window = "1m",
+    depth: Depth = 1,
+    subject: Subject = EVERY,
+    first: First = None,
+    last: Last = None,
+    since: Since = None,
+    until: Until = None,
+    out: Out = None,
+    plot: Plot = None,
+    top: Top = 20,
+    as_json: Json = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> int:
+    """Measure a journal or an archive: messages, bytes, sizes and rates by subject and time.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim spark stats --server nats://127.0.0.1:4222 --since 1h[/cyan]
+    [cyan]seriatim spark stats --archive /data/archive --depth 2 --plot rates.svg[/cyan]
+    [cyan]seriatim spark stats --archive /data/archive --window 1h --out hours.parquet[/cyan]
+    """
+    window_us = duration_us("--window", window)
+    source = source_of(server, archive, subject, (first, last), (since, until))
+    if out is not None:
+        check_output(out)
+    if plot is not None and not plot.endswith(PICTURES):
+        raise JobError(f"--plot {plot}: end the name with {' or '.join(PICTURES)}")
+    spark = spark_session("seriatim stats", master, settings(conf))
+    measured = measure(spark, source, window_us, depth)
+    if out is not None:
+        write_table(out, measured.windows)
+    if plot is not None and measured.windows.num_rows:
+        from pyspark_seriatim.jobs.plot import draw  # matplotlib takes a second
+
+        draw(plot, measured.windows, measured.subjects.column("subject").to_pylist(), window_us)
+    if as_json:
+        print(json.dumps(in_json(measured), indent=2, ensure_ascii=False))
+    else:
+        print_measured(measured, top, terminal())
+    return DONE
+
+
+def source_of(
+    server: str | None,
+    archive: str | None,
+    subject: str,
+    numbers: tuple[int | None, int | None],
+    moments: tuple[str | None, str | None],
+) -> Source:
+    """Where to measure, looked at as far as it can be without Spark. Raises `JobError`."""
+    if (server is None) == (archive is None):
+        raise JobError("nothing to measure: give --server or --archive, either of them")
+    if None not in numbers and numbers[0] > numbers[1]:  # type: ignore[operator]
+        raise JobError(f"--to {numbers[1]} is below --from {numbers[0]}")
+    options = ("--since", "--until")
+    now_ms = time.time_ns() // 1_000_000
+    since, until = (
+        None if text is None else moment_ms(option, text, now_ms)
+        for option, text in zip(options, moments, strict=True)
+    )
+    if since is not None and until is not None and until < since:
+        raise JobError(f"--until {moments[1]} is before --since {moments[0]}")
+    if server is not None:
+        for number, moment, names in zip(
+            numbers, (since, until), ("--from and --since", "--to and --until"), strict=True
+        ):
+            if number is not None and moment is not None:
+                raise JobError(f"{names} of a journal exclude each other: give one of them")
+        Options.parse({"servers": server, "subscribe": subject}, "batch")
+    else:
+        subject_pattern(subject)
+    found = None if archive is None else open_archive(archive)
+    return Source(server, found, subject, numbers, (since, until))
+
+
+if __name__ == "__main__":
+    sys.exit(run(stats))

@@ -1,0 +1,137 @@
+"""Filters of a query, as far as they narrow what is asked of a broker: numbers, times, subjects.
+
+`take` says whether a filter is wholly kept to here, which only those on `sequence` are. All others
+stay Spark's own as well, so that what is noted here may be less than they say, and never more:
+
+    timestamp       a range of times; the journal's are finer, so its ends are widened to whole us
+    subject         =, IN, LIKE 'orders.%', as subjects to subscribe to
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any, Final
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    StringStartsWith,
+)
+
+from pyspark_seriatim.values import NUMBER_MAX, SUBJECTS_MAX, is_pattern
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017
+NEVER_NULL: Final = ("sequence", "subject", "payload", "timestamp")
+
+
+@dataclass
+class Narrowed:
+    """What is left to read: numbers from `first`, before `end`; times in ns, the same."""
+
+    first: int = 1
+    end: int = NUMBER_MAX
+    from_ns: int | None = None
+    until_ns: int | None = None
+    wanted: tuple[str, ...] | None = None
+
+    def take(self, filter: Filter) -> bool:
+        """Note a filter. Whether Spark need not look at it again."""
+        path: tuple[str, ...] = getattr(filter, "attribute", ())
+        name = path[0] if len(path) == 1 else ""
+        if isinstance(filter, IsNotNull):
+            return name in NEVER_NULL
+        value = getattr(filter, "value", None)
+        if name == "sequence":
+            return self._take_number(filter, value)
+        if name == "timestamp" and isinstance(value, datetime):
+            self._take_time(filter, value)
+        if name == "subject":
+            self._take_subject(filter, value)
+        return False
+
+    def subjects(self, subscribed: tuple[str, ...]) -> tuple[str, ...]:
+        """What to ask the broker for; none where nothing can match."""
+        if self.wanted is None:
+            return subscribed
+        if subscribed == (">",):
+            return self.wanted
+        # Where both are lists the broker keeps to the option's, and Spark to the filter's.
+        literal = all("*" not in one and ">" not in one for one in self.wanted)
+        return tuple(w for w in self.wanted if covered(w, subscribed)) if literal else subscribed
+
+    def _take_number(self, filter: Filter, value: Any) -> bool:
+        if isinstance(filter, In):
+            numbers = [number for number in filter.value if isinstance(number, int)]
+            self._limit(min(numbers, default=NUMBER_MAX), max(numbers, default=0) + 1)
+            return False
+        if not isinstance(value, int):
+            return False
+        match filter:
+            case EqualTo():
+                self._limit(value, value + 1)
+            case GreaterThan():
+                self._limit(value + 1, NUMBER_MAX)
+            case GreaterThanOrEqual():
+                self._limit(value, NUMBER_MAX)
+            case LessThan():
+                self._limit(1, value)
+            case LessThanOrEqual():
+                self._limit(1, value + 1)
+            case _:
+                return False
+        return True
+
+    def _limit(self, first: int, end: int) -> None:
+        self.first, self.end = max(self.first, first), min(self.end, end)
+
+    def _take_time(self, filter: Filter, value: datetime) -> None:
+        if value.tzinfo is None:
+            return  # whose clock that is, only Spark knows
+        at_ns = (value - EPOCH) // timedelta(microseconds=1) * 1000
+        if isinstance(filter, EqualTo | GreaterThan | GreaterThanOrEqual):
+            self.from_ns = max(at_ns, self.from_ns or 0)
+        if isinstance(filter, EqualTo | LessThan | LessThanOrEqual):
+            until = at_ns + 1000
+            self.until_ns = until if self.until_ns is None else min(until, self.until_ns)
+
+    def _take_subject(self, filter: Filter, value: Any) -> None:
+        match filter:
+            case EqualTo() if isinstance(value, str):
+                found: list[str] = [value]
+            case In():
+                found = [one for one in filter.value if isinstance(one, str)]
+            case StringStartsWith() if value.endswith("."):
+                found = [f"{value}>"]
+            case _:
+                return
+        # No message has such a subject; and U+FFFD may stand for what is no UTF-8.
+        if any("�" in one for one in found):
+            return
+        star = isinstance(filter, EqualTo | In)
+        found = [one for one in found if is_pattern(one) and not (star and _is_wild(one))]
+        if self.wanted is None and len(found) <= SUBJECTS_MAX:
+            self.wanted = tuple(dict.fromkeys(found))
+
+
+def _is_wild(subject: str) -> bool:
+    tokens = subject.split(".")
+    return "*" in tokens or ">" in tokens
+
+
+def covered(subject: str, patterns: tuple[str, ...]) -> bool:
+    """Whether one of the patterns takes a subject."""
+    return any(_covers(pattern.split("."), subject.split(".")) for pattern in patterns)
+
+
+def _covers(pattern: list[str], subject: list[str]) -> bool:
+    for at, token in enumerate(pattern):
+        if token == ">":
+            return len(subject) > at
+        if at >= len(subject) or token not in ("*", subject[at]):
+            return False
+    return len(pattern) == len(subject)

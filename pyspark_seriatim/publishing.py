@@ -1,0 +1,368 @@
+"""Operations to a broker: staged and committed as one transaction, or published at once.
+
+    stage(transaction, name, buffers)     one task's rows, in pieces, some on their way at a time
+    commit(transaction, stages)           publishes the rows of all stages, in their order, once
+    abort(transaction, names)             drops what was staged
+    last(application)                     which batch was committed last
+    publish(buffers)                      at once: rows may come twice, none is left out
+
+Every request is idempotent, so what is not answered is asked again, on a new connection: a piece
+says its offset, a commit its batch. So too while the journal is full. When nothing has gone on for
+`ackTimeoutMs`, the error says what the matter was. Memory: `publishWindow` pieces that are not
+answered yet, and the buffers they are cut from.
+"""
+
+import json
+import time
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from types import EllipsisType
+from typing import Any, ClassVar, Final, Self
+
+from pyspark_seriatim.connection import Answer, Connection, Data, Request
+from pyspark_seriatim.errors import BrokerError, Unreachable
+from pyspark_seriatim.options import Options
+
+STAGE, COMMIT, ABORT, BATCH = "$SEQ.STAGE", "$SEQ.COMMIT", "$SEQ.ABORT", "$SEQ.BATCH"
+HEADERS_BYTES: Final = 1024  # of a piece at most; they count among max_payload
+CONNECTIONS_MAX: Final = 8  # kept in one process, for writes to different brokers
+CONFLICT, BUSY, UNREADY, FULL = 409, 429, 503, 507
+JOURNAL_FULL: Final = "journal is full"
+COMMITTING: Final = "is being committed"  # another batch of the application
+AGAIN: Final = "start the query again: it repeats the batch"
+SMALLER: Final = "make the batch smaller (maxOffsetsPerTrigger)"
+REMEDIES: Final = {
+    (STAGE, CONFLICT): "; what was staged before is not there any more, for it expired or was"
+    f" aborted. Spark tries the task again; or {AGAIN}",
+    (STAGE, 413): f"; set staging.max_bytes of the broker, or {SMALLER}",
+    (COMMIT, 404): "; what is staged is dropped when nothing has come for staging.expiry: make that"
+    f" longer, or {SMALLER}. Then {AGAIN}",
+    (COMMIT, FULL): f"; nothing was published. Make room, and {AGAIN}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A batch of an application. One that is not remembered cannot be repeated for long."""
+
+    application: str
+    batch: int
+    remember: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A whole stage: what a commit must find of it. Without bytes there is none."""
+
+    stage: str
+    bytes: int
+    crc32: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a batch was published as: numbers `first` to `last`, other publishers' among them."""
+
+    batch: int
+    first: int
+    last: int
+    rows: int
+    repeated: bool
+
+
+class _NotNow(BrokerError):
+    """The broker cannot at the moment: ask again."""
+
+
+class Publisher:
+    """One connection for what is written; made anew whenever it breaks. Not for two threads."""
+
+    _shared: ClassVar[dict[Options, "Publisher"]] = {}
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._connection: Connection | None = None
+
+    @classmethod
+    def shared(cls, options: Options) -> "Publisher":
+        """This process's one for these options: Spark's workers serve many tasks."""
+        publisher = cls._shared.get(options)
+        if publisher is None:
+            if len(cls._shared) >= CONNECTIONS_MAX:
+                cls._shared.pop(next(iter(cls._shared))).close()
+            publisher = cls._shared[options] = cls(options)
+        return publisher
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def max_payload(self) -> int:
+        """The largest message the broker takes, its headers included."""
+        patience = _Patience(self._options)
+        while True:
+            try:
+                return self._open().max_payload
+            except Unreachable as error:
+                patience.wait(error)
+
+    def stage(self, transaction: Transaction, name: str, buffers: Iterable[Data]) -> Staged:
+        """Stage buffers of operations under a new name. Raises `BrokerError`.
+
+        What the buffers' own making raises passes through; the stage is then to be aborted.
+        """
+        size = min(self._options.publish_batch_bytes, self.max_payload() - HEADERS_BYTES)
+        pieces = _Pieces(buffers, max(size, 1))
+        stage = _Stage(transaction, name, pieces)
+        patience = _Patience(self._options)
+        while True:
+            try:
+                connection = self._open()
+                # One at a time, so that a connection that breaks soon again has been of use.
+                again = connection.ask(stage.unanswered(), 1)
+                others = connection.ask(stage.others(), self._options.publish_window)
+                for answer in chain(again, others):
+                    stage.take(answer)
+                    patience.renew()
+                return Staged(name, pieces.bytes, pieces.crc32, stage.rows)
+            except (Unreachable, _NotNow) as error:
+                self.close()  # and with it the answers to what was on its way
+                patience.wait(error)
+            except BaseException:
+                self.close()
+                raise
+
+    def commit(
+        self,
+        transaction: Transaction,
+        stages: Sequence[Staged],
+        after: int | EllipsisType | None = ...,
+    ) -> Committed:
+        """Publish what was staged, in this order, unless that was done. Raises `BrokerError`.
+
+        Where `after` is given, only if that is the application's last batch (None: it has none).
+        """
+        wanted = [
+            {"stage": one.stage, "bytes": one.bytes, "crc32": one.crc32}
+            for one in stages
+            if one.bytes
+        ]
+        words: dict[str, Any] = {
+            "application": transaction.application,
+            "batch": transaction.batch,
+            "stages": wanted,
+            "remember": transaction.remember,
+        }
+        if after is not ...:
+            words["after"] = after
+        return _committed(self._request(COMMIT, words))
+
+    def abort(self, transaction: Transaction, names: Sequence[str] | None = None) -> int:
+        """Drop stages, all of the batch where no names are given; how many there were."""
+        words: dict[str, Any] = {
+            "application": transaction.application,
+            "batch": transaction.batch,
+        }
+        if names is not None:
+            words["stages"] = list(names)
+        return int(self._request(ABORT, words)["dropped"])
+
+    def last(self, application: str) -> Committed | None:
+        """The last batch that was committed; None if none is remembered."""
+        found = self._request(BATCH, {"application": application})
+        return None if found["batch"] is None else _committed(found)
+
+    def publish(self, buffers: Iterable[Data]) -> None:
+        """Publish buffers of whole operations, in their order; return when all are handled.
+
+        What is not known to be handled is sent again. Raises `BrokerError`.
+        """
+        group_bytes = self._options.publish_batch_bytes * self._options.publish_window
+        group: list[Data] = []
+        held = 0
+        for buffer in buffers:
+            group.append(buffer)
+            held += memoryview(buffer).nbytes
+            if held >= group_bytes:
+                self._publish(group)
+                group, held = [], 0
+        if group:
+            self._publish(group)
+
+    def _publish(self, group: Sequence[Data]) -> None:
+        patience = _Patience(self._options)
+        while True:
+            try:
+                connection = self._open()
+                for buffer in group:
+                    connection.publish(buffer)
+                connection.flush()
+                return
+            except Unreachable as error:
+                self.close()
+                patience.wait(error)
+            except BrokerError as error:
+                self.close()
+                if JOURNAL_FULL not in str(error):
+                    raise
+                patience.wait(error)
+
+    def _open(self) -> Connection:
+        """The connection, a new one where the old one is of no use. Raises `BrokerError`."""
+        if self._connection is None or not self._connection.is_fresh():
+            self.close()
+            self._connection = Connection.open(self._options)
+        return self._connection
+
+    def _request(self, subject: str, words: dict[str, Any]) -> dict[str, Any]:
+        """Ask until there is an answer. Raises `BrokerError`."""
+        patience = _Patience(self._options)
+        payload = json.dumps(words).encode()
+        while True:
+            try:
+                return _read(subject, self._open().request(subject, payload))
+            except (Unreachable, _NotNow) as error:
+                self.close()
+                patience.wait(error)
+
+
+class _Patience:
+    """How long the same is asked for without getting on."""
+
+    def __init__(self, options: Options) -> None:
+        self._timeout_ms = options.ack_timeout_ms
+        self._pause_s = options.retry_interval_ms / 1000
+        self.renew()
+
+    def renew(self) -> None:
+        self._until = time.monotonic() + self._timeout_ms / 1000
+
+    def wait(self, error: BrokerError) -> None:
+        """Pause before asking again, or raise what the matter is."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            why = f"nothing went on for {self._timeout_ms} ms (ackTimeoutMs): {error}"
+            raise type(error)(why, error.status) from error
+        time.sleep(min(self._pause_s, left))
+
+
+class _Pieces:
+    """Buffers, cut and joined to pieces of one size; what has been taken of them is counted."""
+
+    def __init__(self, buffers: Iterable[Data], size: int) -> None:
+        self.bytes = 0
+        self.crc32 = 0
+        self._cut = _cut(buffers, size)
+
+    def __iter__(self) -> Iterator[tuple[int, Data]]:
+        """Pieces with their offsets, from where the last one to ask has left off."""
+        for piece in self._cut:
+            offset = self.bytes
+            self.bytes += len(piece)
+            self.crc32 = zlib.crc32(piece, self.crc32)
+            yield offset, piece
+
+
+class _Stage:
+    """What of a stage is on its way, to be sent again when the connection breaks."""
+
+    def __init__(self, transaction: Transaction, name: str, pieces: _Pieces) -> None:
+        self.rows = 0
+        self._pieces = pieces
+        self._unanswered: deque[tuple[int, Data]] = deque()
+        self._headers = {
+            "Seriatim-Application": transaction.application,
+            "Seriatim-Batch": str(transaction.batch),
+            "Seriatim-Stage": name,
+        }
+
+    def unanswered(self) -> Iterator[Request]:
+        """What was sent before, over another connection."""
+        for offset, piece in list(self._unanswered):
+            yield self._request(offset, piece)
+
+    def others(self) -> Iterator[Request]:
+        """What was not sent yet."""
+        for offset, piece in self._pieces:
+            self._unanswered.append((offset, piece))
+            yield self._request(offset, piece)
+
+    def take(self, answer: Answer) -> None:
+        """The answer to the oldest piece that is not answered. Raises `BrokerError`."""
+        offset, piece = self._unanswered[0]
+        found = _read(STAGE, answer)
+        if found["bytes"] < offset + len(piece):
+            raise BrokerError(f"{STAGE}: the broker has {found['bytes']} bytes, not all we sent")
+        self.rows = found["rows"]
+        self._unanswered.popleft()
+
+    def _request(self, offset: int, piece: Data) -> Request:
+        return STAGE, piece, {**self._headers, "Seriatim-Offset": str(offset)}
+
+
+def _cut(buffers: Iterable[Data], size: int) -> Iterator[Data]:
+    """Pieces of `size` bytes, the last one shorter; only what spans two buffers is copied."""
+    parts: list[memoryview] = []
+    held = 0
+    for buffer in buffers:
+        rest = memoryview(buffer)
+        while held + len(rest) >= size:
+            parts.append(rest[: size - held])
+            rest = rest[size - held :]
+            yield parts[0] if len(parts) == 1 else b"".join(parts)
+            parts, held = [], 0
+        if len(rest):
+            parts.append(rest)
+            held += len(rest)
+    if parts:
+        yield parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _read(subject: str, answer: Answer) -> dict[str, Any]:
+    """The JSON object of an answer. Raises `_NotNow`, `BrokerError`."""
+    if _passes(subject, answer):
+        raise _NotNow(f"{subject}: {answer.status} {answer.description}", answer.status)
+    try:
+        answer.check(subject)
+    except BrokerError as error:
+        remedy = REMEDIES.get((subject, error.status))
+        if remedy is None:
+            raise
+        raise BrokerError(f"{error}{remedy}", error.status) from None
+    try:
+        found = json.loads(bytes(answer.payload))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise BrokerError(f"{subject}: not an answer of Seriatim: {bytes(answer.payload[:60])!r}")
+    return found
+
+
+def _passes(subject: str, answer: Answer) -> bool:
+    """Whether the same request may have another answer soon."""
+    if answer.status == CONFLICT:
+        return subject == COMMIT and COMMITTING in answer.description
+    if answer.status == UNREADY:
+        return bool(answer.description)  # without, it is the word of a broker that is none of ours
+    return answer.status == BUSY or (answer.status == FULL and subject == STAGE)
+
+
+def _committed(found: dict[str, Any]) -> Committed:
+    return Committed(
+        batch=found["batch"],
+        first=found["first"],
+        last=found["last"],
+        rows=found["rows"],
+        repeated=found.get("repeated", True),
+    )

@@ -1,0 +1,245 @@
+"""`df.write` and `df.writeStream`, format "seriatim": rows to a broker, exactly once.
+
+    a task     stages its rows under (application, batch, "<partition>-<attempt>-<random>")
+    driver     commit: the broker publishes the stages of the tasks that won, in the order of the
+               partitions, and notes the batch; a batch that was noted before publishes nothing
+               abort: what was staged is dropped
+
+In a stream the application is the query's id and the batch the micro-batch's, so what Spark repeats
+after a crash is published once, in however many partitions and whatever order it comes back. A
+batch write is its own application, unless `txnAppId` and `txnVersion` name one.
+
+Options and columns are checked when the writer is made, on the driver. It opens no socket, for it
+is pickled to the tasks; publishers are kept by the processes that write.
+"""
+
+import logging
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_seriatim.connection import Data
+from pyspark_seriatim.errors import BrokerError, OptionError
+from pyspark_seriatim.operations import Layout, layout_of, operations
+from pyspark_seriatim.options import Options
+from pyspark_seriatim.publishing import Committed, Publisher, Staged, Transaction
+
+log = logging.getLogger("pyspark_seriatim")
+
+QUERY_ID: Final = "sql.streaming.queryId"
+BATCH_ID: Final = "streaming.sql.batchId"
+ABORT_MS: Final = 5_000  # whoever waits has a failed task already
+APPLICATION: Final = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?")
+Messages = Sequence[WriterCommitMessage | None]
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult(WriterCommitMessage):
+    """What a task has staged, for which transaction."""
+
+    transaction: Transaction
+    staged: Staged
+
+
+@dataclass(frozen=True, slots=True)
+class Published(WriterCommitMessage):
+    """A task has published all of its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where rows go and how; what the writers of batches and streams have in common."""
+
+    options: Options
+    layout: Layout
+
+    @property
+    def is_staged(self) -> bool:
+        return self.options.delivery_guarantee == "exactly-once"
+
+    def write(
+        self, batches: Iterator[pa.RecordBatch], transaction: Callable[[], Transaction]
+    ) -> WriterCommitMessage:
+        """One task's rows. Raises `RowError`, `BrokerError`, `OptionError`."""
+        publisher = Publisher.shared(self.options)
+        if not self.is_staged:
+            publisher.publish(self._operations(batches, publisher))
+            return Published()
+        wanted = transaction()
+        name = _stage_name()
+        try:
+            staged = publisher.stage(wanted, name, self._operations(batches, publisher))
+        except Exception:
+            self.drop(wanted, [name])
+            raise
+        return StageResult(wanted, staged)
+
+    def commit(self, transaction: Transaction, results: Sequence[StageResult]) -> Committed:
+        """Publish the stages of all tasks, in the order of the partitions."""
+        publisher = Publisher.shared(self.options)
+        done = publisher.commit(transaction, [one.staged for one in results])
+        if done.repeated:
+            log.warning(
+                "batch %d of %s was published before, and is not again",
+                *(transaction.batch, transaction.application),
+            )
+        return done
+
+    def abort(self, messages: Messages) -> None:
+        """Drop what was staged."""
+        results = _results(messages)
+        if results:
+            names = [one.staged.stage for one in results if one.staged.bytes]
+            self.drop(results[0].transaction, names)
+
+    def _operations(
+        self, batches: Iterator[pa.RecordBatch], publisher: Publisher
+    ) -> Iterator[Data]:
+        max_payload = publisher.max_payload()
+        for batch in batches:
+            for buffer in operations(batch, self.layout, max_payload):
+                yield memoryview(buffer)
+
+    def drop(self, transaction: Transaction, names: Sequence[str] | None) -> None:
+        """Drop stages, all of the batch for None, if it can be done now: what stays expires."""
+        if names is not None and not names:
+            return
+        most_ms = min(self.options.ack_timeout_ms, ABORT_MS)
+        hurried = replace(self.options, ack_timeout_ms=most_ms, request_timeout_ms=most_ms)
+        try:
+            with Publisher(hurried) as publisher:
+                publisher.abort(transaction, names)
+        except BrokerError as error:
+            log.warning("what was staged is left to its expiry: %s", error)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write`. The driver makes one, and gives the same to all tasks and to the commit."""
+
+    def __init__(self, target: Target) -> None:
+        options = target.options
+        self._target = target
+        self._is_named = bool(options.txn_app_id)
+        if self._is_named != (options.txn_version >= 0):
+            there, missing = "txnAppId", "txnVersion"
+            if not self._is_named:
+                there, missing = missing, there
+            raise OptionError(f"{missing}: it is missing; {there} alone says nothing")
+        if self._is_named:
+            self._transaction = Transaction(options.txn_app_id, options.txn_version)
+        else:
+            self._transaction = Transaction(f"write-{secrets.token_hex(16)}", 0, remember=False)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return self._target.write(iterator, self._checked)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        if self._target.is_staged:
+            self._target.commit(self._transaction, _results(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        if self._is_named:
+            self._target.abort(messages)
+        elif self._target.is_staged:
+            self._target.drop(self._transaction, None)
+
+    def _checked(self) -> Transaction:
+        """The transaction. Raises `OptionError` where a repeated micro-batch would be doubled."""
+        if not self._is_named and _local(BATCH_ID) is not None:
+            raise OptionError(
+                "txnAppId: in foreachBatch, set it (say to the query's name) and txnVersion (to "
+                "the batch's id): Spark may repeat a micro-batch, which would then be published "
+                "twice. Or set deliveryGuarantee to at-least-once"
+            )
+        return self._transaction
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream`. Each micro-batch has new ones, in other processes: they share nothing."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        if target.options.txn_version >= 0:
+            raise OptionError("txnVersion: not in a stream, where Spark counts the batches")
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return self._target.write(iterator, self._current)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        if not self._target.is_staged:
+            return
+        results = _results(messages)
+        application = results[0].transaction.application
+        done = self._target.commit(Transaction(application, batchId), results)
+        if done.repeated and batchId == 0:
+            self._check_first(application)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._target.abort(messages)
+
+    def _check_first(self, application: str) -> None:
+        """Raise `OptionError` where a query that is new would be taken for an old one's repeat."""
+        last = Publisher.shared(self._target.options).last(application)
+        if last is not None and last.batch > 0:
+            raise OptionError(
+                f"txnAppId: {application} has published batch {last.batch} already, and this query "
+                "begins at batch 0: nothing of it would be published. Is its checkpoint a new "
+                "one? Then give it a new txnAppId, or none"
+            )
+
+    def _current(self) -> Transaction:
+        """The micro-batch that this task is of."""
+        query, batch = _local(QUERY_ID), _local(BATCH_ID)
+        if query is None or batch is None:
+            raise BrokerError("Spark does not say which micro-batch this task is of")
+        return Transaction(self._target.options.txn_app_id or query, int(batch))
+
+
+def batch_writer(schema: StructType, given: Mapping[str, str], overwrite: bool) -> BatchWriter:
+    """The writer of a batch. Raises `OptionError`, `ColumnError`."""
+    if overwrite:
+        raise OptionError("mode: overwrite would replace the journal; say append")
+    return BatchWriter(_target(schema, given))
+
+
+def stream_writer(schema: StructType, given: Mapping[str, str], overwrite: bool) -> StreamWriter:
+    """The writer of a stream. Raises `OptionError`, `ColumnError`."""
+    if overwrite:
+        raise OptionError("outputMode: complete would replace the journal; say append or update")
+    return StreamWriter(_target(schema, given))
+
+
+def _target(schema: StructType, given: Mapping[str, str]) -> Target:
+    options = Options.parse(given, "write")
+    if options.txn_app_id and not APPLICATION.fullmatch(options.txn_app_id):
+        raise OptionError("txnAppId: printable ASCII, 1 to 255 characters, no blank at an end")
+    types = {field.name: field.dataType.simpleString() for field in schema.fields}
+    return Target(options, layout_of(types, options.subject or None))
+
+
+def _stage_name() -> str:
+    """A name that no other attempt has, be it of another try of the whole batch."""
+    context = TaskContext.get()
+    partition, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
+    return f"{partition}-{attempt}-{secrets.token_hex(8)}"
+
+
+def _local(name: str) -> str | None:
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(name)
+
+
+def _results(messages: Messages) -> list[StageResult]:
+    """Those of tasks that have ended well, in the order of their partitions."""
+    return [one for one in messages if isinstance(one, StageResult)]

@@ -1,0 +1,221 @@
+"""Who we are, and TLS: against a nats-server that asks for it."""
+
+import base64
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_seriatim.connection import Connection, tls_context
+from pyspark_seriatim.credentials import connect_words
+from pyspark_seriatim.errors import BrokerError, OptionError, Unreachable
+from pyspark_seriatim.options import Options
+from pyspark_seriatim.values import Server
+from tests.support.processes import BIN, ServerProcess
+
+SUBJECT = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`server.pem` and `client.pem`, each with its `.key`, and vouched for by itself alone."""
+    folder = tmp_path_factory.mktemp("certificates")
+    for name in ("server", "client"):
+        command = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+        ]
+        command += ["-nodes", "-days", "2", "-keyout", f"{name}.key", "-out", f"{name}.pem"]
+        subprocess.run([*command, *SUBJECT], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Callable[[str], ServerProcess]:
+    """A nats-server with this configuration."""
+
+    def make(config: str) -> ServerProcess:
+        path = tmp_path / "nats.conf"
+        path.write_text(config)
+        return ServerProcess([str(BIN / "nats-server"), "-c", str(path)])
+
+    return make
+
+
+def tls(certificates: Path, more: str = "") -> str:
+    own = f'cert_file: "{certificates}/server.pem", key_file: "{certificates}/server.key"'
+    return f"tls {{ {own} {more} }}\n"
+
+
+def attempt(port: int, servers: str = "localhost:{}", **given: object) -> None:
+    """Connect, and have the broker say that it hears us."""
+    texts = {name: str(value) for name, value in given.items()}
+    options = Options.parse({"servers": servers.format(port), **texts}, "batch")
+    opened = Connection.open(options)
+    opened.flush()
+    opened.close()
+
+
+def test_given_a_user_and_password_when_connecting_then_only_the_right_ones_are_let_in(
+    serve: Callable[[str], ServerProcess],
+) -> None:
+    with serve('authorization { user: me, password: "s3cret" }') as server:
+        attempt(server.port, user="me", password="s3cret")
+        attempt(server.port, "nats://me:s3cret@127.0.0.1:{}")
+        attempt(server.port, "nats://me:wrong@127.0.0.1:{}", user="me", password="s3cret")
+        for given in ({"user": "me", "password": "n0pe"}, {}, {"token": "n0pe"}):
+            with pytest.raises(BrokerError, match="does not let us in") as refused:
+                attempt(server.port, **given)
+            assert not isinstance(refused.value, Unreachable), "asking again would not help"
+            assert "n0pe" not in str(refused.value)
+
+
+def test_given_a_token_when_connecting_then_it_is_let_in(
+    serve: Callable[[str], ServerProcess],
+) -> None:
+    with serve('authorization { token: "t0ken" }') as server:
+        attempt(server.port, token="t0ken")
+        attempt(server.port, "nats://t0ken@127.0.0.1:{}")
+        with pytest.raises(BrokerError, match="does not let us in"):
+            attempt(server.port, "nats://other@127.0.0.1:{}")
+
+
+def test_given_a_broker_with_tls_when_connecting_then_its_certificate_is_looked_at(
+    serve: Callable[[str], ServerProcess], certificates: Path
+) -> None:
+    trusted = certificates / "server.pem"
+    with serve(tls(certificates)) as server:
+        attempt(server.port, tlsCaFile=trusted)
+        attempt(server.port, "tls://127.0.0.1:{}", tlsCaFile=trusted)
+        with pytest.raises(BrokerError, match=r"certificate is not trusted.*tlsCaFile says who"):
+            attempt(server.port)
+        with pytest.raises(BrokerError, match="certificate is not trusted"):
+            attempt(server.port, tlsCaFile=certificates / "client.pem")
+
+
+def test_given_a_broker_that_wants_a_certificate_when_connecting_then_ours_is_shown(
+    serve: Callable[[str], ServerProcess], certificates: Path
+) -> None:
+    trusted, own = certificates / "server.pem", certificates / "client.pem"
+    with serve(tls(certificates, f', verify: true, ca_file: "{own}"')) as server:
+        key = certificates / "client.key"
+        attempt(server.port, tlsCaFile=trusted, tlsCertFile=own, tlsKeyFile=key)
+        with pytest.raises(BrokerError, match=r"certificate|closed|reset|eof|alert"):
+            attempt(server.port, tlsCaFile=trusted)
+
+
+def test_given_a_broker_that_begins_with_tls_when_connecting_then_so_do_we(
+    serve: Callable[[str], ServerProcess], certificates: Path
+) -> None:
+    trusted = certificates / "server.pem"
+    with serve(tls(certificates, ", handshake_first: true")) as server:
+        attempt(server.port, tlsCaFile=trusted, tlsHandshakeFirst=True)
+
+
+def test_given_a_broker_without_tls_when_tls_is_asked_for_then_no_password_is_sent(
+    serve: Callable[[str], ServerProcess], certificates: Path
+) -> None:
+    with serve('authorization { user: me, password: "s3cret" }') as server:
+        for servers, given in (
+            ("tls://127.0.0.1:{}", {}),
+            ("127.0.0.1:{}", {"tlsCaFile": certificates / "server.pem"}),
+        ):
+            with pytest.raises(BrokerError, match="TLS is asked for, and the broker speaks none"):
+                attempt(server.port, servers, user="me", password="s3cret", **given)
+
+
+@pytest.mark.parametrize("name", ["tlsCaFile", "tlsCertFile"])
+def test_given_a_file_that_cannot_be_used_when_connecting_then_the_option_is_named(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "bad.pem").write_text("no certificate")
+    for path in ("bad.pem", "missing.pem"):
+        options = Options.parse({"servers": "a", name: str(tmp_path / path)}, "batch")
+        with pytest.raises(OptionError, match=f"{name}: .*{path} cannot be used"):
+            tls_context(options)
+
+
+def test_given_credentials_that_cannot_be_used_when_connecting_then_the_option_is_named(
+    tmp_path: Path,
+) -> None:
+    def words(text: str | None) -> None:
+        path = tmp_path / "user.creds"
+        path.unlink(missing_ok=True)
+        if text is not None:
+            path.write_text(text)
+        options = Options.parse({"servers": "a", "credentialsFile": str(path)}, "batch")
+        connect_words(options, Server("a"), {"nonce": "n"})
+
+    with pytest.raises(OptionError, match=r"credentialsFile: .*user.creds cannot be read"):
+        words(None)
+    with pytest.raises(OptionError, match=r"user.creds is no credentials file: it has no JWT"):
+        words("hello")
+
+
+def encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def made_key(nkeys: Any, prefix: int) -> Any:
+    return nkeys.from_seed(nkeys.encode_seed(os.urandom(32), prefix))
+
+
+def signed_jwt(by: Any, whose: Any, kind: str) -> str:
+    """What `by` says that `whose` is, as NATS' servers read it."""
+    subject = whose.public_key.decode()
+    claims: dict[str, Any] = {
+        "sub": subject,
+        "iss": by.public_key.decode(),
+        "iat": 1,
+        "jti": subject,
+        "name": kind,
+    }
+    claims["nats"] = {"type": kind, "version": 2}
+    if kind == "account":
+        claims["nats"]["limits"] = dict.fromkeys(("conn", "subs", "data", "payload"), -1)
+    if kind == "user":
+        claims["nats"] |= dict.fromkeys(("subs", "data", "payload"), -1)
+    parts = ({"typ": "JWT", "alg": "ed25519-nkey"}, claims)
+    text = ".".join(encoded(json.dumps(part).encode()) for part in parts)
+    return f"{text}.{encoded(by.sign(text.encode()))}"
+
+
+def test_given_a_credentials_file_when_connecting_then_only_who_is_vouched_for_is_let_in(
+    serve: Callable[[str], ServerProcess], tmp_path: Path
+) -> None:
+    nkeys = pytest.importorskip("nkeys", reason="credentialsFile needs it, and nothing else does")
+    prefixes = (nkeys.PREFIX_BYTE_OPERATOR, nkeys.PREFIX_BYTE_ACCOUNT, nkeys.PREFIX_BYTE_USER)
+    operator, account, user = (made_key(nkeys, prefix) for prefix in prefixes)
+
+    def credentials(by: Any) -> Path:
+        path = tmp_path / "user.creds"
+        path.write_text(
+            f"-----BEGIN NATS USER JWT-----\n{signed_jwt(by, user, 'user')}\n"
+            "------END NATS USER JWT------\n\nKeep it.\n\n"
+            f"-----BEGIN USER NKEY SEED-----\n{user.seed.decode()}\n"
+            "------END USER NKEY SEED------\n"
+        )
+        return path
+
+    known = f"{account.public_key.decode()}: {signed_jwt(operator, account, 'account')}"
+    vouching = signed_jwt(operator, operator, "operator")
+    with serve(
+        f"operator: {vouching}\nresolver: MEMORY\nresolver_preload: {{ {known} }}"
+    ) as server:
+        attempt(server.port, credentialsFile=credentials(account))
+        with pytest.raises(BrokerError, match="does not let us in"):
+            attempt(server.port, credentialsFile=credentials(operator))
+    with (
+        serve("max_payload: 1000") as plain,
+        pytest.raises(BrokerError, match="the broker asks for no credentials"),
+    ):
+        attempt(plain.port, credentialsFile=credentials(account))

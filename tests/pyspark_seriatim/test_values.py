@@ -1,0 +1,139 @@
+"""Words of options as values: what may be written, and what is said of what may not."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyspark_seriatim import values
+from pyspark_seriatim.values import NUMBER_MAX, Position, Server
+
+
+@pytest.mark.parametrize(
+    ("text", "servers"),
+    [
+        ("a", (Server("a"),)),
+        ("a:1, b:2", (Server("a", 1), Server("b", 2))),
+        ("[::1]:7", (Server("::1", 7),)),
+        ("nats://a", (Server("a"),)),
+        ("tls://a:1", (Server("a", 1, tls=True),)),
+        ("nats://me:p%40ss@a:1,b", (Server("a", 1, "me", "p@ss"), Server("b"))),
+        ("nats://t0ken@a", (Server("a", token="t0ken"),)),
+    ],
+)
+def test_given_addresses_when_read_then_these_are_the_servers(
+    text: str, servers: tuple[Server, ...]
+) -> None:
+    assert values.read_servers(text) == servers
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a,,b", "http://a", "a:x", "a:99999", "nats://", "a/b", "a?b", "a b"]
+)
+def test_given_what_is_no_address_when_read_then_it_says_what_one_is(text: str) -> None:
+    with pytest.raises(ValueError, match=r"give host:port\[,host:port\], or nats://"):
+        values.read_servers(text)
+
+
+def test_given_an_address_with_a_password_when_it_is_wrong_or_shown_then_it_is_not_in_it() -> None:
+    with pytest.raises(ValueError, match="address 1 of the list is none") as refused:
+        values.read_servers("nats://me:s3cret@a:port")
+    (server,) = values.read_servers("nats://me:s3cret@[::1]:1")
+    assert "s3cret" not in f"{refused.value}{server}{server!r}"
+    assert str(server) == "[::1]:1"
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("7", 7), ("500ms", 500), ("30s", 30_000), ("15m", 900_000), (" 1H ", 3_600_000)],
+)
+def test_given_a_time_when_read_then_it_is_in_ms(text: str, ms: int) -> None:
+    assert values.read_ms(text, 1, NUMBER_MAX) == ms
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4096", 4096), ("8m", 8 << 20), ("8MiB", 8 << 20), ("64KB", 64 << 10), ("1g", 1 << 30)],
+)
+def test_given_a_size_when_read_then_it_is_in_bytes(text: str, size: int) -> None:
+    assert values.read_bytes(text, 1, NUMBER_MAX) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("earliest", "earliest"),
+        (" LATEST ", "latest"),
+        ("7", Position(7)),
+        (str(NUMBER_MAX), Position(NUMBER_MAX)),
+        ('{"sequence": 7}', Position(7)),
+        ('{"journal": "00c0", "sequence": 7}', Position(7, "00c0")),
+    ],
+)
+def test_given_a_position_when_read_then_it_is_a_word_or_a_number(
+    text: str, position: str | Position
+) -> None:
+    assert values.read_position(text, ("earliest", "latest")) == position
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "0", "-1", "first", "1.5", str(NUMBER_MAX + 1), "\uff17", "[" * 9999),
+        *("{", "{}", '{"sequence": -2}', '{"sequence": 7, "partition": 0}', '{"sequence": [7]}'),
+        '{"orders": {"0": 23}}',
+    ],
+)
+def test_given_what_is_no_position_when_read_then_it_says_what_one_is(text: str) -> None:
+    with pytest.raises(ValueError, match="is none of earliest, latest, a number from 1 on"):
+        values.read_position(text, ("earliest", "latest"))
+
+
+@pytest.mark.parametrize(
+    ("text", "subjects"),
+    [
+        ("a", ("a",)),
+        ("a.*, b.>,a.*", ("a.*", "b.>")),
+        ("a,>", (">",)),
+        ("*.x*y", ("*.x*y",)),
+    ],
+)
+def test_given_subjects_when_read_then_none_comes_twice(
+    text: str, subjects: tuple[str, ...]
+) -> None:
+    assert values.read_subjects(text) == subjects
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "why"),
+    [
+        (values.read_subjects, "a..b", '"a..b" is no subject; give subjects such as'),
+        (values.read_subjects, "a,", '"" is no subject'),
+        (values.read_subjects, "a b", '"a b" is no subject'),
+        (values.read_subjects, ">.a", '">.a" is no subject'),
+        (values.read_subjects, "$SEQ.>", "below \\$SEQ. is not kept"),
+        (values.read_subjects, ",".join(f"s{at}" for at in range(65)), "65 subjects are too many"),
+        (values.read_subject, "a.*", '"a.\\*" is no subject that can be published to'),
+        (values.read_subject, "$SEQ.x", "no subject that can be published to"),
+        (values.read_pattern, "(", '"\\(" is no regular expression: missing \\)'),
+        (values.read_flag, "maybe", '"maybe" is neither true nor false'),
+        (lambda text: values.read_choice(text, ("a", "b")), "c", '"c" is not one of a, b'),
+        (lambda text: values.read_count(text, 1, 9), "10", "whole number from 1 to 9"),
+        (lambda text: values.read_count(text, 1, NUMBER_MAX), "-1", "whole number from 1 on"),
+        (lambda text: values.read_ms(text, 1, 9), "5 weeks", "such as 30s or 15m from 1 to 9"),
+        (lambda text: values.read_bytes(text, 1, 9), "1x", "such as 512k or 8m from 1 to 9"),
+        (lambda text: values.read_text(text, 1, 3), "long", "of 1 to 3 printable characters"),
+        (lambda text: values.read_text(text, 1, 9), "a\nb", "printable characters"),
+        (values.read_flag, "x" * 1000, "x" * 60 + '\\.\\.\\." is neither'),
+    ],
+)
+def test_given_a_wrong_word_when_read_then_it_says_what_may_be_written(
+    read: Callable[[str], Any], text: str, why: str
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        read(text)
+
+
+@pytest.mark.parametrize(("text", "flag"), [("true", True), (" TRUE", True), ("0", False)])
+def test_given_a_flag_when_read_then_case_is_nothing(text: str, flag: bool) -> None:
+    assert values.read_flag(text) is flag
