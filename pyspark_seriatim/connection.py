@@ -35,6 +35,7 @@ BUFFER_SIZE: Final = 1 << 16
 LINE_MAX: Final = 1 << 20  # an INFO that names thousands of servers
 PAYLOAD_MAX: Final = (1 << 30) + (1 << 20)
 JOIN_MAX: Final = 1 << 14  # pieces below are sent in one
+SEND_MAX: Final = 1 << 20  # of a piece at a time: so much is to go in requestTimeoutMs
 SECOND_MS: Final = 1000
 
 
@@ -199,7 +200,9 @@ class Connection:
             if sum(memoryview(piece).nbytes for piece in pieces) <= JOIN_MAX:
                 pieces = (b"".join(pieces),)
             for piece in pieces:
-                self._socket.sendall(piece)
+                view = memoryview(piece).cast("B")
+                for at in range(0, len(view), SEND_MAX):
+                    self._socket.sendall(view[at : at + SEND_MAX])
         except OSError as error:
             raise self._broken(error) from None
 

@@ -109,18 +109,12 @@ class Narrowed:
                 found = [f"{value}>"]
             case _:
                 return
-        # No message has such a subject; and U+FFFD may stand for what is no UTF-8.
-        if any("�" in one for one in found):
+        # U+FFFD may stand for what is no UTF-8. And there are messages whose subject nobody can
+        # subscribe to: publishers may leave a token empty, or use what is a blank only in Unicode.
+        if any("�" in one or not is_pattern(one) for one in found):
             return
-        star = isinstance(filter, EqualTo | In)
-        found = [one for one in found if is_pattern(one) and not (star and _is_wild(one))]
         if self.wanted is None and len(found) <= SUBJECTS_MAX:
             self.wanted = tuple(dict.fromkeys(found))
-
-
-def _is_wild(subject: str) -> bool:
-    tokens = subject.split(".")
-    return "*" in tokens or ">" in tokens
 
 
 def covered(subject: str, patterns: tuple[str, ...]) -> bool:

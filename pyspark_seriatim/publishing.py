@@ -17,7 +17,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from types import EllipsisType
 from typing import Any, ClassVar, Final, Self
@@ -90,11 +90,12 @@ class Publisher:
     @classmethod
     def shared(cls, options: Options) -> "Publisher":
         """This process's one for these options: Spark's workers serve many tasks."""
-        publisher = cls._shared.get(options)
+        key = replace(options, subject="", txn_app_id="", txn_version=-1)  # each batch's are others
+        publisher = cls._shared.get(key)
         if publisher is None:
             if len(cls._shared) >= CONNECTIONS_MAX:
                 cls._shared.pop(next(iter(cls._shared))).close()
-            publisher = cls._shared[options] = cls(options)
+            publisher = cls._shared[key] = cls(key)
         return publisher
 
     def close(self) -> None:

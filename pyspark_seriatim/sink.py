@@ -180,22 +180,28 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if not self._target.is_staged:
             return
         results = _results(messages)
+        if not results:  # whose batch it is, only tasks can tell; Spark has one at least
+            raise BrokerError(f"Spark tells of no task of batch {batchId}: nothing is published")
         application = results[0].transaction.application
         done = self._target.commit(Transaction(application, batchId), results)
-        if done.repeated and batchId == 0:
-            self._check_first(application)
+        if done.repeated:
+            self._check_repeated(application, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self._target.abort(messages)
 
-    def _check_first(self, application: str) -> None:
-        """Raise `OptionError` where a query that is new would be taken for an old one's repeat."""
+    def _check_repeated(self, application: str, batch: int) -> None:
+        """Raise `OptionError` where a batch would be taken for a repetition, and is none.
+
+        Spark repeats no batch but the last one, so whoever has come further is another query.
+        """
         last = Publisher.shared(self._target.options).last(application)
-        if last is not None and last.batch > 0:
+        if last is not None and last.batch > batch:
             raise OptionError(
                 f"txnAppId: {application} has published batch {last.batch} already, and this query "
-                "begins at batch 0: nothing of it would be published. Is its checkpoint a new "
-                "one? Then give it a new txnAppId, or none"
+                f"is at batch {batch}: nothing of it would be published. Is its checkpoint a new "
+                "one, or an old copy, or another query of the same name at work? Then give it a "
+                "txnAppId of its own"
             )
 
     def _current(self) -> Transaction:

@@ -9,7 +9,8 @@ times a second while nothing happens:
 
 With a subject filter a batch is begun when something matches, so foreign messages make no empty
 batches; but after a million of them one is made all the same, so that a query that starts again
-need not look through them, and is not behind what the journal keeps.
+need not look through them. So is one where the journal deletes what is old, before that reaches
+the offset: what is lost would be none of ours, and nobody could tell.
 """
 
 import time
@@ -77,7 +78,8 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         if offsets.is_symbolic(start):
             number = offsets.resolve(start, info, lambda ns: self._seek(ns, info))
             return offsets.offset(info.journal, min(number, max(head, info.first)))
-        first = offsets.first_of(self.options, start, info)
+        what = "startingOffsets" if start == self._initial else "the checkpoint"
+        first = offsets.first_of(self.options, start, info, what)
         end = self._end(info, first, head, limit)
         if end == start["sequence"] and info.journal == start["journal"]:
             return start
@@ -111,11 +113,21 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return first
         match, clear_to = self._first_match(info, first, head)
         if not match:
-            return clear_to if clear_to - first >= FOREIGN_MAX else first
+            return clear_to if self._is_far(info, first, clear_to) else first
         if not self._is_due(head - match):
             return first
         self._begun_at = time.monotonic()
         return offsets.end_of(match, head, getattr(limit, "max_rows", None))
+
+    def _is_far(self, info: Info, first: int, clear_to: int) -> bool:
+        """Whether so many foreign numbers are worth an empty batch."""
+        foreign = clear_to - first
+        if foreign >= FOREIGN_MAX:
+            return True
+        if not info.trims or not foreign:
+            return False
+        # The run may be the last one for long; else half of what is kept is far from its end.
+        return self._target is not None or foreign > first - info.first
 
     def _is_due(self, available: int) -> bool:
         """Whether there is enough for a batch, or it has waited long enough."""

@@ -1,0 +1,76 @@
+"""Spark and the broker on one machine: how many rows a second, all included.
+
+    python -m benchmarks.spark [--only read-batch ...] [--rows 2000000] [--runs 3] [--quick]
+
+Every scenario starts its own broker and shares one local Spark session with the others; the peers
+(the same rows without a network, a plain Kafka-like server, Spark's own functions) run in turn
+with ours. Rates are of the clock; beside them stands what the broker took of the processor.
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import machine, spark_archive, spark_audit, spark_cardinal, spark_read, spark_sink
+from benchmarks.spark_result import Result
+from pyspark_seriatim.jobs.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Scenario = Callable[["SparkSession", int], Result]
+SCENARIOS: dict[str, Scenario] = {
+    **spark_read.SCENARIOS,
+    **spark_sink.SCENARIOS,
+    **spark_archive.SCENARIOS,
+    **spark_cardinal.SCENARIOS,
+    **spark_audit.SCENARIOS,
+}
+ROWS = 2_000_000
+QUICK = 10  # a part so small
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is asked for, and print a table."""
+    options = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
+    options.add_argument("--only", action="append", choices=SCENARIOS, metavar="NAME")
+    options.add_argument("--rows", type=int, default=ROWS, help=f"default {ROWS}")
+    options.add_argument("--runs", type=int, default=3, help="of each; default 3")
+    options.add_argument("--quick", action="store_true", help="a tenth of the rows, once")
+    given = options.parse_args(arguments)
+    rows, runs = (given.rows // QUICK, 1) if given.quick else (given.rows, given.runs)
+    wanted = given.only or list(SCENARIOS)
+    session = spark_session("benchmarks")
+    console = Console(width=120)
+    found: dict[str, list[Result]] = {name: [] for name in wanted}
+    for _ in range(runs):
+        for name in wanted:
+            found[name].append(SCENARIOS[name](session, rows))
+            console.print(f"{name}: {found[name][-1].rate:,.0f} rows/s", style="dim")
+    session.stop()
+    about = machine.description([])
+    console.print(f"{about['processor']}, Python {about['python']}, {about['seriatim']}")
+    console.print(_table(found))
+    return 0
+
+
+def _table(found: dict[str, list[Result]]) -> Table:
+    table = Table("scenario", "rows", "rows/s", "from", "to", "broker us/row", "")
+    for name, results in found.items():
+        rates = sorted(result.rate for result in results)
+        burden = statistics.median(r.broker_seconds / max(r.rows, 1) for r in results)
+        table.add_row(
+            *(name, f"{results[0].rows:,}", f"{statistics.median(rates):,.0f}"),
+            *(f"{rates[0]:,.0f}", f"{rates[-1]:,.0f}", f"{burden * 1e6:.2f}" if burden else ""),
+            results[-1].note,
+        )
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

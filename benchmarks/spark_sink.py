@@ -1,0 +1,142 @@
+"""Rows of 128 bytes that Spark writes: exactly once, at least once, and to nobody.
+
+    sink-exactly-once    staged by two tasks, committed by the driver, a batch
+    sink-stream          the same in micro-batches of a quarter of the rows, without the first one
+    sink-at-least-once   plain publishing by two tasks
+    sink-floor           Spark hands its Arrow batches to a Python writer that drops them
+    sink-noop            Spark makes the rows, and does not leave the JVM
+
+Every one makes the same rows. The clock runs from `save()` until all rows have numbers.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.process import ServerProcess
+from benchmarks.servers import KNOWN
+from benchmarks.spark_result import Result
+from pyspark_seriatim.client import Client
+from pyspark_seriatim.options import Options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TASKS = 2
+BATCHES = 4
+PAYLOAD = "cast(concat(repeat('x', 120), lpad(cast({} as string), 8, '0')) as binary) payload"
+POLL_SECONDS = 0.02
+STREAM_SECONDS_MAX = 600.0
+
+
+class Dropped(WriterCommitMessage):
+    """Rows have come, and are no more."""
+
+
+class Dropping(DataSourceArrowWriter):
+    """What handing rows to Python costs by itself."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for batch in iterator:
+            assert batch.num_columns
+        return Dropped()
+
+
+class Floor(DataSource):
+    """The format "floor"."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "floor"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return Dropping()
+
+
+def rows_of(session: "SparkSession", rows: int) -> "DataFrame":
+    return session.range(0, rows, 1, TASKS).selectExpr("'orders.eu' subject", PAYLOAD.format("id"))
+
+
+def save(df: "DataFrame", form: str, options: dict[str, str]) -> float:
+    """Write a frame; how many seconds it took."""
+    begun = time.perf_counter()
+    df.write.format(form).mode("append").options(**options).save()
+    return time.perf_counter() - begun
+
+
+def batch(guarantee: str) -> Callable[["SparkSession", int], Result]:
+    def run(session: "SparkSession", rows: int) -> Result:
+        with ServerProcess(KNOWN["seriatim"]) as server:
+            options = {"servers": f"127.0.0.1:{server.port}", "deliveryGuarantee": guarantee}
+            save(
+                rows_of(session, rows // 20), "seriatim", options
+            )  # workers are there, code is warm
+            before = server.cpu_seconds()
+            seconds = save(rows_of(session, rows), "seriatim", options)
+            broker = server.cpu_seconds() - before
+            _check(server, rows + rows // 20)
+        return Result(rows, seconds, broker)
+
+    return run
+
+
+def stream(session: "SparkSession", rows: int) -> Result:
+    """Micro-batches until there are enough; of all but the first, what Spark says they took."""
+    size = rows // BATCHES
+    source = session.readStream.format("rate-micro-batch").option("rowsPerBatch", size)
+    df = source.option("numPartitions", TASKS).load()
+    df = df.selectExpr("'orders.eu' subject", PAYLOAD.format("value"))
+    with ServerProcess(KNOWN["seriatim"]) as server, tempfile.TemporaryDirectory() as folder:
+        writer = df.writeStream.format("seriatim").option("servers", f"127.0.0.1:{server.port}")
+        query = writer.option("checkpointLocation", folder).start()
+        until = time.monotonic() + STREAM_SECONDS_MAX
+        begun, before = 0, 0.0
+        while (done := len(query.recentProgress)) <= BATCHES and query.isActive:
+            if done and not begun:
+                begun, before = done, server.cpu_seconds()
+            if time.monotonic() > until:
+                raise BenchmarkError(f"{done} micro-batches in {STREAM_SECONDS_MAX} s")
+            time.sleep(POLL_SECONDS)
+        broker = server.cpu_seconds() - before
+        progress = list(query.recentProgress)[begun:]
+        query.stop()
+    if not progress:
+        raise BenchmarkError(f"the stream has ended: {query.exception()}")
+    took = [one["durationMs"]["triggerExecution"] / 1000 for one in progress]
+    note = f"{len(took)} triggers of {size:,} rows"
+    return Result(size * len(took), sum(took), broker, note)
+
+
+def floor(session: "SparkSession", rows: int) -> Result:
+    session.dataSource.register(Floor)
+    save(rows_of(session, rows // 20), "floor", {})
+    return Result(rows, save(rows_of(session, rows), "floor", {}))
+
+
+def noop(session: "SparkSession", rows: int) -> Result:
+    save(rows_of(session, rows // 20), "noop", {})
+    return Result(rows, save(rows_of(session, rows), "noop", {}))
+
+
+def _check(server: ServerProcess, rows: int) -> None:
+    """Raise `BenchmarkError` if the broker has not numbered just so many."""
+    client = Client(Options.parse({"servers": f"127.0.0.1:{server.port}"}, "batch"))
+    last = client.info().last
+    client.close()
+    if last != rows:
+        raise BenchmarkError(f"{rows} rows were written, {last} were numbered")
+
+
+SCENARIOS = {
+    "sink-exactly-once": batch("exactly-once"),
+    "sink-stream": stream,
+    "sink-at-least-once": batch("at-least-once"),
+    "sink-floor": floor,
+    "sink-noop": noop,
+}
