@@ -56,6 +56,7 @@ class Info:
     store: str
     max_payload: int
     trims: bool  # whether old messages are deleted at some time
+    full: float = 0.0  # how near that is: 1 where it is due, 0 where all is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +265,9 @@ def _ask_info(connection: Connection) -> Info:
         keys = ("epoch", "first", "last", "messages", "bytes", "oldest", "newest")
         numbers = {key: int(raw[key]) for key in keys}
         store, journal = str(raw["store"]), str(raw["journal"])
-        trims = any(raw["limits"][key] for key in ("retain_bytes", "retain_age", "retain_count"))
+        there = numbers["bytes"], (int(raw["time"]) - numbers["oldest"]) / 1000, numbers["messages"]
+        most = [float(raw["limits"][f"retain_{what}"]) for what in ("bytes", "age", "count")]
+        full = max(has / limit if limit else 0.0 for has, limit in zip(there, most, strict=True))
     except (ValueError, KeyError, TypeError):
         raise BrokerError(f"{connection.server}: {INFO} is answered with what is none") from None
     if store == "none":
@@ -277,7 +280,8 @@ def _ask_info(connection: Connection) -> Info:
         journal=journal,
         store=store,
         max_payload=connection.max_payload,
-        trims=trims,
+        trims=any(most),
+        full=full if numbers["messages"] else 0.0,
         **numbers,
     )
 

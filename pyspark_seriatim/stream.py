@@ -9,8 +9,8 @@ times a second while nothing happens:
 
 With a subject filter a batch is begun when something matches, so foreign messages make no empty
 batches; but after a million of them one is made all the same, so that a query that starts again
-need not look through them. So is one where the journal deletes what is old, before that reaches
-the offset: what is lost would be none of ours, and nobody could tell.
+need not look through them. So is one at the end of Trigger.AvailableNow, and where the journal is
+about to delete what is old: what is lost would be foreign, but nobody could tell any more.
 """
 
 import time
@@ -122,12 +122,9 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _is_far(self, info: Info, first: int, clear_to: int) -> bool:
         """Whether so many foreign numbers are worth an empty batch."""
         foreign = clear_to - first
-        if foreign >= FOREIGN_MAX:
+        if foreign >= FOREIGN_MAX or self._target is not None:  # the next run may be far
             return True
-        if not info.trims or not foreign:
-            return False
-        # The run may be the last one for long; else half of what is kept is far from its end.
-        return self._target is not None or foreign > first - info.first
+        return info.full > 0.5 and foreign > first - info.first
 
     def _is_due(self, available: int) -> bool:
         """Whether there is enough for a batch, or it has waited long enough."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pyspark_seriatim.client import Client, Info
-from pyspark_seriatim.jobs.archiving import TABLE, Archive, Mirror
+from pyspark_seriatim.jobs.archiving import TABLE, Archive, Mirror, facts_of
 from pyspark_seriatim.jobs.command import (
     DEFAULT_SERVER,
     DONE,
@@ -184,7 +184,16 @@ def archive(
     master: Master = None,
     conf: Conf = None,
 ) -> int:
-    """Write the stream to Parquet, Delta or Iceberg, each message once."""
+    """Write the stream to Parquet, Delta or Iceberg, each message once.
+
+    Started again, it goes on where the archive ends.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim spark archive /data/archive --once[/cyan]
+    [cyan]seriatim spark archive /data/archive --server HOST:4222 --compact --every 60[/cyan]
+    [cyan]seriatim spark archive /data/orders --subject 'orders.>' --format delta --once[/cyan]
+    """
     if small > target:
         raise JobError(f"--small {small} is above --target {target}: merged files would be small")
     wish = Wish(
@@ -208,7 +217,9 @@ def archive(
     )
     options = Options.parse(source_options(wish, 0), "stream")
     info = Client.shared(options).info()  # no session is begun for a broker that is not there
-    FileLog.open(root)
+    known = facts_of(FileLog.open(root))
+    if known is not None:
+        known.check(root, wanted_of(wish, info))
     session = spark_session(f"archive {root}", master, CONF | settings(conf))
     work, done = archived(session, wish, info)
     print(summary(work, done))
@@ -239,9 +250,8 @@ def archived(session: "SparkSession", wish: Wish, info: Info) -> tuple[Archive, 
 
 def archive_of(session: "SparkSession", wish: Wish, log: FileLog, info: Info) -> Archive:
     """What takes the batches. Raises `JobError` where they do not belong into this archive."""
-    partition = wish.partition.value.split(",")
-    start = beginning(wish.start, info)
-    wanted = Facts(info.journal, wish.subject, wish.columns, partition, start, [], [])
+    wanted = wanted_of(wish, info)
+    partition = wanted.partition
     compression = wish.compression.value
     compactor, first_kept = None, None
     if wish.compact:
@@ -249,7 +259,7 @@ def archive_of(session: "SparkSession", wish: Wish, log: FileLog, info: Info) ->
             in_tasks(session), wish.small, wish.target, wish.age, "token" in partition, compression
         )
     if not wish.strict:
-        client = Client.shared(Options.parse(source_options(wish, start), "stream"))
+        client = Client.shared(Options.parse(source_options(wish, wanted.start), "stream"))
         first_kept = lambda: client.info().first  # noqa: E731
     archive = Archive(
         log,
@@ -261,6 +271,13 @@ def archive_of(session: "SparkSession", wish: Wish, log: FileLog, info: Info) ->
     )
     archive.mirror = mirror_of(wish, log.root, partition)
     return archive
+
+
+def wanted_of(wish: Wish, info: Info) -> Facts:
+    """What the archive would say of itself, were it new. Raises `JobError`."""
+    partition = wish.partition.value.split(",")
+    start = beginning(wish.start, info)
+    return Facts(info.journal, wish.subject, wish.columns, partition, start, [], [])
 
 
 def mirror_of(wish: Wish, root: str, partition: list[str]) -> Mirror | None:

@@ -70,7 +70,7 @@ class Archive:
         self.totals = Totals()
         self.compactor = compactor
         self.mirror: Mirror | None = None  # set once the archive is known to be the right one
-        self._facts = Facts.of(log.facts) or self._founded(wanted)
+        self._facts = facts_of(log) or self._founded(wanted)
         self._facts.check(log.root, wanted)
         self.begin = self._facts.next  # where a query without a checkpoint is to begin
         self._checkpoint = Files(checkpoint)
@@ -97,7 +97,7 @@ class Archive:
         """Add the rows of the numbers `first` to `end` - 1, of which `frame` has all that match."""
         change = self.log.begin(APPLICATION, end)
         if change is not None:
-            self._facts = Facts.of(self.log.facts) or self._facts
+            self._facts = facts_of(self.log) or self._facts
             following = self._continued(first)
             if first < following:
                 first, frame = following, frame.where(f"sequence >= {following}")
@@ -121,20 +121,25 @@ class Archive:
             self._facts = facts
             self.totals.rows += rows
             self.totals.files += len(written)
-        if self.compactor is not None:
-            self.compactor.after_batch(self.log)
         self.reflect()
+        if self.compactor is not None and self.compactor.due():
+            self._compact(self.compactor)
 
     def finish(self) -> None:
         """What is to be done when the query has ended."""
         if self.compactor is not None:
-            self.compactor.finish(self.log)
-        self.reflect()
+            self._compact(self.compactor)
 
     def reflect(self) -> None:
         """Let the readers of another format see what the log has."""
         if self.mirror is not None:
             self.mirror.sync(self.log)
+
+    def _compact(self, compactor: Compactor) -> None:
+        """Merge files; those that were merged are deleted when nobody's list has them any more."""
+        compactor.compact(self.log)
+        self.reflect()
+        compactor.vacuum(self.log)
 
     def _founded(self, wanted: Facts) -> Facts:
         """Note what a new archive is of, and where it begins, before anything is read."""
@@ -179,6 +184,14 @@ class Archive:
             covered=merged([*self._facts.covered, batch]),
             lost=merged([*self._facts.lost, *lost]),
         )
+
+
+def facts_of(log: FileLog) -> Facts | None:
+    """What an archive says of itself; None in a new one. Raises `JobError` for other logs."""
+    try:
+        return Facts.of(log.facts)
+    except JobError as error:
+        raise JobError(f"{log.root}: {error}") from None
 
 
 def writer_task(

@@ -202,6 +202,11 @@ class Assembly:
         path = about.get("state", "-")
         if path == self._resumed:
             return
+        if not about and self.log.facts:
+            raise JobError(
+                f"{self.wanted.root} is the directory of something else, such as an archive; give"
+                " another one for the tables"
+            )
         follower = Follower(self.wanted.tracking, threshold=self.wanted.threshold)
         self.fold = Fold(follower, self._settings["journal"], self.wanted.prefix)
         if about:

@@ -121,6 +121,11 @@ def cardinal(
 
     All tables change at once: who reads sees one chain of whole blocks. Begins with the first
     message that there is; started again, goes on where the tables end.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim spark cardinal mainnet /data/chain --server nats://127.0.0.1:4222[/cyan]
+    [cyan]seriatim spark cardinal mainnet /data/accounts --schema s.toml --track a/ --once[/cyan]
     """
     try:
         prefix_of(application)

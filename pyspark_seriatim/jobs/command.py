@@ -125,7 +125,7 @@ def words(error: BaseException) -> str | None:
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRA:
         return f"{error.name} is not installed: pip install 'seriatim[spark]'"
     if isinstance(error, OSError):
-        return f"{error.filename or 'input or output'}: {error.strerror or error}"
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
     if type(error).__module__.startswith(("pyspark.errors", "py4j.")):
         return _of_spark(str(error))
     return None

@@ -81,15 +81,13 @@ class Compactor:
     merged: int = 0
     made: int = 0
 
-    def after_batch(self, log: FileLog) -> None:
-        """Compact now and then."""
+    def due(self) -> bool:
+        """Whether to compact after this batch: now and then."""
         self.batches += 1
-        if self.batches % self.every == 0:
-            self.finish(log)
+        return self.batches % self.every == 0
 
-    def finish(self, log: FileLog) -> None:
-        """Compact, and delete what was replaced long enough ago."""
-        self.compact(log)
+    def vacuum(self, log: FileLog) -> None:
+        """Delete what was replaced long enough ago."""
         log.vacuum(self.age)
 
     def compact(self, log: FileLog) -> None:

@@ -35,4 +35,4 @@ def moment_ms(option: str, text: str, now_ms: int) -> int:
             " (UTC), or milliseconds since 1970"
         ) from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
+    return max(int(moment.timestamp() * 1000), 0)  # there is no message from before 1970

@@ -100,8 +100,12 @@ def replay(
 def told(wish: Wish, done: Replayed) -> str:
     """What was published, in words."""
     if not done.rows:
-        again = f"; --application NAME replays it again, as {wish.application!r} it was before"
-        return f"nothing to replay: all up to {done.upto:,} was{again if done.upto else ''}"
+        if not done.upto:
+            return f"nothing to replay: no message of {wish.subject} in the range asked for"
+        return (
+            f"nothing to replay: all up to {done.upto:,} was; --application NAME replays it again,"
+            f" as {wish.application!r} it was before"
+        )
     rate = done.rows / done.seconds if done.seconds else 0.0
     doubled = f"; {done.doubled:,} rows of doubled numbers were left out" if done.doubled else ""
     return (

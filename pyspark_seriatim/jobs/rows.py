@@ -129,12 +129,22 @@ def _of_log(root: str) -> Archive:
     files = log.files(TABLE)
     facts = log.facts
     parts = tuple(Part(file.path, file.rows, file.first, file.last) for file in files)
-    columns = _columns(log.place, parts[0].path) if parts else tuple(DDL)
+    if not parts and "covered" not in facts:
+        raise JobError(f"{root}: its list, in {FOLDER}, has no messages, nor says it is an archive")
+    columns = _columns_of_log(log.place, parts, facts)
     covered = facts.get("covered") or [[p.first, p.last] for p in parts] or [[1, 0]]
     first, last = min(span[0] for span in covered), max(span[1] for span in covered)
     subject = str(facts.get("subject", EVERY))
     journal = str(facts.get("journal", ""))
     return Archive(root, "seriatim", parts, columns, subject, journal, first, last, facts)
+
+
+def _columns_of_log(place: Files, parts: Sequence[Part], facts: dict[str, Any]) -> tuple[str, ...]:
+    """What its files have, as it says; of one that does not, as the first of them has."""
+    noted = facts.get("columns")
+    if noted:
+        return tuple(name for name in DDL if name in noted or OTHER_NAMES.get(name) in noted)
+    return _columns(place, parts[0].path) if parts else tuple(DDL)
 
 
 def _of_files(root: str, paths: Sequence[str], kind: str) -> Archive:

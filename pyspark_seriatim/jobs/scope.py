@@ -50,6 +50,7 @@ def scope_of(
     scope.whole = subject_pattern(scope.subject) is None
     if archive is not None:
         scope.archive = first or archive.first or 1, last or archive.last
+        _check_asked(scope.archive, first, last, "archive")
         _say_what_is_not_there(scope, archive)
     if journal is not None and archive is not None:
         _both(scope, archive, journal)
@@ -57,12 +58,23 @@ def scope_of(
         scope.journal = first or journal.first, last or journal.last
         if scope.journal[1] > journal.last:
             raise JobError(f"--to {last}: the last number of the journal is {journal.last}")
+        _check_asked(scope.journal, first, last, "journal")
     if not scope.whole and scope.compare is None:
         scope.notes.append(
             f"of {scope.subject} only: numbers between are other subjects', so a gap cannot be told"
             " from them" + (" without the journal (--server)" if journal is None else "")
         )
     return scope
+
+
+def _check_asked(span: Range, first: int | None, last: int | None, what: str) -> None:
+    """Raise `JobError` for a range that holds nothing, of which nothing would be proved."""
+    if span[0] <= span[1]:
+        return
+    if first is not None:
+        raise JobError(f"--from {first}: the last number of the {what} is {span[1]}")
+    if last is not None:
+        raise JobError(f"--to {last}: the first number of the {what} is {span[0]}")
 
 
 def _say_what_is_not_there(scope: Scope, archive: Archive) -> None:
@@ -86,7 +98,8 @@ def _both(scope: Scope, archive: Archive, journal: Info) -> None:
     first, last = scope.archive
     begin = max(first, journal.first)
     scope.journal = begin, min(last, journal.last)
-    scope.compare = begin, last
+    if begin <= last:
+        scope.compare = begin, last
     if first < journal.first:
         upto = min(last, journal.first - 1)
         scope.notes.append(f"{first:,} to {upto:,} are not in the journal any more: not compared")

@@ -1,7 +1,7 @@
 """Blocks by transformWithState: each assembled by itself, on whatever executor has its hash.
 
-    messages, by (channel, hash) --> Blocks --> whole blocks, reorgs, and what was dropped
-                                                (`whole_of` reads them again, for `Fold.take_whole`)
+    messages, packed by (channel, hash) --> Blocks --> whole blocks, reorgs, what was dropped
+                                      (`whole_of` reads them again, for `Fold.take_whole`)
 
 Of each block there is one blob of state: what came of it, or that it was given. It lives until
 the messages of the stream are `AGE_MAX_SECONDS` younger than the first of it; then a block that
@@ -37,6 +37,7 @@ from cardinal.transport.envelope import LENGTH_DIGITS_MAX
 from pyspark_seriatim.jobs import snapshot
 from pyspark_seriatim.jobs.envelopes import split
 from pyspark_seriatim.jobs.fold import Told, Whole, wrong
+from pyspark_seriatim.jobs.packed import PACKED, pack, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,15 +68,15 @@ def assembled(
     channel = (topic == REORG_TOPIC) | topic.startswith(f"{REORG_TOPIC}.")
     return (
         messages.where(NO_PING)
-        .withWatermark("timestamp", f"{int(AGE_MAX_SECONDS)} seconds")
         .select(
             f.when(channel, topic).otherwise("").alias("topic"),
             f.expr(HASH).alias("hash"),
             "sequence",
-            "timestamp",
             f.unix_micros("timestamp").alias("time"),
             "payload",
         )
+        .mapInArrow(pack, PACKED)
+        .withWatermark("timestamp", f"{int(AGE_MAX_SECONDS)} seconds")
         .groupBy("topic", "hash")
         .transformWithStateInPandas(
             Blocks(tracking, source),
@@ -104,20 +105,16 @@ class Blocks(StatefulProcessor):
         """All messages of one block in this batch."""
         del timerValues
         topic = key[0]
-        frames = list(rows)
-        frame = frames[0] if len(frames) == 1 else pd.concat(frames)
-        if not frame["sequence"].is_monotonic_increasing:
-            frame = frame.sort_values("sequence")
-        times = dict(zip(frame["sequence"].tolist(), frame["time"].tolist(), strict=True))
+        sequences, moments, payloads = unpack(blob for frame in rows for blob in frame["messages"])
+        times = dict(zip(sequences.tolist(), moments.tolist(), strict=True))
         kept = self._kept.get()
         given, timer, assembler = self._opened(kept)
         found, messages = [], []
-        payloads = frame["payload"].tolist()
-        keys, values, bad = split(pa.array(payloads, pa.binary()))
+        keys, values, bad = split(payloads)
         for at, sequence in enumerate(times):
             row = (keys[at], values[at], sequence)
             if bad and at in bad:
-                words = wrong(payloads[at])
+                words = wrong(payloads[at].as_py())
                 told = Told(sequence, times[sequence], "BadEnvelope", None, None, words)
                 found.append(Whole(sequence, times[sequence], topic, told))
             elif row[0][:1] in REORGS:

@@ -177,6 +177,33 @@ def test_given_many_foreign_messages_when_a_subject_is_read_then_the_offset_goes
     assert run(reader, end) == [[12]]
 
 
+def test_given_a_journal_that_deletes_when_only_foreign_comes_then_the_offset_is_not_left_behind(
+    begin: Begin, publish: Publish, broker: SeriatimServer
+) -> None:
+    reader = begin(startingOffsets=1, subscribe="mine")
+    at = reader.initialOffset()
+    publish(b"foreign", *[b"x"] * 10)
+    assert reader.latestOffset(at, ALL) is at, "there is time"
+    broker.stop()
+    broker.command += ["--retain_count", "500"]
+    broker.start(broker.port)
+    publish(b"mine", b"x")
+    at = reader.latestOffset(at, ALL)
+    batches = 0
+    for _ in range(100):
+        publish(b"foreign", *[b"x"] * 10)
+        end = reader.latestOffset(at, ALL)
+        batches += end != at
+        at = end
+    head = reader.reportLatestOffset()["sequence"]
+    assert head == 1012
+    assert head // 2 < at["sequence"] < head, "what is deleted is of the older half"
+    assert batches < 5, "few are empty"
+    once = begin(subscribe="mine")
+    once.prepareForTriggerAvailableNow()
+    assert once.latestOffset(at, ALL)["sequence"] == head, "the next run may be far"
+
+
 def test_given_more_than_is_looked_through_in_one_go_when_read_then_it_goes_on_in_steps(
     begin: Begin, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:

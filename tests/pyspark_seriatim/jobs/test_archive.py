@@ -6,7 +6,8 @@ import pytest
 
 from pyspark_seriatim.client import Info
 from pyspark_seriatim.jobs.archive import Wish, beginning, seconds, source_options, summary
-from pyspark_seriatim.jobs.archiving import Archive
+from pyspark_seriatim.jobs.archiving import Archive, facts_of
+from pyspark_seriatim.jobs.compaction import Compactor
 from pyspark_seriatim.jobs.coverage import Facts
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog import FileLog
@@ -95,3 +96,38 @@ def test_given_an_archive_when_summed_up_then_numbers_rows_and_losses_are_told(
     assert "0 messages in 0 files, 0 bytes, 0 batches, 2 messages/s" in told
     assert f"{tmp_path}: numbers 1 to 1,500; 3 messages in 2 files" in told
     assert "lost: 1,497 numbers, 3 to 4, 6 to 1,500" in told
+
+
+def test_given_merged_files_when_they_are_deleted_then_no_list_has_them_any_more(
+    tmp_path: Path,
+) -> None:
+    log = FileLog.open(str(tmp_path))
+    wanted = Facts("j1", ">", COLUMNS, ["date", "token"], 1, [], [])
+    compactor = Compactor(lambda merge, groups: [merge(group) for group in groups])
+    work = Archive(log, wanted, str(tmp_path / "checkpoint"), compactor=compactor)
+    put(log, rows([1, 2], ["a", "b"]))
+    put(log, rows([3, 4], ["a", "b"]))
+    lists: list[set[str]] = []
+
+    class Listed:
+        def sync(self, log: FileLog) -> None:
+            lists.append(set(log.paths()))
+            gone = [path for path in lists[-2] if not Path(path).exists()] if lists[1:] else []
+            assert not gone, "a reader of the list before could still read it"
+
+    work.mirror = Listed()
+    work.reflect()
+    work.finish()
+    assert [len(files) for files in lists] == [4, 2]
+    assert {str(path) for path in tmp_path.rglob("*.parquet")} == lists[-1]
+
+
+def test_given_the_log_of_something_else_when_archived_into_then_its_place_is_named(
+    tmp_path: Path,
+) -> None:
+    change = FileLog.open(str(tmp_path)).begin()
+    assert change is not None
+    change.fact("cardinal", {})
+    change.commit()
+    with pytest.raises(JobError, match=f"{tmp_path}: the log is of something else"):
+        facts_of(FileLog.open(str(tmp_path)))

@@ -17,7 +17,7 @@ from cardinal.simulation import Plan
 from pyspark_seriatim.jobs import cardinal_tables
 from pyspark_seriatim.jobs.assembly import STATES, Assembly, Engine
 from pyspark_seriatim.jobs.errors import JobError
-from pyspark_seriatim.jobs.filelog import Change
+from pyspark_seriatim.jobs.filelog import Change, FileLog
 from tests.cardinal.chains import SCHEMA
 from tests.pyspark_seriatim.jobs.streams import (
     JOURNAL,
@@ -293,3 +293,12 @@ def test_given_events_when_taken_then_they_are_printed_and_in_the_table(
     assert lines[-1] == "seriatim: and 5 more; the table events has them all"
     assert cardinal_tables.open(str(tmp_path)).arrow("events").num_rows == 25
     json.dumps(cardinal_tables.open(str(tmp_path)).about)
+
+
+def test_given_an_archive_when_tables_are_to_be_there_then_it_is_refused(tmp_path: Path) -> None:
+    change = FileLog.open(str(tmp_path)).begin()
+    assert change is not None
+    change.fact("covered", [])
+    change.commit()
+    with pytest.raises(JobError, match="is the directory of something else"):
+        assembly(tmp_path)

@@ -87,10 +87,11 @@ def test_given_a_reader_of_the_old_version_when_compacted_then_it_reads_on_until
     log = filled(tmp_path, 3)
     reader = FileLog.open(str(tmp_path))
     compactor = Compactor(here, age=3600)
-    compactor.finish(log)
+    compactor.compact(log)
+    compactor.vacuum(log)
     assert numbers(reader) == numbers(FileLog.open(str(tmp_path))) == [*range(1, 13)]
     compactor.age = 0
-    compactor.finish(log)
+    compactor.vacuum(log)
     assert len(list(tmp_path.rglob("*.parquet"))) == 2
     with pytest.raises(FileNotFoundError):
         numbers(reader)
@@ -106,12 +107,9 @@ def test_given_a_target_when_compacted_then_files_grow_to_it_and_no_further(tmp_
     assert numbers(log) == [*range(1, 25)]
 
 
-def test_given_batches_when_so_many_have_come_then_it_compacts(tmp_path: Path) -> None:
-    log = filled(tmp_path, 2)
+def test_given_batches_when_so_many_have_come_then_it_is_due() -> None:
     compactor = Compactor(here, every=3)
-    for count in (4, 4, 2):
-        compactor.after_batch(log)
-        assert len(log.files()) == count
+    assert [compactor.due() for _ in range(6)] == [False, False, True, False, False, True]
 
 
 def test_given_a_merge_that_fails_then_the_archive_is_as_it_was(tmp_path: Path) -> None:

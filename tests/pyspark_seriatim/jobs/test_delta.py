@@ -62,7 +62,7 @@ def test_given_files_that_were_merged_when_mirrored_then_delta_has_the_new_ones_
     for number in range(1, 5):
         put(log, rows([number], ["a=b.x"]))
         mirror.sync(log)
-    Compactor(lambda merge, groups: [merge(group) for group in groups]).finish(log)
+    Compactor(lambda merge, groups: [merge(group) for group in groups]).compact(log)
     mirror.sync(log)
     assert [row[0] for row in seen(tmp_path)] == [1, 2, 3, 4]
     table = DeltaTable(tmp_path)

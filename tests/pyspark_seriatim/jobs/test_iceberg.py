@@ -68,7 +68,7 @@ def test_given_files_that_were_merged_when_mirrored_then_iceberg_has_the_new_one
     for number in range(1, 5):
         put(log, rows([number], ["a=b.x"]))
         mirror.sync(log)
-    Compactor(lambda merge, groups: [merge(group) for group in groups]).finish(log)
+    Compactor(lambda merge, groups: [merge(group) for group in groups]).compact(log)
     mirror.sync(log)
     assert seen(tmp_path) == [1, 2, 3, 4]
     assert len(list(table_of(tmp_path).scan().plan_files())) == 1

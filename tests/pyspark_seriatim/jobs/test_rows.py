@@ -156,3 +156,33 @@ def test_given_an_iceberg_table_when_opened_then_its_newest_snapshot_counts(tmp_
         b"payload 5",
         b"payload 6",
     ]
+
+
+def test_given_a_log_whose_first_file_is_gone_when_opened_then_its_list_says_the_columns(
+    tmp_path: Path,
+) -> None:
+    log = FileLog.open(str(tmp_path))
+    change = log.begin()
+    assert change is not None
+    change.fact("covered", [])
+    change.fact("columns", ["sequence", "subject", "payload", "timestamp"])
+    pq.write_table(rows([1, 2]), f"{change.directory}/a.parquet")
+    change.add(f"{change.directory}/a.parquet", DataFile("a.parquet", "messages", 2, 0, 1, 2, {}))
+    change.commit()
+    Path(log.paths()[0]).unlink()
+    archive = open_archive(str(tmp_path))
+    assert archive.columns == ("sequence", "subject", "payload", "timestamp", "size")
+
+
+def test_given_a_log_that_lists_no_messages_when_opened_then_it_is_no_archive(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, {"date=2026-01-01/a.parquet": rows([1])})
+    (tmp_path / "_seriatim").mkdir()
+    with pytest.raises(JobError, match="its list, in _seriatim, has no messages"):
+        open_archive(str(tmp_path))
+    change = FileLog.open(str(tmp_path)).begin()
+    assert change is not None
+    change.fact("covered", [])
+    change.commit()
+    assert open_archive(str(tmp_path)).parts == ()

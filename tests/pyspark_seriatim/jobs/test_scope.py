@@ -78,3 +78,25 @@ def test_given_holes_that_the_archive_knows_when_asked_then_they_are_named() -> 
 def test_given_a_range_that_ends_before_it_begins_when_asked_then_it_is_refused() -> None:
     with pytest.raises(JobError, match="--to 3 is below --from 4"):
         scope_of(archive(1, 9), None, 4, 3, None)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "words"),
+    [
+        (91, None, "--from 91: the last number of the archive is 90"),
+        (None, 4, "--to 4: the first number of the archive is 5"),
+    ],
+)
+def test_given_a_range_of_nothing_when_asked_for_then_it_is_refused_and_not_called_clean(
+    first: int | None, last: int | None, words: str
+) -> None:
+    with pytest.raises(JobError, match=words):
+        scope_of(archive(5, 90), None, first, last, None)
+    with pytest.raises(JobError, match=words.replace("archive", "journal")):
+        scope_of(None, info(5, 90), first, last, None)
+    assert scope_of(archive(5, 90), None, 91, 95, None).archive == (91, 95), "all of it misses"
+
+
+def test_given_a_journal_that_keeps_nothing_of_it_when_asked_then_nothing_is_compared() -> None:
+    scope = scope_of(archive(1, 9), info(10, 50), None, None, None)
+    assert scope.compare is None

@@ -1,6 +1,7 @@
 """Blocks by transformWithState, without a JVM: the same tables as by the fold."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pyspark_seriatim.jobs import cardinal_tables
 from pyspark_seriatim.jobs.assembly import Assembly, Engine
 from pyspark_seriatim.jobs.cardinal_tables import SCHEMAS
 from pyspark_seriatim.jobs.fold import Told, Whole
+from pyspark_seriatim.jobs.packed import pack
 from pyspark_seriatim.jobs.state import COLUMNS, Blocks, whole_of
 from tests.pyspark_seriatim.jobs.streams import (
     BEGIN,
@@ -53,28 +55,47 @@ class Stateful:
         self.tester = TwsTester(
             Keyed(tracking, JOURNAL),
             timeMode="EventTime",
-            eventTimeExtractor=lambda row: row.time // 1000,
+            eventTimeExtractor=lambda row: int(row.timestamp.timestamp() * 1000),
         )
         self.seen = 0
 
     def batch(self, rows: pa.Table) -> pa.Table:
         """What becomes of a batch, the groups in an order of their own."""
-        groups: dict[tuple[str, bytes], list[tuple[int, int, bytes]]] = {}
+        messages = []
         for row in rows.to_pylist():
             topic = row["subject"].removeprefix(PREFIX)
             colon = row["payload"].find(b":", 0, 11)
             hash = row["payload"][colon + 2 : colon + 34] if colon > 0 else b""
             time = int(row["timestamp"].timestamp() * 1_000_000)
-            one = (row["sequence"], time, row["payload"])
             key = (topic if topic.startswith("reorg.") else "", hash)
-            groups.setdefault(key, []).insert(0, one)  # and the rows of a group, too
+            messages.append((*key, row["sequence"], time, row["payload"]))
             self.seen = max(self.seen, time)
+        groups: dict[tuple[str, bytes], list[tuple[datetime, bytes]]] = {}
+        for row in packed_rows(messages[::-1]):  # the rows of a group, too
+            groups.setdefault((row["topic"], row["hash"]), []).append(
+                (row["timestamp"], row["messages"])
+            )
         found = []
         for key in sorted(groups):
-            frame = pd.DataFrame(groups[key], columns=["sequence", "time", "payload"])
+            frame = pd.DataFrame(groups[key], columns=["timestamp", "messages"])
             found.append(self.tester.testInPandas(key, frame))
         found.append(self.tester.setWatermark(self.seen // 1000 - 600_000))
         return as_arrow(found)
+
+
+def packed_rows(messages: list[tuple[str, bytes, int, int, bytes]]) -> list[dict[str, Any]]:
+    """As `mapInArrow` makes them, of two batches."""
+    half = len(messages) // 2
+    found: list[dict[str, Any]] = []
+    for part in (messages[:half], messages[half:]):
+        names = ("topic", "hash", "sequence", "time", "payload")
+        columns = zip(*part, strict=True) if part else ([],) * len(names)
+        types = (pa.string(), pa.binary(), pa.int64(), pa.int64(), pa.binary())
+        arrays = [pa.array(c, kind) for c, kind in zip(columns, types, strict=True)]
+        batch = pa.RecordBatch.from_arrays(arrays, names=list(names))
+        for packed in pack([batch]):
+            found += packed.to_pylist()
+    return found
 
 
 def as_arrow(frames: list[pd.DataFrame]) -> pa.Table:
