@@ -25,7 +25,7 @@ class StagingSettings:
         4096,
         "count",
         "How many stages there may be at a time, of all publishers: one for each task of a job."
-        " Each is a file, and half a kilobyte of memory.",
+        " Each is a file, and a kilobyte of memory.",
         flags=("--staging_max_stages",),
         bounds=(1, 1_000_000),
     )

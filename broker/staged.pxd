@@ -28,7 +28,8 @@ cdef class Staged:
                    route=Route, plain=bint)
     cpdef Py_ssize_t check(self, Parser parser, bytearray store, Py_ssize_t at,
                            Py_ssize_t stop) except -2
-    @cython.locals(plane=Plane, rows=Py_ssize_t, begin=Py_ssize_t, op=int, header_size=Py_ssize_t)
+    @cython.locals(plane=Plane, rows=Py_ssize_t, begin=Py_ssize_t, op=int, state=int,
+                   header_size=Py_ssize_t)
     cpdef Py_ssize_t publish(self, Parser parser, bytearray store, Py_ssize_t at,
                              Py_ssize_t stop, unsigned long long origin,
                              unsigned long long nth, Py_ssize_t most) except -2

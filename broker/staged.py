@@ -13,7 +13,7 @@ import cython
 
 from broker.kinds import is_reserved_reply
 from broker.plane import Plane
-from parser.errors import quoted
+from parser.errors import ControlLineTooLong, PayloadTooLarge, quoted
 from parser.machine import Parser
 from sublist.subject import is_literal
 from sublist.sublist import Sublist
@@ -77,6 +77,7 @@ class Staged:
         rows = 0
         while rows < most:
             begin = parser.at
+            state = parser.state  # a verb that was cut is behind it already
             op = parser.next()
             if op == MORE:
                 self.ended = True
@@ -88,6 +89,7 @@ class Staged:
             if plane.submit_staged(parser, header_size, origin, nth + rows) == 0:
                 self.full = True
                 parser.begin(store, begin, stop)
+                parser.state = state
                 break
             rows += 1
             if plane.is_spent():
@@ -133,7 +135,14 @@ class Staged:
 
 
 def _fault_of(parser: Parser, op: int) -> str:
-    return str(parser.fault) if op == FAULT else "is no PUB and no HPUB"
+    if op != FAULT:
+        return "is no PUB and no HPUB"
+    fault = parser.fault
+    if isinstance(fault, PayloadTooLarge):
+        return f"{fault}, and max_payload is {parser.max_payload}"
+    if isinstance(fault, ControlLineTooLong):
+        return f"{fault}, and max_control_line is {parser.max_control_line}"
+    return str(fault)
 
 
 def _shown(subject: bytes) -> str:

@@ -20,7 +20,15 @@ ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 
 app = typer.Typer(
     name="spark",
-    help="Read, prove, keep and write the stream with Spark.",
+    help="""Read, prove, keep and write the stream with Spark.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim spark archive /data/archive --once[/cyan]    what is there, as Parquet
+    [cyan]seriatim spark audit --archive /data/archive[/cyan]   status 1 if one is missing
+    [cyan]seriatim spark stats --server HOST:4222[/cyan]        how much, of what
+    """,
+    short_help="Read, prove, keep and write the stream with Spark.",
     epilog="Needs pip install 'seriatim\\[spark]', and Java 17 or 21.",
     rich_markup_mode="rich",
 )

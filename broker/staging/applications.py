@@ -62,10 +62,9 @@ class Applications:
             if fields is None:
                 self.damaged += at < len(lines) - 2
                 continue
+            # The later one, be its batch a lower one: then the one before was forgotten meanwhile.
             done = Done(**fields)
-            known = self.done.get(done.application)
-            if known is None or known.batch <= done.batch:
-                self.done[done.application] = done
+            self.done[done.application] = done
 
     def last(self, application: str) -> Done | None:
         """What is known of an application."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.staging.applications import Done
 from broker.staging.intents import Intent, intent_file
-from broker.staging.publishing import Commit, Damaged, Publishing, Stopped
+from broker.staging.publishing import RETRY, Commit, Damaged, Publishing, Stopped
 from broker.staging.requests import ANY, CommitWish, Refusal
 from broker.staging.stages import Stage
 from sequencer.journal.disk import remove, sync_file
@@ -33,7 +33,6 @@ log = logging.getLogger("seriatim")
 
 WAITING_MAX = 1024  # commits that wait for their turn
 WAITERS_MAX = 64  # who wait for one of them
-RETRY = 0.25  # seconds until a disk is asked again
 
 
 class Commits:
@@ -72,16 +71,18 @@ class Commits:
                 raise Refusal(409, f"batch {running.wish.batch} of it is being committed")
             if len(running.waiters) >= WAITERS_MAX:
                 raise Refusal(429, f"{WAITERS_MAX} wait for this commit already")
-            running.waiters.append((reply, wish))
+            running.waiters.append((reply, wish.stages == running.wish.stages))
             return
         last = None if done is None else done.batch
         if wish.after not in (ANY, last):
             told = "no batch of it was committed" if last is None else f"its last batch is {last}"
             raise Refusal(409, f"{told}, and this one is to come after {wish.after}")
+        if len(self._queue) >= WAITING_MAX:
+            raise Refusal(429, f"{WAITING_MAX} commits wait for their turn already")
         if done is None:
             self._make_room_for_one()
         commit = Commit(wish, self._claim(wish))
-        commit.waiters.append((reply, wish))
+        commit.waiters.append((reply, True))
         self.begin(commit)
 
     def begin(self, commit: Commit) -> None:
@@ -94,7 +95,12 @@ class Commits:
             self._task = self._desk.loop.create_task(self._work())
 
     def give_up(self, commit: Commit, problem: str) -> str:
-        """Take no more of an application: what was promised to it cannot be kept. The words."""
+        """Take no more of an application: what was promised to it cannot be kept. The words.
+
+        What is left of its stages stays for the next broker.
+        """
+        for stage in commit.stages:
+            stage.claimed = True
         name, missing = commit.wish.application, sum(b + 1 - a for a, b in commit.missing)
         why = (
             f"batch {commit.wish.batch} of {name} was committed, and {missing} of its"
@@ -129,8 +135,6 @@ class Commits:
             raise Refusal(
                 429, f"{most} applications are known, and no more may be (staging.max_applications)"
             )
-        if len(self._queue) >= WAITING_MAX:
-            raise Refusal(429, f"{WAITING_MAX} commits wait for their turn already")
 
     def _claim(self, wish: CommitWish) -> list[Stage]:
         """The stages as they are asked for. Raises `Refusal`."""
@@ -226,8 +230,8 @@ class Commits:
         desk, wish = self._desk, commit.wish
         self.committed += 1
         del self._running[wish.application]
-        for reply, asked in commit.waiters:
-            desk.answer(reply, _answer(done, asked.stages != wish.stages))
+        for reply, same in commit.waiters:
+            desk.answer(reply, _answer(done, not same))
         stages = desk.stages.drop(desk.stages.up_to(wish.application, wish.batch))
         intent = [intent_file(desk.folder, commit.origin)] if commit.promised else []
         # Who need not be remembered is forgotten some time, and then nothing may come back.
@@ -241,11 +245,9 @@ class Commits:
         log.error("Staging: %s", problem)
         del self._running[wish.application]
         desk.delete(desk.stages.drop(commit.stages))
-        for reply, asked in commit.waiters:
-            if asked == wish:
-                desk.refuse(reply, problem)
-            else:
-                desk.attempt(reply, partial(self.ask, asked, reply))
+        other = Refusal(503, "the disk took no commit of other stages of this batch; ask again")
+        for reply, same in commit.waiters:
+            desk.refuse(reply, problem if same else other)
         desk.plane.release(None)
 
     def _break(self, commit: Commit, error: Exception) -> None:

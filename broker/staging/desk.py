@@ -42,8 +42,10 @@ log = logging.getLogger("seriatim")
 
 REQUESTS_MAX = 256  # that wait while the stages are read through, after a start
 REQUESTS_BYTES_MAX = 16 << 20  # and so many bytes of them
-WORK = 512  # offers that a request costs
-BYTES_SHIFT = 4  # and one for each 16 bytes of it
+WORK = 4096  # offers that a request costs, 30 us: what it takes to write to a file
+PIECE_SHIFT = 2  # and one for each 4 bytes of a piece
+JSON_SHIFT = 2  # and 4 for each byte of JSON
+LOOK_WORK = 16  # and so many for each stage that is looked at
 LOOKS = 4  # in the time of an expiry
 LOOK_MAX = 60.0  # seconds between two looks at what has expired
 Result = TypeVar("Result")
@@ -80,6 +82,7 @@ class Desk:
         if isinstance(store, Store):
             self._load(store)
         self._reading = self.loop.create_task(self._begin())
+        self._stopping = False
         self._timer = self.loop.call_later(0, self._look)
 
     @property
@@ -92,7 +95,10 @@ class Desk:
     def ask(self, word: str, reply: bytes, store: bytearray, span: range) -> None:
         """Do what the request at hand asks for; its headers and payload are that span."""
         at = span.stop - self.plane.payload_bytes()
-        self.plane.spend(WORK + (len(span) >> BYTES_SHIFT))
+        self.plane.spend(self._cost(word, len(span)))
+        if self._stopping:
+            self.refuse(reply, Refusal(503, "the broker stops; ask the next one"))
+            return
         if self._waiting is None:
             self._do(word, reply, bytes(store[span.start : at]), store, at, span.stop)
             return
@@ -103,6 +109,13 @@ class Desk:
         self._waiting_bytes += size
         headers, payload = bytes(store[span.start : at]), store[at : span.stop]
         self._waiting.append(lambda: self._do(word, reply, headers, payload, 0, len(payload)))
+
+    def _cost(self, word: str, size: int) -> int:
+        """What a request costs: many of them must not make one turn that is long."""
+        if word == "STAGE":
+            return WORK + (size >> PIECE_SHIFT)
+        looked_at = 0 if word == "BATCH" else len(self.stages)
+        return WORK + (size << JSON_SHIFT) + LOOK_WORK * looked_at
 
     def _do(
         self, word: str, reply: bytes, headers: bytes, store: bytearray, at: int, stop: int
@@ -141,7 +154,7 @@ class Desk:
         gone = [
             stage
             for stage in self.stages.of(wish.application, wish.batch)
-            if wish.stages is None or stage.key[2] in wish.stages
+            if not stage.claimed and (wish.stages is None or stage.key[2] in wish.stages)
         ]
         self.delete(self.stages.drop(gone))
         self.answer(reply, {"dropped": len(gone)})
@@ -276,7 +289,10 @@ class Desk:
                 stages.append(stage)
         if missing and not left.there.rows:
             log.warning("Staging: batch %d of %s was not promised: %s", batch, name, missing)
-            self.delete([left.file])
+            taken = (self.stages.find((name, batch, word)) for word, _, _ in intent.stages)
+            # They were read unseen, so nobody can add to them.
+            unseen = self.stages.drop(stage for stage in taken if stage is not None)
+            self.delete([left.file, *unseen])
             return
         named = tuple(Named(*one) for one in intent.stages)
         commit = Commit(CommitWish(name, batch, named, intent.remember), stages)
@@ -300,8 +316,8 @@ class Desk:
 
     async def stop(self) -> None:
         """Stop between two turns. What is promised is carried out by the next broker."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stopping = True
+        self._timer.cancel()
         self._reading.cancel()
         await asyncio.wait({self._reading})
         await self.commits.stop()

@@ -6,6 +6,7 @@ it a little, as they hold any publisher.
 """
 
 import asyncio
+import errno
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 Run = Callable[[Callable[[], Any]], Awaitable[Any]]  # in the thread for files
 READ_BYTES = 1 << 20
+RETRY = 0.25  # seconds until what is missing now is asked for again
 ANY_SIZE = 999_999_999  # what was checked when it came is not judged again by other limits
 Result = TypeVar("Result")
 
@@ -52,7 +54,7 @@ class Commit:
         self.promised = False  # its intent is on the disk
         self.first = self.last = 0
         self.missing: list[tuple[int, int]] = [(1, self.rows)] if self.rows else []
-        self.waiters: list[tuple[bytes, CommitWish]] = []  # whom to answer, and what they said
+        self.waiters: list[tuple[bytes, bool]] = []  # whom to answer; if they named these stages
 
 
 class Publishing:
@@ -98,13 +100,23 @@ class Publishing:
         """Publish the rows that are missing. Raises `OSError`, `Damaged` and `Stopped`."""
         row = 1
         for stage in commit.stages:
-            fd = os.open(stage.file, os.O_RDONLY | os.O_CLOEXEC)
+            fd = await self._open(stage)
             try:
                 row = await self._stage(commit, Rest(fd, stage), row)
             finally:
                 os.close(fd)
         if commit.missing:
             raise Damaged(f"it has no row {commit.missing[0][0]}")
+
+    async def _open(self, stage: Stage) -> int:
+        """Its descriptor, when there is one: that clients have taken all is no damage."""
+        while True:
+            try:
+                return os.open(stage.file, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+            await self.wait(asyncio.sleep(RETRY))
 
     async def _stage(self, commit: Commit, rest: "Rest", row: int) -> int:
         """Publish what is missing of a stage, which begins with that row; the next one's first."""

@@ -16,6 +16,7 @@ CRC_MAX: Final = (1 << 32) - 1
 APPLICATION: Final = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?")
 STAGE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 PREFIX: Final = b"seriatim-"
+HEADERS_MAX: Final = 16 << 10  # bytes of a piece's headers: ours, and some of whoever traces
 Key = tuple[str, int, str]  # application, batch, name: what a stage is known by
 
 
@@ -67,6 +68,8 @@ class AbortWish:
 
 def read_piece(headers: bytes) -> Piece:
     """What the headers of `$SEQ.STAGE` say. Raises `BadRequest`."""
+    if len(headers) > HEADERS_MAX:
+        raise BadRequest(f"there are {len(headers)} bytes of headers, and {HEADERS_MAX} at most")
     found: dict[str, str] = {}
     for line in headers.split(b"\r\n")[1:]:
         name, colon, value = line.partition(b":")

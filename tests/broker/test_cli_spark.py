@@ -51,8 +51,8 @@ def test_given_a_job_when_its_arguments_are_wrong_then_one_line_says_so_and_the_
 
 
 def test_given_no_spark_extra_when_a_job_is_asked_for_then_how_to_get_it_is_said() -> None:
-    for job in ("archive", "audit", "replay", "stats"):
-        arguments = ["--archive", "x"] if job in ("audit", "stats") else ["x"]
-        done = run(sys.executable, "-c", WITHOUT_THE_EXTRA, "spark", job, *arguments)
+    given = {"archive": "x", "audit": "--archive x", "replay": "x", "stats": "--archive x"}
+    for job, arguments in {**given, "cardinal": "chain x"}.items():
+        done = run(sys.executable, "-c", WITHOUT_THE_EXTRA, "spark", job, *arguments.split())
         assert done.returncode == 2
         assert done.stderr.endswith(" is not installed: pip install 'seriatim[spark]'\n"), job

@@ -110,6 +110,27 @@ def test_given_a_full_journal_when_published_then_it_stops_before_the_row_that_h
     assert plane.sequencer.number == 10
 
 
+@pytest.mark.parametrize("cut", [1, 3, 4, 9])
+def test_given_a_full_journal_when_a_row_that_was_cut_has_no_room_then_it_is_published_later(
+    cut: int,
+) -> None:
+    row = b"PUB orders 4\r\nabcd\r\n"
+    publisher, plane, journal = staged(room=72 * 2)
+    parser, store = Parser(), bytearray(row * 2 + row[:cut])
+    assert publisher.publish(parser, store, 0, len(store), 9, 1, ALL) == 2
+    assert publisher.ended
+    store = store[publisher.at :] + row[cut:] + row
+    for _ in range(2):
+        assert publisher.publish(parser, store, 0, len(store), 9, 3, ALL) == 0
+        assert (publisher.full, publisher.at) == (True, 0)
+    plane.release(None)
+    journal.room = 1 << 20
+    plane.sequencer.resume()
+    assert publisher.publish(parser, store, 0, len(store), 9, 3, ALL) == 2
+    assert (publisher.full, publisher.ended, publisher.at) == (False, True, len(store))
+    assert plane.sequencer.number == 4
+
+
 def test_given_very_many_rows_when_published_then_a_turn_ends_before_they_do() -> None:
     row = b"PUB a 1\r\nx\r\n"
     store = bytearray(row * 50_000)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from broker.session import Session
 from broker.staging.publishing import Publishing
 from tests.crash.staging import kept, settled
 from tests.support.raw import HEADERS, QUIET
 from tests.support.serving import Broker, serving
-from tests.support.staging import Batch, Publisher, Refused, judge, request
+from tests.support.staging import Batch, Publisher, Refused, judge, piece, request
 
 
 def staged(broker: Broker, batch: Batch) -> Publisher:
@@ -107,6 +108,48 @@ def test_given_a_disk_that_takes_no_promise_then_nothing_is_published(
         assert broker.server.last_number == 0
         assert isinstance(publisher.one(batch.commit()), Refused), "what was staged is gone"
         assert publisher.publish(batch)["first"] == 1
+
+
+def test_given_a_disk_that_takes_no_promise_then_who_named_other_stages_asks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, other = Batch("app", 1, 100), Batch("app", 1, 100, attempt=1)
+    with serving(tmp_path, flags={"journal.sync_interval": "60s"}) as broker:
+        publisher = staged(broker, batch)
+        publisher.stage(other)
+
+        def fail(*arguments: object) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", fail)
+            told = publisher.ask(batch.commit(), batch.commit(), other.commit())
+        assert [one.status for one in told if isinstance(one, Refused)] == [507, 507, 503]
+        answer = publisher.one(other.commit())
+        assert isinstance(answer, dict)
+        assert (answer["rows"], answer["repeated"]) == (100, False)
+    assert judge(kept(tmp_path), [batch], {batch}) == {batch}
+
+
+def test_given_no_descriptor_when_published_then_the_commit_waits_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.staging.publishing.RETRY", 0.01)
+    batch, refused, really = Batch("app", 1, 100), [0], os.open
+    with serving(tmp_path) as broker:
+        publisher = staged(broker, batch)
+
+        def fail(path: str, flags: int, *mode: int) -> int:
+            if path.endswith(".stage") and not flags & os.O_RDWR and refused[0] < 3:
+                refused[0] += 1
+                raise OSError(errno.EMFILE, "Too many open files")
+            return really(path, flags, *mode)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", fail)
+            answer = publisher.one(batch.commit())
+    assert isinstance(answer, dict)
+    assert (answer["rows"], refused) == (100, [3])
 
 
 def test_given_a_disk_that_takes_no_line_then_it_is_tried_until_it_does(
@@ -207,7 +250,8 @@ def test_given_many_who_wait_then_more_are_refused(
     monkeypatch.setattr("broker.staging.commits.WAITING_MAX", 1)
     with serving(tmp_path) as broker:
         publisher = Publisher(broker)
-        batches = [Batch(name, 1, 0, stages=0) for name in ("a", "b", "c")]
+        publisher.publish(Batch("b", 0, 0, stages=0))  # one that is known waits as any other
+        batches = [Batch(name, 1, 0, stages=0) for name in ("a", "b")]
         told = publisher.ask(batches[0].commit(), *[batches[0].commit()] * 2, batches[1].commit())
         refused = [one for one in told if isinstance(one, Refused)]
         assert refused == [
@@ -228,6 +272,42 @@ def test_given_a_start_when_too_much_is_asked_at_once_then_some_are_told_to_ask_
         assert refused == [Refused(503, "What was staged before is being read; ask again")]
         assert [one for one in publisher.ask(*asked) if isinstance(one, Refused)] == []
         broker.run(asyncio.sleep(0))
+
+
+def test_given_a_broker_that_stops_when_asked_then_the_next_one_is_to_be_asked(
+    tmp_path: Path,
+) -> None:
+    batch = Batch("app", 1, 10)
+    with serving(tmp_path) as broker:
+        publisher, staging = staged(broker, batch), broker.server.staging
+        assert staging is not None
+        broker.run(staging.stop())
+        asked = (batch.commit(), request("ABORT", {"application": "app", "batch": 1}))
+        words = Refused(503, "The broker stops; ask the next one")
+        assert publisher.ask(*asked) == [words, words]
+    with serving(tmp_path) as broker:
+        assert isinstance(Publisher(broker).one(batch.commit()), dict)
+
+
+@pytest.mark.parametrize("word", ["STAGE", "COMMIT", "ABORT", "BATCH"])
+def test_given_many_requests_at_once_then_others_have_their_turns_between(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns, go_on = [0], Session.go_on
+
+    def count(session: Session) -> None:
+        turns[0] += 1
+        go_on(session)
+
+    monkeypatch.setattr(Session, "go_on", count)
+    asked = piece("app", 1, "s", 0, b"")
+    if word != "STAGE":
+        asked = request(word, b" " * (1000 if word == "BATCH" else 100_000))
+    with serving(tmp_path) as broker:
+        publisher = Publisher(broker)
+        publisher.one(request("BATCH", {"application": "app"}))
+        assert len(publisher.ask(*[asked] * 200)) == 200
+    assert turns[0] >= 3
 
 
 def test_given_a_batch_to_come_after_another_then_it_is_committed_behind_that_one_alone(

@@ -75,6 +75,11 @@ def test_given_no_headers_then_the_first_that_misses_is_named() -> None:
         read_piece(b"")
 
 
+def test_given_endless_headers_then_they_are_refused_before_they_are_read() -> None:
+    with pytest.raises(BadRequest, match="there are 900002 bytes of headers, and 16384 at most"):
+        read_piece(b"\r\n" * 450_001)
+
+
 def test_given_a_commit_when_read_then_it_is_what_it_says() -> None:
     assert read_commit(commit()) == CommitWish("app", 7, (Named("a", 3, 4),), True)
     assert read_commit(commit(stages=[], remember=False)) == CommitWish("app", 7, (), False)

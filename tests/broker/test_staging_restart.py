@@ -116,8 +116,8 @@ def test_given_a_promise_whose_stage_is_not_on_the_disk_then_it_was_none(tmp_pat
         publisher = Publisher(broker)
         refused = publisher.one(batch.commit())
         assert isinstance(refused, Refused)
-        assert (refused.status, broker.server.last_number) == (409, 1)
-        publisher.one(request("ABORT", {"application": "app", "batch": 5}))
+        assert (refused.status, broker.server.last_number) == (404, 1), "no stage was judged"
+        broker.until(lambda: not list((tmp_path / "staging").glob("*.stage")))
         assert publisher.publish(batch)["rows"] == 40
     assert judge(kept(tmp_path), [batch], {batch}) == {batch}
 
@@ -139,6 +139,24 @@ def test_given_a_promise_that_is_begun_and_cannot_be_kept_then_it_is_said(
             assert Publisher(broker).publish(Batch("other", 1, 3))["rows"] == 3
     assert "33 of its 40 rows cannot be published" in caplog.text
     assert Path(intent_file(str(tmp_path / "staging"), intent.origin)).exists()
+
+
+def test_given_a_promise_that_cannot_be_kept_then_what_is_left_of_it_stays(tmp_path: Path) -> None:
+    batch = Batch("app", 5, 40, stages=2)
+    promise(tmp_path, batch, 7)
+    missing = sorted((tmp_path / "staging").glob("*.stage"))[1]
+    kept_beside = missing.rename(tmp_path / "beside")
+    with serving(tmp_path, flags={"staging.expiry": "0.1s"}) as broker:
+        publisher, staging = Publisher(broker), broker.server.staging
+        assert staging is not None
+        assert publisher.one(request("ABORT", {"application": "app", "batch": 5})) == {"dropped": 0}
+        publisher.one(piece("other", 1, "s", 0, ROW))
+        broker.until(lambda: staging.stages.expired == 1)
+    kept_beside.rename(missing)
+    with serving(tmp_path) as broker:
+        broker.until(lambda: settled(broker))
+        assert broker.server.last_number == 41
+    assert judge(kept(tmp_path), [batch], {batch}) == {batch}
 
 
 def test_given_a_promise_of_a_batch_that_is_known_as_done_then_it_is_forgotten(
@@ -273,6 +291,24 @@ def test_given_a_batch_that_need_not_be_remembered_then_it_is_forgotten_when_it_
             *(request("BATCH", {"application": name}) for name in ("once", "kept"))
         )
         assert [one["batch"] for one in told if isinstance(one, dict)] == [None, 0]
+
+
+def test_given_a_name_that_was_forgotten_when_it_begins_anew_then_its_last_batch_counts(
+    tmp_path: Path,
+) -> None:
+    flags = {"staging.expiry": "0.2s"}
+    once, again = Batch("app", 9, 3), Batch("app", 2, 3)
+    with serving(tmp_path, flags=flags) as broker:
+        publisher = Publisher(broker)
+        publisher.stage(once)
+        publisher.one(once.commit(remember=False))
+        staging = broker.server.staging
+        assert staging is not None
+        broker.until(lambda: not staging.applications.done)
+        publisher.publish(again)
+    with serving(tmp_path, flags=flags) as broker:
+        assert Publisher(broker).publish(again)["repeated"]
+    assert judge(kept(tmp_path), [once, again], {once, again}) == {once, again}
 
 
 def test_given_other_limits_when_started_then_what_was_promised_is_published(
