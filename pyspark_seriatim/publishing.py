@@ -132,7 +132,7 @@ class Publisher:
                 connection = self._open()
                 # One at a time, so that a connection that breaks soon again has been of use.
                 again = connection.ask(stage.unanswered(), 1)
-                others = connection.ask(stage.others(), self._options.publish_window)
+                others = connection.ask(stage.others(patience), self._options.publish_window)
                 for answer in chain(again, others):
                     stage.take(answer)
                     patience.renew()
@@ -293,9 +293,10 @@ class _Stage:
         for offset, piece in list(self._unanswered):
             yield self._request(offset, piece)
 
-    def others(self) -> Iterator[Request]:
-        """What was not sent yet."""
+    def others(self, patience: _Patience) -> Iterator[Request]:
+        """What was not sent yet. Rows may be long in coming, which is not the broker's matter."""
         for offset, piece in self._pieces:
+            patience.renew()
             self._unanswered.append((offset, piece))
             yield self._request(offset, piece)
 

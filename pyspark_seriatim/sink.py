@@ -50,6 +50,7 @@ class StageResult(WriterCommitMessage):
 
     transaction: Transaction
     staged: Staged
+    query: str = ""  # a stream's id
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Target:
         except Exception:
             self.drop(wanted, [name])
             raise
-        return StageResult(wanted, staged)
+        return StageResult(wanted, staged, _local(QUERY_ID) or "")
 
     def commit(self, transaction: Transaction, results: Sequence[StageResult]) -> Committed:
         """Publish the stages of all tasks, in the order of the partitions."""
@@ -183,12 +184,26 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if not results:  # whose batch it is, only tasks can tell; Spark has one at least
             raise BrokerError(f"Spark tells of no task of batch {batchId}: nothing is published")
         application = results[0].transaction.application
+        if batchId == 0 and self._target.options.txn_app_id:
+            self._claim(application, results[0].query)
         done = self._target.commit(Transaction(application, batchId), results)
         if done.repeated:
             self._check_repeated(application, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self._target.abort(messages)
+
+    def _claim(self, application: str, query: str) -> None:
+        """Note that a query has a name. Raise `OptionError` where another one has it already.
+
+        It is noted before the name's first batch is: who finds that, and no note, is another.
+        """
+        publisher = Publisher.shared(self._target.options)
+        note = Transaction(f"{query}-named", 0)
+        if publisher.last(application) is None:
+            publisher.commit(note, [])
+        elif publisher.last(note.application) is None:
+            self._check_repeated(application, -1)
 
     def _check_repeated(self, application: str, batch: int) -> None:
         """Raise `OptionError` where a batch would be taken for a repetition, and is none.
@@ -198,10 +213,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         last = Publisher.shared(self._target.options).last(application)
         if last is not None and last.batch > batch:
             raise OptionError(
-                f"txnAppId: {application} has published batch {last.batch} already, and this query "
-                f"is at batch {batch}: nothing of it would be published. Is its checkpoint a new "
-                "one, or an old copy, or another query of the same name at work? Then give it a "
-                "txnAppId of its own"
+                f"txnAppId: {application} has published batch {last.batch} already, and this "
+                f"query is at batch {max(batch, 0)}: nothing of it would be published. Is its "
+                "checkpoint a new one, or an old copy, or is another query of the same name at "
+                "work? Then give it a txnAppId of its own"
             )
 
     def _current(self) -> Transaction:
@@ -230,6 +245,8 @@ def _target(schema: StructType, given: Mapping[str, str]) -> Target:
     options = Options.parse(given, "write")
     if options.txn_app_id and not APPLICATION.fullmatch(options.txn_app_id):
         raise OptionError("txnAppId: printable ASCII, 1 to 255 characters, no blank at an end")
+    if options.txn_app_id and options.delivery_guarantee == "at-least-once":
+        log.warning("option txnAppId has no meaning at least once, and is ignored")
     types = {field.name: field.dataType.simpleString() for field in schema.fields}
     return Target(options, layout_of(types, options.subject or None))
 

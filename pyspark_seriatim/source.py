@@ -106,6 +106,8 @@ def checked(schema: StructType) -> StructType:
         if field.dataType != kind:
             is_, given = kind.simpleString(), field.dataType.simpleString()
             raise OptionError(f"schema: the column {field.name} is {is_}, not {given}")
+        if schema.names.count(field.name) > 1:
+            raise OptionError(f"schema: the column {field.name} is there twice; once will do")
     return schema
 
 

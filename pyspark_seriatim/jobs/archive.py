@@ -215,15 +215,21 @@ def archive(
         target=target,
         age=seconds(vacuum),
     )
-    options = Options.parse(source_options(wish, 0), "stream")
-    info = Client.shared(options).info()  # no session is begun for a broker that is not there
-    known = facts_of(FileLog.open(root))
-    if known is not None:
-        known.check(root, wanted_of(wish, info))
+    client = Client.shared(Options.parse(source_options(wish, 0), "stream"))
+    check(wish, client.info())  # no session is begun for what cannot be done
     session = spark_session(f"archive {root}", master, CONF | settings(conf))
-    work, done = archived(session, wish, info)
+    work, done = archived(session, wish, client.info())  # a new one begins with what is kept now
     print(summary(work, done))
     return DONE
+
+
+def check(wish: Wish, info: Info) -> None:
+    """Raise `JobError` where this does not belong into what is at the root."""
+    known, wanted = facts_of(FileLog.open(wish.root)), wanted_of(wish, info)
+    if known is not None:
+        known.check(wish.root, wanted)
+    elif wanted.start > info.last + 1:
+        raise JobError(f"--start {wish.start}: the last number of the journal is {info.last}")
 
 
 def archived(session: "SparkSession", wish: Wish, info: Info) -> tuple[Archive, Run]:

@@ -11,7 +11,7 @@ their own rows. Memory does not grow with the range: census.py says how much it 
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,6 +49,7 @@ from pyspark_seriatim.options import Options
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+ATTEMPTS: Final = 3  # retention seldom deletes what is being looked at even twice
 SPANS_MAX: Final = 16  # a million numbers that are looked at one by one
 SHOWN: Final = 10
 ROWS_EACH: Final = 4_000_000  # that one task reads of the journal
@@ -75,6 +76,11 @@ class Verdict:
     compared: tuple[str, ...] = ()  # columns
     differing: int = 0  # numbers, in the spans that were looked at
     differences: list[Difference] = field(default_factory=list)
+
+    def misses_below(self, number: int) -> bool:
+        """Whether the journal lacked numbers below this one."""
+        found = [self.summary.extra, self.summary.side("journal").gaps]
+        return any(ranges.shown[0][0] < number for ranges in found if ranges.shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +132,12 @@ class Sides:
 def look_at(server: str | None, root: str | None) -> Sides:
     """What there is. Raises `JobError`, `BrokerError`."""
     archive = None if root is None else open_archive(root)
-    journal = None
-    if server is not None:
-        with closing(Client(Options.parse({"servers": server}, "batch"))) as client:
-            journal = client.info()
-    return Sides(server, archive, journal)
+    return Sides(server, archive, None if server is None else _info(server))
+
+
+def _info(server: str) -> Info:
+    with closing(Client(Options.parse({"servers": server}, "batch"))) as client:
+        return client.info()
 
 
 class Auditor:
@@ -140,16 +147,29 @@ class Auditor:
         self._spark = spark
         self._sides = sides
         self._limit = limit
-        self.archive, self.journal = sides.archive, sides.journal
+        self.archive = sides.archive
 
     def examine(
         self, first: int | None = None, last: int | None = None, subject: str | None = None
     ) -> Verdict:
         """Of these numbers and subjects, or of all. Raises `JobError`."""
-        scope = self._sides.scope(first, last, subject)
+        for _ in range(ATTEMPTS):
+            scope = self._sides.scope(first, last, subject)
+            verdict = self._verdict(scope)
+            if self._sides.server is None or not _holds(scope.journal):
+                return verdict
+            now = _info(self._sides.server)
+            if not verdict.misses_below(now.first):
+                return verdict
+            self._sides = replace(self._sides, journal=now)
+            if self._sides.scope(first, last, subject).journal[0] == scope.journal[0]:
+                return verdict  # numbers were asked for that the journal has no more
+        raise JobError("the broker deletes numbers faster than they are looked at: give --from")
+
+    def _verdict(self, scope: Scope) -> Verdict:
         compared = self._content() if scope.compare is not None else ()
         summary = self._summary(scope, compared)
-        verdict = Verdict(self.archive, self.journal, scope, summary, compared)
+        verdict = Verdict(self.archive, self._sides.journal, scope, summary, compared)
         if summary.spans:
             self._narrow(verdict)
         return verdict

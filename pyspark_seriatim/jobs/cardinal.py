@@ -16,7 +16,6 @@ from pathlib import Path
 if __name__ == "__main__":  # run as a file, its folder is where `cardinal` is looked for first
     sys.path[:] = [one for one in sys.path if Path(one).resolve() != Path(__file__).parent]
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -152,8 +151,6 @@ def assemble(
 
     Raises what has ended it.
     """
-    # What a batch raises is raised here; py4j would print it before, with the stacks around it.
-    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     query = writer(spark, assembly, max_offsets, checkpoint)
     if every is None:
         query = query.trigger(availableNow=True)

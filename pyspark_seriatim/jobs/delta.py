@@ -32,7 +32,7 @@ class DeltaMirror:
             from deltalake import DeltaTable
         except ImportError as error:
             raise JobError(
-                f"--format delta needs delta-rs: pip install deltalake ({error})"
+                f"--format delta needs deltalake: pip install 'seriatim[delta]' ({error})"
             ) from None
         self._partition = partition
         kinds = {"date": pa.date32(), "token": pa.string()}

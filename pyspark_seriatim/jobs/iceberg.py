@@ -38,8 +38,8 @@ class IcebergMirror:
             from pyiceberg.transforms import DayTransform
         except ImportError as error:
             raise JobError(
-                "--format iceberg needs pyiceberg and SQLAlchemy:"
-                f" pip install 'pyiceberg[sql-sqlite,pyarrow]' ({error})"
+                "--format iceberg needs pyiceberg and SQLAlchemy: pip install 'seriatim[iceberg]'"
+                f" ({error})"
             ) from None
         logging.getLogger("pyiceberg.io.pyarrow").addFilter(_has_something_to_say)
         self._base = root if "://" in root else f"file://{root}"
@@ -51,9 +51,15 @@ class IcebergMirror:
             settings = {"type": "sql", "uri": f"sqlite:///{root}/{FOLDER}/iceberg.db"}
         found = load_catalog(catalog or NAMESPACE, **settings)
         found.create_namespace_if_not_exists(NAMESPACE)
+        location = f"{self._base}/{FOLDER}/iceberg"
         self._table: Table = found.create_table_if_not_exists(
-            TABLE, schema_of(columns), location=f"{self._base}/{FOLDER}/iceberg"
+            TABLE, schema_of(columns), location=location
         )
+        if self._table.location().rstrip("/") != location:  # its files would be taken out of it
+            raise JobError(
+                f"--catalog {catalog}: its table {TABLE} is that of another archive, in"
+                f" {self._table.location()}; give each archive a catalog of its own"
+            )
         if not self._table.spec().fields:
             with self._table.update_spec() as spec:
                 spec.add_field("timestamp", DayTransform(), "day")

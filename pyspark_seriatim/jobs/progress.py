@@ -5,6 +5,7 @@ then. `follow` returns when the query has ended by itself or by the user's Ctrl-
 """
 
 import json
+import logging
 import signal
 import sys
 import threading
@@ -39,6 +40,8 @@ class Run:
 
 def follow(query: "StreamingQuery", what: str) -> Run:
     """Show how far a query has come until it has ended. Raises what has ended it."""
+    # What a batch raises is raised here; py4j would print it before, with the stacks around it.
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     done = Run()
     begun = time.monotonic()
     seen: set[int] = set()

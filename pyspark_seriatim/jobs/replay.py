@@ -103,8 +103,8 @@ def told(wish: Wish, done: Replayed) -> str:
         if not done.upto:
             return f"nothing to replay: no message of {wish.subject} in the range asked for"
         return (
-            f"nothing to replay: all up to {done.upto:,} was; --application NAME replays it again,"
-            f" as {wish.application!r} it was before"
+            f"nothing to replay: {wish.application!r} came to number {done.upto:,} before, and goes"
+            " on behind it; --application NAME replays under another name"
         )
     rate = done.rows / done.seconds if done.seconds else 0.0
     doubled = f"; {done.doubled:,} rows of doubled numbers were left out" if done.doubled else ""

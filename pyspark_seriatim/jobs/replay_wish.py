@@ -63,8 +63,10 @@ class Wish:
 
 def application_of(archive: Archive, subject: str, renaming: Renaming) -> str:
     """Who replays: the same for the same messages to the same subjects, whoever runs it."""
-    source = archive.journal or Files(archive.root).root
-    words = json.dumps([source, subject, renaming.prefix, renaming.strip])
+    place = Files(archive.root)
+    alone = archive.kind == "file" and archive.parts
+    source = archive.journal or (place.uri(archive.parts[0].path) if alone else place.root)
+    words = json.dumps([source, archive.subject, subject, renaming.prefix, renaming.strip])
     return f"replay {archive.journal or 'files'} {hashlib.sha256(words.encode()).hexdigest()[:16]}"
 
 

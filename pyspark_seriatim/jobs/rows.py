@@ -102,7 +102,7 @@ def open_archive(root: str) -> Archive:
         raise JobError(f"{root}: there is nothing")
     if info.type == fs.FileType.File:
         folder, _, name = place.root.rpartition("/")
-        return _of_files(folder, [name], "parquet")
+        return _of_files(folder, [name], "file")
     names = place.names("")
     if FOLDER in names:
         return _of_log(root)

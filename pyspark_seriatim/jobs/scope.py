@@ -100,7 +100,7 @@ def _both(scope: Scope, archive: Archive, journal: Info) -> None:
     scope.journal = begin, min(last, journal.last)
     if begin <= last:
         scope.compare = begin, last
-    if first < journal.first:
+    if first <= last and first < journal.first:
         upto = min(last, journal.first - 1)
         scope.notes.append(f"{first:,} to {upto:,} are not in the journal any more: not compared")
     if last < journal.last:

@@ -1,6 +1,7 @@
 """Staging, committing and publishing to a real broker, over connections that break."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -318,3 +319,32 @@ def test_given_a_full_journal_then_it_is_waited_for_and_then_it_goes_on(how: str
         found = journal(broker.port)
         assert sorted(set(found)) == list(range(400))
         assert how == "at once" or found == list(range(400))
+
+
+def test_given_rows_that_are_long_in_coming_when_the_connection_is_gone_then_it_is_made_anew(
+    broker: SeriatimServer,
+) -> None:
+    def slow(relay: Relay) -> Iterator[bytes]:
+        yield from rows(0, 100)
+        relay.sever()  # as a broker does with whom it has not heard of for long
+        relay.heal()
+        until = time.monotonic() + 0.3
+        while time.monotonic() < until:  # computing, for longer than ackTimeoutMs
+            pass
+        yield from rows(100, 200)
+
+    given = {"ackTimeoutMs": 250, "publishBatchBytes": 1024}
+    with Relay(broker.port) as relay, Publisher(options(relay.port, **given)) as publisher:
+        staged = publisher.stage(QUERY, "a", slow(relay))
+        publisher.commit(QUERY, [staged])
+        assert relay.connections > 1
+    assert journal(broker.port) == list(range(200))
+
+
+def test_given_batches_of_other_names_when_written_then_they_share_a_connection(
+    broker: SeriatimServer,
+) -> None:
+    one, two = (options(broker.port, txnAppId="a", txnVersion=n) for n in (1, 2))
+    with Publisher.shared(one) as publisher:
+        assert Publisher.shared(two) is publisher
+        assert Publisher.shared(options(broker.port, ackTimeoutMs=1)) is not publisher

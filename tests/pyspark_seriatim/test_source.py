@@ -89,6 +89,12 @@ def test_given_a_schema_that_cannot_be_when_read_then_it_says_which_columns_ther
             make(StructType([field]))
 
 
+def test_given_a_schema_that_has_a_column_twice_when_read_then_it_is_refused() -> None:
+    twice = StructType([StructField("subject", TYPES["subject"])] * 2)
+    with pytest.raises(OptionError, match="the column subject is there twice"):
+        SeriatimDataSource({"servers": "a"}).reader(twice)
+
+
 def test_given_a_reader_when_pickled_before_any_broker_is_there_then_no_connection_is_in_it() -> (
     None
 ):

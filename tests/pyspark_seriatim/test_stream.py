@@ -103,6 +103,15 @@ def test_given_a_start_when_a_stream_is_read_then_these_are_its_batches(
     assert run(begin(**given)) == batches
 
 
+def test_given_a_start_that_is_not_there_yet_when_a_stream_begins_then_the_error_names_the_option(
+    begin: Begin, publish: Publish
+) -> None:
+    publish(b"a", b"x")
+    reader = begin(startingOffsets=500)
+    with pytest.raises(DataLost, match="startingOffsets is at 500, and the last number given is 1"):
+        reader.latestOffset(reader.initialOffset(), ALL)
+
+
 def test_given_nothing_new_when_asked_then_the_offset_is_the_very_same(
     begin: Begin, publish: Publish
 ) -> None:

@@ -1,7 +1,10 @@
 """The archive by Spark: each message once, whatever is restarted, killed, lost or merged."""
 
+import os
 import re
 import shutil
+import signal
+import threading
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -350,3 +353,27 @@ def test_given_a_task_that_fails_for_good_then_the_archive_is_as_it_was(
     assert FileLog.open(str(tmp_path)).files() == work.log.files()
     work.add(framed([3, 4]), 3, 5)
     assert numbers(work.log.paths()) == numbers(str(tmp_path)) == [1, 2, 3, 4]
+
+
+@pytest.mark.usefixtures("spark")
+def test_given_an_archive_that_goes_on_when_interrupted_then_it_ends_well_with_what_has_come(
+    publish: Publish, broker: SeriatimServer, tmp_path: Path
+) -> None:
+    root, over = str(tmp_path / "archive"), threading.Event()
+
+    def interrupt() -> None:
+        for last in (10, 20):
+            publish(payloads(last - 9, 10))
+            while not over.wait(0.05) and FileLog.open(root).facts.get("covered") != [[1, last]]:
+                pass
+        if not over.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        assert archive(root, server=f"127.0.0.1:{broker.port}", every=0.1) == 0
+    finally:
+        over.set()
+        thread.join()
+    assert numbers(FileLog.open(root).paths()) == [*range(1, 21)]

@@ -197,9 +197,11 @@ def test_given_numbers_that_are_deleted_when_audited_then_only_what_is_asked_for
         put(server, MANY)
         table = read(spark, url)
         root = write(tmp_path / "archive", {"a.parquet": table})
+        before = look_at(url, None)
         for _ in range(4):
             put(server, MANY)
         assert server.await_line("Journal: deleted numbers")
+        assert findings_of(Auditor(spark, before).examine()) == [], "deleted while it looked"
         sides = look_at(url, root)
         assert sides.journal is not None
         first = sides.journal.first

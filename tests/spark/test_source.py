@@ -119,16 +119,20 @@ def test_given_filters_when_pushed_down_then_the_rows_are_those_of_no_push_down(
     spark: SparkSession, read: Callable[..., DataFrame], publish: Publish
 ) -> None:
     publish(payloads(200), subject=b"a.x")
-    publish(payloads(200), subject=b"b.y")
+    publish(payloads(198), subject=b"b.y")
+    publish([b"odd"], subject=b"b..z")  # nobody can subscribe to it, and yet it is there
+    publish([b"odd"], subject=b"b.*")
     moment = read(startingOffsets=300, endingOffsets=301).collect()[0].timestamp
     filters = [
         "sequence > 150 and sequence <= 250",
         "subject = 'b.y' and sequence < 300",
         "subject like 'a.%' or sequence = 399",
-        "subject like 'b.%'",
+        "subject like 'b.y%'",
         f"timestamp >= '{moment.isoformat()}'",
         f"timestamp < '{moment.isoformat()}' and sequence in (1, 5, 399)",
         "subject = 'nobody'",
+        "subject in ('b..z', 'a.x') and sequence > 190",
+        "subject = 'b.*'",
     ]
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:

@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from pyspark_seriatim.client import Info
-from pyspark_seriatim.jobs.archive import Wish, beginning, seconds, source_options, summary
+from pyspark_seriatim.jobs.archive import (
+    Wish,
+    beginning,
+    check,
+    seconds,
+    source_options,
+    summary,
+)
 from pyspark_seriatim.jobs.archiving import Archive, facts_of
 from pyspark_seriatim.jobs.compaction import Compactor
 from pyspark_seriatim.jobs.coverage import Facts
@@ -131,3 +138,17 @@ def test_given_the_log_of_something_else_when_archived_into_then_its_place_is_na
     change.commit()
     with pytest.raises(JobError, match=f"{tmp_path}: the log is of something else"):
         facts_of(FileLog.open(str(tmp_path)))
+
+
+def test_given_a_start_that_is_not_reached_when_checked_then_it_is_refused_for_a_new_archive(
+    tmp_path: Path,
+) -> None:
+    wish = Wish(root=str(tmp_path), start="92")
+    with pytest.raises(JobError, match="--start 92: the last number of the journal is 90"):
+        check(wish, INFO)
+    check(Wish(root=str(tmp_path), start="91"), INFO)
+    known = Facts("j1", ">", wish.columns, ["date", "token"], 7, [], [])
+    Archive(FileLog.open(str(tmp_path)), known, str(tmp_path / "checkpoint"))
+    check(wish, INFO)
+    with pytest.raises(JobError, match=f"{tmp_path} is an archive of the subject >, not of a"):
+        check(Wish(root=str(tmp_path), subject="a"), INFO)

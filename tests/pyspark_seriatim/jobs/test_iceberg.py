@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
+from pyiceberg.utils.config import Config
 
 from pyspark_seriatim.jobs.compaction import Compactor
 from pyspark_seriatim.jobs.errors import JobError
@@ -74,11 +75,25 @@ def test_given_files_that_were_merged_when_mirrored_then_iceberg_has_the_new_one
     assert len(list(table_of(tmp_path).scan().plan_files())) == 1
 
 
+def test_given_the_catalog_of_another_archive_when_mirrored_then_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__SHARED__TYPE", "sql")
+    monkeypatch.setenv("PYICEBERG_CATALOG__SHARED__URI", f"sqlite:///{tmp_path}/shared.db")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    for _ in range(2):
+        IcebergMirror(str(tmp_path / "one"), COLUMNS, "shared")
+    with pytest.raises(
+        JobError, match=r"--catalog shared: its table .* another archive, in .*/one"
+    ):
+        IcebergMirror(str(tmp_path / "two"), COLUMNS, "shared")
+
+
 def test_given_no_pyiceberg_then_the_error_says_which_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyiceberg.catalog", None)
-    with pytest.raises(JobError, match="pip install 'pyiceberg"):
+    with pytest.raises(JobError, match="pip install 'seriatim"):
         IcebergMirror(str(tmp_path), COLUMNS)
 
 

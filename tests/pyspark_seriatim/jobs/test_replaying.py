@@ -1,5 +1,6 @@
 """The pure parts of a replay: chunks, steps, subjects, origin headers, and who replays."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -91,10 +92,12 @@ def test_given_other_messages_or_subjects_when_replayed_then_it_is_another_appli
     tmp_path: Path,
 ) -> None:
     archive = open_archive(write(tmp_path / "a", {"x.parquet": rows([1])}))
-    other = open_archive(write(tmp_path / "b", {"x.parquet": rows([1])}))
+    other = open_archive(write(tmp_path / "b", {"x.parquet": rows([1]), "y.parquet": rows([2])}))
     names = [
         application_of(archive, ">", ALL),
         application_of(other, ">", ALL),
+        *(application_of(open_archive(f"{tmp_path}/b/{one}.parquet"), ">", ALL) for one in "xy"),
+        *(application_of(replace(archive, journal="j", subject=one), ">", ALL) for one in "ab"),
         application_of(archive, "a.>", ALL),
         application_of(archive, ">", Renaming("p")),
         application_of(archive, ">", Renaming("", "p")),
