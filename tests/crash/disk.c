@@ -21,6 +21,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -138,10 +139,14 @@ static void note(enum what what, uint32_t flags, uint64_t begin, uint64_t inode,
         size -= take;
     }
     size_t whole = sizeof entry + entry.path + entry.to + entry.data;
+    sigset_t every, before;  /* a signal's handler may write, too, and would wait for itself */
+    sigfillset(&every);
+    pthread_sigmask(SIG_BLOCK, &every, &before);
     pthread_mutex_lock(&lock);
     if (syscall(SYS_writev, log_fd, parts, used) != (ssize_t)whole)
         abort();
     pthread_mutex_unlock(&lock);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = saved;
 }
 
