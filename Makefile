@@ -88,7 +88,8 @@ fuzz: $(VENV)/.installed ## Fuzz the compiled kernels under the address sanitize
 	fuzz/run $(FUZZ_SECONDS)
 
 .PHONY: soak
-soak: $(VENV)/.tools ## Kill the broker, and lose datagrams, for SOAK_SECONDS=600, and no message
+soak: $(VENV)/.tools ## Other examples; kills, and datagrams lost, for SOAK_SECONDS=600, and no message
+	$(PYTEST) --explore --ignore $(SPARK_TESTS)
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -s tests/crash/test_kill.py tests/crash/test_power_cut.py
 	NETWORK_SECONDS=$$(($(SOAK_SECONDS) / 20)) $(BIN)/python -m pytest -s tests/network/test_lossy_feed.py
 

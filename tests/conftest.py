@@ -12,6 +12,7 @@ from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,11 +23,17 @@ NEVER_COMPILED = tuple(ROOT / "tests" / room for room in ("cardinal", "pyspark_s
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--pure", action="store_true", help="ignore our compiled modules")
+    parser.addoption(
+        "--explore", action="store_true", help="hypothesis: examples of this run alone"
+    )
     parser.addoption("--loop", default="asyncio", help="the brokers' event loop, or uvloop")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ["SERIATIM_LOOP"] = config.getoption("--loop")
+    # A change is judged by what it changes, and not by examples that nobody saw before.
+    hypothesis.settings.register_profile("steady", derandomize=True)
+    hypothesis.settings.load_profile("default" if config.getoption("--explore") else "steady")
     if not config.getoption("--pure"):
         return
     sources_only = FileFinder.path_hook((SourceFileLoader, SOURCE_SUFFIXES))

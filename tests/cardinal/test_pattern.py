@@ -4,7 +4,7 @@ import re
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from cardinal.pattern import (
@@ -71,6 +71,13 @@ def test_given_a_pattern_when_it_is_an_automaton_then_it_matches_as_re_does(text
 def test_given_two_patterns_when_compared_then_the_answers_hold_for_every_short_key(
     one: str, other: str
 ) -> None:
+    try:
+        compare(one, other)
+    except TooComplex:
+        reject()  # a limit, and no answer
+
+
+def compare(one: str, other: str) -> None:
     first, second = Pattern(one), Pattern(other)
     both = [key for key in KEYS if first.matches(key) and second.matches(key)]
     witness = overlap(first, second)
