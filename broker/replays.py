@@ -173,7 +173,12 @@ class Replays:
             self.plane.sublist.insert(sub)
 
     def give_up(self, link: Link, first: int, last: int) -> None:
-        """What a lagging link needs is not there any more: NATS' way."""
+        """What a lagging link needs is not there any more: NATS' way.
+
+        In the same step more of it may turn out to be gone, which a thread deletes meanwhile.
+        """
+        if link.closed:
+            return
         self.given_up += 1
         log.warning(
             "%s - lags behind what is retained: %d to %d are gone", link.session.label, first, last

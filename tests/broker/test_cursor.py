@@ -195,3 +195,21 @@ def test_given_what_a_reader_needs_is_gone_then_it_is_cut_off() -> None:
     assert (stage.replays.given_up, stage.replays.catching_up) == (1, 0)
     assert other.take() == told(1, 2000)
     assert stage.join(QUIET).ask(b"PING\r\n") == b"PONG\r\n"
+
+
+def test_given_what_a_reader_needs_when_more_is_deleted_just_then_then_it_is_cut_off_once() -> None:
+    with in_memory() as path:
+        store = open_store(Path(path) / "store", segment_bytes=400_000)
+        stage = Stage(store=store, catchup_pending=10_000)
+        peer = asking(stage, b"a")
+        peer.stall()
+        fill(stage, 3000)
+        assert peer.link.detached
+        store.retain_bytes = 900_000
+        store.retain(1)
+        Path(store.pieces()[0].file).unlink()  # as the keeper's thread has, before it says so
+        peer.resume()
+        stage.turns.run()
+        assert peer.slow
+        assert stage.replays is not None
+        assert (stage.replays.given_up, stage.replays.catching_up) == (1, 0)
