@@ -24,7 +24,6 @@ from pyspark_seriatim.client import Chunk
 from pyspark_seriatim.errors import BrokerError
 from sequencer.journal.chunk import Columns, Strings
 
-US_NS: Final = 1000
 REMEMBERED_MAX: Final = 1 << 16  # subjects, and whether they match
 STATUS_LINE: Final = "NATS/1.0"
 
@@ -185,9 +184,9 @@ def _headers(pieces: list[Columns], type: pa.MapType) -> pa.Array:
 
     encoded = keys.dictionary_encode()
     group = row_of * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
-    distinct, begins = np.unique(np.sort(group, kind="stable"), return_index=True)
-    if len(distinct) < len(keys):
-        order = np.argsort(group, kind="stable")
+    order = np.argsort(group, kind="stable")
+    begins = np.flatnonzero(np.diff(group[order], prepend=-1))  # of each name in each block
+    if len(begins) < len(keys):
         keys, words = keys.take(pa.array(order[begins])), words.take(pa.array(order))
         row_of = row_of[order[begins]]
         firsts = np.append(begins, len(order)).astype(np.int32)

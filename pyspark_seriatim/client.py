@@ -29,9 +29,8 @@ from sequencer.journal.chunk import ChunkError, Columns
 
 log = logging.getLogger("pyspark_seriatim")
 
-CHUNK_BYTES: Final = (
-    128 << 10
-)  # larger ones are new memory in the broker each time: 2.5 times slower
+# Larger chunks are new memory in the broker each time: 2.5 times slower.
+CHUNK_BYTES: Final = 128 << 10
 CHUNK_BYTES_MIN: Final = 4 << 10
 READ_BYTES: Final = 1 << 40  # of all answers together: the range is the bound
 IDLE_MAX: Final = 4

@@ -5,6 +5,7 @@
       Unreachable    no broker, or it went away: asked again within fetchOffset.numRetries
     DataLost         numbers that were asked for are not there any more (failOnDataLoss)
     RowError         a row that cannot be published
+    ColumnError      a column that cannot be written
 
 Errors cross from Python workers to the driver as text; no message holds a password or a token.
 """

@@ -30,7 +30,6 @@ TYPES: Final = {"subject": TEXT, "payload": TEXT, "reply": TEXT, "headers": (HEA
 LEFT_OUT: Final = ("sequence", "timestamp")
 BINARY: Final = pa.binary()
 VERSION_LINE: Final = b"NATS/1.0\r\n"
-HEAD_BYTES: Final = len(VERSION_LINE) + 2  # of a block of headers beside their lines
 
 # An empty token, one that is only a wildcard, a blank, or a name of the broker's own.
 BAD_SUBJECT: Final = r"(^|\.)[*>]?(\.|$)|[ \t\r\n]|^\$SEQ(\.|$)"

@@ -13,6 +13,7 @@ answered yet, and the buffers they are cut from.
 """
 
 import json
+import os
 import time
 import zlib
 from collections import deque
@@ -81,7 +82,7 @@ class _NotNow(BrokerError):
 class Publisher:
     """One connection for what is written; made anew whenever it breaks. Not for two threads."""
 
-    _shared: ClassVar[dict[Options, "Publisher"]] = {}
+    _shared: ClassVar[dict[tuple[int, Options], "Publisher"]] = {}
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -89,13 +90,17 @@ class Publisher:
 
     @classmethod
     def shared(cls, options: Options) -> "Publisher":
-        """This process's one for these options: Spark's workers serve many tasks."""
-        key = replace(options, subject="", txn_app_id="", txn_version=-1)  # each batch's are others
+        """This process's one for these options: Spark's workers serve many tasks.
+
+        After a fork it is another one.
+        """
+        alike = replace(options, subject="", txn_app_id="", txn_version=-1)  # each batch's differ
+        key = (os.getpid(), alike)
         publisher = cls._shared.get(key)
         if publisher is None:
             if len(cls._shared) >= CONNECTIONS_MAX:
                 cls._shared.pop(next(iter(cls._shared))).close()
-            publisher = cls._shared[key] = cls(key)
+            publisher = cls._shared[key] = cls(alike)
         return publisher
 
     def close(self) -> None:

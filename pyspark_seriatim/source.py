@@ -137,10 +137,12 @@ class Reading:
     def client(self) -> Client:
         return Client.shared(self.options)
 
-    def parts(self, info: Info, first: int, end: int) -> list[InputPartition]:
+    def parts(
+        self, info: Info, first: int, end: int, subjects: tuple[str, ...]
+    ) -> list[InputPartition]:
         """The numbers before `end`, shared out to tasks."""
         return [
-            NumberRange(info.journal, low, high - 1, self.options.subscribe)
+            NumberRange(info.journal, low, high - 1, subjects)
             for low, high in offsets.plan(self.options, first, end)
         ]
 
@@ -201,7 +203,7 @@ class BatchReader(Reading, DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         info = self.client().info()
         first, end = self.range(info)
-        return self.parts(info, first, end)
+        return self.parts(info, first, end, self.options.subscribe)
 
     def range(self, info: Info) -> tuple[int, int]:
         """The numbers to read, the end exclusive."""
@@ -235,9 +237,4 @@ class PushdownReader(BatchReader):
         if narrowed.until_ns is not None:
             end = min(end, client.number_at(narrowed.until_ns, info.first, info.last))
         subjects = narrowed.subjects(self.options.subscribe)
-        if not subjects:
-            return []
-        return [
-            NumberRange(info.journal, low, high - 1, subjects)
-            for low, high in offsets.plan(self.options, first, end)
-        ]
+        return self.parts(info, first, end, subjects) if subjects else []

@@ -94,7 +94,7 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return []
         info = self.client().info()
         first, stop = offsets.stream_range(self.options, start, end, info)
-        return self.parts(info, first, stop)
+        return self.parts(info, first, stop, self.options.subscribe)
 
     def commit(self, end: Offset) -> None:
         """Nothing is kept for a query, so there is nothing to let go."""

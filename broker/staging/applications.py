@@ -12,7 +12,6 @@ that was not answered, and does not count.
 """
 
 import os
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from broker.staging.lines import seal, unseal
@@ -85,14 +84,14 @@ class Applications:
             return None
         return [*(one for one in self.done.values() if one.application != done.application), done]
 
-    def write(self, done: Done, anew: Iterable[Done] | None) -> None:
+    def write(self, done: Done, anew: list[Done] | None) -> None:
         """Bring one more to the disk; `anew` is what `plan` has said. In a thread.
 
         Raises `OSError`; nothing is known then of what the file holds, and the next call writes
         all of it anew.
         """
-        if anew is None and not self._anew:
-            self._anew = True
+        self._anew = True
+        if anew is None:
             line = seal(asdict(done))
             fd = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
             try:
@@ -104,11 +103,9 @@ class Applications:
             self._end += len(line)
             self._lines += 1
         else:
-            lines = [seal(asdict(one)) for one in anew or (done,)]
-            data = b"".join(lines)
-            self._anew = True
+            data = b"".join(seal(asdict(one)) for one in anew)
             replace(self.file, data, durable=self._durable)
-            self._end, self._lines = len(data), len(lines)
+            self._end, self._lines = len(data), len(anew)
         self._anew = False
 
     def take(self, done: Done) -> None:

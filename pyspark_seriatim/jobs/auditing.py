@@ -29,6 +29,7 @@ from pyspark_seriatim.jobs.census import (
     blocks,
     partial_batch,
 )
+from pyspark_seriatim.jobs.coverage import merged
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.files import Files
 from pyspark_seriatim.jobs.findings import Summary
@@ -248,7 +249,7 @@ class Auditor:
         wanted = [_number(), *(_hash([name]).alias(name) for name in columns)]
         subject = verdict.scope.subject
         end = verdict.scope.journal[1]  # what is not in the journal is told already
-        asked = [(first, min(last, end)) for first, last in _joined(spans)]
+        asked = [(first, min(last, end)) for first, last in merged(spans)]
         here = [self._journal(span, subject, columns).select(*wanted) for span in asked]
         pattern = subject_pattern(subject)
         there = frame(self._spark, self.archive, ("sequence", *columns), spans, pattern, True)
@@ -284,17 +285,6 @@ def differences(
 
 def _holds(span: Range) -> bool:
     return span[0] <= span[1]
-
-
-def _joined(spans: Sequence[Range]) -> list[Range]:
-    """Spans that touch each other as one."""
-    found: list[Range] = []
-    for first, last in spans:
-        if found and found[-1][1] + 1 == first:
-            found[-1] = (found[-1][0], last)
-        else:
-            found.append((first, last))
-    return found
 
 
 def _number() -> "Column":

@@ -38,13 +38,20 @@ class Run:
         return self.rows / self.seconds if self.seconds else 0.0
 
 
+@dataclass(slots=True)
+class Seen:
+    """Which of Spark's reports are counted: up to this batch; the last began at this moment."""
+
+    batch: int = -1
+    moment: str = ""
+
+
 def follow(query: "StreamingQuery", what: str) -> Run:
     """Show how far a query has come until it has ended. Raises what has ended it."""
     # What a batch raises is raised here; py4j would print it before, with the stacks around it.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
-    done = Run()
+    done, seen = Run(), Seen()
     begun = time.monotonic()
-    seen: set[int] = set()
     with bar(what, "numbers") as step, _stopped_by_signals() as asked:
         while not query.awaitTermination(LOOK_SECONDS):  # type: ignore[arg-type]
             _count(query, done, seen, step)
@@ -58,13 +65,16 @@ def follow(query: "StreamingQuery", what: str) -> Run:
     return done
 
 
-def _count(query: "StreamingQuery", done: Run, seen: set[int], step: Step) -> None:
+def _count(query: "StreamingQuery", done: Run, seen: Seen, step: Step) -> None:
+    latest = query.lastProgress
+    if latest is None or latest["timestamp"] == seen.moment:
+        return  # Spark keeps a hundred of them, which are not to be read four times a second
     for progress in query.recentProgress:
-        if progress["batchId"] in seen or not progress["sources"]:
+        if not progress["sources"]:
             continue
-        source = progress["sources"][0]
-        if progress["numInputRows"]:
-            seen.add(progress["batchId"])
+        seen.moment, source = progress["timestamp"], progress["sources"][0]
+        if progress["numInputRows"] and progress["batchId"] > seen.batch:
+            seen.batch = progress["batchId"]
             done.batches += 1
             done.rows += progress["numInputRows"]
         done.next = _number(source.get("endOffset")) or done.next

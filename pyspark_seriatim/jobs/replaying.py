@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS: Final = 200_000  # of one task: a second or so
 STEP_BYTES: Final = 32 << 20
-AHEAD_SECONDS: Final = 10  # staged before it is due; what waits for ten minutes expires
+AHEAD_SECONDS: Final = 10  # of a turn of all tasks, staged while the one before is published
 STEP_SECONDS: Final = 0.1  # at a rate: so often something is published
 COMMITTING_SECONDS: Final = 60  # that a commit of another replay may take
 LOOK_SECONDS: Final = 0.2

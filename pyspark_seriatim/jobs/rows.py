@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.errors import JobError, first_line
 from pyspark_seriatim.jobs.filelog import FileLog
 from pyspark_seriatim.jobs.files import Files
 from pyspark_seriatim.jobs.versions import FOLDER
@@ -212,11 +212,7 @@ def _opened(place: Files, path: str) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(place.inner(path), filesystem=place.filesystem)
     except (OSError, pa.ArrowException) as error:
-        raise JobError(f"{place.uri(path)}: {_first_line(error)}") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise JobError(f"{place.uri(path)}: {first_line(error)}") from error
 
 
 def _look(place: Files, path: str) -> Part:
@@ -279,7 +275,7 @@ def batches(
             whole = pa.RecordBatch.from_pydict(made)
             yield _chosen(whole, spans, pattern).select(list(columns))
     except (OSError, pa.ArrowException) as error:
-        raise JobError(f"{place.uri(path)}: {_first_line(error)}") from error
+        raise JobError(f"{place.uri(path)}: {first_line(error)}") from error
 
 
 def _rows_at_once(opened: pq.ParquetFile, groups: list[int], names: list[str], size: int) -> int:

@@ -25,12 +25,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from cardinal.assembler import AGE_MAX_SECONDS, Assembler, Dropped, Event, Evicted
 from cardinal.block import Block
 from cardinal.codec import HEAD
-from cardinal.message import (
-    REORG,
-    REORG_COMPLETE,
-    Reorg,
-    ReorgComplete,
-)
+from cardinal.message import REORG, REORG_COMPLETE, Reorg, ReorgComplete
 from cardinal.pending import Pending
 from cardinal.schema import REORG_TOPIC, Tracking
 from cardinal.transport.envelope import LENGTH_DIGITS_MAX
@@ -43,9 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 REORGS: Final = (bytes([REORG]), bytes([REORG_COMPLETE]))  # kinds that belong to no block
-BLOB: Final = struct.Struct(
-    ">?q"
-)  # whether it was given; the time of its timer, in ms; what is pending
+# Whether it was given, and the time of its timer, in ms; behind them what is pending.
+BLOB: Final = struct.Struct(">?q")
 SCHEMA: Final = (
     "sequence long, time long, topic string, kind string, hash binary, number long, weight binary,"
     " parent binary, first long, body binary, text string"

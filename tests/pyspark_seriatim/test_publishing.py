@@ -1,6 +1,7 @@
 """Staging, committing and publishing to a real broker, over connections that break."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -348,3 +349,10 @@ def test_given_batches_of_other_names_when_written_then_they_share_a_connection(
     with Publisher.shared(one) as publisher:
         assert Publisher.shared(two) is publisher
         assert Publisher.shared(options(broker.port, ackTimeoutMs=1)) is not publisher
+
+
+def test_given_a_fork_when_shared_then_no_connection_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    publisher, client = Publisher.shared(options(1)), Client.shared(options(1))
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    assert Publisher.shared(options(1)) is not publisher
+    assert Client.shared(options(1)) is not client

@@ -8,9 +8,7 @@ from pyspark_seriatim.jobs.rows import Archive, Part
 from pyspark_seriatim.jobs.scope import NONE, Scope, scope_of
 
 
-def archive(
-    first: int, last: int, subject: str = ">", journal: str = "j", **facts: object
-) -> Archive:
+def archive(first: int, last: int, subject: str = ">", **facts: object) -> Archive:
     part = Part("a.parquet", last - first + 1, first, last)
     return Archive("/a", "seriatim", (part,), (), subject, "j", first, last, facts)
 
