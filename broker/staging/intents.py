@@ -8,6 +8,7 @@ that a later broker finds out in its journal how many rows there are already.
 """
 
 import os
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -39,17 +40,26 @@ def intent_file(folder: str, origin: int) -> str:
     return os.path.join(folder, f"{origin:016x}{SUFFIX}")
 
 
-def found_intents(folder: str) -> list[Intent]:
-    """What a broker before has promised, in order. One that is torn was not promised yet."""
-    found = []
-    for name in os.listdir(folder):
+def found_intents(folder: str) -> tuple[list[Intent], list[str]]:
+    """What a broker before has promised, in order; and the files that are torn or damaged."""
+    found, damaged = [], []
+    for name in sorted(os.listdir(folder)):
         if not name.endswith(SUFFIX):
             continue
-        with open(os.path.join(folder, name), "rb") as file:
+        path = os.path.join(folder, name)
+        with open(path, "rb") as file:
             fields = unseal(file.read())
-        if fields is not None:
+        if fields is None:
+            damaged.append(path)
+        else:
             found.append(_intent(fields))
-    return sorted(found, key=lambda intent: intent.number)
+    return sorted(found, key=lambda intent: intent.number), damaged
+
+
+def origin_of(file: str) -> int | None:
+    """The origin in a promise's name; None if nobody of ours has named it so."""
+    word = os.path.basename(file).removesuffix(SUFFIX)
+    return int(word, 16) if re.fullmatch("[0-9a-f]{16}", word) else None
 
 
 def _intent(fields: dict[str, Any]) -> Intent:

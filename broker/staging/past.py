@@ -10,17 +10,20 @@ written anew with the number that is the last one now. And it may have taken row
 others, in whatever order a disk writes: those that are missing are published, and no others.
 """
 
+import logging
 import os
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from broker.staging.applications import Applications
-from broker.staging.intents import Intent, found_intents, intent_file
+from broker.staging.intents import Intent, found_intents, intent_file, origin_of
 from sequencer.journal.disk import remove
 from sequencer.journal.layout import MORE, RECORD
 from sequencer.journal.record import Walk
 from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
+
+log = logging.getLogger("seriatim")
 
 BUFFER_BYTES = 1 << 20
 LEFTOVER = ".tmp"  # of a file that a crash has kept from its name
@@ -43,6 +46,9 @@ class There(NamedTuple):
         return [*found, (row, rows)] if row <= rows else found
 
 
+NOTHING = There(0, 0, ())
+
+
 @dataclass(frozen=True, slots=True)
 class Left:
     """A promise that is to be kept. Its rows are behind `number`."""
@@ -63,7 +69,10 @@ def left_behind(store: Store, folder: str, applications: Applications) -> list[L
     for name in os.listdir(folder):
         if name.endswith(LEFTOVER):
             remove(os.path.join(folder, name))
-    for intent in found_intents(folder):
+    intents, damaged = found_intents(folder)
+    for file in damaged:
+        _doubt(store, file)
+    for intent in intents:
         file = intent_file(folder, intent.origin)
         done = applications.last(intent.application)
         if done is not None and intent.batch <= done.batch:
@@ -72,6 +81,25 @@ def left_behind(store: Store, folder: str, applications: Applications) -> list[L
         number = min(intent.number, store.last)
         found.append(Left(intent, file, number, published(store, intent.origin, number)))
     return found
+
+
+def _doubt(store: Store, file: str) -> None:
+    """A promise that says nothing any more: it was none, if none of its rows are in the journal.
+
+    Torn it can only be by a power cut where nothing is synced; else the disk has lost it.
+    """
+    origin = origin_of(file)
+    there = published(store, origin, 0) if origin is not None else NOTHING
+    if not there.rows:
+        log.warning("Staging: %s is damaged, and nothing of it is published: deleted", file)
+        remove(file)
+        return
+    rows = sum(last - first + 1 for first, last in there.rows)
+    log.error(
+        "Staging: %s is damaged: %d rows of what it promised are published, in numbers %d to %d,"
+        " and the rest is not; committed again they will be there twice. Delete it to go on so",
+        *(file, rows, there.first, there.last),
+    )
 
 
 def published(store: Store, origin: int, number: int) -> There:

@@ -209,7 +209,11 @@ class Stages:
     def open(self, file: str, now: float) -> "Survey | None":
         """Begin to read a stage that another process has left; None if its first line is torn."""
         fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-        line = os.pread(fd, HEAD_MAX, 0).partition(b"\n")[0]
+        try:
+            line = os.pread(fd, HEAD_MAX, 0).partition(b"\n")[0]
+        except OSError:
+            os.close(fd)
+            raise
         fields = unseal(line)
         if fields is None:
             os.close(fd)

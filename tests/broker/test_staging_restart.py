@@ -98,7 +98,7 @@ def test_given_a_promise_from_beyond_the_journals_end_then_a_second_crash_finds_
     promise(tmp_path, batch, 0, number=1000)
     with serving(tmp_path) as broker:
         broker.until(lambda: broker.server.last_number > 1000)
-        (found,) = found_intents(str(tmp_path / "staging"))
+        (found,), _ = found_intents(str(tmp_path / "staging"))
         assert found.number == 1
         broker.stop()
         assert broker.server.last_number < batch.rows, "it was stopped in the middle"
@@ -186,6 +186,26 @@ def test_given_a_torn_promise_then_it_was_none(tmp_path: Path) -> None:
         broker.until(lambda: settled(broker))
         assert broker.server.last_number == 41
     assert judge(kept(tmp_path), [batch], {batch}) == {batch}
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("name", [f"{77:016x}.intent", "copy.intent"])
+def test_given_a_damaged_promise_when_rows_are_published_then_it_is_said_and_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    batch = Batch("app", 5, 40)
+    promise(tmp_path, batch, 25)
+    folder = tmp_path / "staging"
+    file = Path(intent_file(str(folder), 77)).rename(folder / name)
+    file.write_bytes(b"?" + file.read_bytes()[1:])
+    with serving(tmp_path) as broker:
+        broker.until(lambda: settled(broker) or bool(broker.server.last_number))
+    if name == "copy.intent":
+        assert f"{file} is damaged, and nothing of it is published: deleted" in caplog.text
+        assert not file.exists()
+    else:
+        assert "25 rows of what it promised are published, in numbers 2 to 26" in caplog.text
+        assert file.exists()
 
 
 def test_given_a_broker_that_stops_in_a_commit_then_the_next_one_carries_it_on(
