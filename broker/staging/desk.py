@@ -125,8 +125,7 @@ class Desk:
             case "STAGE":
                 self.attempt(reply, lambda: self._stage(reply, headers, store, at, stop))
             case "COMMIT":
-                wish = bytes(store[at:stop])
-                self.attempt(reply, lambda: self.commits.ask(requests.read_commit(wish), reply))
+                self.attempt(reply, lambda: self._commit(reply, bytes(store[at:stop])))
             case "ABORT":
                 self.attempt(reply, lambda: self._abort(reply, bytes(store[at:stop])))
             case "BATCH":
@@ -146,6 +145,9 @@ class Desk:
         stage = self.stages.append(piece, store, at, stop, self.loop.time())
         self.pieces += 1
         self.answer(reply, {"bytes": stage.bytes, "rows": stage.rows})
+
+    def _commit(self, reply: bytes, payload: bytes) -> None:
+        self.commits.ask(requests.read_commit(payload, self.stages.most), reply)
 
     def _abort(self, reply: bytes, payload: bytes) -> None:
         wish = requests.read_abort(payload)

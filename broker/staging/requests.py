@@ -85,13 +85,18 @@ def read_piece(headers: bytes) -> Piece:
     return Piece((application, batch, _stage(found["stage"])), offset)
 
 
-def read_commit(payload: bytes) -> CommitWish:
+def read_commit(payload: bytes, max_stages: int) -> CommitWish:
     """The payload of `$SEQ.COMMIT`. Raises `BadRequest`."""
     raw = _object(payload, ("application", "batch", "stages", "remember", "after"))
     application, batch = _identity(raw)
     entries = raw.get("stages")
     if not isinstance(entries, list):
         raise BadRequest('"stages" is a list of {"stage": name, "bytes": n, "crc32": n}')
+    if len(entries) > max_stages:
+        raise BadRequest(
+            f"{len(entries)} stages are named, and there are {max_stages} at most"
+            " (staging.max_stages)"
+        )
     stages = tuple(_named(entry) for entry in entries)
     if len({one.name for one in stages}) < len(stages):
         raise BadRequest("a stage is named twice")

@@ -64,7 +64,7 @@ class Stages:
         self._staged = staged
         self._limits = limits  # of a control line, and of a payload
         self._max_bytes = max_bytes
-        self._max_stages = max_stages
+        self.most = max_stages
         self._stages: dict[Key, Stage] = {}
         self._next = 1
         self.bytes = 0
@@ -105,8 +105,8 @@ class Stages:
             raise Refusal(413, f"{self._max_bytes} bytes are staged at most (staging.max_bytes)")
         fresh = stage is None
         if stage is None:
-            if len(self) >= self._max_stages:
-                raise Refusal(429, f"there are {self._max_stages} stages (staging.max_stages)")
+            if len(self) >= self.most:
+                raise Refusal(429, f"there are {self.most} stages (staging.max_stages)")
             stage = self._make(piece.key, now)
         try:
             self._add(stage, store, at, stop)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -81,12 +82,12 @@ def test_given_endless_headers_then_they_are_refused_before_they_are_read() -> N
 
 
 def test_given_a_commit_when_read_then_it_is_what_it_says() -> None:
-    assert read_commit(commit()) == CommitWish("app", 7, (Named("a", 3, 4),), True)
-    assert read_commit(commit(stages=[], remember=False)) == CommitWish("app", 7, (), False)
-    assert read_commit(commit(stages=[], after=6)) == CommitWish("app", 7, (), True, 6)
-    assert read_commit(commit(stages=[], after=None)) == CommitWish("app", 7, (), True, None)
+    assert read_commit(commit(), 9) == CommitWish("app", 7, (Named("a", 3, 4),), True)
+    assert read_commit(commit(stages=[], remember=False), 9) == CommitWish("app", 7, (), False)
+    assert read_commit(commit(stages=[], after=6), 9) == CommitWish("app", 7, (), True, 6)
+    assert read_commit(commit(stages=[], after=None), 9) == CommitWish("app", 7, (), True, None)
     longest = "x" * 255
-    assert read_commit(commit(application=longest)).application == longest
+    assert read_commit(commit(application=longest), 9).application == longest
 
 
 @pytest.mark.parametrize(
@@ -110,6 +111,7 @@ def test_given_a_commit_when_read_then_it_is_what_it_says() -> None:
         (commit(stages=[{"stage": "a", "bytes": -1, "crc32": 1}]), '"bytes" is a whole number'),
         (commit(stages=[{"stage": "a", "bytes": 1, "crc32": 1 << 32}]), '"crc32" is a whole'),
         (commit(stages=[{"stage": "a", "bytes": 1, "crc32": 1}] * 2), "a stage is named twice"),
+        (commit(stages=[0] * 10), "10 stages are named, and there are 9 at most"),
         (commit(remember=1), '"remember" is true or false'),
         (commit(after=-1), '"after" is a whole number'),
         (commit(after="6"), '"after" is a whole number'),
@@ -119,7 +121,7 @@ def test_given_a_wrong_commit_when_read_then_the_words_say_what_to_write(
     payload: bytes, why: str
 ) -> None:
     with pytest.raises(BadRequest, match=re.escape(why)):
-        read_commit(payload)
+        read_commit(payload, 9)
 
 
 def test_given_an_abort_when_read_then_it_names_stages_or_means_all() -> None:
@@ -140,7 +142,7 @@ def test_given_an_application_when_read_then_nothing_else_may_be_said() -> None:
 
 @given(st.binary() | st.text().map(str.encode))
 def test_given_any_bytes_when_read_then_they_are_refused_in_one_line(data: bytes) -> None:
-    for read in (read_piece, read_commit, read_abort, read_application):
+    for read in (read_piece, partial(read_commit, max_stages=9), read_abort, read_application):
         with pytest.raises(BadRequest) as refused:
             read(data)
         assert not {*"\r\n"} & {*str(refused.value)}
