@@ -13,9 +13,10 @@ Rule 2  A block is given once, as long as its hash is among the last `remember`;
         messages are counted and forgotten.
 Rule 3  No clock: who feeds says what time it is.
 
-Memory: the messages of pending blocks, of which there are at most `blocks_max` and `bytes_max`
-together; over that, and after `age_max` seconds, the oldest is evicted. One call may add its own
-rows to it. A block that was evicted is collected anew when its messages come again.
+Memory: the messages of pending blocks, of which there are at most `blocks_max`, and that take at
+most `bytes_max` together, the objects that they become counted (`pending.py`); over that, and after
+`age_max` seconds, the oldest is evicted. During one call it may be twice as much, and its Updates
+and Deletes. A block that was evicted is collected anew when its messages come again.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -37,7 +38,7 @@ from cardinal.message import (
     Reorg,
     ReorgComplete,
 )
-from cardinal.pending import DONE, EACH_BYTES, Content, Missing, Pending, Refused
+from cardinal.pending import BLOCK_BYTES, DONE, EACH_BYTES, Content, Missing, Pending, Refused
 
 BLOCKS_MAX = 1024  # an Ethereum consumer holds a dozen; so many are still found in no time
 BYTES_MAX = 256 << 20  # a block of Ethereum mainnet is about 1 MB
@@ -137,7 +138,7 @@ class Assembler:
                 duplicates += 1
             else:
                 block[key] = value
-                arrived += len(key) + len(value) + EACH_BYTES
+                arrived += 2 * len(key) + len(value) + EACH_BYTES
                 if len(block) >= block.want:
                     self._settle(block, source, offset)
         self.messages += len(rows)
@@ -234,6 +235,8 @@ class Assembler:
                 self._batch(key, value, source, offset, now)
         except CardinalError as error:
             self._drop(error, key, source, offset)
+        if self.pending_bytes > 2 * self.bytes_max:  # a Batch may become twenty times its bytes
+            self._evict_over()
 
     def _first(self, key: bytes, value: bytes, source: str, offset: int, now: float) -> None:
         """An Update or a Delete, the first of its kind from this source for its block."""
@@ -243,7 +246,7 @@ class Assembler:
             self.duplicates += 1
             return
         block[key] = value
-        self.pending_bytes += len(key) + len(value) + EACH_BYTES
+        self.pending_bytes += 2 * len(key) + len(value) + EACH_BYTES
         if len(block) >= block.want:
             self._settle(block, source, offset)
 
@@ -266,11 +269,12 @@ class Assembler:
     ) -> None:
         header = codec.decode_sub_batch_header(key, value)
         block = self._find(header.hash, source, offset, now)
-        refused = block.add_header(header)
-        if refused is None:
+        added = block.add_header(header)
+        if added is None:
             self.duplicates += 1
             return
-        self.pending_bytes += EACH_BYTES
+        refused, taken = added
+        self.pending_bytes += taken
         self._refuse(refused, source, offset)
         if block.whole:
             self._settle(block, source, offset)
@@ -294,11 +298,11 @@ class Assembler:
             message = codec.decode_sub_batch_message(key, value)
             index, content = message.index, (message.deletes, message.updates)
         block = self._find(key[1:HEAD], source, offset, now)
-        size = len(key) + len(value)
-        if not block.add_message(key, index, content, size):
+        taken = block.add_message(key, index, content, len(key) + len(value))
+        if not taken:
             self.duplicates += 1
             return
-        self.pending_bytes += size + EACH_BYTES
+        self.pending_bytes += taken
         if block.whole:
             self._settle(block, source, offset)
 
@@ -307,6 +311,7 @@ class Assembler:
         block = self.pending.get(hash)
         if block is None:
             block = self.pending[hash] = Pending(hash, now)
+            self.pending_bytes += BLOCK_BYTES
             block.token[source] = offset
         elif offset < block.token.get(source, offset + 1):
             block.token[source] = offset
@@ -317,9 +322,10 @@ class Assembler:
         self._count(block, source, offset)
         if not block.whole:
             return
-        self._events.append(block.block(offset))
+        size = block.measure()
+        self._events.append(block.block(offset, size))
         self.blocks += 1
-        self._remove(block)
+        self._remove(block, size)
         self._done[block.hash] = None
         for name in block.token:
             self._heads[name].update(dict.fromkeys(_heads_of(block.hash), DONE))
@@ -364,11 +370,11 @@ class Assembler:
             Evicted(block.hash, number, why, block.missing(), block.count(), size, block.token)
         )
         self.evicted += 1
-        self._remove(block)
+        self._remove(block, size)
 
-    def _remove(self, block: Pending) -> None:
+    def _remove(self, block: Pending, size: int) -> None:
         del self.pending[block.hash]
-        self.pending_bytes -= block.measure()
+        self.pending_bytes -= size
         self._forget(block.hash, block.token)
 
     def _forget(self, hash: bytes, sources: Iterable[str]) -> None:

@@ -9,7 +9,8 @@ class Block:
 
     One key may be in both. `token` has for each source of messages the lowest offset at which one
     of the block's stood: who reads from there has all of it. `last` is the offset of the message
-    that made it whole. Blocks compare without these two.
+    that made it whole. `size` is what was counted for it when it was: its bytes, and what keeping
+    them costs; 0 if nobody counted. Blocks compare without these three.
     """
 
     hash: bytes
@@ -20,6 +21,7 @@ class Block:
     deletes: set[str]
     token: dict[str, int] = field(default_factory=dict, compare=False)
     last: int = field(default=-1, compare=False)
+    size: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         return f"block {self.number} {self.hash.hex()}"

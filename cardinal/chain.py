@@ -8,28 +8,32 @@ An update removes the blocks behind an ancestor and adds others on it, both olde
 3  What is more than `threshold` numbers below the head is forgotten, and not taken any more.
 4  A number must be above its parent's. At a number of the whitelist only the block named there is
    taken; what stands on another is refused with it.
-5  While a reorg channel is open its blocks replace what they replace, whatever their weight, and
-   all others wait. A second producer's channel, which brings the same blocks, changes nothing.
+5  The branch that a reorg channel has brought is as any other, wherever its ancestor is known. If
+   that is below what is kept, the branch waits aside until it is the heavier one: then it replaces
+   the whole chain (`beyond`). So a copy of it that comes late changes nothing.
 
 Without a start the first block from nowhere is taken for one: `unlinked` in its update tells the
 consumer that its state begins anew. The reference does so with up to nine; so does `bootstrap=9`.
 
-Memory: the blocks of the last `threshold` numbers, and at most `spare_max` that are not on the
-chain: those of other branches, and those whose parent did not come yet. What is given up before it
-was linked is told (`Unlinked`).
+Memory: the blocks of the last `threshold` numbers, and at most `spare_max`, of `spare_bytes_max`,
+that are not on the chain: those of other branches, and those whose parent did not come yet; and
+as many again of channels that wait. What is given up before it was linked is told (`Unlinked`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from cardinal.block import Block
+from cardinal.branch import Branch
 from cardinal.message import HASH_SIZE
-from cardinal.tree import Tree
+from cardinal.tree import Spare, Tree
 
 THRESHOLD = 128  # what the reference's users take
 BOOTSTRAP = 9
 SPARE_MAX = 4096  # some branches of the length of the threshold, and a gap in the past
+SPARE_BYTES_MAX = 256 << 20
+STALLED = 64  # blocks that wait beside those of two thresholds, before it is told
 NO_PARENT = bytes(HASH_SIZE)  # of the first block of a chain
 
 
@@ -41,7 +45,6 @@ class Why(StrEnum):
     NUMBER = "its number is not above its parent's"
     WHITELIST = "another block is whitelisted at its number, or below it"
     CROWD = "too many blocks are not on the chain"
-    CHANNEL = "its parent is neither on the chain nor the ancestor of a reorg channel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,27 @@ class Unlinked:
         return f"block {self.number} {self.hash.hex()} given up: {self.why}"
 
 
-Event = ChainUpdate | Unlinked
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """The chain does not go on: many whole blocks wait for a parent that did not come.
+
+    It was lost; or the chain began with a block that the others do not stand on. Told again when
+    twice as many wait.
+    """
+
+    parent: bytes
+    number: int  # of the block that stands on it
+    waiting: int
+    head: int
+
+    def __str__(self) -> str:
+        return (
+            f"the chain stands still at block {self.head}: {self.waiting} blocks wait for the"
+            f" parent of block {self.number}, {self.parent.hex()}, which did not come"
+        )
+
+
+Event = ChainUpdate | Unlinked | Stalled
 
 
 class Chain:
@@ -88,12 +111,14 @@ class Chain:
         whitelist: Mapping[int, bytes] | None = None,
         bootstrap: int = BOOTSTRAP,
         spare_max: int = SPARE_MAX,
+        spare_bytes_max: int = SPARE_BYTES_MAX,
     ) -> None:
         """`start` is the hash of the last block that was applied, `number` its number if known."""
         self.head = NO_PARENT if start is None else start
         self.number = number
         self.threshold = threshold
         self.spare_max = spare_max
+        self.spare_bytes_max = spare_bytes_max
         self.repeated = 0  # blocks that came though they were known
         self._whitelist = dict(whitelist or {})
         self._bootstrap = bootstrap if start is None else 0  # so many may still be a start
@@ -101,46 +126,38 @@ class Chain:
         self._chain = {self.head}  # hashes, from the bottom to the head
         self._bottom = self.head
         self._tree.linked.add(self.head)
-        self._spare: dict[bytes, None] = {}  # blocks that are not on the chain, as they came
+        self._spare = Spare()
         self._refused: dict[bytes, None] = {}  # by the whitelist
-        self._channels: set[bytes] = set()
-        self._deferred: list[Block] = []
+        self._aside: list[Branch] = []  # of channels, as they came
+        self._stalled = self._patience  # so many must be spare before it is told
         self._events: list[Event] = []
 
-    def add(self, block: Block, channel: bool = False) -> list[Event]:
-        """Take a block, from a reorg channel or not; return what came of it."""
-        if block.hash == block.parent:
-            self._give_up(block, Why.NUMBER)
-        elif channel:
-            self._take_from_channel(block)
-        elif self._channels:
-            self._defer(block)
-        else:
-            self._take(block)
+    def add(self, block: Block) -> list[Event]:
+        """Take a block; return what came of it."""
+        self._take(block)
+        self._settle()
         return self._told()
 
-    def reorg(self, ancestor: bytes, number: int) -> list[Event]:
-        """A producer opened a channel for a branch on this block."""
-        del number  # said for those who keep blocks by number
-        self._channels.add(ancestor)
-        return []
+    def branch(
+        self, ancestor: bytes, blocks: Sequence[Block], token: Mapping[str, int] | None = None
+    ) -> list[Event]:
+        """Take all blocks of a reorg channel, in any order. They stand on `ancestor`.
 
-    def reorg_complete(self, ancestor: bytes, number: int) -> list[Event]:
-        """The channel was closed, or is given up: what waited for it comes now."""
-        del number
-        self._channels.discard(ancestor)
-        if not self._channels:
-            self._choose(extend=True)
-            deferred, self._deferred = self._deferred, []
-            for block in deferred:
-                self._take(block)
+        `token` says where to read again to have the channel from its beginning.
+        """
+        line = self._line(ancestor, blocks)
+        if line and not any(line[-1].hash in one.hashes for one in self._aside):
+            made = Branch(ancestor, line, token or {})
+            below = next((one for one in self._aside if ancestor in one.hashes), None)
+            self._aside.append(made if below is None else made.upon(below))
+        self._settle()
         return self._told()
 
     def floor(self, source: str) -> int | None:
-        """The lowest offset of a block that is retained; None if there is none."""
-        floors = [one.token[source] for one in self._deferred if source in one.token]
-        retained = self._tree.floor(source)
-        return min(floors if retained is None else [*floors, retained], default=None)
+        """The lowest offset of what is retained; None if nothing is."""
+        floors = [one.floor(source) for one in self._aside]
+        floors.append(self._tree.floor(source))
+        return min((one for one in floors if one is not None), default=None)
 
     @property
     def waiting(self) -> list[Block]:
@@ -150,21 +167,44 @@ class Chain:
     @property
     def retained(self) -> list[Block]:
         """Every block that is kept: of the chain, of its branches, and those that wait."""
-        return [*self._tree.blocks.values(), *self._deferred]
+        aside = [block for one in self._aside for block in one.blocks]
+        return [*self._tree.blocks.values(), *aside]
 
     def __contains__(self, hash: object) -> bool:
         return hash in self._chain
 
+    def knows(self, hash: bytes) -> bool:
+        """Whether this block has come, and is not forgotten."""
+        there = hash in self._chain or hash in self._tree.blocks
+        return there or any(hash in one.hashes for one in self._aside)
+
     def _told(self) -> list[Event]:
         """What came of it all, after making room."""
         self._forget_old()
-        while len(self._spare) > self.spare_max:
-            self._cut(next(iter(self._spare)), Why.CROWD)
+        spare, most = self._spare, self.spare_bytes_max
+        while len(spare) > self.spare_max or (spare.bytes > most and len(spare) > 1):
+            self._cut(next(iter(spare)), Why.CROWD)
+        if len(spare) >= self._stalled:
+            self._look_for_a_gap()
         events, self._events = self._events, []
         return events
 
     def _give_up(self, block: Block, why: Why) -> None:
         self._events.append(Unlinked(block.hash, block.number, block.parent, why))
+
+    @property
+    def _patience(self) -> int:
+        return 2 * self.threshold + STALLED
+
+    def _look_for_a_gap(self) -> None:
+        """Tell once in a while that nothing can be linked, and what misses."""
+        self._stalled = 2 * len(self._spare)
+        waiting = self.waiting
+        if self.head not in self._tree.blocks or len(waiting) < self._patience:
+            return  # what the chain began with may still come
+        lowest = min(waiting, key=lambda block: block.number)
+        number = self._tree.blocks[self.head].number
+        self._events.append(Stalled(lowest.parent, lowest.number, len(waiting), number))
 
     def _take(self, block: Block) -> None:
         if not self._retain(block):
@@ -174,7 +214,7 @@ class Chain:
             if block.parent not in self._tree.linked and block.parent != NO_PARENT:
                 self._begin_with(block)
                 return
-        self._spare[block.hash] = None
+        self._spare.add(block)
         if block.hash == self._bottom:
             self._grow_down()
         elif block.parent in self._tree.linked:
@@ -195,10 +235,12 @@ class Chain:
         ]
         if self._is_refused(block):
             self._refuse(block)
-        elif self.number is not None and block.number < self.number - self.threshold:
+        elif self._is_old(block):
             self._give_up(block, Why.OLD)
-        elif (parent is not None and block.number <= parent.number) or (
-            any(hash in self._chain for hash in low)
+        elif (
+            block.hash == block.parent
+            or (parent is not None and block.number <= parent.number)
+            or any(hash in self._chain for hash in low)
         ):
             self._give_up(block, Why.NUMBER)
         else:
@@ -207,6 +249,9 @@ class Chain:
             tree.add(block)
             return True
         return False
+
+    def _is_old(self, block: Block) -> bool:
+        return self.number is not None and block.number < self.number - self.threshold
 
     def _is_refused(self, block: Block) -> bool:
         named = self._whitelist.get(block.number, block.hash)
@@ -225,7 +270,8 @@ class Chain:
 
     def _begin_with(self, block: Block) -> None:
         """Take a block from nowhere for the start of the chain."""
-        self._spare = dict.fromkeys(hash for hash in self._tree.blocks if hash != block.hash)
+        for hash in self._behind(self._bottom):
+            self._spare.add(self._tree.blocks[hash])
         self._rest_on(block.parent)
         self._chain.add(block.hash)
         self.head, self.number = block.hash, block.number
@@ -248,7 +294,7 @@ class Chain:
 
     def _reach_down(self) -> None:
         while self._bottom in self._tree.blocks:
-            self._spare.pop(self._bottom)
+            self._spare.drop(self._bottom)
             self._bottom = self._tree.blocks[self._bottom].parent
             self._chain.add(self._bottom)
         self._tree.link(self._bottom)
@@ -285,14 +331,20 @@ class Chain:
     def _move(self, removed: list[bytes], ancestor: bytes, added: list[bytes]) -> None:
         blocks = self._tree.blocks
         self._chain.difference_update(removed)
-        self._chain.update(added)
-        self._spare.update(dict.fromkeys(removed))
-        for hash in added:
-            self._spare.pop(hash, None)
-        self.head, self.number = added[-1], blocks[added[-1]].number
+        for hash in removed:
+            self._spare.add(blocks[hash])
+        self._adopt(added)
         self._events.append(
             ChainUpdate([blocks[hash] for hash in added], [blocks[h] for h in removed], ancestor)
         )
+
+    def _adopt(self, added: list[bytes]) -> None:
+        """Let these be on the chain, the last of them its head."""
+        self._chain.update(added)
+        for hash in added:
+            self._spare.drop(hash)
+        self.head, self.number = added[-1], self._tree.blocks[added[-1]].number
+        self._stalled = self._patience
 
     def _forget_old(self) -> None:
         """Drop what is too far below the head, with the branches that stood on it."""
@@ -306,7 +358,7 @@ class Chain:
                 self._cut(block.hash, None)
             else:
                 tree.remove(block.hash)
-                del self._spare[block.hash]
+                self._spare.drop(block.hash)
                 self._give_up(block, Why.PARENT)
 
     def _raise_bottom(self, block: Block) -> None:
@@ -324,34 +376,94 @@ class Chain:
         """Forget a block that is not on the chain, and all that hangs on it."""
         for one in tuple(self._tree.under(hash)):
             block = self._tree.remove(one)
-            del self._spare[one]
+            self._spare.drop(one)
             if why is not None:
                 self._give_up(block, why)
 
-    def _defer(self, block: Block) -> None:
-        self._deferred.append(block)
-        if len(self._deferred) > self.spare_max:
-            self._give_up(self._deferred.pop(0), Why.CROWD)
+    # What channels bring
 
-    def _take_from_channel(self, block: Block) -> None:
-        block = self._tree.blocks.get(block.hash, block)
-        if block.hash in self._chain:
-            self.repeated += 1  # another channel brought it, or the same branch won by itself
-        elif self._is_refused(block):
-            self._refuse(block)
-        elif block.parent in self._chain:
-            if block.hash in self._tree.blocks or self._retain(block):
-                self._tree.link(block.hash)
-                self._move(self._behind(block.parent), block.parent, [block.hash])
-        elif block.parent in self._channels:
-            removed = [self._tree.blocks[hash] for hash in self._behind(self._bottom)]
-            for waiting in self.waiting:
-                self._give_up(waiting, Why.PARENT)
-            self._tree, self._spare = Tree(), {}
-            self._tree.add(block)
-            self._rest_on(block.parent)
-            self._chain.add(block.hash)
-            self.head, self.number = block.hash, block.number
-            self._events.append(ChainUpdate([block], removed, block.parent, beyond=True))
-        else:
-            self._give_up(block, Why.CHANNEL)
+    def _line(self, ancestor: bytes, blocks: Sequence[Block]) -> list[Block]:
+        """Those that stand on the ancestor and on each other; what does not is as any other."""
+        on = {block.parent: block for block in reversed(blocks)}  # of two on one the first
+        line: list[Block] = []
+        taken = {ancestor}
+        parent, number = ancestor, -1
+        while (block := on.pop(parent, None)) is not None and not self._is_refused(block):
+            if block.number <= number or block.hash in taken:
+                break
+            line.append(block)
+            taken.add(block.hash)
+            parent, number = block.hash, block.number
+        for block in blocks:
+            if block.hash not in taken or block.hash == ancestor:
+                self._take(block)
+        return line
+
+    def _settle(self) -> None:
+        """See to what is aside: it belongs to what is known now, or is heavier, or has no hope."""
+        seen = -1
+        while self._aside and len(self._aside) != seen:
+            seen = len(self._aside)
+            for branch in tuple(self._aside):
+                if self._belongs(branch):
+                    self._aside.remove(branch)
+                    for block in branch.blocks:
+                        if not self._is_old(block):  # those below one that is known
+                            self._take(block)
+                elif any(self._is_refused(block) for block in branch.blocks):
+                    self._put_away(branch, Why.WHITELIST)
+                elif self._is_heavier(branch):
+                    self._aside.remove(branch)
+                    self._leap(branch)
+                elif self._is_old(branch.blocks[-1]):
+                    self._put_away(branch, Why.OLD)
+        while self._aside and (
+            sum(len(one.blocks) for one in self._aside) > self.spare_max
+            or sum(one.bytes for one in self._aside) > self.spare_bytes_max
+        ):
+            self._put_away(self._aside[0], Why.CROWD)
+
+    def _belongs(self, branch: Branch) -> bool:
+        """Whether a branch is of the chain, or may be: before that has begun, and after a start."""
+        tree = self._tree
+        if self._bootstrap > 0 or branch.touches(tree.linked):
+            return True
+        return self.head not in tree.blocks and branch.touches(tree.blocks)
+
+    def _put_away(self, branch: Branch, why: Why) -> None:
+        self._aside.remove(branch)
+        for block in branch.blocks:
+            self._give_up(block, why)
+
+    def _is_heavier(self, branch: Branch) -> bool:
+        """Whether a branch from below outweighs the chain, with what waits to stand on it.
+
+        Not before a block of the chain is known: after a start the channel may be of its past.
+        """
+        blocks = self._tree.blocks
+        if self.head not in blocks:
+            return False
+        weights = [
+            self._tree.heaviest(one)[0] for one in branch.hashes & self._tree.children.keys()
+        ]
+        replaced = max(blocks[hash].weight for hash in self._behind(self._bottom))
+        return max([branch.weight, *weights]) > replaced
+
+    def _leap(self, branch: Branch) -> None:
+        """Replace the whole chain, and what hangs on it, by what stands on another ancestor."""
+        tree = self._tree
+        removed = [tree.blocks[hash] for hash in self._behind(self._bottom)]
+        for hash in tree.linked & tree.blocks.keys():
+            tree.remove(hash)
+            self._spare.drop(hash)
+        self._rest_on(branch.ancestor)
+        self.number = None  # none of these is old
+        for block in branch.blocks:
+            if self._retain(block):
+                self._spare.add(block)
+        tree.link(branch.ancestor)
+        self._reach_down()
+        _, path = tree.heaviest(branch.ancestor)
+        self._adopt(path[1:])
+        added = [tree.blocks[hash] for hash in path[1:]]
+        self._events.append(ChainUpdate(added, removed, branch.ancestor, beyond=True))

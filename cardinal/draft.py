@@ -38,7 +38,7 @@ class Draft:
             *(self.number, self.hash, self.parent, self.weight, self.updates, self.deletes, ids)
         )
         for batch in self.batches.values():
-            yield producer.sub_batch(self.hash, batch.id, batch.deletes, batch.updates)
+            yield producer.sub_batch(self.hash, batch.id, set(batch.deletes), batch.updates)
 
 
 @dataclass(frozen=True, slots=True)

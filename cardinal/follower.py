@@ -8,12 +8,13 @@ chain, and the token to store with it: who begins to read there again gets all t
 state yet. A token reaches back over the blocks that are kept for reorgs, those that wait, and
 those that are not whole, so no margin has to be guessed.
 
-A topic `reorg.*` is a channel: between its Reorg and its ReorgComplete its blocks replace those
-of the chain, whatever their weight, and all others wait. A channel of which nothing comes for
-`age_max` seconds is given up. Blocks of a channel whose Reorg was not seen are ordinary ones.
+A topic `reorg.*` is a channel: what comes between its Reorg and its ReorgComplete is given to the
+chain as a whole, at its end, so that a producer that dies between the two holds up nobody. A
+channel of which nothing comes for `age_max` seconds is given up; its blocks are ordinary ones then,
+as are those of a channel whose Reorg was not seen.
 
-Memory: that of the assembler and the chain, and of an assembler for each of `CHANNELS_MAX`
-channels. No clock, no I/O.
+Memory: that of the assembler and the chain, and for each of `CHANNELS_MAX` channels that of an
+assembler, and as many whole blocks as a chain may have to spare. No clock, no I/O.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -30,7 +31,8 @@ from cardinal.assembler import (
 )
 from cardinal.assembler import Event as Assembled
 from cardinal.block import Block
-from cardinal.chain import THRESHOLD, Chain, ChainUpdate, Unlinked
+from cardinal.chain import THRESHOLD, Chain, ChainUpdate, Stalled, Unlinked
+from cardinal.chain import Event as Linked
 from cardinal.message import NUMBER_MAX, Reorg, ReorgComplete
 from cardinal.schema import REORG_TOPIC, Tracking
 from cardinal.token import format_token
@@ -51,24 +53,26 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ChannelGivenUp:
-    """A reorg was announced and never completed; `why` is "age" or "count"."""
+    """A reorg was announced and never completed; `why` is "age", "count", "blocks" or "bytes"."""
 
     topic: str
     why: str
 
 
-Event = Step | Unlinked | Dropped | Evicted | ChannelGivenUp
+Event = Step | Unlinked | Stalled | Dropped | Evicted | ChannelGivenUp
 
 
 class Lane:
     """The assembler of the ordinary topics, or of one channel."""
 
-    __slots__ = ("ancestor", "assembler", "begun", "heard", "topic")
+    __slots__ = ("ancestor", "assembler", "begun", "blocks", "bytes", "heard", "topic")
 
     def __init__(self, topic: str, assembler: Assembler) -> None:
         self.topic = topic  # empty: the ordinary ones
         self.assembler = assembler
         self.ancestor: Reorg | None = None  # of an open channel
+        self.blocks: list[Block] = []  # that have come on it
+        self.bytes = 0  # of these
         self.begun = NUMBER_MAX  # the lowest offset of an open channel
         self.heard = 0.0
 
@@ -99,7 +103,12 @@ class Follower:
     ) -> None:
         """`start` and `number` are of the last block that was applied; see `Chain`, `Assembler`."""
         self.chain = Chain(
-            start, number=number, threshold=threshold, whitelist=whitelist, bootstrap=bootstrap
+            start,
+            number=number,
+            threshold=threshold,
+            whitelist=whitelist,
+            bootstrap=bootstrap,
+            spare_bytes_max=bytes_max,
         )
         self.age_max = age_max
         self.passed_by = 0  # rows of topics that are not tracked
@@ -122,6 +131,22 @@ class Follower:
     def assembler(self) -> Assembler:
         """That of the ordinary topics: its counters, and what is pending."""
         return self._main.assembler
+
+    @property
+    def channels(self) -> list[str]:
+        """The topics of the reorgs that were announced and are not complete yet."""
+        return [one.topic for one in self._channels.values() if one.ancestor is not None]
+
+    @property
+    def retained(self) -> list[Block]:
+        """Every whole block that is kept: by the chain, or until its channel is complete."""
+        waiting = [block for one in self._channels.values() for block in one.blocks]
+        return [*self.chain.retained, *waiting]
+
+    def knows(self, hash: bytes) -> bool:
+        """Whether this block has come whole, and is not forgotten."""
+        waiting = (block.hash for one in self._channels.values() for block in one.blocks)
+        return self.chain.knows(hash) or hash in waiting
 
     def take(self, rows: Sequence[Row], source: str, now: float) -> list[Event]:
         """Take rows of one source, in their order; return what came of them."""
@@ -214,17 +239,18 @@ class Follower:
         for place, event in enumerate(events, 2):
             after = waiting[-place]
             if isinstance(event, Block):
-                channel = lane.ancestor is not None
-                self._tell(self.chain.add(event, channel=channel), source, after)
+                if lane.ancestor is None:
+                    self._tell(self.chain.add(event), source, after)
+                else:
+                    self._collect(lane, event, source, after)
             elif isinstance(event, Reorg):
                 if lane.topic and lane.ancestor is None:
                     lane.ancestor = event
                     # It may have been closed, or given up, since these rows were found to be its.
                     self._lanes[lane.topic] = self._channels[lane.topic] = lane
-                    self._tell(self.chain.reorg(event.hash, event.number), source, after)
             elif isinstance(event, ReorgComplete):
                 if lane.topic:
-                    self._close(lane, source, after)
+                    self._complete(lane, source, after)
             else:
                 self._events.append(event)
         if lane.topic and self._channels.get(lane.topic) is not lane:
@@ -232,30 +258,49 @@ class Follower:
         if len(self._channels) > CHANNELS_MAX:
             self._give_up(next(iter(self._channels.values())), "count", source)
 
-    def _tell(self, events: Sequence[ChainUpdate | Unlinked], source: str, waiting: int) -> None:
+    def _tell(self, events: Sequence[Linked], source: str, waiting: int) -> None:
         for event in events:
             if isinstance(event, ChainUpdate):
                 self._events.append(Step(event, self.token(source, waiting)))
             else:
                 self._events.append(event)
 
-    def _close(self, lane: Lane, source: str, waiting: int) -> None:
-        """The channel is at its end."""
+    def _collect(self, lane: Lane, block: Block, source: str, waiting: int) -> None:
+        """Keep a block until its channel is complete."""
+        lane.blocks.append(block)
+        lane.bytes += block.size
+        if len(lane.blocks) > self.chain.spare_max:
+            self._give_up(lane, "blocks", source, waiting)
+        elif lane.bytes > self.chain.spare_bytes_max:
+            self._give_up(lane, "bytes", source, waiting)
+
+    def _close(self, lane: Lane) -> tuple[Reorg | None, list[Block]]:
+        """The channel is at its end: what has announced it, and its blocks."""
         self._channels.pop(lane.topic, None)
         self._lanes.pop(lane.topic, None)
-        if lane.ancestor is not None:
-            reorg, lane.ancestor = lane.ancestor, None
-            self._tell(self.chain.reorg_complete(reorg.hash, reorg.number), source, waiting)
+        found = lane.ancestor, lane.blocks
+        lane.ancestor, lane.blocks, lane.bytes = None, [], 0
+        return found
 
-    def _give_up(self, lane: Lane, why: str, source: str) -> None:
-        if lane.ancestor is not None:
+    def _complete(self, lane: Lane, source: str, waiting: int) -> None:
+        reorg, blocks = self._close(lane)
+        if reorg is not None:
+            events = self.chain.branch(reorg.hash, blocks, {source: lane.begun})
+            self._tell(events, source, waiting)
+
+    def _give_up(self, lane: Lane, why: str, source: str, waiting: int = NUMBER_MAX) -> None:
+        reorg, blocks = self._close(lane)
+        if reorg is not None:
             self._events.append(ChannelGivenUp(lane.topic, why))
-        self._close(lane, source, NUMBER_MAX)
+        floors = [block.token.get(source, NUMBER_MAX) for block in blocks]
+        for place, block in enumerate(blocks, 1):
+            after = min([waiting, *floors[place:]])
+            self._tell(self.chain.add(block), source, after)
         self._abandon(lane)
 
     def _abandon(self, lane: Lane) -> None:
         """Tell what is not whole of a channel that was closed, unless another has brought it."""
         for event in lane.assembler.give_up("channel"):
-            known = isinstance(event, Evicted) and event.hash in self.chain
+            known = isinstance(event, Evicted) and self.knows(event.hash)
             if isinstance(event, Dropped | Evicted) and not known:
                 self._events.append(event)

@@ -7,7 +7,8 @@ r"""Regular expressions for prefixes: those that mean the same in Python and in 
 
 Not taken: $ \b \A \Z and looking ahead or behind, since what they match depends on what follows,
 and the consumer who counts must find the prefix that the producer counted; references back, flags
-and \s, which are not the same everywhere. All is ASCII: \w is [0-9A-Za-z_].
+and \s, which are not the same everywhere; a repetition without end of what may be empty, where `re`
+and Go differ in what they take. All is ASCII: \w is [0-9A-Za-z_].
 
 Two questions can be asked of patterns, and are answered for all keys there are, by walking both
 automata at once: is there a key that begins with a match of both (`overlap`), and does every key
@@ -79,7 +80,8 @@ def common(one: Ranges, other: Ranges) -> Ranges:
 class Pattern:
     """A pattern as an automaton: states are numbers, 0 is where a match ends.
 
-    Each state goes on without a character to those of `free`, or with one of `chars` to `after`.
+    Each state goes on without a character to those of `free`, the preferred first, or with one of
+    `chars` to `after`.
     Behind its match a key may go on as it likes: state 0 takes any character and stays.
     """
 
@@ -269,10 +271,12 @@ class _Reader:
             low, high = self._bounds()
         else:
             low, high = {"*": (0, -1), "+": (1, -1), "?": (0, 1)}[char]
-        self._skip("?")
+        if high < 0 and _may_be_empty(tree):
+            raise self._error("a repetition without end of what may be empty")
+        lazy = self._skip("?")
         if self._next() and self._next() in "*+?{":
             raise self._error("a repetition of a repetition")
-        return ("{", [tree], low, high)
+        return ("{", [tree], low, high, lazy)
 
     def _bounds(self) -> tuple[int, int]:
         inside, closed, _ = self.text[self.at :].partition("}")
@@ -299,17 +303,27 @@ class _Reader:
             for one in reversed(inner):
                 after = self._states(one, after)
             return after
-        low, high = bounds
+        low, high, lazy = bounds
+        order = -1 if lazy else 1
         if high < 0:
             loop = make((), 0, after)
-            self.pattern.free[loop] = (self._states(inner[0], loop), after)
+            self.pattern.free[loop] = (self._states(inner[0], loop), after)[::order]
             after = loop
         end = after
         for _ in range(high - low if high >= 0 else 0):
-            after = make((), 0, self._states(inner[0], after), end)
+            after = make((), 0, *(self._states(inner[0], after), end)[::order])
         for _ in range(low):
             after = self._states(inner[0], after)
         return after
+
+
+def _may_be_empty(tree: Tree) -> bool:
+    kind, inner, *bounds = tree
+    if kind == "chars":
+        return False
+    if kind == "{":
+        return bounds[0] == 0 or _may_be_empty(inner[0])
+    return (any if kind == "|" else all)(map(_may_be_empty, inner))
 
 
 def example(ranges: Ranges) -> int:

@@ -9,14 +9,14 @@
                                                  threshold of the application
 
 Nothing is sent here, no clock is read. Two producers that are told the same blocks make the same
-bytes, in whatever order they are told the keys. What is kept: the sub-batches that blocks
-announced and that were not sent, at most `batches_max`.
+bytes, in whatever order they are told the keys, unless the deletes of a sub-batch are a list.
+What is kept: the sub-batches that blocks announced and that were not sent, at most `batches_max`.
 
 Where the reference is silent and this is not: a key that stands in the Batch and is both set and
 deleted (there, the value is lost), one id for two sub-batches of a block.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from cardinal.codec import encode, encode_batch, encode_sub_batch_message, encode_text
 from cardinal.errors import (
@@ -160,14 +160,17 @@ class Producer:
     ) -> Messages:
         """The messages of a sub-batch that the block `hash` announced; once for each.
 
+        A list of deletes keeps its order, as in the reference; a set is sorted.
         Raises `UnknownBatch`, `NotEncodable`.
         """
         topic = self._announced.get((hash, id))
         if topic is None:
             raise UnknownBatch(f"no block announced the sub-batch {id!r:.80}, or it was sent")
+        if isinstance(deletes, Set):
+            deletes = sorted(deletes, key=encode_text)
         deletes, updates = list(dict.fromkeys(deletes)), updates or {}
         messages = [SubBatchMessage(hash, id, 0, deletes, {})] if deletes else []
-        for index, key in enumerate(sorted(updates), len(messages)):
+        for index, key in enumerate(sorted(updates, key=encode_text), len(messages)):
             messages.append(SubBatchMessage(hash, id, index, [], {key: updates[key]}))
         made = [encode(SubBatchHeader(hash, id, len(messages)))]
         made += map(encode_sub_batch_message, messages)

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from cardinal.errors import SchemaError
+from cardinal.matching import Walk, straight
 from cardinal.pattern import Pattern, PatternError, TooComplex, covers, is_empty, overlap
 
 __all__ = ["REORG_TOPIC", "Schema", "Tracking"]
@@ -26,12 +27,16 @@ TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 REORG_TOPIC = "reorg"  # the first word of the topics that are channels of reorgs
 
 
-def _joined(patterns: Sequence[str]) -> re.Pattern[str]:
-    """One expression for all: its `lastgroup` says which of them has matched."""
-    named = (
-        f"(?P<p{number}>{pattern.removeprefix('^')})" for number, pattern in enumerate(patterns)
-    )
-    return re.compile("|".join(named) or r"(?!)", re.ASCII)
+def _compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], list[tuple[str, Walk]]]:
+    """One expression for all: its `lastgroup` says which has matched. Those to be walked apart."""
+    named, walks = [], []
+    for number, text in enumerate(patterns):
+        pattern = Pattern(text)
+        if straight(pattern):
+            named.append(f"(?P<p{number}>{text.removeprefix('^')})")
+        else:
+            walks.append((f"p{number}", Walk(pattern)))
+    return re.compile("|".join(named) or r"(?!)", re.ASCII), walks
 
 
 class Tracking:
@@ -40,7 +45,8 @@ class Tracking:
     def __init__(self, topics: tuple[str, ...], patterns: Sequence[str] | None) -> None:
         self.topics = topics
         self.patterns = None if patterns is None else tuple(patterns)
-        self._match = _joined(patterns or ()).match
+        expression, self._walks = _compiled(patterns or ())
+        self._match = expression.match
 
     def __reduce__(self) -> tuple[type["Tracking"], tuple[tuple[str, ...], Sequence[str] | None]]:
         """Pickled without what is compiled."""
@@ -48,7 +54,11 @@ class Tracking:
 
     def __call__(self, key: str) -> bool:
         """Whether it wants this key of a Batch: a counted prefix, a value's or a sub-batch's."""
-        return self.patterns is None or self._match(key) is not None
+        return (
+            self.patterns is None
+            or self._match(key) is not None
+            or any(walk.end(key) >= 0 for _, walk in self._walks)
+        )
 
 
 class Schema:
@@ -58,6 +68,10 @@ class Schema:
         """Raises `SchemaError`, which names all that is wrong."""
         self._patterns: dict[str, Pattern] = {}
         problems = _topic_problems(default)
+        if not isinstance(topics, Mapping):
+            kind = type(topics).__name__
+            what = "the topics of a schema are a mapping of patterns to topics"
+            raise SchemaError([*problems, f"{what}, and this is {kind}"])
         for text, topic in topics.items():
             problems += self._problems(text, topic)
         problems += self._conflicts()
@@ -66,11 +80,14 @@ class Schema:
         self.default = default
         self.patterns = dict(topics)
         self.topics = tuple(dict.fromkeys((default, *topics.values())))
-        self._match = _joined(list(topics)).match
+        expression, self._walks = _compiled(list(topics))
+        self._match = expression.match
         self._topics = {f"p{number}": topic for number, topic in enumerate(topics.values())}
 
     def _problems(self, text: str, topic: str) -> list[str]:
         problems = _topic_problems(topic)
+        if not isinstance(text, str):
+            return [*problems, f"prefix {_no_text(text, 'pattern')}"]
         try:
             pattern = Pattern(text)
             if pattern.matches(""):
@@ -108,9 +125,13 @@ class Schema:
     def match(self, key: str) -> tuple[str, str | None]:
         """The topic of a key, and the prefix it is counted under; None if it is not counted."""
         found = self._match(key)
-        if found is None:
-            return self.default, None
-        return self._topics[found.lastgroup or ""], found[0]
+        if found is not None:
+            return self._topics[found.lastgroup or ""], found[0]
+        for name, walk in self._walks:
+            end = walk.end(key)
+            if end >= 0:
+                return self._topics[name], key[:end]
+        return self.default, None
 
     def track(self, *patterns: str, sub_batches: Sequence[str] = ()) -> Tracking:
         """What a consumer wants: these patterns, or everything if none are given.
@@ -123,6 +144,9 @@ class Schema:
             return Tracking(self.topics, None)
         topics, problems = [self.default], []
         for text in (*patterns, *sub_batches):
+            if not isinstance(text, str):
+                problems.append(f"cannot track {_no_text(text, 'pattern')}")
+                continue
             if text in self.patterns:
                 topics.append(self.patterns[text])
                 continue
@@ -145,7 +169,13 @@ class Schema:
         return Tracking(tuple(dict.fromkeys(topics)), (*patterns, *sub_batches))
 
 
+def _no_text(what: object, name: str) -> str:
+    return f"{what!r:.80}: a {name} is text, and this is {type(what).__name__}"
+
+
 def _topic_problems(topic: str) -> list[str]:
+    if not isinstance(topic, str):
+        return [f"topic {_no_text(topic, 'topic')}"]
     if not TOPIC.fullmatch(topic):
         return [f"topic {topic!r}: words of letters, digits, - and _, with dots between them"]
     if topic.split(".")[0] == REORG_TOPIC:

@@ -33,6 +33,30 @@ class Lowest:
         return heap[0] if heap else None
 
 
+class Spare:
+    """The blocks that are not on the chain, as they came, and how many bytes they have."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._sizes: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._sizes)
+
+    def add(self, block: Block) -> None:
+        """This one is not on the chain, or not any more."""
+        self.drop(block.hash)
+        self._sizes[block.hash] = block.size
+        self.bytes += block.size
+
+    def drop(self, hash: bytes) -> None:
+        """This one is on the chain, or forgotten."""
+        self.bytes -= self._sizes.pop(hash, 0)
+
+
 class Tree:
     """Every block that is retained; written by its chain alone."""
 

@@ -67,7 +67,8 @@ FromBlock = Annotated[
     str | None,
     typer.Option(
         metavar="BLOCK",
-        help="Print from this block on: its number, or its hash (0x...).",
+        help="Print from this block on: its number, or its hash (0x...). "
+        "Of a reorg that goes deeper, what has this number or a higher one.",
         show_default=False,
     ),
 ]
@@ -91,6 +92,15 @@ Count = Annotated[
 ]
 Once = Annotated[
     bool, typer.Option("--once", metavar=" ", help="Stop where the stream ends by now.")
+]
+Captured = Annotated[
+    str | None,
+    typer.Option(
+        "--capture",
+        metavar="FILE",
+        help="Read a capture instead, to its end, and no broker.",
+        show_default=False,
+    ),
 ]
 Brief = Annotated[bool, typer.Option("--brief", metavar=" ", help="How many keys, and not which.")]
 
@@ -119,6 +129,31 @@ Pace = Annotated[
     float, typer.Option(min=0, metavar="N", help="Blocks a second. 0: as fast as it goes.")
 ]
 Seed = Annotated[int, typer.Option(metavar="N", help="The same seed makes the same chain.")]
+
+# What `inspect` takes.
+OfBlock = Annotated[
+    str | None,
+    typer.Option(
+        metavar="BLOCK",
+        help="Only the messages of this block: its hash (0x...), or how it begins.",
+        show_default=False,
+    ),
+]
+OnlyMissing = Annotated[
+    bool, typer.Option("--missing", metavar=" ", help="Only what is not whole, and what it lacks.")
+]
+Json = Annotated[bool, typer.Option("--json", metavar=" ", help="A line of JSON for each.")]
+CaptureTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--capture",
+        metavar="FILE",
+        help="Print no messages; write them to a capture, of one application.",
+        show_default=False,
+    ),
+]
+
+# Where `simulate` writes to.
 Lines = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Publish nothing; write the blocks as lines for `produce`."),
@@ -136,6 +171,7 @@ DEFAULT_URL = "nats://127.0.0.1:4222"
 
 @app.command()
 def produce(
+    context: typer.Context,
     file: Annotated[
         str,
         typer.Argument(
@@ -155,8 +191,8 @@ def produce(
 
     A line is a JSON object with number, hash, parent, weight, updates, deletes, batches; hashes
     and values are hex behind 0x, the last four may be left out. docs/cardinal.md has it in full.
-    A file is checked to its end before anything is published. To publish it twice does no harm:
-    the broker knows the messages by their ids.
+    A file is checked to its end before anything is published; of standard input each line, with
+    those before it. To publish it twice does no harm: the broker knows the messages by their ids.
 
     [bold]Examples[/bold]
 
@@ -164,9 +200,10 @@ def produce(
     [cyan]seriatim cardinal produce blocks.jsonl --topic 'a/=accounts' --topic 'l/=logs'[/cyan]
     [cyan]tail -f blocks.jsonl | seriatim cardinal produce - -a evm --schema evm.toml[/cyan]
     """
-    from broker.cli import cardinal_produce
+    from broker.cli import cardinal_flags, cardinal_produce
     from broker.cli.cardinal_schema import application_name, read_schema
 
+    cardinal_flags.check_default(context, schema, alone=True)
     wanted = cardinal_produce.Wanted(
         file, application_name(application), read_schema(schema, topic, default), rate
     )
@@ -176,6 +213,7 @@ def produce(
 
 @app.command()
 def consume(
+    context: typer.Context,
     application: Application = NAME,
     schema: SchemaFile = None,
     topic: Topics = None,
@@ -188,6 +226,7 @@ def consume(
     count: Count = 0,
     once: Once = False,
     brief: Brief = False,
+    capture: Captured = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Collect the blocks and print how the chain changes: a line of JSON for each update.
@@ -202,9 +241,11 @@ def consume(
     [cyan]seriatim cardinal consume --topic 'a/=accounts' --track a/ | jq .added[].updates[/cyan]
     [cyan]seriatim cardinal consume --after-block 0x5f.. --token 1141c2c3a6b8558d=88485[/cyan]
     """
-    from broker.cli import cardinal_consume
+    from broker.cli import cardinal_consume, cardinal_flags
     from broker.cli.cardinal_schema import application_name, read_tracking
 
+    cardinal_flags.check_default(context, schema, alone=False)
+    cardinal_flags.check_consume(context, capture)
     wanted = cardinal_consume.Wanted(
         application_name(application),
         read_tracking(schema, topic, default, track),
@@ -213,6 +254,7 @@ def consume(
         count,
         once,
         brief,
+        capture,
     )
     try:
         whole = cardinal_consume.consume(url, wanted)
@@ -225,6 +267,7 @@ def consume(
 
 @app.command()
 def inspect(
+    context: typer.Context,
     path: Annotated[
         str | None,
         typer.Argument(
@@ -250,21 +293,10 @@ def inspect(
         int | None,
         typer.Option("--to", min=1, metavar="N", help="The last number.", show_default=False),
     ] = None,
-    block: Annotated[
-        str | None,
-        typer.Option(
-            metavar="BLOCK",
-            help="Only the messages of this block: its hash (0x...), or how it begins.",
-            show_default=False,
-        ),
-    ] = None,
-    missing: Annotated[
-        bool,
-        typer.Option("--missing", metavar=" ", help="Only what is not whole, and what it lacks."),
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", metavar=" ", help="A line of JSON for each.")
-    ] = False,
+    block: OfBlock = None,
+    missing: OnlyMissing = False,
+    json: Json = False,
+    capture: CaptureTarget = None,
 ) -> None:
     """Print the messages of a journal or a capture, one a line, and what blocks lack.
 
@@ -276,9 +308,10 @@ def inspect(
     [cyan]seriatim cardinal inspect[/cyan]
     [cyan]seriatim cardinal inspect /var/lib/seriatim --from 88485 --block 0x5f[/cyan]
     [cyan]seriatim cardinal inspect stream.capture --missing[/cyan]
+    [cyan]seriatim cardinal inspect -a chain --to 9000 --capture old.capture[/cyan]
     [cyan]seriatim cardinal inspect --json | jq 'select(.type == "Batch")'[/cyan]
     """
-    from broker.cli import cardinal_inspect
+    from broker.cli import cardinal_flags, cardinal_inspect
     from broker.cli.cardinal_schema import application_name
 
     if first is not None and last is not None and last < first:
@@ -291,12 +324,17 @@ def inspect(
         missing,
         json,
     )
-    whole = cardinal_inspect.inspect(path, wanted)
+    if capture is None:
+        whole = cardinal_inspect.inspect(path, wanted)
+    else:
+        cardinal_flags.check_inspect(context)
+        whole = cardinal_inspect.capture(path, wanted, capture)
     raise typer.Exit(0 if whole else 1)
 
 
 @app.command()
 def simulate(
+    context: typer.Context,
     application: Application = NAME,
     blocks: Blocks = 100,
     updates: Updates = 20,
@@ -328,10 +366,11 @@ def simulate(
     [cyan]seriatim cardinal simulate --loss 0.01 --capture bad.capture[/cyan]
                                           then: seriatim cardinal inspect bad.capture --missing
     """
-    from broker.cli import cardinal_simulate
+    from broker.cli import cardinal_flags, cardinal_simulate
     from broker.cli.cardinal_schema import application_name
     from cardinal.simulation import Plan
 
+    cardinal_flags.check_simulate(context, lines, capture)
     plan = Plan(
         seed=seed,
         blocks=blocks,

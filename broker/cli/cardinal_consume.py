@@ -1,30 +1,34 @@
 """`seriatim cardinal consume`: the updates of a chain as lines of JSON, from the replay on.
 
-What a consumer must know and is no update goes to standard error, a line each. Memory: that of
-the follower, and one window of the reader.
+What a consumer must know and is no update goes to standard error, crowds of one kind gathered.
+Memory: that of the follower, and one window of the reader.
 """
 
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from broker.cli.client import broker_url
 from broker.cli.errors import CliError
+from broker.cli.gathered import Gathered, say
 from broker.cli.progress import Step as Shown
 from broker.cli.progress import bar
+from cardinal.assembler import Dropped, Evicted
 from cardinal.block import Block
-from cardinal.chain import ChainUpdate
+from cardinal.chain import ChainUpdate, Unlinked
 from cardinal.errors import LineError
-from cardinal.follower import ChannelGivenUp, Event, Follower, Step
+from cardinal.follower import ChannelGivenUp, Event, Follower, Row, Step
 from cardinal.lines import hexed, read_hash, update_fields
 from cardinal.message import NUMBER_MAX
 from cardinal.schema import Tracking
 from cardinal.token import BadToken, parse_token
+from cardinal.transport.capture import CaptureReader
 from cardinal.transport.connection import Broken, Connection
-from cardinal.transport.errors import TransportError
+from cardinal.transport.errors import BadCapture, TransportError
 from cardinal.transport.reader import (
     Happening,
     Interrupted,
@@ -36,6 +40,7 @@ from cardinal.transport.reader import (
 )
 
 READ_SECONDS = 1.0  # without messages, how often blocks that will not come are given up
+CAPTURE_ROWS = 4096  # taken at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ class Wanted:
     count: int
     once: bool
     brief: bool
+    capture: str | None = None  # a file instead of the broker
 
 
 def read_beginning(from_block: str | None, after_block: str | None, token: str) -> Beginning:
@@ -89,17 +95,28 @@ def read_beginning(from_block: str | None, after_block: str | None, token: str) 
 
 def consume(url: str, wanted: Wanted) -> bool:
     """Print updates until there is no more to come; False if messages were lost on the way."""
+    if wanted.capture is not None:
+        return _of_capture(wanted.capture, wanted)
     return asyncio.run(_consumed(broker_url(url), wanted))
 
 
 class Printer:
-    """Prints updates from the wanted block on."""
+    """Prints updates from the wanted block on.
+
+    That block has a number, and of the chain is printed what has this number or a higher one: what
+    a reorg brings in below is left out, and so is the removal of what was never printed.
+    """
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
-        self.begun = wanted.beginning.hash is None and wanted.beginning.number is None
+        begin = wanted.beginning
+        self.lowest = 0 if begin.hash is None and begin.number is None else None
         self.count = 0  # of blocks added
         self._out = sys.stdout  # the one there was before the bar, which shows what is printed
+
+    @property
+    def begun(self) -> bool:
+        return self.lowest is not None
 
     @property
     def done(self) -> bool:
@@ -107,13 +124,21 @@ class Printer:
 
     def update(self, update: ChainUpdate, token: str) -> None:
         """Print an update, or the part of it that is wanted."""
-        if not self.begun:
-            at = next((at for at, one in enumerate(update.added) if self._is_wanted(one)), None)
-            if at is None:
+        removed = update.removed
+        if self.lowest is None:
+            first = next((one for one in update.added if self._is_wanted(one)), None)
+            if first is None:
                 return
-            self.begun = True
-            ancestor = update.added[at].parent
-            update = ChainUpdate(update.added[at:], [], ancestor, update.unlinked)
+            self.lowest, removed = first.number, []
+        update = replace(
+            update,
+            added=[one for one in update.added if one.number >= self.lowest],
+            removed=[one for one in removed if one.number >= self.lowest],
+        )
+        if not (update.added or update.removed):
+            return
+        if update.added:
+            update = replace(update, ancestor=update.added[0].parent)
         fields = update_fields(update, self.wanted.brief) | {"token": token}
         print(json.dumps(fields, ensure_ascii=False), file=self._out, flush=True)
         self.count += len(update.added)
@@ -125,53 +150,121 @@ class Printer:
         )
 
 
+class Following:
+    """The follower, what it gives to print, and what it gives to tell."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        begin = wanted.beginning
+        self.follower = Follower(wanted.tracking, start=begin.after, threshold=wanted.threshold)
+        self.printer = Printer(wanted)
+        self.whole = True  # nothing was lost on the way
+        self.gathered = Gathered()
+
+    def happened(self, happened: list[Happening], stream: str, now: float) -> None:
+        """Take what the reader tells."""
+        for one in happened:
+            self.whole &= not isinstance(one, Lost)
+            if isinstance(one, Rewound):
+                self.follower.rewind(stream, one.last + 1)
+            kind = (Unreadable, type(one.error)) if isinstance(one, Unreadable) else None
+            self.gathered.tell(kind, _told(one), now)
+
+    def take(self, rows: Sequence[Row], stream: str, now: float) -> None:
+        """Take rows; print and tell what comes of them."""
+        for event in self.follower.take(rows, stream, now):
+            if isinstance(event, Step):
+                if not self.printer.done:
+                    self.printer.update(event.update, event.token)
+            else:
+                self.gathered.tell(*_given_up(event), now)
+        self.gathered.look(now)
+
+    def end(self, all_read: bool) -> None:
+        """Tell what is left; raises `CliError` if the wanted block did not come."""
+        self.gathered.end()
+        if all_read and not self.printer.done:
+            _say_what_lacks(self.follower)
+            if not self.printer.begun:
+                raise CliError(
+                    f"{self.printer.wanted.beginning} is not in the stream, or not whole"
+                )
+
+
 async def _consumed(url: str, wanted: Wanted) -> bool:
-    begin = wanted.beginning
-    follower = Follower(wanted.tracking, start=begin.after, threshold=wanted.threshold)
-    printer, whole = Printer(wanted), True
+    following = Following(wanted)
+    clock = asyncio.get_running_loop().time
+    streams = parse_token(wanted.beginning.token)
     try:
-        now = await _last(url)
+        journal, now = await _place(url)
+        if wanted.once:
+            _check_token(streams, journal, now)
         last = now if wanted.once else None
-        streams = parse_token(begin.token)
         async with Reader(wanted.application, url, streams=streams, last=last) as reader:
             if not wanted.once:
                 print("seriatim: following the chain", file=sys.stderr, flush=True)
             with _progress(now) as shown:
-                while not (printer.done or reader.ended):
+                while not (following.printer.done or reader.ended):
                     rows, happened = await reader.read(READ_SECONDS)
-                    for one in happened:
-                        whole &= not isinstance(one, Lost)
-                        if isinstance(one, Rewound):
-                            follower.rewind(reader.stream, one.last + 1)
-                        _say(_told(one))
-                    clock = asyncio.get_running_loop().time()
-                    _print(follower.take(rows, reader.stream, clock), printer)
+                    following.happened(happened, reader.stream, clock())
+                    following.take(rows, reader.stream, clock())
                     shown(min(reader.next - 1, now))
     except (Broken, TransportError) as error:
         raise CliError(str(error)) from error
-    if wanted.once and not printer.done:
-        _say_what_lacks(follower)
-        if not printer.begun:
-            raise CliError(f"{begin} is not in the stream, or not whole")
-    return whole
+    finally:
+        following.gathered.end()
+    following.end(wanted.once)
+    return following.whole
 
 
-def _print(events: list[Event], printer: Printer) -> None:
-    for event in events:
-        if isinstance(event, Step):
-            if not printer.done:
-                printer.update(event.update, event.token)
-        elif isinstance(event, ChannelGivenUp):
-            _say(f"the reorg on {event.topic} was never completed, and is given up ({event.why})")
-        else:
-            _say(str(event))
+def _of_capture(path: str, wanted: Wanted) -> bool:
+    """Print the updates of a capture: what it has is all there is."""
+    following = Following(wanted)
+    try:
+        with open(path, "rb") as file:
+            reader = CaptureReader(file)
+            first = parse_token(wanted.beginning.token).get(reader.stream, 0)
+            rows = (row for row in reader if row[3] >= first)
+            while not following.printer.done and (some := list(islice(rows, CAPTURE_ROWS))):
+                following.take(some, reader.stream, 0.0)
+    except BadCapture as error:
+        raise CliError(f"{path}: {error}") from error
+    except OSError as error:
+        raise CliError(f"{path}: cannot be read: {error.strerror}") from error
+    finally:
+        following.gathered.end()
+    following.end(all_read=True)
+    return following.whole
 
 
-async def _last(url: str) -> int:
-    """The last number that the broker has given."""
+def _check_token(streams: Mapping[str, int], journal: str, last: int) -> None:
+    """A token is behind the end by one at most: then there is nothing to be read."""
+    wanted = streams.get(journal, 0)
+    if wanted > last + 1:
+        raise CliError(
+            f"--token: it goes on at number {wanted}, but the journal {journal} ends with {last}:"
+            " it was cut, or the token is another's"
+        )
+
+
+def _given_up(event: Event) -> tuple[Hashable, str]:
+    """What kind of event it is, and its line."""
+    match event:
+        case Dropped():
+            return (Dropped, type(event.error)), str(event)
+        case ChannelGivenUp(topic, why):
+            text = f"the reorg on {topic} was never completed, and is given up ({why})"
+            return (ChannelGivenUp, why), text
+        case Evicted(why=why) | Unlinked(why=why):
+            return (type(event), why), str(event)
+    return None, str(event)
+
+
+async def _place(url: str) -> tuple[str, int]:
+    """The journal, and the last number that the broker has given."""
     connection = await Connection.open(url)
     try:
-        return int((await connection.info())["last"])
+        info = await connection.info()
+        return str(info["journal"]), int(info["last"])
     finally:
         await connection.close()
 
@@ -186,17 +279,15 @@ def _progress(last: int) -> Iterator[Shown]:
         yield shown
 
 
-def _say(text: str) -> None:
-    print(f"seriatim: {text}", file=sys.stderr, flush=True)
-
-
 def _say_what_lacks(follower: Follower) -> None:
     for hash, block in list(follower.assembler.pending.items()):
         name = "a block" if block.batch is None else f"block {block.batch.number}"
-        _say(f"{name} {hexed(hash)} is not whole: without {follower.assembler.missing(hash)}")
+        say(f"{name} {hexed(hash)} is not whole: without {follower.assembler.missing(hash)}")
     if waiting := follower.chain.waiting:
         lowest = min(waiting, key=lambda block: block.number)
-        _say(f"whole, but without their parents: {len(waiting)}, the lowest is {lowest}")
+        say(f"whole, but without their parents: {len(waiting)}, the lowest is {lowest}")
+    for topic in follower.channels:
+        say(f"the reorg of topic {topic} was announced, and is not complete")
 
 
 def _told(event: Happening) -> str:

@@ -7,10 +7,12 @@ topics would; its bounds are the bound on memory.
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from broker.cli.cardinal_capture import write
 from broker.cli.errors import CliError
 from broker.cli.journal_span import directory, open_reader, store_errors
 from cardinal.assembler import Assembler, Dropped, Evicted
@@ -34,7 +36,7 @@ from cardinal.schema import REORG_TOPIC
 from cardinal.transport.capture import CaptureReader
 from cardinal.transport.envelope import ROOT, unpack
 from cardinal.transport.errors import BadCapture, BadEnvelope
-from sequencer.journal import Lost
+from sequencer.journal import Lost, Reader
 
 KEY_SHOWN = 60
 
@@ -63,6 +65,15 @@ class Row:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Whose numbers they are: a journal's, or those of a capture."""
+
+    name: str
+    path: str
+    is_journal: bool
+
+
 def read_block(text: str | None) -> bytes:
     """How the hash of the wanted block begins. Raises `CliError`."""
     if text is None:
@@ -79,11 +90,8 @@ def read_block(text: str | None) -> bytes:
 def inspect(path: str | None, wanted: Wanted) -> bool:
     """Print what there is; False if something is missing or wrong. Raises `CliError`."""
     inspector = Inspector(wanted)
+    _, rows = _source(path, wanted, inspector)
     try:
-        if path is not None and Path(path).is_file():
-            rows = _of_capture(path, wanted)
-        else:
-            rows = _of_journal(directory(path), wanted, inspector)
         for row in rows:
             inspector.take(row)
     finally:
@@ -91,11 +99,42 @@ def inspect(path: str | None, wanted: Wanted) -> bool:
     return inspector.whole
 
 
-def _of_journal(path: str, wanted: Wanted, inspector: "Inspector") -> Iterator[Row]:
+def capture(path: str | None, wanted: Wanted, target: str) -> bool:
+    """Write what there is to a capture; False if something is lost. Raises `CliError`."""
+    inspector = Inspector(wanted)
+    stream, rows = _source(path, wanted, inspector)
+    if stream.is_journal and wanted.application is None:
+        raise CliError("--capture: a capture is of one application; give --application")
+    some = (
+        None if row.error else (row.topic, row.key, row.value, row.number)
+        for row in rows
+        if row.key[1 : 1 + HASH_SIZE].startswith(wanted.block)
+    )
+    done = write(target, stream.name, some, stream.path)
+    print(f"wrote {done} to {target}")
+    return inspector.whole
+
+
+def _source(
+    path: str | None, wanted: Wanted, inspector: "Inspector"
+) -> tuple[Stream, Iterator[Row]]:
+    """The journal or the capture, and its messages. Raises `CliError`."""
+    if path is not None and Path(path).is_file():
+        if wanted.application is not None:
+            raise CliError(f"{path}: a capture is of one application; leave out --application")
+        with _capture_errors(path), open(path, "rb") as file:
+            stream = CaptureReader(file).stream
+        return Stream(stream, path, False), _of_capture(path, wanted)
+    where = directory(path)
+    reader = open_reader(where)
+    return Stream(reader.journal, where, True), _of_journal(reader, where, wanted, inspector)
+
+
+def _of_journal(reader: Reader, path: str, wanted: Wanted, inspector: "Inspector") -> Iterator[Row]:
     prefix = f"{ROOT}.{wanted.application or ''}".rstrip(".") + "."
     start = prefix.encode()
     with store_errors(path):
-        items = open_reader(path).records(
+        items = reader.records(
             wanted.first or 0, wanted.last, lambda subject: subject.startswith(start)
         )
         for item in items:
@@ -113,14 +152,17 @@ def _of_journal(path: str, wanted: Wanted, inspector: "Inspector") -> Iterator[R
 
 
 def _of_capture(path: str, wanted: Wanted) -> Iterator[Row]:
-    if wanted.application is not None:
-        raise CliError(f"{path}: a capture is of one application; leave out --application")
     first, last = wanted.first or 0, wanted.last
+    with _capture_errors(path), open(path, "rb") as file:
+        for topic, key, value, number in CaptureReader(file):
+            if first <= number and (last is None or number <= last):
+                yield Row(number, "", topic, key, value)
+
+
+@contextmanager
+def _capture_errors(path: str) -> Iterator[None]:
     try:
-        with open(path, "rb") as file:
-            for topic, key, value, number in CaptureReader(file):
-                if first <= number and (last is None or number <= last):
-                    yield Row(number, "", topic, key, value)
+        yield
     except BadCapture as error:
         raise CliError(f"{path}: {error}") from error
 

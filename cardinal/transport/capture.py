@@ -3,8 +3,8 @@
 A capture is netstrings one behind the other: the first says what it is and which stream it is of,
 each other holds four, the number, the topic, the key and the value of a message.
 
-    38:cardinal capture 1 1141c2c3a6b8558d...,
-    61:2:17,5:block,33:...,6:header,,
+    35:cardinal capture 1 1141c2c3a6b8558d,
+    59:2:17,5:block,33:...,6:header,,
 
 It is for tests, for looking at, and for filling in what a broker does not have any more. A file
 that was being written when the machine stopped is whole up to its last record; `read` says where

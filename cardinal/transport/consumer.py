@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from cardinal.assembler import Evicted
-from cardinal.chain import Unlinked
+from cardinal.chain import NO_PARENT, Unlinked
 from cardinal.follower import Event as Followed
 from cardinal.follower import Follower, Step
 from cardinal.token import parse_token
@@ -46,7 +46,8 @@ class Consumer:
     ) -> None:
         """Begin where `token` says, less `rollback` numbers; without one at number `first`.
 
-        Tokens of a `Follower` need no rollback. Raises `BadToken`, `BadTopic`.
+        Tokens of a `Follower` need no rollback. `options` are the reader's and nats-py's; with
+        `last` the events come to an end. Raises `BadToken`, `BadTopic`.
         """
         streams = {name: max(1, at - rollback) for name, at in parse_token(token).items()}
         self.follower = follower or Follower()
@@ -54,6 +55,9 @@ class Consumer:
             application, url, streams=streams, first=first, window=window, **options
         )
         self.waiting = Waiting()
+        chain = self.follower.chain
+        if chain.head != NO_PARENT:  # a start was given: it has been applied
+            self.waiting.begin(chain.head, chain.number)
         self._events: deque[Event] = deque()
 
     async def __aenter__(self) -> Self:
@@ -80,6 +84,8 @@ class Consumer:
     async def __anext__(self) -> Event:
         """The next event. Raises `Refused`, `NoNumbers`."""
         while not self._events:
+            if self.reader.ended:
+                raise StopAsyncIteration
             rows, happened = await self.reader.read(LOOK_SECONDS)
             self._events.extend(happened)
             for one in happened:

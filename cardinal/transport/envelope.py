@@ -44,6 +44,11 @@ def pack(key: bytes, value: bytes) -> bytes:
     return b"%d:%b,%d:%b," % (len(key), key, len(value), value)
 
 
+def packed_bytes(key: bytes, value: bytes) -> int:
+    """How long the payload of a message is."""
+    return len(str(len(key))) + len(key) + len(str(len(value))) + len(value) + 4
+
+
 def unpack(payload: bytes) -> tuple[bytes, bytes]:
     """Key and value. Raises `BadEnvelope`."""
     key, at = netstring(payload, 0)

@@ -11,11 +11,11 @@ import asyncio
 from types import TracebackType
 from typing import Any, Self
 
-from nats.errors import BadSubjectError, Error, MaxPayloadError
+from nats.errors import BadSubjectError, Error
 
 from cardinal.producer import Messages
 from cardinal.transport.connection import Broken, Connection
-from cardinal.transport.envelope import message_id, netstring, pack, subject_of
+from cardinal.transport.envelope import ID_BYTES, message_id, netstring, pack, subject_of
 from cardinal.transport.errors import BadEnvelope, Refused, Unreachable
 
 PIECE_MESSAGES, PIECE_BYTES = 512, 1 << 20  # of what is sent again when a connection breaks
@@ -23,6 +23,7 @@ PATIENCE_SECONDS = 60.0
 WAIT_SECONDS_MIN, WAIT_SECONDS_MAX = 0.05, 2.0  # between attempts, doubled each time
 FULL = "the journal is full"
 ID_HEADER = "Nats-Msg-Id"
+HEADER_BYTES = len(f"NATS/1.0\r\n{ID_HEADER}: \r\n\r\n") + 2 * ID_BYTES  # of max_payload
 
 Item = tuple[str, bytes]  # subject, payload
 
@@ -44,6 +45,7 @@ class Publisher:
         self.url = url
         self.patience = patience
         self.sent = self.repeated = 0  # messages; those sent again because of a broken connection
+        self.payload_max: int | None = None  # what the broker takes, once connected
         self._options = options
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
@@ -74,13 +76,14 @@ class Publisher:
         """Publish messages by topic, in their order; the last number that the broker gave.
 
         Raises `Refused`, `BadTopic`, and `Unreachable` when the patience is at its end; then what
-        was sent may be there or not, and may be sent again.
+        was sent may be there or not, and may be sent again. If one is too large none is sent.
         """
         items = [
             (subject_of(self.application, topic), pack(key, value))
             for topic, rows in messages.items()
             for key, value in rows
         ]
+        self._check_sizes(items)
         async with self._turn:
             number, at = 0, 0
             while at < len(items):
@@ -118,11 +121,19 @@ class Publisher:
             await self.close()
         if self._connection is None:
             self._connection = await Connection.open(self.url, **self._options)
+            self.payload_max = self._connection.client.max_payload - HEADER_BYTES
         return self._connection
+
+    def _check_sizes(self, items: list[Item]) -> None:
+        """A larger message ends the connection, with those before it taken."""
+        largest = max((len(payload) for _, payload in items), default=0)
+        if self.payload_max is not None and largest > self.payload_max:
+            raise Refused(f"a message of {largest} bytes; the broker takes {self.payload_max}")
 
     async def _publish(self, connection: Connection, piece: list[Item]) -> int | None:
         """Publish once; the last number, or None if there was no room."""
         connection.refused.clear()
+        self._check_sizes(piece)
         await connection.during(self._write(connection, piece), self.patience)
         answer = await connection.ask(f"$SEQ.PUB.{piece[0][0]}", b"")
         if connection.refused:
@@ -141,11 +152,6 @@ class Publisher:
             try:
                 headers = {ID_HEADER: message_id(subject, payload)}
                 await connection.client.publish(subject, payload, headers=headers)
-            except MaxPayloadError:
-                most = connection.client.max_payload
-                raise Refused(
-                    f"a message of {len(payload)} bytes; the broker takes {most}"
-                ) from None
             except BadSubjectError:
                 raise Refused(f"{subject!r} is no subject") from None
             except Error as error:

@@ -107,7 +107,8 @@ class Reader:
         self.end = 0  # the last number that the broker had given when we connected
         self.last = last
         self.window = window
-        self.ended = last is not None and last < first
+        # With a token it is known only at the broker where we begin.
+        self.ended = last is not None and last < first and not streams
         self.repeated = 0  # messages that came again, and were passed by
         self._streams = dict(streams or {})
         self._options = options
@@ -215,6 +216,7 @@ class Reader:
             happened.append(Rewound(self.next, self.end))
             self.next = self.end + 1
         self.next = max(self.next, 1)
+        self.ended = self.ended or (self.last is not None and self.next > self.last)
         connection.place_known = True
 
     async def _ask(self, connection: Connection) -> None:

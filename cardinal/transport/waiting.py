@@ -31,6 +31,12 @@ class Waiting:
         self._for_number: dict[asyncio.Future[Outcome], int] = {}
         self._closed = False
 
+    def begin(self, hash: bytes, number: int | None) -> None:
+        """This block was applied before we began; its number, if it is known."""
+        self._applied[hash] = None
+        if number is not None:
+            self.number = number
+
     def applied(self, update: ChainUpdate) -> None:
         """This update is in the state now."""
         for block in update.removed:

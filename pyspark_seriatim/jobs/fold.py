@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from cardinal.assembler import Dropped, Evicted
 from cardinal.block import Block
-from cardinal.chain import ChainUpdate, Unlinked
+from cardinal.chain import ChainUpdate, Stalled, Unlinked
 from cardinal.codec import HEAD
 from cardinal.follower import Event, Follower, Step
 from cardinal.message import Reorg, ReorgComplete
@@ -155,15 +155,18 @@ class Fold:
                 now = one.time / 1e6
                 events = self.follower.follow(one.event, one.topic, self.source, now)
                 self._apply(events, one.sequence, one.time, clock, stored)
-            elif one.event.kind != "Evicted" or one.event.hash not in self.follower.chain:
+            elif one.event.kind != "Evicted" or not self._knows(one.event.hash):
                 # Who has a block lacks nothing of it, whatever has come of a copy.
                 self._outcome.told.append(one.event)
         if found:
             self._end(max(self.next, found[-1].sequence + 1), len(found), clock)
         return self._outcome
 
+    def _knows(self, hash: bytes | None) -> bool:
+        return hash is not None and self.follower.knows(hash)
+
     def _end(self, next: int, messages: int, clock: Callable[[Block], int]) -> None:
-        self._times = {block.hash: clock(block) for block in self.follower.chain.retained}
+        self._times = {block.hash: clock(block) for block in self.follower.retained}
         self.next = next
         self.counts["messages"] += messages
         self.counts["added"] += len(self._outcome.added)
@@ -261,5 +264,7 @@ def _told(event: Event, sequence: int, time: int) -> Told:
     if isinstance(event, Evicted | Unlinked):
         return Told(sequence, time, kind, event.hash, event.number, text)
     assert not isinstance(event, Step)
+    if isinstance(event, Stalled):
+        return Told(sequence, time, kind, None, event.number, text)
     text = f"channel {event.topic} given up: {event.why}"
     return Told(sequence, time, kind, None, None, text)

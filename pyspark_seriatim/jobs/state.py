@@ -26,7 +26,7 @@ from cardinal.assembler import AGE_MAX_SECONDS, Assembler, Dropped, Event, Evict
 from cardinal.block import Block
 from cardinal.codec import HEAD
 from cardinal.message import REORG, REORG_COMPLETE, Reorg, ReorgComplete
-from cardinal.pending import Pending
+from cardinal.pending import BLOCK_BYTES, EACH_BYTES, Pending
 from cardinal.schema import REORG_TOPIC, Tracking
 from cardinal.transport.envelope import LENGTH_DIGITS_MAX
 from pyspark_seriatim.jobs import snapshot
@@ -213,7 +213,8 @@ def _read(row: dict[str, Any], source: str) -> Whole:
         deletes, updates = snapshot.loads(row["body"])
         token, weight = {source: row["first"]}, int.from_bytes(row["weight"], "big")
         place = (hash, number, weight, row["parent"])
-        event = Block(*place, updates, deletes, token, sequence)
+        size = len(row["body"]) + BLOCK_BYTES + EACH_BYTES * (len(updates) + len(deletes))
+        event = Block(*place, updates, deletes, token, sequence, size)
     elif kind in ("Reorg", "ReorgComplete"):
         event = (Reorg if kind == "Reorg" else ReorgComplete)(hash, number)
     else:

@@ -140,8 +140,7 @@ def test_given_a_reorg_in_a_file_when_produced_then_the_consumer_changes_its_bra
         ([], [1]),
         ([], [2]),
         ([], [3]),
-        ([2, 3], [0x12]),
-        ([], [0x13]),
+        ([2, 3], [0x12, 0x13]),
         ([], [0x14]),
     ]
 

@@ -19,7 +19,7 @@ from cardinal.message import (
     SubBatchMessage,
     Update,
 )
-from cardinal.transport.capture import CaptureWriter
+from cardinal.transport.capture import CaptureReader, CaptureWriter
 from tests.support.processes import SeriatimServer
 
 B, C, ID = b"\xb0" * 32, b"\xc0" * 32, bytes(31) + b"\x07"
@@ -168,3 +168,50 @@ def test_given_a_journal_when_inspected_then_applications_are_apart(
         status, out, _ = inspect(str(tmp_path / "store"), "-a", "two")
         assert (status, out.count("\n")) == (0, 1)
         assert out.endswith("-> block 1 is whole\n")
+
+
+def test_given_a_journal_when_written_to_a_capture_then_a_consumer_goes_on_behind_it(
+    inspect: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    lines, target = tmp_path / "blocks.jsonl", str(tmp_path / "old.capture")
+    blocks = [f'{{"number": {n}, "hash": "0x{n}", "parent": "0x{n - 1}"}}\n' for n in range(1, 6)]
+    with SeriatimServer("netstring", store=tmp_path / "store") as broker:
+        url = ["-s", f"127.0.0.1:{broker.port}"]
+        for part, name in ((blocks[:3], "one"), (blocks[:1], "two"), (blocks[3:], "one")):
+            lines.write_text("".join(part))
+            assert main(["cardinal", "produce", str(lines), "-a", name, *url]) == 0
+        assert main(["pub", "cardinal.one.blocks", "no envelope", *url]) == 0
+        capsys.readouterr()
+        store = str(tmp_path / "store")
+        status, out, err = inspect(store, "-a", "one", "--capture", target)
+        left_out = " (1 left out: none of Cardinal Streams)"
+        assert (status, out, err) == (0, f"wrote 5 messages{left_out} to {target}\n", "")
+        assert inspect(store, "-a", "one", "--to", "3", "--capture", target)[0] == 0
+        assert main(["cardinal", "consume", "--capture", target]) == 0
+        past = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        place = ["--after-block", past[-1]["added"][-1]["hash"], "--token", past[-1]["token"]]
+        assert main(["cardinal", "consume", "--once", "-a", "one", *place, *url]) == 0
+        present = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    found = [block["number"] for update in past + present for block in update["added"]]
+    assert found == [1, 2, 3, 4, 5]
+    status, _, err = inspect(store, "--capture", target)
+    assert (status, err) == (
+        1,
+        "seriatim: --capture: a capture is of one application; give --application\n",
+    )
+
+
+def test_given_a_capture_when_part_of_it_is_written_to_another_then_it_is_that_part(
+    inspect: Any, tmp_path: Path
+) -> None:
+    whole, part = capture(tmp_path / "c", MESSAGES), str(tmp_path / "part")
+    assert inspect(whole, "--from", "3", "--block", "0xb0", "--capture", part)[0] == 0
+    with open(part, "rb") as file:
+        reader = CaptureReader(file)
+        assert reader.stream == "stream"
+        assert [row[3] for row in reader] == [3, 4, 5, 6, 8]
+    status, _, err = inspect(whole, "--capture", whole)
+    assert (status, err) == (1, f"seriatim: {whole}: it cannot be read and written at once\n")
+    assert inspect(whole)[0] == 0
+    status, _, err = inspect(whole, "--capture", str(tmp_path / "no" / "where"))
+    assert (status, err.endswith("cannot be written: No such file or directory\n")) == (1, True)

@@ -47,11 +47,15 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> object:
         ("inspect /nowhere", "/nowhere"),
         ("inspect --block 1", '--block: "1" is no hash, or how one begins'),
         ("inspect /etc/hostname", "no length of a record; is this a capture?"),
+        ("inspect /etc/hostname --capture a", "no length of a record; is this a capture?"),
+        ("inspect /etc/hostname --capture -", "no length of a record; is this a capture?"),
         ("inspect /etc --from 5 --to 2", "--to 2 is before --from 5"),
         ("simulate --lines -", "give a file"),
         ("simulate --lines a --capture b", "give --lines or --capture, not both"),
         ("simulate --lines /nowhere/a", "/nowhere/a: cannot be written: No such file"),
         ("simulate --schema /nowhere/a", "/nowhere/a: cannot be written: No such file"),
+        ("consume --capture /nowhere", "/nowhere: cannot be read: No such file"),
+        ("consume --capture /etc/hostname", "/etc/hostname: byte 0: no length of a record"),
         ("simulate --loss 2", "less than or equal to 1"),
     ],
 )
@@ -60,6 +64,47 @@ def test_given_wrong_flags_when_run_then_the_line_says_which(
 ) -> None:
     assert callable(refusal)
     assert words in refusal(*arguments.replace("-- ", "").split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("simulate --lines a --loss 0.1", "--loss: of no use with --lines"),
+        ("simulate --lines a --producers 1 -a b", "--application, --producers: of no use with"),
+        ("simulate --lines a --reorder 0", "--reorder: of no use with --lines"),
+        ("simulate --lines a --duplicates 0", "--duplicates: of no use with --lines"),
+        ("simulate --lines a --rate 1", "--rate: of no use with --lines"),
+        ("simulate --lines a -s x", "--url: of no use with --lines"),
+        ("simulate --capture a --rate 1", "--rate: of no use with --capture"),
+        ("simulate --capture a -a b", "--application: of no use with --capture"),
+        ("simulate --capture a --url x", "--url: of no use with --capture"),
+        ("consume --default x", "--default: of no use without --topic"),
+        ("consume --default x --schema y", "--default: of no use with --schema"),
+        ("produce /dev/null --default x --schema y", "--default: of no use with --schema"),
+        ("inspect --capture a --missing --json", "--missing, --json: of no use with --capture"),
+        ("consume --capture a -a b -s c", "--application, --url: of no use with --capture"),
+    ],
+)
+def test_given_a_flag_that_says_nothing_when_run_then_both_flags_are_named(
+    arguments: str,
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["cardinal", *arguments.split()]) == 2
+    done = capsys.readouterr()
+    assert done.out == ""
+    assert done.err.startswith(f"seriatim: {words}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_given_a_url_in_the_environment_when_lines_are_simulated_then_it_may_stand_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERIATIM_URL", "127.0.0.1:1")
+    assert main(["cardinal", "simulate", "--blocks", "2", "--lines", str(tmp_path / "a")]) == 0
 
 
 @pytest.mark.parametrize(
@@ -96,6 +141,14 @@ def test_given_a_wrong_schema_when_read_then_the_line_says_what(
         (
             '{"number": 2, "hash": "0x2", "parent": "0x1", "updates": {"\\ud800": "0x"}}',
             "line 2: the key '\\ud800' is no text",
+        ),
+        ('{"number": 2, "hash": "0x2", "parent": "0x2"}', "line 2: parent: 0x02 is the block"),
+        ('{"number": 1, "hash": "0x2", "parent": "0x1"}', "line 2: number: 1 is not above"),
+        ('{"number": 1, "hash": "0x1", "parent": "0x3"}', "line 2: hash: 0x01 is another block"),
+        (
+            '{"reorg": {"number": 5, "hash": "0x7", "weight": 1}, "blocks": '
+            '[{"number": 2, "hash": "0x2", "parent": "0x7"}]}',
+            "line 2: blocks[0].number: 2 is not above the ancestor's, 5",
         ),
     ],
 )

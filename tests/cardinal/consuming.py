@@ -17,6 +17,7 @@ TABLES = """
 create table if not exists state (key text primary key, value blob) without rowid;
 create table if not exists chain (place integer primary key, hash blob unique, number integer);
 create table if not exists undo (place integer, key text, value blob);
+create table if not exists applied (hash blob primary key, times integer) without rowid;
 create table if not exists token (only integer primary key check (only = 1), text text);
 """
 
@@ -57,6 +58,10 @@ class Application:
         for key in {*block.deletes, *block.updates}:
             old = self.db.execute("select value from state where key = ?", (key,)).fetchone()
             self.db.execute("insert into undo values (?, ?, ?)", (place, key, old and old[0]))
+        self.db.execute(
+            "insert into applied values (?, 1) on conflict do update set times = times + 1",
+            (block.hash,),
+        )
         self.db.executemany("delete from state where key = ?", [(key,) for key in block.deletes])
         self.db.executemany("insert or replace into state values (?, ?)", block.updates.items())
 

@@ -1,6 +1,9 @@
 """What an assembler does with bytes that are wrong, and how much it keeps."""
 
+import gc
 import itertools
+import tracemalloc
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -20,7 +23,15 @@ from cardinal.errors import (
     Truncated,
     UnknownType,
 )
-from cardinal.message import Entry, SubBatchHeader, SubBatchMessage, Update
+from cardinal.message import (
+    Delete,
+    Entry,
+    Message,
+    SubBatchHeader,
+    SubBatchMessage,
+    Update,
+)
+from cardinal.pending import BLOCK_BYTES, EACH_BYTES, SUB_BATCH_BYTES
 from tests.cardinal import made
 from tests.cardinal.stream import Row, batch, named, rows
 
@@ -92,7 +103,7 @@ def test_given_a_key_that_is_not_text_when_counted_then_it_is_told() -> None:
 def test_given_a_huge_header_count_when_fed_then_nothing_is_allocated_by_it() -> None:
     assembler = Assembler()
     assembler.feed(rows([SubBatchHeader(B, ID, 2**31 - 1)]))
-    assert assembler.pending_bytes < 1000
+    assert assembler.pending_bytes == BLOCK_BYTES + SUB_BATCH_BYTES
 
 
 def test_given_old_blocks_when_time_passes_then_they_are_evicted_with_what_they_lack() -> None:
@@ -108,7 +119,7 @@ def test_given_old_blocks_when_time_passes_then_they_are_evicted_with_what_they_
     assert "block 7 given up (age), 2 messages of it: without 1 of 'a/'" in str(first)
     (second,) = assembler.feed([], "t", now=116.0)
     assert isinstance(second, Evicted)
-    assert second.bytes == 36 + 2 + 200
+    assert second.bytes == BLOCK_BYTES + 2 * 36 + 2 + EACH_BYTES
     assert "without its Batch" in str(second)
     assert (assembler.evicted, assembler.pending_bytes) == (2, 0)
     assert assembler.missing(B) is None
@@ -125,12 +136,98 @@ def test_given_too_many_blocks_when_fed_then_the_oldest_are_evicted() -> None:
 
 
 def test_given_too_many_bytes_when_fed_then_the_oldest_are_evicted() -> None:
-    assembler = Assembler(bytes_max=10_000)
+    assembler = Assembler(bytes_max=15_000)
     some = [Update(named(n), f"k{m}", b"v" * 100) for n in range(10) for m in range(10)]
     events = assembler.feed(rows(some))
-    assert [e.why for e in events if isinstance(e, Evicted)] == ["bytes"] * 8
+    assert [e.why for e in events if isinstance(e, Evicted)] == ["bytes"] * 7
     assert assembler.pending_bytes == sum(b.measure() for b in assembler.pending.values())
-    assert 0 < assembler.pending_bytes <= 10_000
+    assert 0 < assembler.pending_bytes <= 15_000
+
+
+def wide(at: int, entry: Callable[[int], Entry]) -> Message:
+    """A Batch of 300 entries, and one that will not be there."""
+    entries = {f"a/{at}/{n}/": entry(at * 300 + n) for n in range(300)}
+    return batch({"never": Entry(count=1)} | entries, f"{at}")
+
+
+KINDS: dict[str, Callable[[int], list[Message]]] = {
+    "a block of one message": lambda at: [Update(named(at), "k", b"")],
+    "short updates": lambda at: [Update(named(at // 200), f"k{at}", b"v" * 9)],
+    "long updates": lambda at: [Update(named(at // 200), f"k/{at:0>137}", b"v" * 300)],
+    "counted updates": lambda at: [
+        batch({"a": Entry(count=100), "s": Entry(sub_batch=ID)}, f"{at}"),
+        *[Update(named(at), f"a/{n:0>137}", b"v" * 9) for n in range(100)],
+    ],
+    "counted deletes": lambda at: [
+        batch({"a": Entry(count=100), "s": Entry(sub_batch=ID)}, f"{at}"),
+        *[Delete(named(at), f"a/{n}") for n in range(100)],
+    ],
+    "counts": lambda at: [wide(at, lambda n: Entry(count=1))],
+    "values": lambda at: [wide(at, lambda n: Entry(b"%d" % n))],
+    "deletes": lambda at: [wide(at, lambda n: Entry(delete=True))],
+    "sub-batches": lambda at: [wide(at, lambda n: Entry(sub_batch=named(n)))],
+    "headers": lambda at: [SubBatchHeader(named(at // 50), named(at), 5)],
+    "a message of each sub-batch": lambda at: [
+        SubBatchMessage(named(at // 50), named(at), 0, [], {f"{at}": b"v" * 9})
+    ],
+    "many messages of a sub-batch": lambda at: [
+        SubBatchMessage(named(at // 200), ID, at % 200, [], {f"{at}": b"v" * 9})
+    ],
+    "many deletes in a message": lambda at: [
+        SubBatchMessage(named(at), ID, 0, [f"{at}/{n}" for n in range(500)], {})
+    ],
+    "many updates in a message": lambda at: [
+        SubBatchMessage(named(at), ID, 0, [], {f"{at}/{n}": b"%d" % n for n in range(500)})
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_given_messages_of_any_kind_when_kept_then_the_memory_they_take_is_counted(
+    kind: str,
+) -> None:
+    assembler, at = Assembler(blocks_max=1 << 20), 0
+    gc.collect()
+    tracemalloc.start()
+    try:
+        while assembler.pending_bytes < 1 << 20:
+            assert not assembler.feed(rows(KINDS[kind](at)))
+            at += 1
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.3 < taken / assembler.pending_bytes < 1.3
+
+
+def test_given_many_large_rows_in_one_call_when_fed_then_not_all_are_kept_until_its_end() -> None:
+    assembler, most = Assembler(bytes_max=1 << 20), 0
+
+    def watched() -> Iterator[Row]:
+        nonlocal most
+        for at in range(30):
+            yield from rows(KINDS["sub-batches"](at))
+            most = max(most, assembler.pending_bytes)
+
+    class Rows(list[Row]):
+        def __iter__(self) -> Iterator[Row]:
+            return watched()
+
+    events = assembler.feed(Rows())
+    assert {type(event) for event in events} == {Evicted}
+    assert 1 << 20 < most < 2.5 * (1 << 20)
+    assert 0 < assembler.pending_bytes < 1 << 20
+    assert assembler.pending_bytes == sum(b.measure() for b in assembler.pending.values())
+
+
+def test_given_a_block_that_is_whole_then_it_says_what_was_counted_for_it() -> None:
+    assembler = Assembler()
+    assembler.feed([*WHOLE, *REST[:2]])
+    before = assembler.pending_bytes
+    (block,) = assembler.feed(REST[2:])
+    assert isinstance(block, Block)
+    assert before < block.size < before + 1000
+    assert assembler.pending_bytes == 0
 
 
 def test_given_an_evicted_block_when_all_of_it_comes_again_then_it_is_given() -> None:
@@ -178,7 +275,7 @@ garbage = st.binary(max_size=80) | st.builds(
         max_size=30,
     ),
     st.integers(0, 3),
-    st.integers(0, 2000),
+    st.integers(0, 9000),
 )
 def test_given_any_bytes_when_fed_then_nothing_is_raised_and_what_is_kept_is_known(
     some: list[Row], blocks: int, size: int

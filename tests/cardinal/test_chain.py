@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cardinal.block import Block
-from cardinal.chain import Chain, ChainUpdate, Event, Unlinked, Why
+from cardinal.chain import Chain, ChainUpdate, Event, Stalled, Unlinked, Why
 from tests.cardinal import vectors
 from tests.cardinal.stream import block, named
 
@@ -30,8 +30,13 @@ def plain(hash: bytes) -> str:
     return hash.decode().lstrip(".")
 
 
-def feed(chain: Chain, *blocks: Block, channel: bool = False) -> list[str]:
-    return told([event for one in blocks for event in chain.add(one, channel)])
+def feed(chain: Chain, *blocks: Block) -> list[str]:
+    return told([event for one in blocks for event in chain.add(one)])
+
+
+def bring(chain: Chain, ancestor: str, *blocks: Block, begun: int = 0) -> list[str]:
+    """What comes of a channel."""
+    return told(chain.branch(named(ancestor), blocks, {"s": begun}))
 
 
 def line(names: str, parent: str, first: int) -> list[Block]:
@@ -209,73 +214,130 @@ def test_given_no_start_when_the_first_block_of_all_comes_then_it_is_linked() ->
     assert told(Chain(bootstrap=0).add(first)) == ["+g"]
 
 
-def test_given_a_reorg_channel_when_its_blocks_come_then_they_replace_whatever_they_weigh() -> None:
+def test_given_a_channel_from_the_chain_when_its_end_is_heavier_then_it_is_the_chain() -> None:
     chain = Chain(named("a"))
     feed(chain, *line("bcde", "a", 1))
-    assert chain.reorg(named("b"), 1) == []
-    x, y = block("x", 2, "b", 1), block("y", 3, "x", 1)
-    z, w = block("z", 4, "y", 1), block("w", 5, "z", 50)
-    assert feed(chain, x, y, channel=True) == ["+x -cde", "+y"]
-    assert feed(chain, block("f", 5, "e"), block("v", 6, "w", 60)) == []
-    assert feed(chain, z, w, channel=True) == ["+z", "+w"]
-    assert told(chain.reorg_complete(named("b"), 1)) == ["+v"]
-    assert feed(chain, block("u", 7, "v", 70)) == ["+u"]
+    x, y, z = block("x", 2, "b", 1), block("y", 3, "x", 1), block("z", 4, "y", 50)
+    assert bring(chain, "b", z, x, y) == ["+xyz -cde"]
+    assert bring(chain, "b", x, y, z) == [], "a copy"
+    assert feed(chain, block("f", 5, "e", 5), block("v", 6, "z", 60)) == ["+v"]
 
 
-def test_given_two_producers_when_both_announce_a_reorg_then_it_happens_once() -> None:
+def test_given_a_channel_that_is_lighter_when_it_goes_on_then_it_is_the_chain_from_then() -> None:
     chain = Chain(named("a"))
-    feed(chain, *line("bcd", "a", 1))
-    branch = [block("x", 2, "b", 8), block("y", 3, "x", 9)]
-    for expected in (["+x -cd", "+y"], []):
-        chain.reorg(named("b"), 1)
-        assert feed(chain, *branch, channel=True) == expected
-        assert chain.reorg_complete(named("b"), 1) == []
-    assert feed(chain, block("z", 4, "y", 10)) == ["+z"]
+    feed(chain, *line("bcde", "a", 1))
+    assert bring(chain, "b", block("x", 2, "b", 1), block("y", 3, "x", 2)) == []
+    assert feed(chain, block("z", 4, "y", 50)) == ["+xyz -cde"]
 
 
-def test_given_a_reorg_deeper_than_the_chain_when_it_comes_then_the_update_says_so() -> None:
+def test_given_a_channel_from_below_when_it_is_heavier_then_it_replaces_all() -> None:
     chain = Chain(named("a"), threshold=2)
     feed(chain, *line("bcdefg", "a", 1))
-    chain.reorg(named("old"), 0)
-    assert feed(chain, block("x", 1, "old"), block("y", 2, "x"), channel=True) == [
-        "+x -efg beyond",
-        "+y",
-    ]
-    assert told(chain.reorg_complete(named("old"), 0)) == []
-    assert feed(chain, block("z", 3, "y"), block("h", 7, "g")) == ["+z"]
+    x, y = block("x", 1, "old"), block("y", 2, "x", 7)
+    assert bring(chain, "old", x, y) == ["+xy -efg beyond"]
+    assert feed(chain, block("z", 3, "y", 8), block("h", 7, "g")) == ["+z"]
 
 
-def test_given_waiting_blocks_when_a_reorg_is_deeper_than_the_chain_then_they_are_told() -> None:
-    chain = Chain(named("a"))
-    feed(chain, *line("bcd", "a", 1), block("w", 6, "v"), block("s", 2, "b", 1))
-    chain.reorg(named("old"), 0)
-    assert feed(chain, block("x", 1, "old"), channel=True) == ["w PARENT", "+x -bcd beyond"]
+def test_given_a_channel_from_below_when_what_waits_on_it_is_heavier_then_it_replaces_all() -> None:
+    chain = Chain(named("a"), threshold=2)
+    feed(chain, *line("bcdefg", "a", 1), block("z", 6, "y", 8), block("s", 6, "f", 1))
+    one = block("x", 1, "old", 2)
+    assert bring(chain, "old", one, block("y", 5, "x", 6)) == ["+xyz -efg beyond"]
+    assert chain.head == named("z")
+
+
+def test_given_a_channel_from_below_that_is_lighter_when_it_goes_on_then_it_replaces_all() -> None:
+    chain = Chain(named("a"), threshold=5)
+    feed(chain, *line("bcdefghi", "a", 1))
+    x, y = block("x", 1, "old"), block("y", 6, "x")
+    x.token, y.token = {"s": 70}, {"s": 80}
+    assert bring(chain, "old", x, y, begun=60) == []
+    assert chain.floor("s") == 60
+    assert [plain(one.hash) for one in chain.retained[-2:]] == ["x", "y"]
+    assert feed(chain, block("j", 9, "i")) == ["+j"]
+    assert feed(chain, block("z", 10, "y")) == ["+xyz -efghij beyond"]
+
+
+def test_given_a_channel_on_one_that_waits_when_it_is_heavier_then_both_replace_all() -> None:
+    chain = Chain(named("a"), threshold=5)
+    feed(chain, *line("bcdefghi", "a", 1))
+    first = [block("x", 1, "old"), block("y", 6, "x", 2), block("z", 7, "y", 3)]
+    assert bring(chain, "old", *first) == bring(chain, "old", *first) == []
+    assert chain.knows(named("y"))
+    assert bring(chain, "y", block("v", 7, "y", 20)) == ["+xyv -defghi beyond"]
+
+
+def test_given_a_copy_of_a_channel_when_it_comes_late_then_it_changes_nothing() -> None:
+    chain = Chain(named("a"), threshold=2)
+    feed(chain, *line("bcdefg", "a", 1))
+    old = [block("x", 1, "old"), block("y", 2, "x", 7)]
+    assert bring(chain, "old", *old) == ["+xy -efg beyond"]
+    feed(chain, *(block(str(at), 3 + at, str(at - 1) if at else "y", 8 + at) for at in range(9)))
+    assert bring(chain, "old", *old) == ["x OLD", "y OLD"]
+    assert chain.head == named("8")
+
+
+def test_given_a_start_when_a_channel_of_its_past_comes_first_then_that_is_known_for_one() -> None:
+    chain = Chain(named("e"), number=4)
+    assert bring(chain, "a", *line("bc", "a", 1)) == []
+    assert feed(chain, *line("de", "c", 3), block("f", 5, "e")) == ["+f"]
+    assert feed(chain, block("r", 2, "b", 9)) == ["+r -cdef"]
+
+
+def test_given_no_start_when_a_channel_comes_first_then_the_chain_begins_with_it() -> None:
+    chain = Chain(bootstrap=1)
+    assert bring(chain, "a", *line("bc", "a", 1)) == ["+b unlinked", "+c"]
 
 
 def test_given_a_channel_that_brings_what_does_not_fit_when_it_comes_then_it_is_told() -> None:
     chain = Chain(named("a"), whitelist={3: named("c")})
-    chain.reorg(named("o"), 1)
-    assert feed(chain, block("x", 9, "w"), block("y", 3, "o"), channel=True) == [
-        "x CHANNEL",
-        "y WHITELIST",
+    feed(chain, *line("b", "a", 1))
+    assert bring(chain, "o", block("x", 9, "w"), block("y", 3, "o")) == ["y WHITELIST"]
+    assert [plain(one.hash) for one in chain.waiting] == ["x"], "it may stand on what comes"
+    assert bring(chain, "p", block("p", 1, "p"), block("q", 4, "p", 3)) == ["p NUMBER"]
+    assert chain.head == named("b")
+
+
+def test_given_blocks_that_the_whitelist_refuses_when_a_channel_waits_then_it_goes_too() -> None:
+    chain = Chain(named("a"), whitelist={1: named("w")})
+    feed(chain, block("w", 1, "a", 5))
+    assert bring(chain, "o", *line("xy", "o", 2)) == []
+    assert feed(chain, block("o", 1, "a")) == ["o WHITELIST", "x WHITELIST", "y WHITELIST"]
+
+
+def test_given_channels_that_wait_when_they_are_too_many_then_the_oldest_is_told() -> None:
+    chain = Chain(named("a"), spare_max=3)
+    feed(chain, block("b", 1, "a", 9))
+    assert bring(chain, "o", *line("xy", "o", 2)) == []
+    assert bring(chain, "p", *line("uv", "p", 2)) == ["x CROWD", "y CROWD"]
+    chain.spare_bytes_max = 9
+    big = line("r", "q", 2)
+    big[0].size = 10
+    assert bring(chain, "q", *big) == ["u CROWD", "v CROWD", "r CROWD"]
+
+
+def test_given_spare_blocks_when_their_bytes_are_too_many_then_the_oldest_is_told() -> None:
+    chain = Chain(named("a"), spare_bytes_max=100)
+    feed(chain, *line("b", "a", 1))
+    waiting = [*line("m", "l", 5), *line("p", "o", 5), *line("s", "r", 5)]
+    for one in waiting:
+        one.size = 50
+    assert feed(chain, *waiting) == ["m CROWD"]
+
+
+def test_given_a_gap_when_many_wait_behind_it_then_it_is_told_and_at_twice_as_many_again() -> None:
+    chain = Chain(named("a"), threshold=3)
+    feed(chain, *line("b", "a", 1))
+    found = [
+        event
+        for at in range(300)
+        for event in chain.add(block(f"w{at}", 9 + at, f"w{at - 1}" if at else "gap"))
     ]
-    assert chain.head == named("a")
-
-
-def test_given_a_channel_that_is_given_up_when_the_old_branch_is_heavier_then_it_is_back() -> None:
-    chain = Chain(named("a"))
-    feed(chain, *line("bcd", "a", 1))
-    chain.reorg(named("b"), 1)
-    assert feed(chain, block("x", 2, "b", 1), channel=True) == ["+x -cd"]
-    assert told(chain.reorg_complete(named("b"), 1)) == ["+cd -x"]
-
-
-def test_given_an_open_channel_when_too_much_waits_then_the_oldest_is_told() -> None:
-    chain = Chain(named("a"), spare_max=2)
-    chain.reorg(named("a"), 0)
-    assert feed(chain, *line("bcd", "a", 1)) == ["b CROWD"]
-    assert chain.reorg_complete(named("a"), 0) == []
-    assert feed(chain, block("b", 1, "a")) == ["+bcd"]
+    assert found == [Stalled(named("gap"), 9, waiting, 1) for waiting in (70, 140, 280)]
+    assert str(found[0]) == (
+        "the chain stands still at block 1: 70 blocks wait for the parent of block 9,"
+        f" {named('gap').hex()}, which did not come"
+    )
 
 
 def test_given_blocks_with_tokens_when_asked_for_the_floor_then_it_is_the_lowest() -> None:

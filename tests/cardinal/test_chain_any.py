@@ -12,7 +12,7 @@ names = st.sampled_from(NAMES)
 # One block for each hash and parent, so that a hash may come with several: a liar's.
 blocks = st.builds(
     lambda hash, number, weight, parent, offset: Block(
-        hash, number, weight, parent, {}, set(), {"s": offset}
+        hash, number, weight, parent, {}, set(), {"s": offset}, size=offset
     ),
     names,
     st.integers(0, 9),
@@ -23,18 +23,20 @@ blocks = st.builds(
 steps = st.lists(
     st.tuples(st.just("add"), blocks)
     | st.tuples(st.just("add"), blocks)
-    | st.tuples(st.just("channel"), blocks)
-    | st.tuples(st.just("reorg"), names)
-    | st.tuples(st.just("complete"), names),
+    | st.tuples(names, st.lists(blocks, min_size=1, max_size=4)),
     max_size=40,
 )
 
 
-def take(chain: Chain, step: tuple[str, Block | bytes]) -> list[Event]:
-    name, what = step
-    if isinstance(what, Block):
-        return chain.add(what, channel=name == "channel")
-    return chain.reorg(what, 0) if name == "reorg" else chain.reorg_complete(what, 0)
+Action = tuple[str, Block] | tuple[bytes, list[Block]]
+
+
+def take(chain: Chain, step: Action) -> list[Event]:
+    """A block; or the ancestor of a channel, and what it brings."""
+    if isinstance(step[1], Block):
+        return chain.add(step[1])
+    assert isinstance(step[0], bytes)
+    return chain.branch(step[0], step[1])
 
 
 def check(chain: Chain, spare_max: int, threshold: int) -> None:
@@ -49,7 +51,9 @@ def check(chain: Chain, spare_max: int, threshold: int) -> None:
     assert all(one.hash in tree.children[one.parent] for one in tree.blocks.values())
     if chain.number is not None:
         assert all(one.number >= chain.number - threshold for one in tree.blocks.values())
-    floors = [one.token["s"] for one in [*tree.blocks.values(), *chain._deferred]]
+    assert sum(len(one.blocks) for one in chain._aside) <= spare_max
+    assert chain._spare.bytes == sum(tree.blocks[hash].size for hash in chain._spare)
+    floors = [one.token["s"] for one in chain.retained]
     found = chain.floor("s")
     assert (found is None) == (not floors)
     assert found is None or found <= min(floors)
@@ -65,7 +69,7 @@ def check(chain: Chain, spare_max: int, threshold: int) -> None:
     st.dictionaries(st.integers(0, 9), names, max_size=2),
 )
 def test_given_any_blocks_and_channels_when_added_then_the_updates_follow_from_each_other(
-    some: list[tuple[str, Block | bytes]],
+    some: list[Action],
     start: bytes | None,
     threshold: int,
     spare_max: int,

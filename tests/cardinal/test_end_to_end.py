@@ -17,6 +17,7 @@ THRESHOLD = 6
 
 BASE = branch(GENESIS, "x", 40)
 LEFT, RIGHT = branch(BASE[-1], "l", 2), branch(BASE[-1], "r", 40)
+LATE = branch(RIGHT[-1], "w", 3)  # comes while the channel is open
 DEEP = branch(RIGHT[19], "d", 30)  # replaces more blocks than the threshold
 END = branch(DEEP[-1], "e", 10)
 FINAL = [*BASE, *RIGHT[:20], *DEEP, *END]
@@ -50,14 +51,18 @@ class Consuming:
 
 
 async def send_all(
-    url: str, parts: Sequence[Sequence[Messages]], gates: Sequence[asyncio.Event]
+    url: str,
+    parts: Sequence[Sequence[Messages]],
+    gates: Sequence[asyncio.Event],
+    sent: Sequence[asyncio.Barrier],
 ) -> int:
     """One of the producers: each part when its gate opens; how many messages it sent again."""
     async with Publisher("chain", url) as publisher:
-        for part, gate in zip(parts, gates, strict=True):
+        for part, gate, done in zip(parts, gates, sent, strict=True):
             await gate.wait()
             for messages in part:
                 await publisher.send(messages)
+            await done.wait()
         return publisher.repeated
 
 
@@ -72,18 +77,19 @@ def parts() -> list[list[Messages]]:
     return [
         made(producer, BASE),
         made(producer, [*LEFT, *RIGHT]),
-        [channel.begin(), *made(channel, DEEP[:15])],
+        [channel.begin(), *made(channel, DEEP[:15]), *made(producer, LATE)],
         [*made(channel, DEEP[15:]), channel.complete(), *made(producer, END)],
     ]
 
 
-def stored(file: Path) -> tuple[list[bytes], dict[str, bytes]]:
-    """The chain and the state that the consumer has stored."""
+def stored(file: Path) -> tuple[list[bytes], dict[str, bytes], int]:
+    """The chain and the state that the consumer has stored, and how often it applied a block."""
     with sqlite3.connect(file) as db:
         chain = [row[0] for row in db.execute("select hash from chain order by place")]
         state = dict(db.execute("select key, value from state").fetchall())
+        (times,) = db.execute("select max(times) from applied").fetchone()
     db.close()
-    return chain, state
+    return chain, state, times
 
 
 def test_given_two_producers_when_all_is_killed_and_reorganised_then_the_states_are_the_same(
@@ -94,7 +100,8 @@ def test_given_two_producers_when_all_is_killed_and_reorganised_then_the_states_
     async def scenario(server: SeriatimServer) -> None:
         url = f"nats://127.0.0.1:{server.port}"
         gates = [asyncio.Event() for _ in range(4)]
-        producers = [asyncio.create_task(send_all(url, parts(), gates)) for _ in range(2)]
+        sent = [asyncio.Barrier(count) for count in (2, 2, 3, 2)]
+        producers = [asyncio.create_task(send_all(url, parts(), gates, sent)) for _ in range(2)]
         consuming = Consuming(url, file)
         await consuming.start()
         gates[0].set()
@@ -108,7 +115,8 @@ def test_given_two_producers_when_all_is_killed_and_reorganised_then_the_states_
         await asyncio.to_thread(server.start, port)
         await consuming.until(head=RIGHT[-1].hash)
         gates[2].set()
-        await consuming.until(head=DEEP[4].hash)
+        await sent[2].wait()  # the channel is open, and half of it is sent
+        await consuming.until(head=LATE[-1].hash)
         await consuming.kill()
         await consuming.start()
         gates[3].set()
@@ -118,6 +126,7 @@ def test_given_two_producers_when_all_is_killed_and_reorganised_then_the_states_
 
     with SeriatimServer("netstring") as server:
         run(scenario(server))
-    chain, state = stored(file)
+    chain, state, times = stored(file)
     assert chain == [block.hash for block in FINAL]
     assert state == state_of(FINAL)
+    assert times == 1, "nothing is applied twice"

@@ -154,13 +154,29 @@ def test_given_a_channel_that_is_never_completed_when_time_passes_then_it_is_giv
     before, between, _ = reorganised()
     follower = Follower(age_max=10.0)
     follower.take(before + between[:-1], STREAM, 0.0)
-    waiting = rows_of(sent(branch(LEFT[-1], "w", 1)), 1000)
-    assert follower.take(waiting, STREAM, 5.0) == []
-    events = follower.take([], STREAM, 10.1)
-    assert [event for event in events if isinstance(event, ChannelGivenUp)] == [
-        ChannelGivenUp(between[0][0], "age")
-    ]
+    assert follower.channels == [between[0][0]]
+    meanwhile = rows_of(sent(branch(LEFT[-1], "w", 1)), 1000)
+    (step,) = follower.take(meanwhile, STREAM, 5.0)
+    assert isinstance(step, Step), "nobody waits for a channel"
+    assert parse_token(step.token)[STREAM] <= between[0][3]
+    brought = [block.hash for block in branch(BASE[0], "d", 5)]
+    assert not {*brought} & {block.hash for block in follower.chain.retained}
+    assert follower.take([], STREAM, 10.1) == [ChannelGivenUp(between[0][0], "age")]
+    assert [block.hash for block in follower.chain.retained[-5:]] == brought, "as any other"
+    assert (follower.channels, follower.retained) == ([], follower.chain.retained)
     assert follower.take([], STREAM, 30.0) == []
+
+
+@pytest.mark.parametrize(("limit", "most"), [("blocks", 3), ("bytes", 1000)])
+def test_given_a_channel_that_is_too_long_when_it_comes_then_it_is_given_up(
+    limit: str, most: int
+) -> None:
+    before, between, _ = reorganised()
+    follower = Follower()
+    setattr(follower.chain, {"blocks": "spare_max", "bytes": "spare_bytes_max"}[limit], most)
+    events = follower.take(before + between, STREAM, 0.0)
+    assert ChannelGivenUp(between[0][0], limit) in events
+    assert (follower.channels, follower.retained) == ([], follower.chain.retained)
 
 
 @pytest.mark.parametrize("place", [0, 1, 3, 5], ids=lambda place: f"cut at {place}")

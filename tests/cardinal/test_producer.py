@@ -208,6 +208,18 @@ def test_given_sub_batches_when_sent_then_each_is_known_once_and_by_its_block() 
     assert producer.announced == []
 
 
+def test_given_deletes_of_a_sub_batch_as_a_set_when_sent_then_all_producers_make_the_same() -> None:
+    made = []
+    for names in (range(50), reversed(range(50))):
+        producer = Producer(schema())
+        producer.block(1, A, B, 1, batches={"s": ID})
+        made.append(producer.sub_batch(A, ID, deletes={f"s/{one}" for one in names}))
+    assert made[0] == made[1]
+    (message,) = [decode(*row) for row in made[0]["main"][1:]]
+    assert isinstance(message, SubBatchMessage)
+    assert message.deletes == sorted(message.deletes)
+
+
 def test_given_a_sub_batch_that_cannot_be_encoded_when_sent_then_it_can_be_sent_again() -> None:
     producer = Producer(schema())
     producer.block(1, A, B, 1, batches={"s": ID})

@@ -2,6 +2,8 @@
 
 import pickle
 import re
+import time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -36,6 +38,47 @@ def test_given_an_alternation_when_matched_then_it_is_anchored_as_a_whole() -> N
     assert schema.match("b/1") == ("ab", "b/")
     assert schema.match("zb/1") == ("other", None), "the reference finds b/ in the middle"
     assert schema.match("d/1") == ("cd", "d/")
+
+
+def test_given_patterns_that_re_would_try_in_many_ways_when_matched_then_it_is_quick() -> None:
+    schema = Schema({"(?:a+)+b/": "x", "c/.*/d/.*/": "y", "e/": "z"}, default="d")
+    tracking = schema.track("(?:a+)+b/", "e/")
+    begin = time.process_time()
+    assert schema.match("a" * 10_000) == ("d", None)
+    assert not tracking("a" * 10_000)
+    assert time.process_time() - begin < 1.0
+    assert schema.match("aaab/1") == ("x", "aaab/")
+    assert schema.match("c/1/d/2/3") == ("y", "c/1/d/2/")
+    assert schema.match("e/1") == ("z", "e/")
+    for one in (tracking, pickle.loads(pickle.dumps(tracking))):
+        assert [one(key) for key in ("aab/", "e/", "c/1/d/2/")] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("topics", "default", "problem"),
+    [
+        ({1: "x"}, "d", "prefix 1: a pattern is text, and this is int"),
+        ({b"a/": "x"}, "d", "prefix b'a/': a pattern is text, and this is bytes"),
+        ({"a/": 5}, "d", "topic 5: a topic is text, and this is int"),
+        ({"a/": None}, "d", "topic None: a topic is text, and this is NoneType"),
+        ({}, None, "topic None: a topic is text, and this is NoneType"),
+        ([("a/", "x")], "d", "the topics of a schema are a mapping .* and this is list"),
+        (None, "d", "the topics of a schema are a mapping .* and this is NoneType"),
+    ],
+)
+def test_given_what_is_no_text_when_made_then_it_is_told_as_any_other_problem(
+    topics: Any, default: Any, problem: str
+) -> None:
+    with pytest.raises(SchemaError, match=problem):
+        Schema(topics, default)
+
+
+def test_given_what_is_no_text_when_tracked_then_it_is_told() -> None:
+    bad: Any = 7
+    with pytest.raises(SchemaError, match="cannot track 7: a pattern is text, and this is int"):
+        Schema({"a/": "x"}, "d").track("a/", bad)
+    with pytest.raises(SchemaError, match="cannot track None: a pattern is text"):
+        Schema({"a/": "x"}, "d").track("a/", sub_batches=[None])  # type: ignore[list-item]
 
 
 def test_given_no_prefixes_when_made_then_everything_is_in_the_default_topic() -> None:

@@ -125,6 +125,41 @@ def test_given_somebody_who_waits_when_steps_are_done_then_they_are_released(
     run(scenario())
 
 
+def test_given_a_start_when_waited_for_then_what_was_applied_before_is_known(
+    broker: SeriatimServer,
+) -> None:
+    async def scenario() -> None:
+        follower = Follower(start=BLOCKS[3].hash, number=4)
+        async with Consumer("restart", url(broker), follower=follower) as consumer:
+            assert await consumer.wait_for_number(4, 0.0) is Outcome.SUCCESS
+            assert await consumer.wait_for_number(2, 0.0) is Outcome.SUCCESS
+            assert await consumer.wait_for_hash(BLOCKS[3].hash, 0.0) is Outcome.SUCCESS
+            assert await consumer.wait_for_number(5, 0.01) is Outcome.TIMEOUT
+        unnumbered = Consumer("restart", url(broker), follower=Follower(start=BLOCKS[3].hash))
+        assert await unnumbered.wait_for_hash(BLOCKS[3].hash, 0.0) is Outcome.SUCCESS
+        assert await unnumbered.wait_for_number(0, 0.01) is Outcome.TIMEOUT
+        assert await Consumer("restart").wait_for_hash(bytes(32), 0.01) is Outcome.TIMEOUT
+
+    run(scenario())
+
+
+def test_given_a_last_number_when_consumed_then_the_events_come_to_an_end(
+    broker: SeriatimServer,
+) -> None:
+    async def scenario() -> None:
+        await send(broker, "ends", BLOCKS[:2])
+        async with Publisher("ends", url(broker)) as publisher:
+            last = await publisher.send({"unknown": [(b"\xff" + bytes(32), b"")]})
+        async with Consumer("ends", url(broker), last=last) as consumer:
+            found = [event async for event in consumer]
+            behind = f"{consumer.reader.stream}={last + 1}"
+        assert hashes([one for one in found if isinstance(one, Step)])[-1] == BLOCKS[1].hash
+        async with Consumer("ends", url(broker), token=behind, last=last) as consumer:
+            assert [event async for event in consumer] == []
+
+    run(scenario())
+
+
 def test_given_a_block_that_is_given_up_when_waited_for_then_it_is_not_found(
     broker: SeriatimServer,
 ) -> None:

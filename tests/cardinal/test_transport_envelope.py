@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardinal.transport.envelope import message_id, pack, prefix_of, subject_of, unpack
+from cardinal.transport.envelope import (
+    message_id,
+    pack,
+    packed_bytes,
+    prefix_of,
+    subject_of,
+    unpack,
+)
 from cardinal.transport.errors import BadEnvelope, BadTopic
 
 
@@ -13,6 +20,7 @@ def test_given_key_and_value_when_packed_then_they_are_two_netstrings(
     key: bytes, value: bytes
 ) -> None:
     assert unpack(pack(key, value)) == (key, value)
+    assert packed_bytes(key, value) == len(pack(key, value))
 
 
 def test_given_a_message_when_packed_then_its_bytes_are_these() -> None:

@@ -9,6 +9,7 @@ import nats
 import pytest
 
 from cardinal.producer import Producer
+from cardinal.transport.envelope import packed_bytes
 from cardinal.transport.errors import BadTopic, Refused, Unreachable
 from cardinal.transport.publisher import PIECE_MESSAGES, Publisher
 from cardinal.transport.reader import Reader
@@ -97,6 +98,22 @@ def test_given_what_the_broker_will_never_take_when_sent_then_it_is_refused(
     run(scenario())
     with pytest.raises(BadTopic):
         Publisher("a.b", url(broker))
+
+
+def test_given_one_message_that_is_too_large_when_sent_then_none_is(broker: SeriatimServer) -> None:
+    async def scenario() -> None:
+        before = await last_number(url(broker))
+        async with Publisher("sizes", url(broker)) as publisher:
+            most = publisher.payload_max
+            assert most is not None
+            assert packed_bytes(b"k", bytes(most - 13)) == most
+            large = [(b"k", b"")] * 2 * PIECE_MESSAGES + [(b"k", bytes(most - 12))]
+            with pytest.raises(Refused, match=f"{most + 1} bytes; the broker takes {most}"):
+                await publisher.send({"t": large})
+            assert await last_number(url(broker)) == before
+            assert await publisher.send({"t": [(b"k", bytes(most - 13))]}) == before + 1
+
+    run(scenario())
 
 
 def test_given_no_broker_when_opened_or_sent_to_then_it_is_told_in_time() -> None:

@@ -147,6 +147,27 @@ def test_given_messages_that_are_none_of_ours_when_read_then_they_are_told_and_p
     run(scenario())
 
 
+def test_given_a_number_behind_the_last_when_read_then_it_ends_and_is_not_asked_for(
+    broker: SeriatimServer,
+) -> None:
+    async def scenario() -> None:
+        last = await publish(broker, "behind", 0, 3)
+        async with Reader("behind", url(broker)) as reader:
+            await read(reader, 1)
+            journal = reader.stream
+        for begin, expected in ((last + 1, []), (last + 99, [Rewound(last + 99, last)])):
+            streams = {journal: begin}
+            async with Reader("behind", url(broker), streams=streams, last=last) as reader:
+                assert not reader.ended
+                assert await reader.read(TIMEOUT_S) == ([], expected)
+                assert reader.ended
+        async with Reader("behind", url(broker), streams={"other": 7}, last=0) as reader:
+            assert await reader.read(TIMEOUT_S) == ([], [JournalChanged("other", journal)])
+            assert reader.ended
+
+    run(scenario())
+
+
 def test_given_a_broker_that_is_killed_when_reading_then_it_goes_on_behind_the_last() -> None:
     async def scenario(server: SeriatimServer) -> None:
         await publish(server, "killed", 0, 300)
