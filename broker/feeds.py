@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.multicast import buffer_bytes, open_sender, renew, source
 from broker.settings import Settings
-from broker.settings_feeds import FeedSettings
+from broker.settings_feeds import HEARTBEAT, FeedSettings
 from sequencer.feed.codecs import codec_named
 from sequencer.feed.errors import CodecNotFound
 from sequencer.feed.feed import Feed
@@ -67,9 +67,15 @@ class Outlet:
         self._told = (0, 0, 0)
 
     def attach(self, sequencer: Sequencer, store: Any, loop: asyncio.AbstractEventLoop) -> None:
-        """Send what is numbered from now on."""
+        """Send what is numbered from now on. Raises `OSError` if the codec cannot be opened."""
         settings = self.settings
-        self.codec.open(store.journal, store.epoch)
+        try:
+            self.codec.open(store.journal, store.epoch)
+        except Exception as error:  # of whoever wrote the codec
+            raise OSError(
+                f"cannot feed {settings.address}: codec {settings.codec!r}: cannot be opened:"
+                f" {type(error).__name__}: {error}"
+            ) from error
         pattern = settings.subject.encode()
         matches = None if pattern == b">" else partial(covers, pattern)
         self.feed = Feed(
@@ -118,6 +124,8 @@ class Outlet:
             *(settings.label, settings.address, settings.interface or source(self.socket)),
             settings.codec,
         )
+        if settings.codec == "netstring" and settings.heartbeat not in (0, HEARTBEAT):
+            log.warning("Feed %s: its codec has no heartbeat to send", settings.label)
         granted = buffer_bytes(self.socket)
         if granted < settings.send_buffer:
             log.warning(
@@ -210,8 +218,12 @@ class Feeds:
 
     def attach(self, store: Any) -> None:
         """Send what is numbered from now on. The store is on disk or a ring; it says who we are."""
-        for outlet in self.outlets:
-            outlet.attach(self._sequencer, store, self._loop)
+        try:
+            for outlet in self.outlets:
+                outlet.attach(self._sequencer, store, self._loop)
+        except OSError:
+            self._close()
+            raise
 
     async def start(self) -> None:
         """Begin to look after them. Raises `OSError` if re-requests cannot be answered."""

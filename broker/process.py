@@ -14,7 +14,7 @@ from typing import Any
 
 from broker.logs import reopen, start_logging
 from broker.server import Server
-from broker.settings import Settings
+from broker.settings import SequencerSettings, Settings
 from broker.version import VERSION, MixedBuild, is_compiled
 from sequencer.journal.errors import StoreError
 
@@ -60,6 +60,8 @@ def _run(settings: Settings, handler: logging.Handler, uvloop: bool) -> int:
         log.warning("Running uncompiled, some 50 times slower: install again with a C compiler")
     if settings.loop == "uvloop" and not uvloop:
         log.warning("uvloop is not installed (pip install 'seriatim[uvloop]'): using asyncio")
+    for path in _unused(settings.sequencer):
+        log.warning("%s does nothing without sequencer.port (--sequencer_port)", path)
     try:
         with asyncio.Runner(loop_factory=_uvloop_factory() if uvloop else None) as runner:
             return runner.run(_serve(settings, handler))
@@ -68,6 +70,15 @@ def _run(settings: Settings, handler: logging.Handler, uvloop: bool) -> int:
         if settings.log_file:  # whoever started us looks here, not there
             print(f"seriatim: {error}", file=sys.stderr)
         return 1
+
+
+def _unused(sequencer: SequencerSettings) -> list[str]:
+    """What was set of cquencer's port, and does nothing: there is no such port."""
+    if sequencer.port:
+        return []
+    usual = SequencerSettings()
+    names = ("host", "framing", "subject")
+    return [f"sequencer.{one}" for one in names if getattr(sequencer, one) != getattr(usual, one)]
 
 
 def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

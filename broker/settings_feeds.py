@@ -9,6 +9,7 @@ ETHERNET_BYTES = 1500  # what nearly every network carries in one piece
 UDP_BYTES_MAX = 65507  # IPv4's longest datagram
 HEAD_BYTES = {4: 28, 6: 48}  # of IP and UDP together
 PACKING_BYTES_MIN = 256
+HEARTBEAT = 1.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,7 @@ class FeedSettings:
         " done.",
     )
     heartbeat: float = knob(
-        1.0,
+        HEARTBEAT,
         "duration",
         "After how long without a datagram a heartbeat says which number comes next, so that"
         " receivers miss the last ones too. A second is MoldUDP64's custom. The codec `netstring`"
@@ -116,10 +117,11 @@ class FeedSettings:
         zero="empty: the broker's `host`",
     )
     rerequest_rate: int = knob(
-        4 * MIB,
+        1 * MIB,
         "size",
-        "How many bytes of answers one address gets in a second, so that forged requests make no"
-        " flood. 4 MiB/s are 33 Mbit/s.",
+        "How many bytes of answers one address gets in a second, a quarter of it at once. So much"
+        " can whoever forges its requests bring upon it: 1 MiB/s are 8 Mbit/s, and fetch some 2000"
+        " short messages. Give more where networks lose more, and nobody forges.",
         bounds=(64 * KIB, 1 * GIB),
     )
     rerequest_total_rate: int = knob(

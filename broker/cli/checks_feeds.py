@@ -4,10 +4,17 @@ import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from broker.cli.knobs import FEEDS
 from broker.settings_feeds import PACKING_BYTES_MIN, FeedSettings
 
 # IPv6 groups of one machine or one link: which interface is meant, the address does not say.
 ONE_LINK = {1, 2}
+ONLY_WITH_REREQUESTS = (
+    "rerequest_host",
+    "rerequest_rate",
+    "rerequest_total_rate",
+    "rerequest_percent",
+)
 
 
 def feed_relations(values: Mapping[str, Any]) -> Iterator[str]:
@@ -57,8 +64,24 @@ def _contents(feed: FeedSettings) -> Iterator[str]:
     if feed.rerequest_port and feed.codec != "moldudp64":
         yield (
             f'rerequest_port goes with the codec moldudp64, and the codec here is "{feed.codec}":'
-            " its receivers fetch what they missed with $SEQ.RANGE; leave the port out"
+            " its receivers fetch what they missed with $SEQ.READ and $SEQ.INFO; leave the port out"
         )
+    yield from _idle(feed)
+
+
+def _idle(feed: FeedSettings) -> Iterator[str]:
+    """What was set and would do nothing: whoever did so believes that it does."""
+    if not feed.rerequest_port and feed.codec == "moldudp64":
+        remedy = "give that port too, or leave it out"
+    else:
+        remedy = "leave it out"
+    if not feed.rerequest_port:
+        for name in ONLY_WITH_REREQUESTS:
+            if getattr(feed, name) != FEEDS.knobs[name].default:
+                yield f"{name} does nothing without rerequest_port; {remedy}"
+    if feed.datagram_bytes and not (feed.packing or feed.rerequest_port):
+        users = "packing, or rerequest_port" if feed.codec == "moldudp64" else "packing"
+        yield f"datagram_bytes does nothing without {users}; give that too, or leave it out"
 
 
 def _shared(feeds: Sequence[FeedSettings]) -> Iterator[str]:

@@ -19,6 +19,9 @@ NAMES = {
     "--sequencer_subject": "--subject",
     "--feed": "the feed",
 }
+# `serve` may do without cquencer's port; here there is nothing without it.
+ANY_PORT = "give 1 to 65535, or -1 for any free port"
+OR_NONE = ", or 0 for none"
 # These say themselves what they are about.
 SENTENCES = ("--feed: the feed ", "--feed: a feed ")
 
@@ -146,7 +149,8 @@ def settings_of(flags: dict[str, Any]) -> Any:
 
     problems = []
     if flags["sequencer.port"] == "0":
-        problems.append("TCP_PORT: 0 is no port to listen on; give 1 to 65535")
+        problems.append(f"TCP_PORT: 0 is no port to listen on; {ANY_PORT}")
+        flags = {**flags, "sequencer.port": "-1"}  # the others are to be told, too
     try:
         return resolve(flags, os.environ, None, problems).settings
     except WrongSettings as wrong:
@@ -158,5 +162,5 @@ def _renamed(problem: str) -> str:
         return problem.removeprefix("--feed: ")
     for name, ours in NAMES.items():
         if problem.startswith(f"{name}:"):
-            return ours + problem.removeprefix(name)
+            return ours + problem.removeprefix(name).replace(ANY_PORT + OR_NONE, ANY_PORT)
     return problem

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import re
 import select
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from broker.cli import view
 from broker.cli.errors import CliError
 from broker.cli.journal_cat import headers_of
 from broker.cli.moment import show_time
-from sequencer.feed.codec import DATA, END, Codec
+from sequencer.feed.codec import DATA, END, Codec, packet_of
 from sequencer.feed.codecs import codec_named
 from sequencer.feed.errors import CodecNotFound
 from sequencer.netstring import encode_frame
@@ -87,12 +88,25 @@ def listen(feeds: list[Group], wish: Wish) -> None:
     """Print until there was as much as wished. Raises `CliError`."""
     try:
         codec = codec_named(wish.codec, filtered=wish.subject != ">")
-        if wish.ordered:
-            asyncio.run(_in_order(feeds, codec, wish, sys.stdout.buffer))
-        else:
-            _as_it_comes(feeds[0], codec, wish, sys.stdout.buffer)
+        with _interrupted_by_sigterm():
+            if wish.ordered:
+                asyncio.run(_in_order(feeds, codec, wish, sys.stdout.buffer))
+            else:
+                _as_it_comes(feeds[0], codec, wish, sys.stdout.buffer)
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
     except (ReceiverError, CodecNotFound) as error:
         raise CliError(str(error)) from error
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Whoever ends us so, a supervisor or `timeout`, is told what was seen as after Ctrl-C."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Printer:
@@ -221,7 +235,7 @@ class Reading:
     def _decoded(self, datagram: bytes) -> list[Message]:
         """Its messages; what is wrong with it is told, the first time."""
         try:
-            packet = self.codec.decode(datagram)
+            packet = packet_of(self.codec, datagram)
         except Exception as error:  # of whoever wrote the codec
             if self.malformed == 0:
                 _say(f"a datagram that is none of this codec, {error}; more are not told")
@@ -254,6 +268,9 @@ async def _in_order(feeds: list[Group], codec: Codec, wish: Wish, out: BinaryIO)
         subject=wish.subject,
     )
     printer = Printer(wish.view, out)
+    task = asyncio.current_task()
+    assert task is not None, "it runs in a loop of its own"
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with receiver:
         _greet(feeds)
         watch = asyncio.create_task(_tell_troubles(receiver))

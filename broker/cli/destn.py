@@ -13,6 +13,7 @@ import typer
 from broker.cli.errors import CliError
 
 VIEWS = ("decode", "json", "raw")
+NUMBER_MAX = (1 << 63) - 2  # the last number that a message can have
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The multicast group.")]
 PortArgument = Annotated[
@@ -47,7 +48,9 @@ Fill = Annotated[
 ]
 First = Annotated[
     int | None,
-    typer.Option("--from", min=1, metavar="N", help="Begin with number N of the past."),
+    typer.Option(
+        "--from", min=1, max=NUMBER_MAX, metavar="N", help="Begin with number N of the past."
+    ),
 ]
 Filtered = Annotated[
     str,
@@ -85,7 +88,7 @@ def destn(
         bool, typer.Option("--stats", metavar=" ", help="At the end, say what was seen and done.")
     ] = False,
 ) -> None:
-    """Show what a multicast group brings. Ctrl-C ends it.
+    """Show what a multicast group brings. Ctrl-C ends it, and SIGTERM does.
 
     Without options: the datagrams as they come, as cquencer's destn has it.
     --fill, --from and --second imply --ordered. What is lost is told on
@@ -103,12 +106,12 @@ def destn(
     """
     from broker.cli import destination, pub
 
-    chosen = [name for name, on in zip(VIEWS, (decode, json, raw), strict=True) if on]
-    if len(chosen) > 1:
-        raise CliError(f"give one of {' and '.join(f'--{name}' for name in chosen)}, not both")
+    view = _view(decode, json, raw)
     if first is not None and not fill:
         raise CliError("--from begins in the past, which somebody must have: give --fill")
     pub.checked_subject(filtered, wildcards=True)
+    ordered = bool(ordered or fill or second)
+    _check_filter(filtered, codec, ordered)
     try:
         destination.listen(
             destination.feeds_of(group, port, interface, second),
@@ -117,12 +120,29 @@ def destn(
                 fill=fill,
                 start="live" if first is None else first,
                 subject=filtered,
-                view=chosen[0] if chosen else "",
+                view=view,
                 count=count,
-                ordered=bool(ordered or fill or second),
+                ordered=ordered,
                 stats=stats,
             ),
         )
     except KeyboardInterrupt:
         if count:
             raise  # what was asked for did not come
+
+
+def _view(*on: bool) -> str:
+    """The one that was chosen, or none."""
+    chosen = [name for name, wanted in zip(VIEWS, on, strict=True) if wanted]
+    if len(chosen) > 1:
+        raise CliError(f"give one of {' and '.join(f'--{name}' for name in chosen)}, not both")
+    return chosen[0] if chosen else ""
+
+
+def _check_filter(subject: str, codec: str, ordered: bool) -> None:
+    """Refuse a filter that would change nothing of what is printed."""
+    if subject != ">" and not ordered and codec != "moldudp64":
+        raise CliError(
+            "--filtered says what is no loss, and without --ordered no loss is told: give"
+            " --ordered, or leave it out"
+        )

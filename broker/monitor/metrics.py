@@ -136,7 +136,7 @@ class BrokerCollector(Collector):
     def _feeds(self, state: State) -> Iterator[Metric]:
         feeds, asked = state.feeds, [feed for feed in state.feeds if feed.rerequests]
         last = {feed.name: feed.last for feed in feeds}
-        yield _by_feed(GaugeMetricFamily, "feed_last_number", "The last number sent.", last)
+        yield _by_feed(GaugeMetricFamily, "feed_last_number", "The last number dealt with.", last)
         for key, name, about in FEED_COUNTERS:
             values = {feed.name: feed.figures[key] for feed in feeds}
             yield _by_feed(CounterMetricFamily, name, about, values)

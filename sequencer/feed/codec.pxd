@@ -34,6 +34,9 @@ cdef class Codec:
     cdef bytes _datagram(self, bytes records, unsigned long long previous,
                          unsigned long long first, unsigned long long last)
 
+@cython.locals(packet=Packet, messages=list, at=Py_ssize_t, message=Message)
+cpdef Packet packet_of(Codec codec, bytes datagram)
+
 cdef Message message_at(Walk walk, const unsigned char *data)
 cdef Py_ssize_t copy(unsigned char *out, Py_ssize_t at, const unsigned char *source,
                      Py_ssize_t start, Py_ssize_t size) noexcept

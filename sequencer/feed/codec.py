@@ -20,6 +20,7 @@ and `seal`, which when compiled make no Python object. A datagram is built in th
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import cython
 
@@ -64,6 +65,8 @@ class Codec:
     """One per feed, for the thread that sends; or one per receiver."""
 
     def __init__(self, head_size: int = 0, skip_size: int = 0, contiguous: bool = False) -> None:
+        if head_size < 0 or skip_size < 0:
+            raise ValueError(f"a head of {head_size} bytes, and {skip_size} for what is left out")
         self.head_size = head_size  # bytes before the first message of a datagram
         self.skip_size = skip_size  # zeros that a number takes which the filter left out; 0: none
         self.contiguous = contiguous  # a datagram says its first number alone, and counts on
@@ -155,6 +158,47 @@ class Codec:
             count += 1
         self.seal(out, 0, at, previous, first, last, count)
         return bytes(out)
+
+
+def packet_of(codec: Codec, datagram: bytes) -> Packet:
+    """What a codec says that a datagram says; whatever it raises, or TypeError.
+
+    A user's codec may return anything, and what is compiled would take None for a packet.
+    """
+    said = codec.decode(datagram)
+    if not isinstance(said, Packet):
+        raise TypeError(f"decode(datagram) has returned {type(said).__name__}, not a Packet")
+    packet: Packet = said
+    messages = packet.messages
+    if not isinstance(messages, list) or not isinstance(packet.session, bytes):
+        raise TypeError("decode(datagram) has returned a Packet without messages, or session")
+    if not 0 <= packet.kind <= 2:
+        raise TypeError(f"decode(datagram) has returned a Packet of kind {packet.kind!r}")
+    if not cython.compiled:
+        _check_numbers(packet.previous, packet.after)
+    for at in range(len(messages)):
+        if not isinstance(messages[at], Message):
+            kind = type(messages[at]).__name__
+            raise TypeError(f"decode(datagram) has returned {kind} among the messages")
+        message: Message = messages[at]
+        if not cython.compiled:
+            _check_numbers(message.number, message.time)
+        if not (
+            isinstance(message.payload, bytes)
+            and isinstance(message.subject, bytes)
+            and isinstance(message.headers, bytes)
+        ):
+            raise TypeError("decode(datagram) has returned a Message of what is not bytes")
+    return packet
+
+
+def _check_numbers(*numbers: Any) -> None:
+    """What the compiler's types see to."""
+    for number in numbers:
+        if not isinstance(number, int):
+            raise TypeError(f"decode(datagram) has returned {type(number).__name__} for a number")
+        if not -1 <= number < 1 << 64:
+            raise OverflowError(f"decode(datagram) has returned {number}")
 
 
 def message_at(walk: Walk, data: bytes | bytearray) -> Message:

@@ -1,6 +1,6 @@
 # The compiler's view of arrivals.py: types only, never behaviour.
 cimport cython
-from sequencer.feed.codec cimport Codec, Packet
+from sequencer.feed.codec cimport Codec, Packet, packet_of
 from sequencer.receiver.order cimport Order
 
 cdef extern from "arrivals.h":

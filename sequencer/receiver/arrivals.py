@@ -15,6 +15,8 @@ from sequencer.feed.codec import Codec, Packet
 from sequencer.receiver.order import Order
 
 if not cython.compiled:
+    from sequencer.feed.codec import packet_of
+
     SLOTS = 32
     SLOT_BYTES = 65536
     EAGAIN = 11
@@ -73,7 +75,7 @@ class Arrivals:
         while True:
             self.count += 1
             try:
-                packet: Packet = codec.decode(self._datagram(slot, at, size))
+                packet: Packet = packet_of(codec, self._datagram(slot, at, size))
             except Exception as error:  # of whoever wrote the codec: the next one may be good
                 self.malformed += 1
                 self.fault = f"{type(error).__name__}: {error}"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sequencer.feed.codec import Codec
+from sequencer.feed.codec import Codec, packet_of
 from sequencer.feed.message import Message
 from sequencer.receiver.order import Order, Wanted
 
@@ -83,7 +83,7 @@ def probe(codec: Codec) -> tuple[Carried, bytes]:
     A codec that only reads carries all, and names none.
     """
     try:
-        packet = codec.decode(codec.datagram([PROBE], 0))
+        packet = packet_of(codec, codec.datagram([PROBE], 0))
         (message,) = packet.messages
     except Exception:  # of whoever wrote the codec
         return Carried(), b""

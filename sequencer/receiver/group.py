@@ -13,6 +13,7 @@ from sequencer.receiver.arrivals import RUNS
 from sequencer.receiver.errors import GroupError
 
 BUFFER_BYTES = 4 << 20  # 1 MiB holds some 2500 datagrams of 160 bytes: 25 ms of 100 000 a second
+BUFFER_MAX = (1 << 31) - 1  # what the socket option can say
 # Of Linux, and not in Python's socket module.
 IP_MULTICAST_ALL = 49
 IPV6_MULTICAST_ALL = 29
@@ -36,6 +37,16 @@ class Group:
     buffer_bytes: int = BUFFER_BYTES
 
     def __post_init__(self) -> None:
+        for name, kind in (
+            ("group", str),
+            ("port", int),
+            ("interface", str),
+            ("buffer_bytes", int),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, kind) or isinstance(value, bool):
+                wanted = "a text" if kind is str else "a number"
+                raise GroupError(f"a group's {name} is {wanted}, and here it is {value!r}")
         try:
             address = ip_address(self.group)
         except ValueError as error:
@@ -50,6 +61,8 @@ class Group:
             )
         if not 0 < self.port < 65536:
             raise GroupError(f"{self.port} is no port; give 1 to 65535")
+        if not 0 < self.buffer_bytes <= BUFFER_MAX:
+            raise GroupError(f"buffer_bytes is {self.buffer_bytes}; give 1 to {BUFFER_MAX}")
 
     def __str__(self) -> str:
         host = f"[{self.group}]" if ":" in self.group else self.group

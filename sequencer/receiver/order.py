@@ -415,6 +415,8 @@ def is_sound(packet: Packet, messages: list[Message]) -> bool:
     if not -2 < before < limit or (packet.kind != DATA and not 0 < after < limit):
         return False
     for at in range(len(messages)):
+        if not isinstance(messages[at], Message):
+            return False
         message: Message = messages[at]
         number = message.number
         if not 0 < number < limit or number <= before:

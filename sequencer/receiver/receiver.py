@@ -21,7 +21,17 @@ from typing import Self
 
 from sequencer.feed.codec import Codec
 from sequencer.feed.moldudp64 import MoldUDP64Codec
-from sequencer.feed.netstrings import NetstringCodec
+from sequencer.receiver.arguments import (
+    BYTES_MAX,
+    COUNT_MAX,
+    check_counts,
+    check_feeds,
+    check_fill,
+    check_idle,
+    check_seconds,
+    codec_of,
+    first_of,
+)
 from sequencer.receiver.arrivals import Arrivals
 from sequencer.receiver.counters import Counters
 from sequencer.receiver.errors import FillError, ReceiverError
@@ -29,7 +39,7 @@ from sequencer.receiver.filler import Filler, Head, probe
 from sequencer.receiver.group import Group, join, rejoined
 from sequencer.receiver.journal_filler import JournalFiller
 from sequencer.receiver.mold_filler import MoldFiller
-from sequencer.receiver.order import FEEDS, Event, Order
+from sequencer.receiver.order import Event, Order
 
 TICK_SECONDS = 0.001  # the shortest time between two looks at what misses
 CROWDED_SECONDS = 0.02  # the same while no more can be asked; answers make room before
@@ -39,7 +49,7 @@ class Receiver:
     """An async context manager, and an async iterable of events.
 
     `feeds` are one or two groups that carry the same stream: the first to bring a number counts.
-    `codec` is the feed's, netstring by default. `fill` is whom to ask for what misses,
+    `codec` is the feed's, or its name; netstring by default. `fill` is whom to ask for what misses,
     nats://HOST:PORT (the broker) or mold://HOST:PORT (its re-request server); with nobody, what
     misses is lost after `patience`. `start` is the first number wanted, which with `fill` may be
     long past; or "live": what is published from now on.
@@ -58,7 +68,7 @@ class Receiver:
         self,
         feeds: Sequence[Group],
         *,
-        codec: Codec | None = None,
+        codec: Codec | str | None = None,
         fill: str | Filler | None = None,
         start: int | str = "live",
         subject: str = ">",
@@ -70,18 +80,20 @@ class Receiver:
         pending_bytes: int = 16 << 20,
         idle: float = 1.0,
     ) -> None:
-        if not 0 < len(feeds) <= FEEDS:
-            raise ReceiverError(f"a receiver has one or two feeds, and here are {len(feeds)}")
-        if start != "live" and (not isinstance(start, int) or start < 1):
-            raise ReceiverError(f'{start!r} is no start; give a number from 1 on, or "live"')
+        check_feeds(feeds)
+        check_fill(fill)
+        check_seconds(patience=patience, answer=answer, away=away)
+        check_idle(idle)
+        check_counts(COUNT_MAX, tries=tries)
+        check_counts(BYTES_MAX, held_bytes=held_bytes, pending_bytes=pending_bytes)
         self.feeds = tuple(feeds)
-        self.codec = codec or NetstringCodec()
+        self.codec = codec_of(codec, subject)
         self.filler = _filler(fill, self.codec, subject)
         self.pending_bytes = pending_bytes
         self.idle = idle
         self.away = away
         self.order = Order(
-            0 if start == "live" else int(start),
+            first_of(start),
             fills=self.filler is not None,
             filtered=subject != ">",
             patience=patience,
@@ -101,6 +113,7 @@ class Receiver:
         self._looking: asyncio.Task[None] | None = None
         self._head: Head | None = None
         self._stream = 0  # the order's, when `_head` was learned
+        self._trouble = ""  # of the codec, with the stream that it was told
         self._sure_until = 0.0  # a stranger is no reason to ask what there is before that
         self._counted = 0  # datagrams, when the feeds were last looked at
         self._quiet = [0] * len(feeds)  # the same of each, when it was last looked at
@@ -214,7 +227,7 @@ class Receiver:
     @property
     def troubles(self) -> list[str]:
         """The last thing that went wrong with each feed, and with whoever fills, in words."""
-        found = [one.fault for one in self._arrivals]
+        found = [*(one.fault for one in self._arrivals), self._trouble]
         if self.order.strangers:
             found.append(f"{self.order.strangers} datagrams were of another stream, and not heard")
         if self.filler is not None:
@@ -293,7 +306,7 @@ class Receiver:
         if head is None or stream != order.stream:
             return
         if head.journal and (self._head is None or self._head.journal != head.journal):
-            self.codec.open(head.journal, head.epoch)
+            self._open_codec(head)
             carried, session = probe(self.codec)
             if self.filler is not None:
                 self.filler.use(carried)
@@ -307,11 +320,26 @@ class Receiver:
         order.expect(head.last + 1, self._loop.time(), heard)
         self._advance()
 
+    def _open_codec(self, head: Head) -> None:
+        try:
+            self.codec.open(head.journal, head.epoch)
+        except Exception as error:  # of whoever wrote the codec
+            raise ReceiverError(
+                f"the codec's open failed: {type(error).__name__}: {error}"
+            ) from error
+
     def _look(self) -> None:
         """Ask what there is, if nobody does so already."""
         self._sure_until = self._loop.time() + self.idle
         if self.filler is not None and (self._looking is None or self._looking.done()):
-            self._looking = self._loop.create_task(self._look_once())
+            self._looking = self._loop.create_task(self._look_again())
+
+    async def _look_again(self) -> None:
+        self._trouble = ""
+        try:
+            await self._look_once()
+        except ReceiverError as error:
+            self._trouble = str(error)
 
     async def _look_once(self) -> None:
         assert self.filler is not None, "only who fills can be asked"

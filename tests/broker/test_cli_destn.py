@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from sequencer.feed.codecs import codec_named
 from sequencer.feed.message import Message
 from sequencer.netstring import encode_frame
 from tests.broker.command import COMMAND, COMMAND_S, Listener, environment, refusal
+from tests.support.codecs import GOOD
 from tests.support.multicast import mouth, new_group
 from tests.support.processes import SeriatimServer
 from tests.support.raw import QUIET, RawClient
@@ -205,6 +207,11 @@ def test_given_somebody_to_ask_then_it_begins_in_the_past(
         ),
         (["ff15::1", "5000", "--second", "[FF15:0::1]:5000"], "is the first feed itself; give ano"),
         (["239.0.0.1", "5000", "--filtered", "a..b"], "a..b"),
+        (["239.0.0.1", "5000", "--filtered", "a.b"], "and without --ordered no loss is told: give"),
+        (
+            ["239.0.0.1", "5000", "--from", str(2**63), "--fill", "nats://127.0.0.1:1"],
+            "Input should be less than or equal to 9223372036854775806",
+        ),
         (
             ["239.0.0.1", "5000", "--interface", "lo", "--fill", "nats://127.0.0.1:1"],
             "nats://127.0.0.1:1: connection refused: no broker listens there",
@@ -217,6 +224,46 @@ def test_given_somebody_to_ask_then_it_begins_in_the_past(
 )
 def test_given_what_cannot_be_then_it_says_why(arguments: list[str], why: str) -> None:
     assert why in refusal("destn", *arguments)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("options", [[], ["--ordered"], ["--json"]], ids=str)
+def test_given_statistics_when_it_is_ended_by_a_signal_then_they_are_told(
+    how: signal.Signals, options: list[str]
+) -> None:
+    group = new_group()
+    with Destination(group, "--stats", *options) as shown:
+        send(group, "netstring", MESSAGES[0])
+        shown.read(1)
+        shown.process.send_signal(how)
+        status, _, said = shown.end()
+    assert status == 0, said
+    assert re.search(r"^datagrams +1  datagrams that came", said, re.MULTILINE), said
+
+
+def test_given_sigterm_when_what_was_asked_for_did_not_come_then_its_status_says_so() -> None:
+    for options in ([], ["--ordered"]):
+        with Destination(new_group(), "-n", "1", *options) as shown:
+            shown.process.send_signal(signal.SIGTERM)
+            assert shown.end() == (130, b"", "")
+
+
+@pytest.mark.parametrize("ordered", [[], ["--ordered"]], ids=["as they come", "ordered"])
+def test_given_a_codec_of_ones_own_that_returns_nothing_then_that_is_malformed(
+    ordered: list[str],
+) -> None:
+    group = new_group()
+    options = ("--codec", "tests.support.codecs:Nothing", "--json", "--stats", *ordered)
+    with Destination(group, *options) as shown, mouth(group) as speaker:
+        speaker.send(b"bad")
+        speaker.send(GOOD)
+        assert json.loads(shown.line())["number"] == 1
+        status, _, said = shown.interrupt()
+    assert status == 0
+    assert re.search(r"^malformed +1  datagrams", said, re.MULTILINE), said
+    assert "unexpected" not in said
+    if not ordered:
+        assert "decode(datagram) has returned NoneType, not a Packet" in said
 
 
 def test_given_a_reader_that_goes_away_then_it_ends_without_a_word() -> None:

@@ -15,6 +15,7 @@ import pytest
 from broker.server import Server
 from broker.settings import JournalSettings, SequencerSettings, Settings
 from tests.support.callers import Talker, calling, cquencer_of, netstring
+from tests.support.processes import SeriatimServer
 
 FULL_HOUSE = b"-ERR 'maximum connections exceeded'"
 
@@ -45,6 +46,23 @@ def test_given_no_port_then_there_is_none(tmp_path: Path) -> None:
         await server.stop()
 
     asyncio.run(start())
+
+
+@pytest.mark.parametrize("port", [0, -1], ids=["without", "with"])
+def test_given_settings_of_the_port_without_it_then_the_log_says_that_they_do_nothing(
+    port: int,
+) -> None:
+    arguments = ["--no-journal", "--sequencer_framing", "netstring", "--sequencer_subject", "a"]
+    with SeriatimServer(arguments=[*arguments, "--sequencer_port", str(port)]) as process:
+        said = [line for line in process.log if "does nothing" in line]
+    if port:
+        assert said == []
+        return
+    assert len(said) == 2
+    for line, name in zip(said, ("framing", "subject"), strict=True):
+        assert line.endswith(
+            f"sequencer.{name} does nothing without sequencer.port (--sequencer_port)"
+        )
 
 
 def test_given_no_nats_clients_then_the_port_is_all_there_is() -> None:

@@ -333,6 +333,28 @@ def test_given_a_feed_that_cannot_be_then_the_broker_does_not_start_and_says_why
     assert list(tmp_path.iterdir()) == [], "the store was not touched"
 
 
+def test_given_a_codec_that_cannot_be_opened_then_the_broker_does_not_start_and_says_why(
+    tmp_path: Path,
+) -> None:
+    text = feed_text(new_group(), codec="tests.support.codecs:Closed")
+    said = r"cannot feed 239.*: codec 'tests.support.codecs:Closed': cannot be opened: ValueError:"
+    with pytest.raises(OSError, match=said), serving(tmp_path, text):
+        pass
+
+
+def test_given_a_heartbeat_that_the_codec_has_not_then_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = (
+        feed_text(new_group(), name="a", heartbeat="3s"),
+        feed_text(new_group(), name="b"),
+        feed_text(new_group(), name="c", heartbeat="0"),
+    )
+    with serving(tmp_path, *texts):
+        said = [one for one in caplog.messages if "has no heartbeat" in one]
+    assert said == ["Feed a: its codec has no heartbeat to send"]
+
+
 def test_given_a_broker_with_feeds_then_its_log_says_what_goes_where(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

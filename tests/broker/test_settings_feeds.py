@@ -40,7 +40,7 @@ def test_given_every_option_in_a_text_then_all_is_taken() -> None:
     text = (
         "[ff15::1]:1234,name=market,interface=eth0,ttl=3,loop=no,send_buffer=2MiB,subject=orders.>,"
         "codec=moldudp64,packing=true,datagram_bytes=1400,segmentation=off,heartbeat=500ms,"
-        "rerequest_port=-1,rerequest_host=::1,rerequest_rate=1MiB,rerequest_total_rate=2MiB"
+        "rerequest_port=-1,rerequest_host=::1,rerequest_rate=3MiB,rerequest_total_rate=2MiB"
     )
     (feed,) = feeds(text)
     assert feed == FeedSettings(
@@ -59,7 +59,7 @@ def test_given_every_option_in_a_text_then_all_is_taken() -> None:
         heartbeat=0.5,
         rerequest_port=-1,
         rerequest_host="::1",
-        rerequest_rate=1 << 20,
+        rerequest_rate=3 << 20,
         rerequest_total_rate=2 << 20,
     )
     assert (feed.label, feed.address, feed.datagram_max) == ("market", "[ff15::1]:1234", 65487)
@@ -217,6 +217,45 @@ def test_given_feeds_that_are_wrong_together_then_it_is_told() -> None:
     assert len(feeds(f"239.0.0.1:1,{mold}", f"239.0.0.1:2,{mold},rerequest_host=::1")) == 2
 
 
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ("rerequest_rate=2MiB", "rerequest_rate does nothing without rerequest_port; leave it out"),
+        ("rerequest_total_rate=2MiB", "rerequest_total_rate does nothing without rerequest_port"),
+        ("rerequest_percent=11", "rerequest_percent does nothing without rerequest_port; leave it"),
+        ("rerequest_host=::1", "rerequest_host does nothing without rerequest_port; leave it out"),
+        (
+            "codec=moldudp64,rerequest_host=::1",
+            "rerequest_host does nothing without rerequest_port; give that port too, or leave it",
+        ),
+        ("datagram_bytes=500", "datagram_bytes does nothing without packing; give that too, or"),
+        (
+            "codec=moldudp64,datagram_bytes=500",
+            "datagram_bytes does nothing without packing, or rerequest_port; give that too, or",
+        ),
+    ],
+)
+def test_given_an_option_that_would_do_nothing_then_it_is_told(option: str, why: str) -> None:
+    (told,) = problems(f"{GROUP},{option}")
+    assert told.startswith(f"--feed: the feed {GROUP}: {why}")
+
+
+def test_given_options_that_do_something_or_are_as_by_default_then_they_are_taken() -> None:
+    mold = "codec=moldudp64,rerequest_port=-1"
+    for options in (
+        f"{mold},rerequest_rate=2MiB,rerequest_host=::1,rerequest_percent=11,datagram_bytes=500",
+        "packing=true,datagram_bytes=500",
+        "rerequest_port=0,rerequest_rate=1MiB,rerequest_total_rate=16MiB,rerequest_percent=10",
+        "rerequest_host=,datagram_bytes=0,packing=false",
+    ):
+        assert len(feeds(f"{GROUP},{options}")) == 1
+
+
+def test_given_a_re_request_port_of_another_codec_then_it_is_told_how_holes_are_filled() -> None:
+    (told,) = problems(f"{GROUP},rerequest_port=1")
+    assert told.endswith("fetch what they missed with $SEQ.READ and $SEQ.INFO; leave the port out")
+
+
 def test_given_one_group_by_two_interfaces_then_it_is_a_and_b() -> None:
     assert len(feeds(f"{GROUP},interface=eth0,name=a", f"{GROUP},interface=eth1,name=b")) == 2
     (told,) = problems(f"{GROUP},interface=eth0", f"{GROUP},interface=eth1")
@@ -233,17 +272,17 @@ def test_given_a_feed_and_nothing_kept_then_it_is_told() -> None:
 def test_given_a_codec_of_ones_own_then_its_class_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "own_codecs.py").write_text(
+    (tmp_path / "settings_codecs.py").write_text(
         "from sequencer.feed.codec import Codec\n"
         "class Good(Codec): pass\n"
         "class Needy(Codec):\n    def __init__(self, what): pass\n"
     )
-    (tmp_path / "own_broken.py").write_text("1 / 0\n")
+    (tmp_path / "settings_broken.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
-    assert feeds(f"{GROUP},codec=own_codecs:Good")[0].codec == "own_codecs:Good"
-    (told,) = problems(f"{GROUP},codec=own_codecs:Needy")
-    assert "codec: 'own_codecs:Needy': cannot be made: TypeError" in told
-    (told,) = problems(f"{GROUP},codec=own_codecs:None_")
-    assert "codec: 'own_codecs:None_': AttributeError" in told
-    (told,) = problems(f"{GROUP},codec=own_broken:Any")
-    assert "codec: 'own_broken:Any': ZeroDivisionError" in told
+    assert feeds(f"{GROUP},codec=settings_codecs:Good")[0].codec == "settings_codecs:Good"
+    (told,) = problems(f"{GROUP},codec=settings_codecs:Needy")
+    assert "codec: 'settings_codecs:Needy': cannot be made: TypeError" in told
+    (told,) = problems(f"{GROUP},codec=settings_codecs:None_")
+    assert "codec: 'settings_codecs:None_': AttributeError" in told
+    (told,) = problems(f"{GROUP},codec=settings_broken:Any")
+    assert "codec: 'settings_broken:Any': ZeroDivisionError" in told

@@ -113,6 +113,12 @@ def test_given_parts_that_are_no_bytes_then_they_are_counted_and_the_others_go_o
     assert feed.fault.startswith("TypeError")
 
 
+@pytest.mark.parametrize("sizes", [(-1, 0), (0, -1)], ids=["head", "skip"])
+def test_given_a_size_below_0_then_the_codec_cannot_be_made(sizes: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match=r"a head of .* bytes, and .* for what is left out"):
+        Codec(*sizes)
+
+
 def test_given_a_head_of_another_size_than_was_said_then_it_is_a_defect() -> None:
     class Long(Lines):
         """Its head is longer than it says."""

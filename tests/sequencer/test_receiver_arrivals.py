@@ -5,12 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from sequencer.feed.codec import DATA, Codec, Packet
 from sequencer.feed.feed import Feed
 from sequencer.feed.netstrings import NetstringCodec
 from sequencer.receiver.arrivals import RUNS, Arrivals
 from sequencer.receiver.events import NewStream
 from sequencer.receiver.group import Group, buffer_of, join
 from sequencer.receiver.order import Order
+from tests.support.codecs import GOOD, MISTAKES, Wrong
 from tests.support.multicast import mouth, new_group
 from tests.support.receiving import batch_of, message_of
 
@@ -82,6 +84,31 @@ def test_given_what_is_none_of_the_codec_then_it_is_counted_with_its_reason(
     assert [message.number for message in order.take()] == [5]
     assert arrivals.malformed == 2
     assert arrivals.fault.startswith("CodecError: at byte 0: ")
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_given_a_codec_of_ones_own_that_returns_what_is_no_packet_then_it_counts_as_malformed(
+    heard: tuple[tuple[str, int], socket.socket], mistake: str
+) -> None:
+    group, made = heard
+    codec: Codec = Wrong()
+    codec.said = MISTAKES[mistake]  # type: ignore[attr-defined]
+    order, arrivals = Order(1), Arrivals(made)
+    with mouth(group) as speaker:
+        for datagram in (b"bad", GOOD):
+            speaker.send(datagram)
+    assert arrivals.read(order, codec, 0.0, 0) == 2
+    assert [message.payload for message in order.take()] == [GOOD]
+    assert (arrivals.malformed, order.malformed) == (1, 0)
+    assert "Error: " in arrivals.fault, "as an exception of the codec's"
+
+
+def test_given_what_is_no_message_among_messages_then_the_order_takes_it_for_malformed() -> None:
+    for none in (None, "x"):
+        order, messages = Order(1, fills=True), [message_of(1), none]
+        order.offer(Packet(DATA, messages, 0, 3), 0.0)  # type: ignore[arg-type]
+        order.filled(0, 1, 2, messages, 0.0)  # type: ignore[arg-type]
+        assert (order.malformed, order.take()) == (2, [])
 
 
 def test_given_two_senders_then_the_one_that_begins_again_is_told_from_the_other(
