@@ -4,7 +4,6 @@ from broker.answerer cimport is_plain_reply
 from broker.plane cimport Plane
 from parser.machine cimport FAULT, HPUB, MORE, PUB, Parser
 from sublist.route cimport Route
-from sublist.subject cimport is_literal
 from sublist.sublist cimport Sublist
 
 cdef enum:

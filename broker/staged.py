@@ -1,6 +1,6 @@
 """Operations that were staged: checked when they come, published when they are committed.
 
-    check(parser, store, at, stop)      whole rows, each of which could be published; or BAD
+    check(parser, store, at, stop)      whole rows, each of which PUB would number; or BAD
     publish(parser, store, at, stop, origin, nth, most)
                                         as many of them as one turn allows, through the plane
     pass_over(parser, store, at, stop, rows)    so many of them, which are published already
@@ -15,7 +15,6 @@ from broker.kinds import is_reserved_reply
 from broker.plane import Plane
 from parser.errors import ControlLineTooLong, PayloadTooLarge, quoted
 from parser.machine import Parser
-from sublist.subject import is_literal
 from sublist.sublist import Sublist
 
 if not cython.compiled:
@@ -55,7 +54,7 @@ class Staged:
                 return self._refuse(rows, _fault_of(parser, op))
             size = parser.subject_end - parser.subject
             route = self.sublist.find(data, parser.subject, size, parser.digest)
-            if route.kind != ORDINARY or not is_literal(route.subject):
+            if route.kind != ORDINARY:
                 return self._refuse_subject(rows, route.subject, route.kind == EXCLUDED)
             size = parser.reply_end - parser.reply
             plain = parser.reply_end == 0 or is_plain_reply(data, parser.reply, size)
@@ -126,11 +125,7 @@ class Staged:
         return True
 
     def _refuse_subject(self, rows: int, subject: bytes, excluded: bool) -> int:
-        why = "cannot be published to"
-        if excluded:
-            why = "is excluded from sequencing"
-        elif not is_literal(subject):
-            why = "is no subject without wildcards"
+        why = "is excluded from sequencing" if excluded else "cannot be published to"
         return self._refuse(rows, f"{_shown(subject)} {why}")
 
 

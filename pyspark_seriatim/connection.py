@@ -12,6 +12,7 @@ it is closed then; a refusal raises `BrokerError`, or is an answer with a status
 """
 
 import json
+import re
 import secrets
 import socket
 import ssl
@@ -32,6 +33,7 @@ Data = bytes | bytearray | memoryview
 Request = tuple[str, Data, Mapping[str, str] | None]
 
 BUFFER_SIZE: Final = 1 << 16
+LAST_WORDS: Final = re.compile(rb"(?:\A|\n)-ERR '?([^\r\n]*?)'?\r\n\Z")
 LINE_MAX: Final = 1 << 20  # an INFO that names thousands of servers
 PAYLOAD_MAX: Final = (1 << 30) + (1 << 20)
 JOIN_MAX: Final = 1 << 14  # pieces below are sent in one
@@ -204,7 +206,21 @@ class Connection:
                 for at in range(0, len(view), SEND_MAX):
                     self._socket.sendall(view[at : at + SEND_MAX])
         except OSError as error:
-            raise self._broken(error) from None
+            said = self._last_words()
+            raise (Unreachable(f"{self.server}: {said}") if said else self._broken(error)) from None
+
+    def _last_words(self) -> str:
+        """The -ERR of a broker that has hung up on what is being sent; it came before the end."""
+        heard = bytes(self._buffer[self._at : self._end])
+        try:
+            self._socket.settimeout(0)
+            while len(heard) < LINE_MAX and (data := self._socket.recv(BUFFER_SIZE)):
+                heard += data
+        except OSError:
+            pass
+        self.close()
+        found = LAST_WORDS.search(heard)
+        return found[1].decode("utf-8", "replace") if found else ""
 
     # Receiving
 

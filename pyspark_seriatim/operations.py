@@ -13,13 +13,14 @@ wire. Out come buffers of whole operations, 64 MiB of rows each at most. Memory:
 that.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_seriatim.connection import Data
 from pyspark_seriatim.errors import ColumnError, RowError
 
 BYTES_MAX: Final = 64 << 20  # of rows in one buffer: far from the 2 GiB of an Arrow array
@@ -31,8 +32,10 @@ LEFT_OUT: Final = ("sequence", "timestamp")
 BINARY: Final = pa.binary()
 VERSION_LINE: Final = b"NATS/1.0\r\n"
 
-# An empty token, one that is only a wildcard, a blank, or a name of the broker's own.
-BAD_SUBJECT: Final = r"(^|\.)[*>]?(\.|$)|[ \t\r\n]|^\$SEQ(\.|$)"
+# All else PUB takes and numbers: empty tokens, wildcards and control bytes, too. A line feed may
+# begin a line's arguments, and only there is it no line's end.
+BAD_SUBJECT: Final = r"(?s)^$|[ \t]|.\n|^\$(SEQ|NRG)\.|^(_GR_|\$GR)\.."
+BAD_REPLY: Final = r"(?s)[ \t\n]|^_R_\.|^(_GR_|\$GR|\$JS\.ACK)\.."
 BAD_NAME: Final = r"^$|[^!-9;-~]"  # RFC 9110: visible ASCII, and a colon ends it
 BAD_VALUE: Final = r"[\r\n]"
 
@@ -68,7 +71,7 @@ def layout_of(types: Mapping[str, str], subject: str | None = None) -> Layout:
     fixed = None
     if subject is not None:
         fixed = subject.encode()
-        _check_subjects("subject", pa.array([fixed], BINARY))
+        _check_subjects("subject", pa.array([fixed], BINARY), BAD_SUBJECT)
     return Layout(fixed, "reply" in types, "headers" in types)
 
 
@@ -117,6 +120,28 @@ def operations(batch: pa.RecordBatch, layout: Layout, max_payload: int) -> Itera
     yield _data(whole)
 
 
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One of a buffer that `operations` made, for whoever has to say what was wrong with it."""
+
+    subject: str  # as an error shows it
+    arguments: int  # bytes of its control line, without the verb
+    size: int  # of the whole
+
+
+def taken_apart(buffers: Iterable[Data]) -> Iterator[Operation]:
+    """The operations of buffers, one by one: slow, and for errors only."""
+    for buffer in buffers:
+        text = bytes(buffer)
+        at = 0
+        while at < len(text):
+            end = text.index(b"\r\n", at)  # no subject has one
+            verb, subject, *_, payload = text[at:end].split(b" ")
+            size = end - at + int(payload) + 2 * len(b"\r\n")
+            yield Operation(_quoted(subject), end - at - len(verb) - 1, size)
+            at += size
+
+
 def _join(*parts: Any) -> Any:
     """Row by row what is not null of all parts but the last, which goes between them."""
     return pc.binary_join_element_wise(*parts, null_handling="skip")
@@ -162,33 +187,32 @@ def _subjects(batch: pa.RecordBatch, layout: Layout) -> Any:
             f"column 'subject' is null in a row with the payload {payload}: filter such rows out, "
             "or name one subject for all rows by the option 'subject'"
         )
-    _check_subjects("subject", subjects)
+    _check_subjects("subject", subjects, BAD_SUBJECT)
     return subjects
 
 
 def _replies(batch: pa.RecordBatch) -> Any:
     replies = _binary(batch, "reply")
     replies = pc.if_else(pc.equal(replies, b""), pa.scalar(None, BINARY), replies)
-    _check_subjects("reply", replies)
+    _check_subjects("reply", replies, BAD_REPLY)
     return replies
 
 
-def _check_subjects(column: str, subjects: Any) -> None:
+def _check_subjects(column: str, subjects: Any, bad: str) -> None:
     """Raise `RowError` about the first one that no message can have. Few are looked at: they
     repeat."""
     each = pc.unique(subjects)
-    row = pc.index(pc.match_substring_regex(each, BAD_SUBJECT), True).as_py()
+    row = pc.index(pc.match_substring_regex(each, bad), True).as_py()
     if row < 0:
         return
     subject = each[row].as_py()
-    if subject == b"$SEQ" or subject.startswith(b"$SEQ."):
-        why = "what begins with $SEQ. is the broker's own; rename it"
-    elif set(subject) & set(b" \t\r\n"):
-        why = "it has a blank; replace it, say by regexp_replace(subject, '\\\\s', '_')"
-    elif not all(subject.split(b".")):
-        why = "a token between dots is empty; fill it in, or leave its dot out"
+    if not subject:
+        why = "it is empty; name one"
+    elif set(subject) & set(b" \t\n"):
+        why = f"it has a blank; replace it, say by regexp_replace({column}, '\\\\s', '_')"
     else:
-        why = "a token that is just * or > stands for many subjects; name one"
+        prefix = subject[: subject.index(b".") + 1].decode()
+        why = f"what begins with {prefix} is the broker's own; rename it"
     raise RowError(f"{column} {_shown(each, row)} cannot be published to: {why}")
 
 
@@ -244,7 +268,11 @@ def _of(subjects: Any, rows: Any, value: int) -> str:
 
 
 def _shown(array: Any, row: int) -> str:
-    """A string of a row as an error shows it: short, and of one line."""
-    text: bytes = array[row].as_py()
+    """A string of a row as an error shows it."""
+    return _quoted(array[row].as_py())
+
+
+def _quoted(text: bytes) -> str:
+    """Short, and of one line."""
     shown = repr(text[:60].decode("utf-8", "replace"))
     return shown if len(text) <= 60 else f"{shown}..."

@@ -8,23 +8,27 @@
 
 Every request is idempotent, so what is not answered is asked again, on a new connection: a piece
 says its offset, a commit its batch. So too while the journal is full. When nothing has gone on for
-`ackTimeoutMs`, the error says what the matter was. Memory: `publishWindow` pieces that are not
-answered yet, and the buffers they are cut from.
+`ackTimeoutMs`, the error says what the matter was. A row that the broker will never take is told
+at once, by its subject. Memory: `publishWindow` pieces that are not answered yet, and the buffers
+they are cut from.
 """
 
 import json
 import os
+import re
 import time
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import attrgetter
 from types import EllipsisType
 from typing import Any, ClassVar, Final, Self
 
 from pyspark_seriatim.connection import Answer, Connection, Data, Request
-from pyspark_seriatim.errors import BrokerError, Unreachable
+from pyspark_seriatim.errors import BrokerError, RowError, Unreachable
+from pyspark_seriatim.operations import taken_apart
 from pyspark_seriatim.options import Options
 
 STAGE, COMMIT, ABORT, BATCH = "$SEQ.STAGE", "$SEQ.COMMIT", "$SEQ.ABORT", "$SEQ.BATCH"
@@ -32,6 +36,20 @@ HEADERS_BYTES: Final = 1024  # of a piece at most; they count among max_payload
 CONNECTIONS_MAX: Final = 8  # kept in one process, for writes to different brokers
 CONFLICT, BUSY, UNREADY, FULL = 409, 429, 503, 507
 JOURNAL_FULL: Final = "journal is full"
+BAD_ROW: Final = re.compile(r": 400 Row (\d+) of stage ")
+# What a broker says before it hangs up on a row that is too long, and would say again: what of the
+# row that is, and how an error goes on.
+TOO_LONG: Final = {
+    "maximum control line": (
+        attrgetter("arguments"),
+        "has a control line of {} bytes: shorten its subject or reply, or set"
+        " limits.max_control_line of the broker",
+    ),
+    "maximum payload": (
+        attrgetter("size"),
+        "has {} bytes: make it shorter, or set limits.max_payload of the broker",
+    ),
+}
 COMMITTING: Final = "is being committed"  # another batch of the application
 AGAIN: Final = "start the query again: it repeats the batch"
 SMALLER: Final = "make the batch smaller (maxOffsetsPerTrigger)"
@@ -126,7 +144,8 @@ class Publisher:
     def stage(self, transaction: Transaction, name: str, buffers: Iterable[Data]) -> Staged:
         """Stage buffers of operations under a new name. Raises `BrokerError`.
 
-        What the buffers' own making raises passes through; the stage is then to be aborted.
+        Raises `RowError` for a row that the broker refuses. What the buffers' own making raises
+        passes through; the stage is then to be aborted.
         """
         size = min(self._options.publish_batch_bytes, self.max_payload() - HEADERS_BYTES)
         pieces = _Pieces(buffers, max(size, 1))
@@ -192,7 +211,7 @@ class Publisher:
     def publish(self, buffers: Iterable[Data]) -> None:
         """Publish buffers of whole operations, in their order; return when all are handled.
 
-        What is not known to be handled is sent again. Raises `BrokerError`.
+        What is not known to be handled is sent again. Raises `BrokerError`, `RowError`.
         """
         group_bytes = self._options.publish_batch_bytes * self._options.publish_window
         group: list[Data] = []
@@ -217,6 +236,7 @@ class Publisher:
                 return
             except Unreachable as error:
                 self.close()
+                _check_lengths(group, error)
                 patience.wait(error)
             except BrokerError as error:
                 self.close()
@@ -269,7 +289,9 @@ class _Pieces:
     def __init__(self, buffers: Iterable[Data], size: int) -> None:
         self.bytes = 0
         self.crc32 = 0
-        self._cut = _cut(buffers, size)
+        self._kept: deque[Data] = deque()  # what no answer was for, or not for all of it
+        self._kept_from = 0
+        self._cut = _cut(self._keep(buffers), size)
 
     def __iter__(self) -> Iterator[tuple[int, Data]]:
         """Pieces with their offsets, from where the last one to ask has left off."""
@@ -279,12 +301,41 @@ class _Pieces:
             self.crc32 = zlib.crc32(piece, self.crc32)
             yield offset, piece
 
+    def _keep(self, buffers: Iterable[Data]) -> Iterator[Data]:
+        for buffer in buffers:
+            self._kept.append(buffer)
+            yield buffer
+
+    def release(self, answered: int) -> None:
+        """So many bytes are staged: let go of buffers that end there or before."""
+        while self._kept:
+            end = self._kept_from + memoryview(self._kept[0]).nbytes
+            if end > answered:
+                return
+            self._kept.popleft()
+            self._kept_from = end
+
+    def subject_of(self, row: int, answered: int, rows: int) -> str:
+        """The subject of a row that was refused; `answered` bytes had so many whole rows.
+
+        Nothing where the row is none of those kept.
+        """
+        at, found = self._kept_from, list(taken_apart(self._kept))
+        for one in found:
+            at += one.size
+            if at > answered:
+                break
+            rows -= 1
+        which = row - rows - 1
+        return found[which].subject if 0 <= which < len(found) else ""
+
 
 class _Stage:
     """What of a stage is on its way, to be sent again when the connection breaks."""
 
     def __init__(self, transaction: Transaction, name: str, pieces: _Pieces) -> None:
         self.rows = 0
+        self._bytes = 0
         self._pieces = pieces
         self._unanswered: deque[tuple[int, Data]] = deque()
         self._headers = {
@@ -306,13 +357,25 @@ class _Stage:
             yield self._request(offset, piece)
 
     def take(self, answer: Answer) -> None:
-        """The answer to the oldest piece that is not answered. Raises `BrokerError`."""
+        """The answer to the oldest piece that is not answered.
+
+        Raises `BrokerError`, `RowError`.
+        """
         offset, piece = self._unanswered[0]
-        found = _read(STAGE, answer)
+        try:
+            found = _read(STAGE, answer)
+        except BrokerError as error:
+            refused = BAD_ROW.search(str(error))
+            row = int(refused[1]) if refused else 0
+            subject = self._pieces.subject_of(row, self._bytes, self.rows) if row else ""
+            if not subject:
+                raise
+            raise RowError(f"a row of subject {subject}: {error}") from None
         if found["bytes"] < offset + len(piece):
             raise BrokerError(f"{STAGE}: the broker has {found['bytes']} bytes, not all we sent")
-        self.rows = found["rows"]
+        self.rows, self._bytes = found["rows"], found["bytes"]
         self._unanswered.popleft()
+        self._pieces.release(self._bytes)
 
     def _request(self, offset: int, piece: Data) -> Request:
         return STAGE, piece, {**self._headers, "Seriatim-Offset": str(offset)}
@@ -334,6 +397,14 @@ def _cut(buffers: Iterable[Data], size: int) -> Iterator[Data]:
             held += len(rest)
     if parts:
         yield parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _check_lengths(group: Iterable[Data], error: BrokerError) -> None:
+    """Raise `RowError` about the longest row of a group, if that is what the broker is against."""
+    for words, (length, why) in TOO_LONG.items():
+        if words in str(error).lower():
+            row = max(taken_apart(group), key=length)
+            raise RowError(f"a row of subject {row.subject} {why.format(length(row))} ({error})")
 
 
 def _read(subject: str, answer: Answer) -> dict[str, Any]:

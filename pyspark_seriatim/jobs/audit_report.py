@@ -178,5 +178,12 @@ def _closing(verdict: Verdict, findings: Sequence[Finding]) -> str:
     proved = ["gap-free"] if verdict.scope.whole else []
     proved += ["without doubles", "in order"]
     if verdict.scope.compare is not None:
-        proved.append(f"equal to the journal in {', '.join(verdict.compared) or 'numbers'}")
+        proved.append(f"equal to the journal{_compared(verdict)}")
     return f"[green]clean[/green]: {', '.join(proved)}"
+
+
+def _compared(verdict: Verdict) -> str:
+    """In what the sides are equal; text and headers are what Spark's rows have of the bytes."""
+    if not verdict.compared:
+        return " in numbers"
+    return f", as Spark reads it, in {', '.join(verdict.compared)}"

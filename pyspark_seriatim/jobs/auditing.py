@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_seriatim.client import Client, Info
 from pyspark_seriatim.jobs.census import (
@@ -32,7 +33,7 @@ from pyspark_seriatim.jobs.census import (
 from pyspark_seriatim.jobs.coverage import merged
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.files import Files
-from pyspark_seriatim.jobs.findings import Summary
+from pyspark_seriatim.jobs.findings import Summary, Tally
 from pyspark_seriatim.jobs.rows import (
     DDL,
     Archive,
@@ -55,6 +56,7 @@ SPANS_MAX: Final = 16  # a million numbers that are looked at one by one
 SHOWN: Final = 10
 ROWS_EACH: Final = 4_000_000  # that one task reads of the journal
 CONTENT: Final = ("subject", "payload", "timestamp", "headers", "reply")
+REPLACED: Final = "\ufffd"  # what Spark's rows have where a subject is no UTF-8
 BATCH_BYTES: Final = "16m"  # partial rows are up to 260 KiB each
 
 
@@ -86,22 +88,27 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class CountArchive:
-    """For mapInArrow: indexes of files --> partials of their rows, in the order of each file."""
+    """For mapInArrow: indexes of files --> partials of their rows, in the order of each file.
+
+    Where content is compared, the subjects of `compare` that may differ all the same are counted.
+    """
 
     archive: Archive
     limit: int
     span: Range
     pattern: str | None
+    compare: Range | None = None
 
     def __call__(self, indexes: Any) -> Iterator[pa.RecordBatch]:
         census = Census("archive", self.limit, *self.span)
         place = Files(self.archive.root)
-        columns = [name for name in ("sequence", "timestamp") if name in self.archive.columns]
+        wanted = ["sequence", "timestamp", *(["subject"] if self.compare else [])]
+        columns = [name for name in wanted if name in self.archive.columns]
         for part in parts_of(self.archive, indexes):
             census.begin(part.path)
             try:
                 read = batches(place, part.path, columns, (), self.pattern)
-                renamed = (_named(batch) for batch in read)
+                renamed = (self._named(batch, census.tally) for batch in read)
                 for block, nulls in blocks(renamed):
                     census.tally.without += nulls
                     rows = census.take(block)
@@ -111,10 +118,23 @@ class CountArchive:
                 census.tally.unreadable.append(1, [str(error)])
         yield partial_batch([census.notes()])
 
+    def _named(self, batch: pa.RecordBatch, tally: Tally) -> pa.RecordBatch:
+        """Numbers and times; what the subjects say is noted."""
+        if self.compare is not None and "subject" in batch.schema.names:
+            tally.replaced += replaced_in(batch, self.compare)
+            batch = batch.select([name for name in batch.schema.names if name != "subject"])
+        names = {"sequence": "number", "timestamp": "time"}
+        return batch.rename_columns([names[name] for name in batch.schema.names])
 
-def _named(batch: pa.RecordBatch) -> pa.RecordBatch:
-    names = {"sequence": "number", "timestamp": "time"}
-    return batch.rename_columns([names[name] for name in batch.schema.names])
+
+def replaced_in(batch: pa.RecordBatch, span: Range) -> int:
+    """Of how many rows of these numbers the subject may have been another one in the journal."""
+    subjects = batch.column("subject")
+    if not pc.any(pc.match_substring(subjects, REPLACED)).as_py():
+        return 0
+    numbers = batch.column("sequence")
+    inside = pc.and_(pc.greater_equal(numbers, span[0]), pc.less_equal(numbers, span[1]))
+    return int(pc.sum(pc.and_(inside, pc.match_substring(subjects, REPLACED))).as_py() or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +193,12 @@ class Auditor:
         verdict = Verdict(self.archive, self._sides.journal, scope, summary, compared)
         if summary.spans:
             self._narrow(verdict)
+        replaced = summary.sides["archive"].replaced if "archive" in summary.sides else 0
+        if replaced:
+            scope.notes.append(
+                f"rows whose subject has U+FFFD: {replaced:,}. Spark reads so what is no UTF-8, of"
+                " the archive and of the journal; which bytes it was is not compared"
+            )
         return verdict
 
     def _content(self) -> tuple[str, ...]:
@@ -202,7 +228,8 @@ class Auditor:
     def _partials(self, scope: Scope, compared: Sequence[str]) -> Iterator["DataFrame"]:
         pattern = subject_pattern(scope.subject)
         if self.archive is not None:
-            count = CountArchive(self.archive, self._limit, scope.archive, pattern)
+            compare = scope.compare if "subject" in compared else None
+            count = CountArchive(self.archive, self._limit, scope.archive, pattern, compare)
             yield over_parts(self._spark, self.archive, count, PARTIAL_DDL)
         if _holds(scope.journal):
             rows = self._journal(scope.journal, scope.subject, compared or ("timestamp",))

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, ParamSpec
 import typer
 
 from pyspark_seriatim.errors import BrokerError, DataLost, OptionError
-from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.errors import JobError, first_line
 
 DONE, FOUND, FAILED = 0, 1, 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it
@@ -125,7 +125,7 @@ def words(error: BaseException) -> str | None:
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRA:
         return f"{error.name} is not installed: pip install 'seriatim[spark]'"
     if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        return f"{error.filename}: {error.strerror}" if error.filename else first_line(error)
     if type(error).__module__.startswith(("pyspark.errors", "py4j.")):
         return _of_spark(str(error))
     return None

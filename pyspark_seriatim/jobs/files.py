@@ -15,8 +15,13 @@ import uuid
 from collections.abc import Iterable
 from typing import Final
 
+import pyarrow as pa
 from pyarrow import fs
 
+from pyspark_seriatim.jobs.errors import JobError, first_line
+
+HADOOP: Final = ("hdfs", "viewfs")
+KINDS: Final = "a path, or file://, hdfs://, s3://, gs://, abfs://"
 SEIZED: Final = ".seized"
 
 
@@ -24,6 +29,7 @@ class Files:
     """What is under `root`, which is as Spark takes it: a path, file://, hdfs://, s3a://..."""
 
     def __init__(self, root: str) -> None:
+        """Raises `JobError` where there is no such kind of file system, or not from here."""
         scheme, colon, rest = root.partition("://")
         if not colon or scheme == "file":
             # Taken literally, as Spark does: a `%` in the name of a folder is a `%`.
@@ -32,7 +38,10 @@ class Files:
         else:
             self.root = root.rstrip("/")
             uri = "s3" + self.root[len(scheme) :] if scheme in ("s3a", "s3n") else self.root
-            self._fs, self._base = fs.FileSystem.from_uri(uri)
+            try:
+                self._fs, self._base = fs.FileSystem.from_uri(uri)
+            except (OSError, pa.ArrowException) as error:
+                raise JobError(f"{root}: {_unreached(scheme, error)}") from error
         self._local = isinstance(self._fs, fs.LocalFileSystem)
 
     @property
@@ -160,3 +169,18 @@ class Files:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _unreached(scheme: str, error: Exception) -> str:
+    """Why there is no file system for a URI, and what it takes."""
+    why = first_line(error)
+    if scheme in HADOOP:
+        return (
+            f"{why}; {scheme}:// takes Hadoop's client on this machine: JAVA_HOME"
+            f" ({os.environ.get('JAVA_HOME') or 'not set'}), libhdfs.so in"
+            " $HADOOP_HOME/lib/native or ARROW_LIBHDFS_DIR, and CLASSPATH as `hadoop classpath"
+            " --glob` prints it"
+        )
+    if isinstance(error, pa.ArrowInvalid):
+        return f"{why}; write {KINDS}"
+    return why

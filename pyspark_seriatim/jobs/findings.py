@@ -115,6 +115,7 @@ class Tally:
     overlaps: Falls = field(init=False)  # between stretches of SPAN numbers, of whatever files
     unreadable: Lines = field(init=False)  # files
     without: int = 0  # rows that have no number, or one below 1
+    replaced: int = 0  # rows whose subject has a replacement character
 
     def __post_init__(self) -> None:
         self.gaps, self.doubled = Ranges(self.limit), Ranges(self.limit)
@@ -132,6 +133,7 @@ class Tally:
         self.rows += other.rows
         self.numbers += other.numbers
         self.without += other.without
+        self.replaced += other.replaced
         self.unreadable.append(other.unreadable.count, other.unreadable.shown)
         self.doubled.append(other.doubled)
         self.order.append(other.order.count, other.order.shown)

@@ -33,6 +33,7 @@ GROUP_ROWS: Final = 1 << 20
 PARTITIONS_MAX: Final = 1000  # of a task: each is an open file, and later one more small file
 TOKEN_BYTES_MAX: Final = 180  # a folder's name has 255 at most, of which `token=` takes some
 DAY_US: Final = 86_400_000_000
+NO_TOKEN: Final = "__HIVE_DEFAULT_PARTITION__"  # a folder must have a name: readers make it null
 # What Spark escapes in the name of a partition's folder; pyarrow and DuckDB undo it as well.
 UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 
@@ -79,7 +80,13 @@ def partition_path(date: str, token: str | None) -> str:
 
 
 def escaped(token: str) -> str:
-    """A token as a part of a folder's name. One that is too long is cut, and gets its hash."""
+    """A token as a part of a folder's name. One that is too long is cut, and gets its hash.
+
+    The empty one has the name that Hive gives to null. A token that is called so in earnest gets
+    another, so that the two do not share a folder.
+    """
+    if token in ("", NO_TOKEN):
+        return f"%{ord(token[0]):02X}{token[1:]}" if token else NO_TOKEN
     name = UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", token)
     if len(name.encode()) > TOKEN_BYTES_MAX:
         digest = hashlib.sha256(token.encode()).hexdigest()[:16]

@@ -51,6 +51,14 @@ Origin = Annotated[
         "--origin-headers", metavar=" ", help="Add Nats-Origin-Sequence, Nats-Origin-Time-Stamp."
     ),
 ]
+Skip = Annotated[
+    bool,
+    typer.Option(
+        "--skip-unpublishable",
+        metavar=" ",
+        help="Pass over what the broker does not publish, and count it; else it ends the replay.",
+    ),
+]
 Application = Annotated[
     str | None,
     typer.Option(
@@ -72,6 +80,7 @@ def replay(
     prefix: Prefix = "",
     strip: Strip = "",
     origin_headers: Origin = False,
+    skip_unpublishable: Skip = False,
     application: Application = None,
     master: Master = None,
     conf: Conf = None,
@@ -88,7 +97,8 @@ def replay(
     [cyan]seriatim spark replay /data/archive --from 88485 --application again[/cyan]
     """
     renaming = Renaming(prefix, strip)
-    wish = wish_of(root, server, first, last, subject, renaming, application, origin_headers, rate)
+    asked = root, server, first, last, subject, renaming, application, origin_headers, rate
+    wish = wish_of(*asked, skip_unpublishable)
     spark = spark_session("seriatim replay", master, settings(conf))
     replay = Replay(spark, wish)
     with bar("replaying", "messages") as step:
@@ -99,7 +109,14 @@ def replay(
 
 def told(wish: Wish, done: Replayed) -> str:
     """What was published, in words."""
+    skipped = (
+        f"; {done.skipped:,} that cannot be published were passed over, the first: {done.example}"
+        if done.skipped
+        else ""
+    )
     if not done.rows:
+        if skipped:
+            return f"nothing was published, up to number {done.upto:,} of the archive{skipped}"
         if not done.upto:
             return f"nothing to replay: no message of {wish.subject} in the range asked for"
         return (
@@ -111,6 +128,7 @@ def told(wish: Wish, done: Replayed) -> str:
     return (
         f"replayed {done.rows:,} messages, up to number {done.upto:,} of the archive, as numbers"
         f" {done.first:,} to {done.last:,}, in {done.seconds:.1f} s ({rate:,.0f} a second){doubled}"
+        f"{skipped}"
     )
 
 

@@ -59,6 +59,7 @@ class Wish:
     renaming: Renaming = Renaming()
     origin: bool = False
     rate: float = 0.0  # rows a second; 0: as fast as it goes
+    skip: bool = False  # what cannot be published is left out; else it ends the replay
 
 
 def application_of(archive: Archive, subject: str, renaming: Renaming) -> str:
@@ -80,6 +81,7 @@ def wish_of(
     application: str | None,
     origin: bool,
     rate: float,
+    skip: bool = False,
 ) -> Wish:
     """Check all that can be checked. Raises `JobError`, `OptionError`."""
     if first is not None and last is not None and last < first:
@@ -95,4 +97,4 @@ def wish_of(
         raise JobError(f"--application {name!r}: give 1 to {NAME_MAX} printable ASCII characters")
     options = Options.parse({"servers": server}, "write")
     span = max(first or 1, archive.first), min(last or archive.last, archive.last)
-    return Wish(archive, options, name, span, subject, renaming, origin, rate)
+    return Wish(archive, options, name, span, subject, renaming, origin, rate, skip)

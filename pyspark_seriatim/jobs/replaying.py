@@ -15,10 +15,10 @@ While the steps of one chunk are committed the next chunk is staged. Memory: of 
 import contextlib
 import json
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +31,7 @@ from pyspark_seriatim.errors import BrokerError
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.files import Files
 from pyspark_seriatim.jobs.ordered import Ordered
+from pyspark_seriatim.jobs.publishable import stage
 from pyspark_seriatim.jobs.replay_wish import Range, Wish
 from pyspark_seriatim.jobs.rows import Part, subject_pattern
 from pyspark_seriatim.operations import Layout, operations
@@ -47,13 +48,14 @@ COMMITTING_SECONDS: Final = 60  # that a commit of another replay may take
 LOOK_SECONDS: Final = 0.2
 STEP_DDL: Final = (
     "chunk bigint, first bigint, last bigint, stage string, bytes bigint, crc32 bigint,"
-    " rows bigint, doubled bigint"
+    " rows bigint, doubled bigint, skipped bigint, example string"
 )
 STEPS: Final = pa.schema(
     [
         *((name, pa.int64()) for name in ("chunk", "first", "last")),
         ("stage", pa.string()),
-        *((name, pa.int64()) for name in ("bytes", "crc32", "rows", "doubled")),
+        *((name, pa.int64()) for name in ("bytes", "crc32", "rows", "doubled", "skipped")),
+        ("example", pa.string()),
     ]
 )
 # What a replayed message says of where it was, by --origin-headers.
@@ -68,6 +70,8 @@ class Step:
     last: int
     staged: Staged
     doubled: int
+    skipped: int = 0  # rows that cannot be published
+    example: str = ""  # the first of them
 
 
 @dataclass(slots=True)
@@ -76,6 +80,8 @@ class Replayed:
 
     rows: int = 0
     doubled: int = 0
+    skipped: int = 0
+    example: str = ""  # of what was skipped
     first: int = 0
     last: int = 0
     upto: int = 0
@@ -121,6 +127,7 @@ class StageChunks:
                     staged = step.staged
                     row |= {"stage": staged.stage, "bytes": staged.bytes, "crc32": staged.crc32}
                     row |= {"rows": staged.rows, "doubled": step.doubled}
+                    row |= {"skipped": step.skipped, "example": step.example}
                     yield pa.RecordBatch.from_pylist([row], schema=STEPS)
 
     def _steps(self, chunk: Range) -> Iterator[Step]:
@@ -135,9 +142,10 @@ class StageChunks:
         for rows, is_last in _with_end(_pieces(ordered.batches(), self.step_rows)):
             last = chunk[1] if is_last else rows.column(0)[-1].as_py()
             transaction = Transaction(wish.application, last)
-            made = [*self._operations(rows, publisher)]
-            staged = publisher.stage(transaction, uuid.uuid4().hex, made)
-            yield Step(begin, last, staged, ordered.doubled - doubled)
+            make = partial(self._operations, publisher=publisher)
+            staged, skipped = stage(publisher, transaction, rows, make, wish.skip)
+            example = str(skipped[0]) if skipped else ""
+            yield Step(begin, last, staged, ordered.doubled - doubled, len(skipped), example)
             begin, doubled = last + 1, ordered.doubled
 
     def _operations(self, rows: pa.RecordBatch, publisher: Publisher) -> Iterator[Any]:
@@ -278,14 +286,16 @@ class Replay:
         """The steps of some chunks, in the order of their numbers."""
         if not chunks:
             return []
-        stage = StageChunks(self._wish, chunks, self._step_rows)
-        frame = self._spark.range(0, len(chunks), 1, len(chunks)).mapInArrow(stage, STEP_DDL)
+        task = StageChunks(self._wish, chunks, self._step_rows)
+        frame = self._spark.range(0, len(chunks), 1, len(chunks)).mapInArrow(task, STEP_DDL)
         steps = [
             Step(
                 row["first"],
                 row["last"],
                 Staged(row["stage"], row["bytes"], row["crc32"], row["rows"]),
                 row["doubled"],
+                row["skipped"],
+                row["example"],
             )
             for row in frame.collect()
         ]
@@ -313,6 +323,8 @@ class Replay:
             )
         done.rows += got.rows
         done.doubled += step.doubled
+        done.skipped += step.skipped
+        done.example = done.example or step.example
         done.first = done.first or got.first
         done.last = got.last or done.last
         done.upto = step.last

@@ -340,7 +340,7 @@ def _one_pattern(subject: str) -> str:
     tokens = subject.split(".")
     if not all(tokens) or EVERY in tokens[:-1] or set(subject) & set(" \t\r\n"):
         raise JobError(f"--subject {subject}: no subject; write orders.eu, orders.* or orders.>")
-    wild = {"*": r"[^.]+", EVERY: ".+"}
+    wild = {"*": r"[^.]+", EVERY: r"[^.]+(?:\.[^.]+)*"}  # no wildcard takes in an empty token
     return r"\.".join(wild.get(token) or re.escape(token) for token in tokens)
 
 

@@ -8,6 +8,7 @@ What a job needs is set where the user has not said otherwise, by `--conf` or sp
 """
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark_seriatim.jobs.command import words
 from pyspark_seriatim.jobs.errors import JobError, first_line
 
 if TYPE_CHECKING:
@@ -24,6 +26,10 @@ CHECKPOINTS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+# What Spark's own launcher knows. It would show where in itself it has found another one.
+MASTER: Final = re.compile(
+    r"yarn|(spark|k8s)://.+|local|local\[(\d+|\*)(, *\d+)?\]|local-cluster\[\d+, *\d+, *\d+\]"
+)
 # All of them may be set in a session that has begun.
 DEFAULTS: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
@@ -56,6 +62,7 @@ def spark_session(
         return _adjusted(active, conf or {})
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has begun the JVM
     if not submitted:
+        _check_master(master or (conf or {}).get("spark.master", "local"))
         _find_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = dict(conf or {})
@@ -70,7 +77,7 @@ def spark_session(
         session = builder.getOrCreate()
         return _adjusted(session, settings) if submitted else session
     except Exception as error:  # whatever the JVM says comes as many types
-        raise JobError(f"Spark does not start: {first_line(error)}") from error
+        raise JobError(f"Spark does not start: {words(error) or first_line(error)}") from error
 
 
 def _settings(master: str) -> dict[str, str]:
@@ -90,6 +97,14 @@ def _adjusted(session: "SparkSession", conf: Mapping[str, str]) -> "SparkSession
         if wanted and (key in DEFAULTS or session.conf.isModifiable(key)):
             session.conf.set(key, value)
     return session
+
+
+def _check_master(master: str) -> None:
+    """Raise `JobError` for one that Spark does not know."""
+    if MASTER.fullmatch(master) is None:
+        raise JobError(
+            f"--master {master}: write local[*], local[4], spark://HOST:7077, k8s://... or yarn"
+        )
 
 
 def _find_java() -> None:

@@ -20,7 +20,12 @@ from pyspark_seriatim.jobs.moments import duration_us, moment_ms
 from pyspark_seriatim.jobs.rows import EVERY, open_archive, subject_pattern
 from pyspark_seriatim.jobs.session import spark_session
 from pyspark_seriatim.jobs.stats_output import as_json as in_json
-from pyspark_seriatim.jobs.stats_output import check_output, print_measured, write_table
+from pyspark_seriatim.jobs.stats_output import (
+    check_output,
+    make_folder,
+    print_measured,
+    write_table,
+)
 from pyspark_seriatim.jobs.watch import terminal
 from pyspark_seriatim.options import Options
 
@@ -81,23 +86,34 @@ def stats(
     """
     window_us = duration_us("--window", window)
     source = source_of(server, archive, subject, (first, last), (since, until))
-    if out is not None:
-        check_output(out)
-    if plot is not None and not plot.endswith(PICTURES):
-        raise JobError(f"--plot {plot}: end the name with {' or '.join(PICTURES)}")
+    check_outputs(out, plot)
     spark = spark_session("seriatim stats", master, settings(conf))
     measured = measure(spark, source, window_us, depth)
+    if as_json:
+        print(json.dumps(in_json(measured), indent=2, ensure_ascii=False))
+    else:
+        print_measured(measured, top, terminal())
+    sys.stdout.flush()  # what was measured is told, whatever becomes of the files
     if out is not None:
         write_table(out, measured.windows)
     if plot is not None and measured.windows.num_rows:
         from pyspark_seriatim.jobs.plot import draw  # matplotlib takes a second
 
         draw(plot, measured.windows, measured.subjects.column("subject").to_pylist(), window_us)
-    if as_json:
-        print(json.dumps(in_json(measured), indent=2, ensure_ascii=False))
-    else:
-        print_measured(measured, top, terminal())
     return DONE
+
+
+def check_outputs(out: str | None, plot: str | None) -> None:
+    """Before anything is measured: whether the files can be written. Raises `JobError`."""
+    if out is not None:
+        check_output(out)
+    if plot is not None and not plot.endswith(PICTURES):
+        raise JobError(f"--plot {plot}: end the name with {' or '.join(PICTURES)}")
+    if plot is not None and "://" in plot:
+        raise JobError(f"--plot {plot}: a picture is written to a path of this machine")
+    for option, path in (("--out", out), ("--plot", plot)):
+        if path is not None:
+            make_folder(option, path)
 
 
 def source_of(

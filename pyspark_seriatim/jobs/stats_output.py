@@ -1,6 +1,7 @@
 """What `stats` has measured: printed as a table, and written as Parquet, CSV or JSON lines."""
 
 import json
+import os
 from datetime import datetime
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.errors import JobError, first_line
 from pyspark_seriatim.jobs.files import Files
 from pyspark_seriatim.jobs.measuring import Measured
 
@@ -28,11 +29,27 @@ def check_output(path: str) -> str:
     raise JobError(f"--out {path}: the name says the format; end it with {', '.join(FORMATS)}")
 
 
+def make_folder(option: str, path: str) -> None:
+    """Make the folder of a file that is to be written later. Raises `JobError` where none can."""
+    folder = _folder_of(path)
+    try:
+        folder.make("")
+    except OSError as error:
+        raise JobError(f"{option} {path}: {first_line(error)}") from error
+    if "://" not in folder.root and not os.access(folder.root, os.W_OK):
+        raise JobError(f"{option} {path}: nothing may be written to {folder.root}")
+    if Files(path).exists("") and Files(path).size("") is None:
+        raise JobError(f"{option} {path}: that is a folder; name a file")
+
+
+def _folder_of(path: str) -> Files:
+    return Files(Files(path).root.rpartition("/")[0] or "/")
+
+
 def write_table(path: str, table: pa.Table) -> None:
     """Write a file that is there when it is whole, and not before."""
     ending = check_output(path)
-    folder, _, name = Files(path).root.rpartition("/")
-    place = Files(folder or "/")
+    place, name = _folder_of(path), path.rpartition("/")[2]
     temporary = f".{name}.new"
     place.make("")
     with place.filesystem.open_output_stream(place.inner(temporary)) as stream:

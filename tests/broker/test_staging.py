@@ -156,10 +156,9 @@ def test_given_a_piece_that_is_there_when_sent_again_then_it_is_answered_the_sam
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        (b"PUB a..b 1\r\nx\r\n", '"a..b" is no subject without wildcards'),
-        (b"PUB a.* 1\r\nx\r\n", '"a.*" is no subject without wildcards'),
         (b"PUB $SEQ.INFO 1\r\nx\r\n", '"$SEQ.INFO" cannot be published to'),
         (b"PUB $SEQ.PUB.a 1\r\nx\r\n", '"$SEQ.PUB.a" cannot be published to'),
+        (b"PUB $SEQ.PUB.a..b 1\r\nx\r\n", '"$SEQ.PUB.a..b" cannot be published to'),
         (b"PUB $NRG.a 1\r\nx\r\n", '"$NRG.a" cannot be published to'),
         (b"PUB open.a 1\r\nx\r\n", '"open.a" is excluded from sequencing'),
         (b"PUB a _R_.b 1\r\nx\r\n", 'the reply "_R_.b" is a reserved subject'),
@@ -185,6 +184,20 @@ def test_given_a_row_that_cannot_be_published_when_staged_then_it_is_named_and_t
         404, "Stage s is not here: it expired, or never was"
     )
     assert publisher.one(piece("app", 1, "s", 0, ROW)) == {"bytes": 21, "rows": 1}
+
+
+def test_given_any_subject_that_pub_numbers_when_staged_then_it_gets_a_number(
+    broker: Broker, publisher: Publisher
+) -> None:
+    subjects = [b"a..x", b"..", b".", b".a", b"a.", b"a.*", b"*", b">", b">.a", b"a.>"]
+    subjects += [b"$SEQ", b"_GR_.", b"$GR.", b"$SYS.x", b"open..a", b"a\x00\r\x7f", b"\xff", b"\na"]
+    data = b"".join(b"PUB %b 1\r\nx\r\n" % subject for subject in subjects)
+    told = publisher.one(piece("app", 1, "s", 0, data))
+    assert told == {"bytes": len(data), "rows": len(subjects)}
+    assert isinstance(publisher.one(commit_of({"s": data})), dict)
+    assert broker.server.last_number == len(subjects)
+    assert publisher.client.ask(data) == []
+    assert broker.server.last_number == 2 * len(subjects), "PUB numbers them all"
 
 
 def test_given_stages_that_are_not_as_they_are_asked_for_then_the_commit_is_refused(

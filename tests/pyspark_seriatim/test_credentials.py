@@ -1,12 +1,8 @@
 """Who we are, and TLS: against a nats-server that asks for it."""
 
-import base64
-import json
-import os
-import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,45 +11,19 @@ from pyspark_seriatim.credentials import connect_words
 from pyspark_seriatim.errors import BrokerError, OptionError, Unreachable
 from pyspark_seriatim.options import Options
 from pyspark_seriatim.values import Server
-from tests.support.processes import BIN, ServerProcess
-
-SUBJECT = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+from tests.support.processes import ServerProcess
+from tests.support.secured import Vouching, make_certificates, nats_server, tls
 
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`server.pem` and `client.pem`, each with its `.key`, and vouched for by itself alone."""
-    folder = tmp_path_factory.mktemp("certificates")
-    for name in ("server", "client"):
-        command = [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-        ]
-        command += ["-nodes", "-days", "2", "-keyout", f"{name}.key", "-out", f"{name}.pem"]
-        subprocess.run([*command, *SUBJECT], cwd=folder, check=True, capture_output=True)
-    return folder
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Callable[[str], ServerProcess]:
     """A nats-server with this configuration."""
-
-    def make(config: str) -> ServerProcess:
-        path = tmp_path / "nats.conf"
-        path.write_text(config)
-        return ServerProcess([str(BIN / "nats-server"), "-c", str(path)])
-
-    return make
-
-
-def tls(certificates: Path, more: str = "") -> str:
-    own = f'cert_file: "{certificates}/server.pem", key_file: "{certificates}/server.key"'
-    return f"tls {{ {own} {more} }}\n"
+    return partial(nats_server, tmp_path)
 
 
 def attempt(port: int, servers: str = "localhost:{}", **given: object) -> None:
@@ -161,61 +131,17 @@ def test_given_credentials_that_cannot_be_used_when_connecting_then_the_option_i
         words("hello")
 
 
-def encoded(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-
-def made_key(nkeys: Any, prefix: int) -> Any:
-    return nkeys.from_seed(nkeys.encode_seed(os.urandom(32), prefix))
-
-
-def signed_jwt(by: Any, whose: Any, kind: str) -> str:
-    """What `by` says that `whose` is, as NATS' servers read it."""
-    subject = whose.public_key.decode()
-    claims: dict[str, Any] = {
-        "sub": subject,
-        "iss": by.public_key.decode(),
-        "iat": 1,
-        "jti": subject,
-        "name": kind,
-    }
-    claims["nats"] = {"type": kind, "version": 2}
-    if kind == "account":
-        claims["nats"]["limits"] = dict.fromkeys(("conn", "subs", "data", "payload"), -1)
-    if kind == "user":
-        claims["nats"] |= dict.fromkeys(("subs", "data", "payload"), -1)
-    parts = ({"typ": "JWT", "alg": "ed25519-nkey"}, claims)
-    text = ".".join(encoded(json.dumps(part).encode()) for part in parts)
-    return f"{text}.{encoded(by.sign(text.encode()))}"
-
-
 def test_given_a_credentials_file_when_connecting_then_only_who_is_vouched_for_is_let_in(
     serve: Callable[[str], ServerProcess], tmp_path: Path
 ) -> None:
     nkeys = pytest.importorskip("nkeys", reason="credentialsFile needs it, and nothing else does")
-    prefixes = (nkeys.PREFIX_BYTE_OPERATOR, nkeys.PREFIX_BYTE_ACCOUNT, nkeys.PREFIX_BYTE_USER)
-    operator, account, user = (made_key(nkeys, prefix) for prefix in prefixes)
-
-    def credentials(by: Any) -> Path:
-        path = tmp_path / "user.creds"
-        path.write_text(
-            f"-----BEGIN NATS USER JWT-----\n{signed_jwt(by, user, 'user')}\n"
-            "------END NATS USER JWT------\n\nKeep it.\n\n"
-            f"-----BEGIN USER NKEY SEED-----\n{user.seed.decode()}\n"
-            "------END USER NKEY SEED------\n"
-        )
-        return path
-
-    known = f"{account.public_key.decode()}: {signed_jwt(operator, account, 'account')}"
-    vouching = signed_jwt(operator, operator, "operator")
-    with serve(
-        f"operator: {vouching}\nresolver: MEMORY\nresolver_preload: {{ {known} }}"
-    ) as server:
-        attempt(server.port, credentialsFile=credentials(account))
+    vouching, path = Vouching(nkeys), tmp_path / "user.creds"
+    with serve(vouching.config) as server:
+        attempt(server.port, credentialsFile=vouching.credentials(path, vouching.account))
         with pytest.raises(BrokerError, match="does not let us in"):
-            attempt(server.port, credentialsFile=credentials(operator))
+            attempt(server.port, credentialsFile=vouching.credentials(path, vouching.operator))
     with (
         serve("max_payload: 1000") as plain,
         pytest.raises(BrokerError, match="the broker asks for no credentials"),
     ):
-        attempt(plain.port, credentialsFile=credentials(account))
+        attempt(plain.port, credentialsFile=path)

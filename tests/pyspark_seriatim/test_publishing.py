@@ -20,6 +20,7 @@ from tests.crash.disks import fill, mounted, why_not
 from tests.support.processes import NatsServer, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 from tests.support.relay import Relay
+from tests.support.secured import nats_server
 
 QUERY = Transaction("query-1", 7)
 MIB = 1 << 20
@@ -228,8 +229,41 @@ def test_given_other_bytes_than_were_staged_then_nothing_is_published(
 def test_given_an_operation_that_cannot_be_then_the_broker_names_it(
     publisher: Publisher,
 ) -> None:
-    with pytest.raises(BrokerError, match=r"400.*orders\.\*"):
-        publisher.stage(QUERY, "one", [b"PUB orders.eu 0\r\n\r\nPUB orders.* 0\r\n\r\n"])
+    with pytest.raises(RowError, match=r"400 Row 2 of.*\$SEQ\.x"):
+        publisher.stage(QUERY, "one", [b"PUB orders.eu 0\r\n\r\nPUB $SEQ.x 0\r\n\r\n"])
+
+
+@pytest.mark.parametrize("before", [0, 3, 500])
+@pytest.mark.parametrize("size", [1024, 7000, MIB])
+def test_given_a_row_that_is_refused_among_many_pieces_then_the_error_has_its_subject(
+    broker: SeriatimServer, before: int, size: int
+) -> None:
+    long = b"this.is.it." + b"x" * 5000
+    buffers = [*rows(0, before), b"PUB a 0\r\n\r\nPUB %b re 2\r\nxx\r\n" % long, *rows(0, 100)]
+    words = rf"subject 'this\.is\.it\.x+'.*400 Row {before + 2} of"
+    with (
+        Publisher(options(broker.port, publishBatchBytes=size)) as publisher,
+        pytest.raises(RowError, match=words),
+    ):
+        publisher.stage(QUERY, "one", buffers)
+
+
+@pytest.mark.parametrize("behind", [0, 20_000])
+@pytest.mark.parametrize("whose", ["seriatim", "nats-server"])
+def test_given_a_row_that_is_too_long_when_published_at_once_then_it_is_named_and_not_asked_again(
+    broker: SeriatimServer, whose: str, behind: int
+) -> None:
+    long = b"this.is.it." + b"x" * 5000
+    buffers = [*rows(0, 20), b"PUB %b 2\r\nxx\r\n" % long, *rows(0, behind, 400)]
+    with NatsServer() as nats:
+        port = broker.port if whose == "seriatim" else nats.port
+        with Publisher(options(port, publishBatchBytes=8 * MIB)) as publisher:
+            begun = time.monotonic()
+            with pytest.raises(RowError, match=r"'this\.is\.it\.x+'.* line of 5013 bytes"):
+                publisher.publish(buffers)
+            assert time.monotonic() - begun < 10, "ackTimeoutMs is 20 s"
+            with pytest.raises(RowError, match=r"'large' has 2000021 bytes"):
+                publisher.publish([*rows(0, 9), b"PUB large 2000000\r\n%b\r\n" % bytes(2_000_000)])
 
 
 def test_given_an_error_of_a_rows_maker_then_it_passes_and_the_publisher_goes_on(
@@ -244,6 +278,22 @@ def test_given_an_error_of_a_rows_maker_then_it_passes_and_the_publisher_goes_on
     assert publisher.abort(QUERY, ["one"]) == 1
     publisher.commit(QUERY, [publisher.stage(QUERY, "two", rows(0, 5))])
     assert journal(broker.port) == list(range(5))
+
+
+def test_given_a_subject_that_a_user_may_not_publish_to_then_it_is_said_at_once(
+    tmp_path: Path,
+) -> None:
+    user = '{ user: me, password: x, permissions: { publish: "orders.eu" } }'
+    with nats_server(tmp_path, f"authorization {{ users: [ {user} ] }}") as nats:
+        given = {"user": "me", "password": "x", "ackTimeoutMs": 60_000}
+        with Publisher(options(nats.port, **given)) as publisher:
+            publisher.publish(rows(0, 10))
+            begun = time.monotonic()
+            with pytest.raises(
+                BrokerError, match=r'Permissions Violation for Publish to "orders\.us"'
+            ):
+                publisher.publish([*rows(0, 10), b"PUB orders.us 1\r\nx\r\n"])
+            assert time.monotonic() - begun < 20
 
 
 def test_given_a_broker_that_is_none_of_ours_then_it_can_only_be_published_to_at_once() -> None:

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from pyspark_seriatim.jobs.archive import archive as archive_job
+from pyspark_seriatim.jobs.audit import audit
 from pyspark_seriatim.jobs.command import run
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.replay import replay
@@ -136,6 +138,48 @@ def test_given_an_archive_when_replayed_then_its_messages_come_in_order_with_wha
     assert dict(last[3])["Nats-Origin-Sequence"] == ["15"]
     assert run(replay, [archive, "--server", url, "--subject", "orders.us", "--strip", "eu"]) == 2
     assert "--strip eu: orders.us does not begin so" in capsys.readouterr().err
+
+
+def test_given_odd_subjects_that_the_broker_numbered_when_archived_then_all_is_read_and_replayed(
+    spark: SparkSession,
+    broker: SeriatimServer,
+    publish: Callable[..., None],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    odd = ["a..x", ".a", "a.", "..", "a.*", ">", "$SEQ", "__HIVE_DEFAULT_PARTITION__.x", "\ufffd.x"]
+    for subject in odd:
+        publish([b"x"], subject.encode().replace(b"\xef\xbf\xbd", b"\xff"))
+    root, url = str(tmp_path / "archive"), f"127.0.0.1:{broker.port}"
+    assert run(archive_job, [root, "--once", "--server", url]) == 0
+    table = spark.read.parquet(root).orderBy("sequence").toArrow()
+    assert table["subject"].to_pylist() == odd
+    heads = [subject.partition(".")[0] or None for subject in odd]
+    assert table["token"].to_pylist() == heads
+    assert run(audit, ["--archive", root, "--server", url]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "note: rows whose subject has U+FFFD: 1. Spark reads so what is no UTF-8" in printed
+    assert "equal to the journal, as Spark reads it, in subject, payload, timestamp, hea" in printed
+    assert run(replay, [root, "--server", url]) == 0
+    every = got(spark, broker.port)
+    assert every[len(odd) :] == every[: len(odd)]
+
+
+def test_given_rows_that_no_broker_takes_when_replayed_then_the_first_is_named_or_they_are_skipped(
+    spark: SparkSession, broker: SeriatimServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subjects = ["a", "$SEQ.x", "a", "x" * 5000, "b"]
+    root = write(tmp_path / "odd", {"a.parquet": rows(range(11, 16), subject=subjects)})
+    url = f"127.0.0.1:{broker.port}"
+    assert run(replay, [root, "--server", url]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("seriatim: number 12: subject '$SEQ.x' cannot be published to")
+    assert got(spark, broker.port) == []
+    assert run(replay, [root, "--server", url, "--skip-unpublishable"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("replayed 3 messages, up to number 15 of the archive")
+    assert "; 2 that cannot be published were passed over, the first: number 12: subject '$S" in out
+    assert [one[1] for one in got(spark, broker.port)] == [b"payload %d" % n for n in (11, 13, 15)]
 
 
 def test_given_a_replay_that_is_killed_when_started_again_then_it_goes_on_where_it_was(

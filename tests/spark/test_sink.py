@@ -1,5 +1,6 @@
 """Rows that Spark writes: what arrives, in which order, and what cannot be written."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -136,9 +137,29 @@ def test_given_columns_or_options_that_cannot_be_then_no_task_is_begun(
 def test_given_what_was_read_when_written_then_it_is_the_same_under_new_numbers(
     spark: SparkSession, broker: SeriatimServer, publish: Callable[..., None]
 ) -> None:
-    publish([b"one", b"two"], b"orders.eu")
+    subjects = [b"orders.eu", b"a..x", b".", b".a", b"a.", b"a.*", b">", b"$SEQ", b"\x01\r", b"\nx"]
+    for subject in subjects:
+        publish([b"one", b"two"], subject)
     read = spark.read.format("seriatim").option("servers", f"127.0.0.1:{broker.port}")
     read = read.option("includeHeaders", "true").option("includeReply", "true")
-    to(broker, read.load()).save()
+    to(broker, read.load().coalesce(1)).save()
     found = [(bytes(row.subject), bytes(row.payload)) for row in rows_of(broker.port)]
-    assert found == [(b"orders.eu", b"one"), (b"orders.eu", b"two")] * 2
+    assert found == [(s, payload) for s in subjects for payload in (b"one", b"two")] * 2
+
+
+def test_given_a_subject_that_is_too_long_when_written_then_the_error_names_it_at_once(
+    spark: SparkSession, broker: SeriatimServer
+) -> None:
+    long = "if(id = 7, repeat('long.', 1000) || 'x', 'good') subject", NUMBERED[1]
+    df = spark.range(0, 400, 1, 1).selectExpr(*long)
+    begun = time.monotonic()
+    with pytest.raises(
+        PySparkException, match=r"subject 'long\.long\..*: 400 Row 8 of stage .*: 5"
+    ):
+        to(broker, df).save()
+    with pytest.raises(
+        PySparkException, match=r"subject 'long\.long\..* control line of 5003 bytes"
+    ):
+        to(broker, df, deliveryGuarantee="at-least-once").save()
+    assert time.monotonic() - begun < 60, "ackTimeoutMs is 120 s for each attempt"
+    assert staged_files(broker) == []

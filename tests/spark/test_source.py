@@ -4,7 +4,10 @@ import json
 import os
 import shutil
 import signal
+import socket
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -13,8 +16,13 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import StructType
 
+from pyspark_seriatim.client import Client
 from pyspark_seriatim.errors import DataLost, OptionError
+from pyspark_seriatim.options import Options
+from pyspark_seriatim.source import SeriatimDataSource
+from pyspark_seriatim.stream import StreamReader
 from tests.support.processes import SeriatimServer
 from tests.support.raw import HEADERS, RawClient
 
@@ -40,13 +48,16 @@ class Streams:
     def __init__(self, spark: SparkSession, broker: SeriatimServer, path: Path) -> None:
         self.spark, self.broker, self.checkpoint = spark, broker, path
         self.batches: dict[int, list[int]] = {}
+        self.died_with: list[int] | None = None  # what the batch had that was not to end
+        self.is_doomed = False
         self.queries: list[StreamingQuery] = []
 
     def start(self, **given: object) -> StreamingQuery:
         """A query that goes on where the last one was; once through if `once`."""
         once = given.pop("once", False)
+        source = str(given.pop("source", "seriatim"))
         frame = (
-            self.spark.readStream.format("seriatim")
+            self.spark.readStream.format(source)
             .option("servers", f"127.0.0.1:{self.broker.port}")
             .options(**{name: str(value) for name, value in given.items()})
             .load()
@@ -64,7 +75,11 @@ class Streams:
         return query
 
     def _take(self, frame: DataFrame, batch: int) -> None:
-        self.batches[batch] = sorted(row.sequence for row in frame.select("sequence").collect())
+        rows = sorted(row.sequence for row in frame.select("sequence").collect())
+        if self.is_doomed:
+            self.is_doomed, self.died_with = False, rows
+            raise OSError("this query dies before its batch is written")
+        self.batches[batch] = rows
 
     def uncommit(self, batch: int) -> None:
         """As if the driver had died before it noted the end of a batch."""
@@ -225,16 +240,54 @@ def test_given_a_stream_when_it_starts_again_then_every_row_comes_in_just_one_ba
     assert sorted(n for rows in streams.batches.values() for n in rows) == list(range(1, 1051))
 
 
+def busy_source(port: int) -> type[SeriatimDataSource]:
+    """Ours, and while a stream asks for its first offset and then for its last, messages come.
+
+    Its classes are local, so that Spark takes them along to its own process.
+    """
+
+    class Reader(StreamReader):
+        def initialOffset(self) -> dict[str, Any]:
+            found = super().initialOffset()
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(b"CONNECT {}\r\n" + b"PUB orders.eu 1\r\nx\r\n" * 5 + b"PING\r\n")
+                said = b""
+                while b"PONG" not in said:
+                    said += client.recv(4096)
+            time.sleep(0.1)  # no event to await: what was known before is old then
+            return found
+
+    class Source(SeriatimDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "busy-seriatim"
+
+        def streamReader(self, schema: StructType) -> Reader:
+            return Reader(Options.parse(self.options, "stream"), schema)
+
+    return Source
+
+
 def test_given_a_stream_from_the_latest_when_it_dies_in_its_first_batch_then_nothing_is_lost(
-    streams: Streams, publish: Publish
+    spark: SparkSession, streams: Streams, broker: SeriatimServer, publish: Publish
 ) -> None:
     publish(payloads(10))
-    streams.run(startingOffsets="latest")
-    assert streams.batches.get(0, []) == []
-    shutil.rmtree(streams.checkpoint / "commits")
+    spark.dataSource.register(busy_source(broker.port))
+    streams.is_doomed = True
+    query = streams.start(startingOffsets="latest", source="busy-seriatim")
+    with pytest.raises(StreamingQueryException, match="dies before its batch is written"):
+        query.awaitTermination(SECONDS_MAX)
+    begun = json.loads((streams.checkpoint / "offsets" / "0").read_text().splitlines()[-1])
     publish(payloads(5))
     streams.run(startingOffsets="latest")
-    assert sorted(n for rows in streams.batches.values() for n in rows) == list(range(11, 16))
+    publish(payloads(5))
+    streams.run(startingOffsets="latest")
+    rows = sorted(n for rows in streams.batches.values() for n in rows)
+    assert streams.died_with is not None
+    assert set(streams.died_with) <= set(rows), "what the first batch had, it has again"
+    assert begun["sequence"] == 16, "that is where the word became a number"
+    with closing(Client(Options.parse({"servers": f"127.0.0.1:{broker.port}"}, "batch"))) as client:
+        assert rows == list(range(16, client.info().last + 1))
 
 
 def test_given_a_broker_that_restarts_when_a_stream_reads_then_it_goes_on(

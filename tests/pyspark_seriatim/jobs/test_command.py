@@ -42,6 +42,7 @@ OF_THE_JVM = """An error occurred while calling o72.stop.
         (OptionError("servers: missing"), "servers: missing"),
         (BrokerError("refused"), "refused"),
         (Unreachable("nobody"), "nobody"),
+        (OSError("Unable to load libjvm\ndlopen(/x/libjvm.so)\nmore"), "Unable to load libjvm"),
         (FileNotFoundError(2, "No such file or directory", "/x"), "/x: No such file or directory"),
     ],
     ids=[
@@ -53,6 +54,7 @@ OF_THE_JVM = """An error occurred while calling o72.stop.
         "option",
         "broker",
         "unreachable",
+        "lines",
         "file",
     ],
 )

@@ -15,7 +15,7 @@ from tests.support.archives import COLUMNS, DAY_US, NEW_YEAR, put, rows
 PARTITION = ["date", "token"]
 
 
-def seen(root: Path) -> list[tuple[int, str, str]]:
+def seen(root: Path) -> list[tuple[int, str, str | None]]:
     """What a reader of Delta has, sorted."""
     table = DeltaTable(root).to_pyarrow_dataset().to_table()
     found = table.select(["sequence", "date", "token"]).to_pylist()
@@ -71,6 +71,22 @@ def test_given_files_that_were_merged_when_mirrored_then_delta_has_the_new_ones_
     assert merged["num_records"].to_pylist() == [4]
     changes = (tmp_path / f"_delta_log/{table.version():020}.json").read_text()
     assert '"dataChange":true' not in changes, "who follows changes sees no row again"
+
+
+def test_given_an_empty_first_token_when_mirrored_and_merged_then_it_is_null_and_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
+    log = FileLog.open(str(tmp_path))
+    mirror = DeltaMirror(log.root, COLUMNS, PARTITION)
+    for number in (1, 2):
+        put(log, rows([number], [".x"]))
+        mirror.sync(log)
+    wanted = [(number, "2026-01-01", None) for number in (1, 2)]
+    assert seen(tmp_path) == wanted
+    Compactor(lambda merge, groups: [merge(group) for group in groups]).compact(log)
+    mirror.sync(log)
+    assert seen(tmp_path) == wanted
+    assert len(DeltaTable(tmp_path).file_uris()) == len(log.files()) == 1
 
 
 def test_given_no_delta_rs_then_the_error_says_which_package(

@@ -12,6 +12,7 @@ from pyspark_seriatim.jobs.compaction import Compactor
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog import FileLog
 from pyspark_seriatim.jobs.iceberg import TABLE, VERSION, IcebergMirror
+from pyspark_seriatim.jobs.parquet import NO_TOKEN
 from tests.support.archives import COLUMNS, DAY_US, NEW_YEAR, put, rows
 
 # pyiceberg leaves its connection to the catalog to the garbage collector.
@@ -73,6 +74,21 @@ def test_given_files_that_were_merged_when_mirrored_then_iceberg_has_the_new_one
     mirror.sync(log)
     assert seen(tmp_path) == [1, 2, 3, 4]
     assert len(list(table_of(tmp_path).scan().plan_files())) == 1
+
+
+def test_given_an_empty_first_token_when_mirrored_and_merged_then_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
+    log = FileLog.open(str(tmp_path))
+    mirror = IcebergMirror(log.root, COLUMNS)
+    for number in (1, 2):
+        put(log, rows([number], [".x"]))
+        mirror.sync(log)
+    Compactor(lambda merge, groups: [merge(group) for group in groups]).compact(log)
+    mirror.sync(log)
+    assert seen(tmp_path) == [1, 2]
+    found = {path.parent.name for path in tmp_path.glob("date=*/*/*.parquet")}
+    assert found == {f"token={NO_TOKEN}"}
 
 
 def test_given_the_catalog_of_another_archive_when_mirrored_then_refused(

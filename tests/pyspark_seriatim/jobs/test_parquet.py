@@ -107,6 +107,26 @@ def test_given_an_odd_token_when_written_then_readers_of_hive_folders_have_it_ba
     assert found["token"].to_pylist() == [token]
 
 
+@pytest.mark.parametrize("subject", [".a", "..", ".a.b"])
+def test_given_a_subject_whose_first_token_is_empty_when_written_then_readers_have_null_for_it(
+    tmp_path: Path, subject: str
+) -> None:
+    (file,) = write(tmp_path, rows([1], [subject]))
+    assert file.token == ""
+    assert "token=/" not in file.target, "Spark reads no folder without a value"
+    kinds = pa.schema([("date", pa.string()), ("token", pa.string())])
+    found = ds.dataset(tmp_path, partitioning=ds.partitioning(kinds, flavor="hive")).to_table()
+    assert found.select(["token", "subject"]).to_pylist() == [{"token": None, "subject": subject}]
+
+
+def test_given_a_token_that_is_called_like_the_folder_of_the_empty_one_then_it_has_its_own(
+    tmp_path: Path,
+) -> None:
+    one, other = write(tmp_path, rows([1, 2], [".a", f"{parquet.NO_TOKEN}.a"]))
+    assert one.target.rpartition("/")[0] != other.target.rpartition("/")[0]
+    assert [numbers_of(tmp_path, file) for file in (one, other)] == [[1], [2]]
+
+
 def test_given_a_token_longer_than_a_name_when_escaped_then_it_is_cut_and_its_own() -> None:
     long, other = "/" * 100 + "a", "/" * 100 + "b"
     assert len(escaped(long).encode()) <= parquet.TOKEN_BYTES_MAX

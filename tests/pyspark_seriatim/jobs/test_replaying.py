@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.replay import told
 from pyspark_seriatim.jobs.replay_wish import Renaming, application_of, wish_of
-from pyspark_seriatim.jobs.replaying import STEP_BYTES, _pieces, cut, with_origin
+from pyspark_seriatim.jobs.replaying import STEP_BYTES, Replayed, _pieces, cut, with_origin
 from pyspark_seriatim.jobs.rows import Part, open_archive
 from tests.support.parquet_folders import rows, write
 
@@ -105,6 +106,22 @@ def test_given_other_messages_or_subjects_when_replayed_then_it_is_another_appli
     assert len(set(names)) == len(names)
     again = open_archive(f"{tmp_path}/b/../a")
     assert application_of(again, ">", ALL) == names[0]
+
+
+def test_given_messages_that_were_passed_over_when_told_then_their_count_and_the_first_are_said(
+    tmp_path: Path,
+) -> None:
+    root = write(tmp_path, {"x.parquet": rows([1])})
+    wish = wish_of(root, "h:1", None, None, ">", ALL, "me", False, 0.0, True)
+    assert wish.skip
+    some = Replayed(rows=3, skipped=1200, example="number 7: no", last=3, first=1, upto=9)
+    assert told(wish, some).endswith(
+        "; 1,200 that cannot be published were passed over, the first: number 7: no"
+    )
+    assert told(wish, replace(some, rows=0)).startswith(
+        "nothing was published, up to number 9 of the archive; 1,200 that cannot"
+    )
+    assert told(wish, Replayed(upto=9)).startswith("nothing to replay: 'me' came to number 9")
 
 
 def test_given_what_cannot_be_when_wished_for_then_the_error_names_the_option(

@@ -13,6 +13,7 @@ from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog import DataFile, FileLog
 from pyspark_seriatim.jobs.files import Files
 from pyspark_seriatim.jobs.rows import batches, open_archive, subject_pattern
+from sublist.subject import covers
 from tests.support.parquet_folders import rows, write
 
 
@@ -130,6 +131,16 @@ def test_given_a_filter_when_made_a_pattern_then_it_takes_what_nats_takes(
     pattern = subject_pattern(subjects)
     assert pattern is not None
     assert [one for one in takes + leaves if re.search(pattern, one)] == takes
+
+
+def test_given_empty_tokens_when_made_a_pattern_then_no_wildcard_takes_them_as_at_the_broker() -> (
+    None
+):
+    pattern = subject_pattern("a.>,*.x")
+    assert pattern is not None
+    for subject in ("a..x", "a.", ".x", "a.b."):
+        assert not re.search(pattern, subject)
+        assert not any(covers(one, subject.encode()) for one in (b"a.>", b"*.x"))
 
 
 def test_given_all_subjects_or_none_when_made_a_pattern_then_it_is_none_or_refused() -> None:

@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -119,6 +120,11 @@ def test_given_a_table_when_written_then_each_format_holds_it(tmp_path: Path) ->
         (["--archive", "ROOT", "--window", "1"], "--window 1: write a duration"),
         (["--archive", "ROOT", "--out", "x.xls"], "--out x.xls: the name says the format"),
         (["--archive", "ROOT", "--plot", "x.gif"], "--plot x.gif: end the name with"),
+        (["--archive", "ROOT", "--plot", "ROOT/a.parquet/x.svg"], "/a.parquet/x.svg: "),
+        (["--archive", "ROOT", "--out", "ROOT/a.parquet/y/x.csv"], "/a.parquet/y/x.csv: "),
+        (["--archive", "ROOT", "--plot", "ROOT/pictures.png"], "/pictures.png: that is a folder"),
+        (["--archive", "ROOT", "--plot", "s3://b/x.svg"], "--plot s3://b/x.svg: a picture is"),
+        (["--archive", "ROOT", "--out", "nosuch://b/x.csv"], "nosuch://b/x.csv: Unrecognized"),
         (["--archive", "ROOT", "--from", "3", "--to", "2"], "--to 2 is below --from 3"),
         (["--archive", "ROOT", "--since", "2026", "--until", "5"], "--until 5 is before --since"),
         (["--server", "h:1", "--from", "3", "--since", "1h"], "--from and --since"),
@@ -131,8 +137,33 @@ def test_given_what_cannot_be_measured_when_asked_then_one_line_says_why(
     arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = write(tmp_path, {"a.parquet": rows([1, 2])})
-    assert run(stats, [root if one == "ROOT" else one for one in arguments]) == 2
+    (tmp_path / "pictures.png").mkdir()
+    assert run(stats, [one.replace("ROOT", root) for one in arguments]) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("seriatim: ")
     assert words in captured.err
     assert (captured.err.count("\n"), captured.out) == (1, "")
+
+
+def test_given_a_picture_that_cannot_be_drawn_when_measured_then_the_figures_are_printed_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def draw(path: str, *_: object) -> None:
+        raise OSError(28, "No space left on device", path)
+
+    table = windows([0], ["orders"], [10])
+    measured = SimpleNamespace(windows=table, subjects=table.slice(0, 1))
+    for name, found in (
+        ("spark_session", lambda *_: None),
+        ("measure", lambda *_: measured),
+        ("print_measured", lambda *_: print("the table")),
+    ):
+        monkeypatch.setattr(f"pyspark_seriatim.jobs.stats.{name}", found)
+    monkeypatch.setattr("pyspark_seriatim.jobs.plot.draw", draw)
+    root = write(tmp_path, {"a.parquet": rows([1, 2])})
+    outputs = ["--out", f"{root}/o/t.csv", "--plot", f"{root}/new/of/it/x.svg"]
+    assert run(stats, ["--archive", root, *outputs]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "the table\n"
+    assert captured.err == f"seriatim: {root}/new/of/it/x.svg: No space left on device\n"
+    assert (tmp_path / "o/t.csv").exists()

@@ -1,0 +1,96 @@
+"""Rows of an archive into a stage, and which of them no broker, or not this one, publishes.
+
+    rows --make--> operations         what cannot be one is found by halves, to the single row
+    operations --> a stage            a row that the broker refuses, it names: without it again
+
+Without `skip` the first such row ends it, by its number in the archive; with it the rows are left
+out, and named. Nothing is done for rows that can be published: they are made at once, and staged.
+"""
+
+import re
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_seriatim.errors import BrokerError, RowError
+from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.publishing import Publisher, Staged, Transaction
+
+ROW: Final = re.compile(r": 400 Row (\d+) of stage \S+: (.*)", re.DOTALL)
+Make = Callable[[pa.RecordBatch], Iterable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unpublishable:
+    """A message of the archive that the broker would not publish."""
+
+    number: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"number {self.number}: {self.why}"
+
+    @property
+    def error(self) -> JobError:
+        """What ends a replay that is not to pass over it."""
+        return JobError(f"{self}; --skip-unpublishable passes over what cannot be published")
+
+
+def stage(
+    publisher: Publisher, transaction: Transaction, rows: pa.RecordBatch, make: Make, skip: bool
+) -> tuple[Staged, list[Unpublishable]]:
+    """Stage rows, `sequence` among their columns; what is left out. Raises `JobError` for it."""
+    made, left_out = sifted(rows, make, skip)
+    rows = _without(rows, left_out)
+    while True:
+        try:
+            return publisher.stage(transaction, uuid.uuid4().hex, made), left_out
+        except (BrokerError, RowError) as error:
+            refused = refused_by(error, rows)
+            if not refused:
+                raise
+            if not skip:
+                raise refused[0].error from error
+        left_out += refused
+        rows = _without(rows, refused)
+        made = [*make(rows)]
+
+
+def sifted(rows: pa.RecordBatch, make: Make, skip: bool) -> tuple[list[Any], list[Unpublishable]]:
+    """What `make` makes of the rows, and those of which it makes nothing. Raises `JobError`."""
+    try:
+        return [*make(rows)], []
+    except RowError as error:
+        if rows.num_rows == 1:
+            found = Unpublishable(rows.column("sequence")[0].as_py(), str(error))
+            if not skip:
+                raise found.error from error
+            return [], [found]
+    half = rows.num_rows // 2
+    first, wrong = sifted(rows.slice(0, half), make, skip)
+    second, more = sifted(rows.slice(half), make, skip)
+    return first + second, wrong + more
+
+
+def refused_by(error: BrokerError | RowError, rows: pa.RecordBatch) -> list[Unpublishable]:
+    """The row that the broker names, and where its subject is to blame all of that subject."""
+    found = ROW.search(str(error))
+    if found is None or not 0 < int(found[1]) <= rows.num_rows:
+        return []
+    row, why = int(found[1]) - 1, f"the broker refuses it: {found[2]}"
+    numbers = rows.column("sequence").slice(row, 1)
+    if found[2].startswith('"'):
+        subjects = rows.column("subject")
+        numbers = rows.column("sequence").filter(pc.equal(subjects, subjects[row]))
+    return [Unpublishable(number, why) for number in numbers.to_pylist()]
+
+
+def _without(rows: pa.RecordBatch, left_out: Sequence[Unpublishable]) -> pa.RecordBatch:
+    if not left_out:
+        return rows
+    gone = pa.array([one.number for one in left_out], pa.int64())
+    return rows.filter(pc.invert(pc.is_in(rows.column("sequence"), gone)))
