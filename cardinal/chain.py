@@ -21,82 +21,21 @@ as many again of channels that wait. What is given up before it was linked is to
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
 from cardinal.block import Block
 from cardinal.branch import Branch
-from cardinal.message import HASH_SIZE
+from cardinal.message import HASH_SIZE, NUMBER_MAX
 from cardinal.tree import Spare, Tree
+from cardinal.update import ChainUpdate, Event, Stalled, Unlinked, Why
 
 THRESHOLD = 128  # what the reference's users take
 BOOTSTRAP = 9
 SPARE_MAX = 4096  # some branches of the length of the threshold, and a gap in the past
 SPARE_BYTES_MAX = 256 << 20
+ASIDE_MAX = 16  # channels that wait
+PAST_MAX = 4096  # hashes of blocks of the chain that are forgotten
 STALLED = 64  # blocks that wait beside those of two thresholds, before it is told
 NO_PARENT = bytes(HASH_SIZE)  # of the first block of a chain
-
-
-class Why(StrEnum):
-    """Why a block was given up."""
-
-    OLD = "its number is too far below the head"
-    PARENT = "its parent never came"
-    NUMBER = "its number is not above its parent's"
-    WHITELIST = "another block is whitelisted at its number, or below it"
-    CROWD = "too many blocks are not on the chain"
-
-
-@dataclass(frozen=True, slots=True)
-class ChainUpdate:
-    """Take `removed` back, the newest first; then apply `added`, the oldest first.
-
-    `ancestor` is the hash of the block that both stand on. `unlinked`: nothing is known of what
-    came before; the state begins anew. `beyond`: the reorg goes deeper than the chain reaches, so
-    that more is to be taken back than `removed` has: all that stands on `ancestor`.
-    """
-
-    added: list[Block]
-    removed: list[Block]
-    ancestor: bytes
-    unlinked: bool = False
-    beyond: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Unlinked:
-    """A block that was given up and never added, or was removed and can not come back."""
-
-    hash: bytes
-    number: int
-    parent: bytes
-    why: Why
-
-    def __str__(self) -> str:
-        return f"block {self.number} {self.hash.hex()} given up: {self.why}"
-
-
-@dataclass(frozen=True, slots=True)
-class Stalled:
-    """The chain does not go on: many whole blocks wait for a parent that did not come.
-
-    It was lost; or the chain began with a block that the others do not stand on. Told again when
-    twice as many wait.
-    """
-
-    parent: bytes
-    number: int  # of the block that stands on it
-    waiting: int
-    head: int
-
-    def __str__(self) -> str:
-        return (
-            f"the chain stands still at block {self.head}: {self.waiting} blocks wait for the"
-            f" parent of block {self.number}, {self.parent.hex()}, which did not come"
-        )
-
-
-Event = ChainUpdate | Unlinked | Stalled
 
 
 class Chain:
@@ -125,6 +64,8 @@ class Chain:
         self._tree = Tree()
         self._chain = {self.head}  # hashes, from the bottom to the head
         self._bottom = self.head
+        self._forgotten: tuple[bytes, int, bytes] | None = None  # the bottom's block, if it was
+        self._past: dict[bytes, int] = {}  # blocks of the chain below, by hash, the lowest first
         self._tree.linked.add(self.head)
         self._spare = Spare()
         self._refused: dict[bytes, None] = {}  # by the whitelist
@@ -139,25 +80,39 @@ class Chain:
         return self._told()
 
     def branch(
-        self, ancestor: bytes, blocks: Sequence[Block], token: Mapping[str, int] | None = None
+        self,
+        ancestor: bytes,
+        blocks: Sequence[Block],
+        token: Mapping[str, int] | None = None,
+        number: int | None = None,
     ) -> list[Event]:
         """Take all blocks of a reorg channel, in any order. They stand on `ancestor`.
 
-        `token` says where to read again to have the channel from its beginning.
+        `number` is the ancestor's, `token` says where to read again to have the channel from its
+        beginning.
         """
         line = self._line(ancestor, blocks)
         if line and not any(line[-1].hash in one.hashes for one in self._aside):
-            made = Branch(ancestor, line, token or {})
+            made = Branch(ancestor, line, token or {}, number)
             below = next((one for one in self._aside if ancestor in one.hashes), None)
-            self._aside.append(made if below is None else made.upon(below))
+            made = made if below is None else made.upon(below)
+            self._aside.append(made)
+            if not made.rises:
+                self._put_away(made, Why.NUMBER)
         self._settle()
         return self._told()
 
+    def rewind(self, source: str, first: int) -> None:
+        """A source has taken back all from offset `first` on, and gives it anew."""
+        self._tree.rewind(source, first)
+        for one in self._aside:
+            one.rewind(source, first)
+
     def floor(self, source: str) -> int | None:
         """The lowest offset of what is retained; None if nothing is."""
-        floors = [one.floor(source) for one in self._aside]
-        floors.append(self._tree.floor(source))
-        return min((one for one in floors if one is not None), default=None)
+        floors = [one.token[source] for one in self._aside if source in one.token]
+        retained = self._tree.floor(source)
+        return min(floors if retained is None else [*floors, retained], default=None)
 
     @property
     def waiting(self) -> list[Block]:
@@ -181,13 +136,22 @@ class Chain:
     def _told(self) -> list[Event]:
         """What came of it all, after making room."""
         self._forget_old()
-        spare, most = self._spare, self.spare_bytes_max
-        while len(spare) > self.spare_max or (spare.bytes > most and len(spare) > 1):
+        spare = self._spare
+        while len(spare) > self.spare_max:
             self._cut(next(iter(spare)), Why.CROWD)
+        while spare.bytes > self.spare_bytes_max and (hash := self._too_much()) is not None:
+            self._cut(hash, Why.CROWD)
         if len(spare) >= self._stalled:
             self._look_for_a_gap()
         events, self._events = self._events, []
         return events
+
+    def _too_much(self) -> bytes | None:
+        """The oldest of the spare blocks; after a start not one that may be of the chain itself."""
+        spare, blocks = self._spare, self._tree.blocks
+        if self.head in blocks or self.number is None:
+            return next(iter(spare)) if len(spare) > 1 else None
+        return next((one for one in spare if blocks[one].number > self.number), None)
 
     def _give_up(self, block: Block, why: Why) -> None:
         self._events.append(Unlinked(block.hash, block.number, block.parent, why))
@@ -239,6 +203,7 @@ class Chain:
             self._give_up(block, Why.OLD)
         elif (
             block.hash == block.parent
+            or self._is_another_bottom(block)
             or (parent is not None and block.number <= parent.number)
             or any(hash in self._chain for hash in low)
         ):
@@ -249,6 +214,12 @@ class Chain:
             tree.add(block)
             return True
         return False
+
+    def _is_another_bottom(self, block: Block) -> bool:
+        """Whether it has the hash on which the chain stands, and is not what stood there."""
+        was = self._forgotten
+        own = (block.hash, block.number, block.parent)
+        return was is not None and block.hash == self._bottom == was[0] and own != was
 
     def _is_old(self, block: Block) -> bool:
         return self.number is not None and block.number < self.number - self.threshold
@@ -344,7 +315,7 @@ class Chain:
         for hash in added:
             self._spare.drop(hash)
         self.head, self.number = added[-1], self._tree.blocks[added[-1]].number
-        self._stalled = self._patience
+        self._stalled = len(self._spare) + self._patience
 
     def _forget_old(self) -> None:
         """Drop what is too far below the head, with the branches that stood on it."""
@@ -370,7 +341,11 @@ class Chain:
         self._chain.discard(self._bottom)
         self._tree.linked.discard(self._bottom)
         self._bottom = block.hash
+        self._forgotten = (block.hash, block.number, block.parent)
         self._tree.linked.add(block.hash)
+        self._past[block.hash] = block.number
+        if len(self._past) > PAST_MAX:
+            del self._past[next(iter(self._past))]
 
     def _cut(self, hash: bytes, why: Why | None) -> None:
         """Forget a block that is not on the chain, and all that hangs on it."""
@@ -404,50 +379,79 @@ class Chain:
         seen = -1
         while self._aside and len(self._aside) != seen:
             seen = len(self._aside)
+            self._forget_old()
             for branch in tuple(self._aside):
                 if self._belongs(branch):
                     self._aside.remove(branch)
                     for block in branch.blocks:
                         if not self._is_old(block):  # those below one that is known
                             self._take(block)
-                elif any(self._is_refused(block) for block in branch.blocks):
-                    self._put_away(branch, Why.WHITELIST)
-                elif self._is_heavier(branch):
+                elif why := self._is_hopeless(branch):
+                    self._put_away(branch, why)
+                elif self._is_below(branch) and self._is_heavier(branch):
                     self._aside.remove(branch)
                     self._leap(branch)
-                elif self._is_old(branch.blocks[-1]):
+                elif self.head in self._tree.blocks and self._is_old(branch.blocks[-1]):
                     self._put_away(branch, Why.OLD)
         while self._aside and (
-            sum(len(one.blocks) for one in self._aside) > self.spare_max
+            len(self._aside) > ASIDE_MAX
+            or sum(len(one.blocks) for one in self._aside) > self.spare_max
             or sum(one.bytes for one in self._aside) > self.spare_bytes_max
         ):
             self._put_away(self._aside[0], Why.CROWD)
-
-    def _belongs(self, branch: Branch) -> bool:
-        """Whether a branch is of the chain, or may be: before that has begun, and after a start."""
-        tree = self._tree
-        if self._bootstrap > 0 or branch.touches(tree.linked):
-            return True
-        return self.head not in tree.blocks and branch.touches(tree.blocks)
 
     def _put_away(self, branch: Branch, why: Why) -> None:
         self._aside.remove(branch)
         for block in branch.blocks:
             self._give_up(block, why)
 
-    def _is_heavier(self, branch: Branch) -> bool:
-        """Whether a branch from below outweighs the chain, with what waits to stand on it.
+    def _belongs(self, branch: Branch) -> bool:
+        """Whether a branch is as any other: of the chain, or on what waits as it does."""
+        tree = self._tree
+        if self._bootstrap > 0 or branch.touches(tree.linked):
+            return True
+        waits = self.head in tree.blocks and branch.ancestor in tree.blocks
+        return waits and not self._is_below(branch)
 
-        Not before a block of the chain is known: after a start the channel may be of its past.
+    def _is_below(self, branch: Branch) -> bool:
+        """Whether its ancestor is, or may be, a block of the chain that is forgotten.
+
+        Not before the head's block is known: after a start the channel may be of its past.
         """
         blocks = self._tree.blocks
         if self.head not in blocks:
             return False
-        weights = [
-            self._tree.heaviest(one)[0] for one in branch.hashes & self._tree.children.keys()
-        ]
+        known = blocks.get(branch.ancestor)
+        number = branch.number if known is None else known.number
+        lowest = next(iter(self._past.values()), self._lowest - 1)
+        return branch.ancestor in self._past or number < lowest
+
+    @property
+    def _lowest(self) -> int:
+        """The number of the first block of the chain that is kept."""
+        kept = (one for one in self._tree.children.get(self._bottom, ()) if one in self._chain)
+        first = next(kept, None)
+        return NUMBER_MAX if first is None else self._tree.blocks[first].number
+
+    def _is_hopeless(self, branch: Branch) -> Why | None:
+        """Why a branch can never be linked: what it stands on was never, or is not any more."""
+        if self._whitelist and any(self._is_refused(block) for block in branch.blocks):
+            return Why.WHITELIST
+        blocks = self._tree.blocks
+        at = branch.ancestor
+        while at in blocks:
+            at = blocks[at].parent
+        if at in branch.hashes:
+            return Why.NUMBER
+        passed = self.head in blocks and branch.number < self._lowest
+        return Why.PARENT if passed and not self._is_below(branch) else None
+
+    def _is_heavier(self, branch: Branch) -> bool:
+        """Whether a branch from below outweighs the chain, with what waits to stand on it."""
+        blocks, children = self._tree.blocks, self._tree.children
+        waiting = [self._tree.heaviest(one)[0] for one in branch.hashes & children.keys()]
         replaced = max(blocks[hash].weight for hash in self._behind(self._bottom))
-        return max([branch.weight, *weights]) > replaced
+        return max([branch.weight, *waiting]) > replaced
 
     def _leap(self, branch: Branch) -> None:
         """Replace the whole chain, and what hangs on it, by what stands on another ancestor."""
@@ -456,6 +460,15 @@ class Chain:
         for hash in tree.linked & tree.blocks.keys():
             tree.remove(hash)
             self._spare.drop(hash)
+        for block in branch.blocks:
+            other = tree.blocks.get(block.hash)
+            if other is not None and (other.parent, other.number) != (block.parent, block.number):
+                self._cut(block.hash, Why.PARENT)
+        other = tree.blocks.get(branch.ancestor)
+        if other is not None and other.number >= branch.blocks[0].number:
+            self._cut(branch.ancestor, Why.NUMBER)
+        number = self._past.get(branch.ancestor, branch.number)
+        self._past = {hash: one for hash, one in self._past.items() if one <= number}
         self._rest_on(branch.ancestor)
         self.number = None  # none of these is old
         for block in branch.blocks:

@@ -31,11 +31,12 @@ from cardinal.assembler import (
 )
 from cardinal.assembler import Event as Assembled
 from cardinal.block import Block
-from cardinal.chain import THRESHOLD, Chain, ChainUpdate, Stalled, Unlinked
-from cardinal.chain import Event as Linked
+from cardinal.chain import THRESHOLD, Chain
 from cardinal.message import NUMBER_MAX, Reorg, ReorgComplete
 from cardinal.schema import REORG_TOPIC, Tracking
 from cardinal.token import format_token
+from cardinal.update import ChainUpdate, Stalled, Unlinked
+from cardinal.update import Event as Linked
 
 CHANNELS_MAX = 16  # a reorg is rare; two producers may announce it differently
 TOPICS_MAX = 1024  # topics of which it is remembered whether they are tracked
@@ -187,6 +188,10 @@ class Follower:
         for channel in self._channels.values():
             channel.assembler.rewind(source, first)
             channel.begun = min(channel.begun, first)
+            for block in channel.blocks:
+                if source in block.token:
+                    block.token[source] = min(block.token[source], first)
+        self.chain.rewind(source, first)
         if source in self._first:
             self._first[source] = min(self._first[source], first)
 
@@ -214,12 +219,11 @@ class Follower:
             self._lanes[topic] = lane
             lane.heard = now
             return lane
-        if self._topics is None or topic in self._topics:
-            self._lanes[topic] = self._main
-            return self._main
+        tracked = self._topics is None or topic in self._topics
+        found = self._main if tracked else None
         if len(self._lanes) < TOPICS_MAX:
-            self._lanes[topic] = None
-        return None
+            self._lanes[topic] = found
+        return found
 
     def _feed(
         self, lane: Lane, run: Sequence[tuple[bytes, bytes, int]], source: str, now: float
@@ -240,7 +244,7 @@ class Follower:
             after = waiting[-place]
             if isinstance(event, Block):
                 if lane.ancestor is None:
-                    self._tell(self.chain.add(event), source, after)
+                    self._add([event], source, after)
                 else:
                     self._collect(lane, event, source, after)
             elif isinstance(event, Reorg):
@@ -258,12 +262,33 @@ class Follower:
         if len(self._channels) > CHANNELS_MAX:
             self._give_up(next(iter(self._channels.values())), "count", source)
 
-    def _tell(self, events: Sequence[Linked], source: str, waiting: int) -> None:
+    def _tell(
+        self, events: Sequence[Linked], source: str, waiting: int, before: int = NUMBER_MAX
+    ) -> None:
+        """`before`: the lowest offset of what the chain had and was given. The last of several
+        updates may have made it forget what the others need."""
+        left = sum(isinstance(event, ChainUpdate) for event in events)
         for event in events:
             if isinstance(event, ChainUpdate):
-                self._events.append(Step(event, self.token(source, waiting)))
+                left -= 1
+                token = self.token(source, min(waiting, before) if left else waiting)
+                self._events.append(Step(event, token))
             else:
                 self._events.append(event)
+
+    def _before(self, blocks: Sequence[Block], source: str) -> int:
+        floors = [block.token.get(source, NUMBER_MAX) for block in blocks]
+        retained = self.chain.floor(source)
+        return min([*floors, NUMBER_MAX if retained is None else retained])
+
+    def _add(self, blocks: Sequence[Block], source: str, waiting: int) -> None:
+        """Give the chain blocks, one after the other."""
+        after = [waiting]
+        for block in reversed(blocks):
+            after.append(min(after[-1], block.token.get(source, NUMBER_MAX)))
+        for place, block in enumerate(blocks, 2):
+            before = self._before([block], source)
+            self._tell(self.chain.add(block), source, after[-place], before)
 
     def _collect(self, lane: Lane, block: Block, source: str, waiting: int) -> None:
         """Keep a block until its channel is complete."""
@@ -285,22 +310,23 @@ class Follower:
     def _complete(self, lane: Lane, source: str, waiting: int) -> None:
         reorg, blocks = self._close(lane)
         if reorg is not None:
-            events = self.chain.branch(reorg.hash, blocks, {source: lane.begun})
-            self._tell(events, source, waiting)
+            before = min(lane.begun, self._before(blocks, source))
+            events = self.chain.branch(reorg.hash, blocks, {source: lane.begun}, reorg.number)
+            self._tell(events, source, waiting, before)
 
     def _give_up(self, lane: Lane, why: str, source: str, waiting: int = NUMBER_MAX) -> None:
         reorg, blocks = self._close(lane)
         if reorg is not None:
             self._events.append(ChannelGivenUp(lane.topic, why))
-        floors = [block.token.get(source, NUMBER_MAX) for block in blocks]
-        for place, block in enumerate(blocks, 1):
-            after = min([waiting, *floors[place:]])
-            self._tell(self.chain.add(block), source, after)
+        self._add(blocks, source, waiting)
         self._abandon(lane)
 
     def _abandon(self, lane: Lane) -> None:
         """Tell what is not whole of a channel that was closed, unless another has brought it."""
+        waiting = {block.hash for one in self._channels.values() for block in one.blocks}
         for event in lane.assembler.give_up("channel"):
-            known = isinstance(event, Evicted) and self.knows(event.hash)
+            known = isinstance(event, Evicted) and (
+                event.hash in waiting or self.chain.knows(event.hash)
+            )
             if isinstance(event, Dropped | Evicted) and not known:
                 self._events.append(event)

@@ -18,10 +18,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cardinal.block import Block
-from cardinal.chain import ChainUpdate
 from cardinal.draft import Draft, ReorgDraft, SubBatchDraft
 from cardinal.errors import LineError
 from cardinal.message import HASH_SIZE, NUMBER_MAX, WEIGHT_MAX
+from cardinal.update import ChainUpdate
 
 EXACT_MAX = 2**53 - 1
 BLOCK_FIELDS = {"number", "hash", "parent", "weight", "updates", "deletes", "batches"}

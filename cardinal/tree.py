@@ -12,23 +12,32 @@ from cardinal.block import Block
 
 
 class Lowest:
-    """Which of the blocks that are there has the lowest of some number."""
+    """Which of the blocks that are there has the lowest number; or offset, of a source."""
 
-    def __init__(self, blocks: dict[bytes, Block]) -> None:
+    def __init__(self, blocks: dict[bytes, Block], source: str | None = None) -> None:
         self._blocks = blocks
+        self._source = source
         self._heap: list[tuple[int, bytes]] = []  # may name blocks that are gone
+
+    def _holds(self, entry: tuple[int, bytes]) -> bool:
+        """Whether it is of a block that is there, and not of another one with its hash."""
+        block = self._blocks.get(entry[1])
+        if block is None:
+            return False
+        own = block.number if self._source is None else block.token.get(self._source)
+        return own == entry[0]
 
     def add(self, number: int, hash: bytes) -> None:
         """This block has come, or is about to."""
         if len(self._heap) > 2 * len(self._blocks) + 64:
-            self._heap = [one for one in self._heap if one[1] in self._blocks]
+            self._heap = [one for one in self._heap if self._holds(one)]
             heapq.heapify(self._heap)
         heapq.heappush(self._heap, (number, hash))
 
     def first(self) -> tuple[int, bytes] | None:
         """The lowest number, and its block."""
         heap = self._heap
-        while heap and heap[0][1] not in self._blocks:
+        while heap and not self._holds(heap[0]):
             heapq.heappop(heap)
         return heap[0] if heap else None
 
@@ -74,8 +83,16 @@ class Tree:
         self._by_number.add(block.number, block.hash)
         for source, offset in block.token.items():
             if source not in self._by_offset:
-                self._by_offset[source] = Lowest(self.blocks)
+                self._by_offset[source] = Lowest(self.blocks, source)
             self._by_offset[source].add(offset, block.hash)
+
+    def rewind(self, source: str, first: int) -> None:
+        """What stood at this offset or above is to come again."""
+        lowest = self._by_offset[source] = Lowest(self.blocks, source)
+        for block in self.blocks.values():
+            if source in block.token:
+                block.token[source] = min(block.token[source], first)
+                lowest.add(block.token[source], block.hash)
 
     def remove(self, hash: bytes) -> Block:
         """Forget one block, and not those on it."""

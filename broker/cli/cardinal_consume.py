@@ -19,7 +19,6 @@ from broker.cli.progress import Step as Shown
 from broker.cli.progress import bar
 from cardinal.assembler import Dropped, Evicted
 from cardinal.block import Block
-from cardinal.chain import ChainUpdate, Unlinked
 from cardinal.errors import LineError
 from cardinal.follower import ChannelGivenUp, Event, Follower, Row, Step
 from cardinal.lines import hexed, read_hash, update_fields
@@ -38,6 +37,7 @@ from cardinal.transport.reader import (
     Rewound,
     Unreadable,
 )
+from cardinal.update import ChainUpdate, Unlinked
 
 READ_SECONDS = 1.0  # without messages, how often blocks that will not come are given up
 CAPTURE_ROWS = 4096  # taken at once

@@ -17,12 +17,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from cardinal.assembler import Evicted
-from cardinal.chain import NO_PARENT, Unlinked
+from cardinal.chain import NO_PARENT
 from cardinal.follower import Event as Followed
 from cardinal.follower import Follower, Step
 from cardinal.token import parse_token
 from cardinal.transport.reader import WINDOW, Happening, Reader, Rewound
 from cardinal.transport.waiting import Outcome, Waiting
+from cardinal.update import Unlinked
 
 LOOK_SECONDS = 1.0  # without messages, how often blocks that will not come are given up
 

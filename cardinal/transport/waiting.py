@@ -7,7 +7,7 @@ so that who asks late is answered at once.
 import asyncio
 from enum import Enum
 
-from cardinal.chain import ChainUpdate
+from cardinal.update import ChainUpdate
 
 REMEMBER = 1024
 

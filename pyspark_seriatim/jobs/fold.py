@@ -25,12 +25,12 @@ import pyarrow.compute as pc
 
 from cardinal.assembler import Dropped, Evicted
 from cardinal.block import Block
-from cardinal.chain import ChainUpdate, Stalled, Unlinked
 from cardinal.codec import HEAD
 from cardinal.follower import Event, Follower, Step
 from cardinal.message import Reorg, ReorgComplete
 from cardinal.transport.envelope import unpack
 from cardinal.transport.errors import BadEnvelope
+from cardinal.update import ChainUpdate, Stalled, Unlinked
 from pyspark_seriatim.jobs.envelopes import split
 
 PIECE: Final = 16_384  # rows that the follower takes at once, with one time for all

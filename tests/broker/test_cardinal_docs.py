@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cardinal.chain import ChainUpdate
 from cardinal.simulation import Plan, Simulation
+from cardinal.update import ChainUpdate
 from tests.broker.command import COMMAND, COMMAND_S, environment, seriatim
 from tests.support.processes import SeriatimServer
 

@@ -14,10 +14,29 @@ def test_given_blocks_when_together_then_their_weight_and_bytes_are_known() -> N
     assert branch.hashes == {named("b"), named("c"), named("d")}
 
 
-def test_given_tokens_when_asked_for_the_floor_then_its_channel_begins_there_or_a_block() -> None:
-    branch = Branch(named("a"), [block("b", 1, "a")], {"s": 7})
-    branch.blocks[0].token = {"s": 9, "t": 3}
-    assert [branch.floor(source) for source in ("s", "t", "u")] == [7, 3, None]
+def test_given_tokens_when_together_then_its_channel_begins_there_or_a_block() -> None:
+    one = block("b", 1, "a")
+    one.token = {"s": 9, "t": 3}
+    branch = Branch(named("a"), [one], {"s": 7, "u": 1})
+    assert branch.token == {"s": 7, "t": 3, "u": 1}
+    branch.rewind("t", 2)
+    branch.rewind("v", 2)
+    assert branch.token == {"s": 7, "t": 2, "u": 1}
+
+
+def test_given_a_number_when_it_cannot_be_the_ancestors_then_it_is_that_below_the_first() -> None:
+    assert [Branch(named("a"), BLOCKS[1:], {}, one).number for one in (None, 0, 1, 7)] == [
+        1,
+        0,
+        1,
+        1,
+    ]
+
+
+def test_given_blocks_when_they_are_no_line_then_they_do_not_rise() -> None:
+    assert Branch(named("a"), BLOCKS, {}).rises
+    assert not Branch(named("a"), [*BLOCKS, BLOCKS[0]], {}).rises
+    assert not Branch(named("d"), BLOCKS, {}).rises
 
 
 def test_given_what_is_known_when_touched_then_it_is_by_the_ancestor_or_a_block() -> None:

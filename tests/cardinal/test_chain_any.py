@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardinal.block import Block
-from cardinal.chain import Chain, ChainUpdate, Event
+from cardinal.chain import Chain
+from cardinal.update import ChainUpdate, Event
 from tests.cardinal.stream import named
 
 NAMES = [named(name) for name in range(9)] + [bytes(32)]

@@ -6,7 +6,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cardinal.block import Block
-from cardinal.chain import Chain, ChainUpdate
+from cardinal.chain import Chain
+from cardinal.update import ChainUpdate
 from tests.cardinal.stream import named
 
 ROOT = named("root")

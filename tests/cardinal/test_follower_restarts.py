@@ -9,11 +9,11 @@ from random import Random
 
 import pytest
 
-from cardinal.chain import ChainUpdate
 from cardinal.follower import Follower, Row, Step
 from cardinal.producer import Messages, Producer, ReorgChannel
 from cardinal.schema import Schema
 from cardinal.token import parse_token
+from cardinal.update import ChainUpdate
 
 SCHEMA = Schema({"a/": "accounts"}, "blocks")
 SEEDS = 60

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardinal.block import Block
-from cardinal.chain import ChainUpdate
 from cardinal.draft import Draft, ReorgDraft, SubBatchDraft
 from cardinal.errors import LineError
 from cardinal.lines import read, update_fields, write
+from cardinal.update import ChainUpdate
 from tests.cardinal import made
 from tests.cardinal.stream import named
 

@@ -6,8 +6,9 @@ import pytest
 
 from cardinal.assembler import Assembler
 from cardinal.block import Block
-from cardinal.chain import Chain, ChainUpdate
+from cardinal.chain import Chain
 from cardinal.simulation import Plan, Simulation
+from cardinal.update import ChainUpdate
 
 
 def consume(simulation: Simulation) -> tuple[dict[str, bytes], list[bytes], Assembler]:

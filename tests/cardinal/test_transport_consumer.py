@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from cardinal.chain import Unlinked, Why
 from cardinal.follower import Follower, Step
 from cardinal.producer import Producer
 from cardinal.token import BadToken, parse_token
@@ -17,6 +16,7 @@ from cardinal.transport.errors import BadTopic, Unreachable
 from cardinal.transport.publisher import Publisher
 from cardinal.transport.reader import Interrupted, JournalChanged, Rewound
 from cardinal.transport.waiting import Outcome
+from cardinal.update import Unlinked, Why
 from tests.cardinal.chains import GENESIS, SCHEMA, Made, branch, messages_of, rows_of
 from tests.clients.served import run
 from tests.support.processes import SeriatimServer

@@ -3,8 +3,8 @@
 import asyncio
 
 from cardinal.block import Block
-from cardinal.chain import ChainUpdate
 from cardinal.transport.waiting import Outcome, Waiting
+from cardinal.update import ChainUpdate
 from tests.clients.served import run
 
 LONG, SHORT = 20.0, 0.01

@@ -1,0 +1,68 @@
+"""What a chain tells: how it has changed, and what it gave up or waits for."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cardinal.block import Block
+
+
+class Why(StrEnum):
+    """Why a block was given up."""
+
+    OLD = "its number is too far below the head"
+    PARENT = "its parent never came"
+    NUMBER = "its number is not above its parent's"
+    WHITELIST = "another block is whitelisted at its number, or below it"
+    CROWD = "too many blocks are not on the chain"
+
+
+@dataclass(frozen=True, slots=True)
+class ChainUpdate:
+    """Take `removed` back, the newest first; then apply `added`, the oldest first.
+
+    `ancestor` is the hash of the block that both stand on. `unlinked`: nothing is known of what
+    came before; the state begins anew. `beyond`: the reorg goes deeper than the chain reaches, so
+    that more is to be taken back than `removed` has: all that stands on `ancestor`.
+    """
+
+    added: list[Block]
+    removed: list[Block]
+    ancestor: bytes
+    unlinked: bool = False
+    beyond: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unlinked:
+    """A block that was given up and never added, or was removed and can not come back."""
+
+    hash: bytes
+    number: int
+    parent: bytes
+    why: Why
+
+    def __str__(self) -> str:
+        return f"block {self.number} {self.hash.hex()} given up: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """The chain does not go on: many whole blocks wait for a parent that did not come.
+
+    It was lost; or the chain began with a block that the others do not stand on. Told again when
+    twice as many wait.
+    """
+
+    parent: bytes
+    number: int  # of the block that stands on it
+    waiting: int
+    head: int
+
+    def __str__(self) -> str:
+        return (
+            f"the chain stands still at block {self.head}: {self.waiting} blocks wait for the"
+            f" parent of block {self.number}, {self.parent.hex()}, which did not come"
+        )
+
+
+Event = ChainUpdate | Unlinked | Stalled
