@@ -83,6 +83,14 @@ def test_given_a_restart_when_the_same_comes_again_then_it_is_the_same_update() 
     assert leaps(chain.add(block("x102", 102, "x100"))) == [(named("50"), 102)]
 
 
+def test_given_a_start_when_a_short_channel_comes_before_its_block_then_it_is_not_too_old() -> None:
+    chain = Chain(named("9"), number=9, threshold=0)
+    branch = line("x", 6, 8, "5")
+    branch[-1].weight = 10
+    assert chain.branch(named("5"), branch, number=5) == []
+    assert leaps(chain.add(block("9", 9, "8"))) == [(named("5"), 8)]
+
+
 def test_given_a_block_of_a_channel_when_another_of_its_hash_waits_then_that_one_goes() -> None:
     chain = grown(10)
     chain.add(block("x7", 8, "nowhere"))
@@ -178,6 +186,21 @@ def test_given_a_channel_on_the_head_when_stopped_in_it_then_the_rest_comes_agai
         again = Follower(start=head.hash, number=head.number)
         rest = rows[parse_token(steps[at].token)["s"] - 1 :]
         assert len(steps_of(again, rest)) == 201 - at
+
+
+def test_given_a_channel_that_waits_when_a_token_is_made_then_it_reaches_back_to_its_begin() -> (
+    None
+):
+    producer = Producer(SCHEMA)
+    blocks = [producer.block(at, hash_of(at), hash_of(at - 1), at) for at in range(1, 101)]
+    names = {50: hash_of(50)} | {at: hash_of(1000 + at) for at in range(51, 99)}
+    channel = producer.reorg(50, names[50], 60, names[98])
+    made = [channel.block(at, names[at], names[at - 1], at) for at in range(51, 99)]
+    rows = rows_of([*blocks[:90], channel.begin(), *blocks[90:], *made, channel.complete()])
+    follower = Follower(start=hash_of(0), number=0, threshold=5)
+    assert steps_of(follower, rows)[-1].update.added[0].number == 100, "the channel is lighter"
+    assert len(follower.chain.retained) == 6 + len(made)
+    assert parse_token(follower.token("s")) == {"s": 91}
 
 
 def test_given_an_ancestor_that_is_late_when_its_channel_is_whole_then_nothing_is_taken_back() -> (
