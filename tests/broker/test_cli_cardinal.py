@@ -7,47 +7,18 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.cli import main
 from cardinal.draft import Draft, apply
 from cardinal.lines import read, write
 from cardinal.simulation import Plan, Simulation
 from tests.broker.command import COMMAND, COMMAND_S, environment, seriatim
-from tests.support.processes import SeriatimServer
 
 COMMANDS = ("produce", "consume", "inspect", "simulate")
 TOPICS = ("--topic", "a/=accounts", "--topic", "l/[0-9a-f]+/=logs")
-UNIQUE = iter(range(1000))
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeriatimServer]:
-    with SeriatimServer("netstring", store=tmp_path_factory.mktemp("store")) as process:
-        yield process
-
-
-@pytest.fixture
-def flags(broker: SeriatimServer) -> list[str]:
-    """An application of the test's own, and the broker."""
-    return ["-a", f"test{next(UNIQUE)}", "-s", f"127.0.0.1:{broker.port}"]
-
-
-@pytest.fixture
-def ask(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run a command in this process: its status, what it printed, and what it said."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        status = main(["cardinal", *arguments])
-        done = capsys.readouterr()
-        assert "Traceback" not in done.err
-        return status, done.out, done.err
-
-    return run
 
 
 def written(path: Path, blocks: list[Draft]) -> str:

@@ -1,43 +1,15 @@
 """`seriatim cardinal consume` at the ends: tokens, reorgs below the beginning, captures, crowds."""
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.cli import main
 from cardinal.producer import Producer
 from cardinal.schema import Schema
 from cardinal.transport.capture import CaptureWriter
-from tests.support.processes import SeriatimServer
-
-UNIQUE = iter(range(1000))
-Ask = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeriatimServer]:
-    with SeriatimServer("netstring", store=tmp_path_factory.mktemp("store")) as process:
-        yield process
-
-
-@pytest.fixture
-def flags(broker: SeriatimServer) -> list[str]:
-    """An application of the test's own, and the broker."""
-    return ["-a", f"read{next(UNIQUE)}", "-s", f"127.0.0.1:{broker.port}"]
-
-
-@pytest.fixture
-def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
-    """Run a command in this process: its status, what it printed, and what it said."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        status = main(["cardinal", *arguments])
-        return status, *capsys.readouterr()
-
-    return run
+from tests.broker.conftest import Ask
 
 
 def lines(*blocks: tuple[int, int, int]) -> str:

@@ -1,6 +1,7 @@
 """`seriatim cardinal inspect`: messages of a journal and of a capture, and what blocks lack."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from cardinal.message import (
     Update,
 )
 from cardinal.transport.capture import CaptureReader, CaptureWriter
+from tests.broker.conftest import Ask
 from tests.support.processes import SeriatimServer
 
 B, C, ID = b"\xb0" * 32, b"\xc0" * 32, bytes(31) + b"\x07"
@@ -49,15 +51,9 @@ sub-batch 's/', 1 keys here
 
 
 @pytest.fixture
-def inspect(capsys: pytest.CaptureFixture[str]) -> Any:
+def inspect(ask: Ask) -> Ask:
     """Run the command in this process: its status, what it printed, and what it said."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        status = main(["cardinal", "inspect", *arguments])
-        done = capsys.readouterr()
-        return status, done.out, done.err
-
-    return run
+    return partial(ask, "inspect")
 
 
 def capture(path: Path, messages: list[tuple[str, Message]]) -> str:

@@ -4,30 +4,15 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.broker.command import COMMAND, COMMAND_S, environment, seriatim
-from tests.support.processes import SeriatimServer
 
 LARGE = "0x" + "ab" * 2_000_000
 LINES = [f'{{"number": {n}, "hash": "0x{n}", "parent": "0x{n - 1}"}}\n' for n in range(1, 4)]
 TOPICS = ("--topic", "a/=accounts")
-UNIQUE = iter(range(1000))
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeriatimServer]:
-    with SeriatimServer("netstring", store=tmp_path_factory.mktemp("store")) as process:
-        yield process
-
-
-@pytest.fixture
-def flags(broker: SeriatimServer) -> list[str]:
-    """An application of the test's own, and the broker."""
-    return ["-a", f"made{next(UNIQUE)}", "-s", f"127.0.0.1:{broker.port}"]
 
 
 def numbers(flags: list[str]) -> list[int]:
