@@ -1,11 +1,10 @@
-"""Flags that would say nothing beside others: told, and not passed over."""
+"""Flags that would say nothing beside others: told, and not passed over. All raise `CliError`."""
 
-import sys
 from collections.abc import Mapping
 
 import typer
 
-USAGE = 2  # the exit status
+from broker.cli.errors import CliError
 
 # Parameters of `simulate` that say nothing when the chain is not sent.
 UNSENT = {"application": "--application", "rate": "--rate", "url": "--url"}
@@ -19,16 +18,10 @@ def is_given(context: typer.Context, name: str) -> bool:
 
 
 def refuse_unused(context: typer.Context, beside: str, unused: Mapping[str, str], why: str) -> None:
-    """End the command if one of the parameters is given, which say nothing because of `beside`."""
+    """Refuse the parameters that are given and say nothing because of `beside`."""
     given = [flag for name, flag in unused.items() if is_given(context, name)]
     if given:
-        refuse(f"{', '.join(given)}: of no use with {beside}, {why}")
-
-
-def refuse(text: str) -> None:
-    """End the command for what its flags say."""
-    print(f"seriatim: {text}", file=sys.stderr)
-    raise typer.Exit(USAGE)
+        raise CliError(f"{', '.join(given)}: of no use with {beside}, {why}")
 
 
 def check_default(context: typer.Context, schema: str | None, alone: bool) -> None:
@@ -38,7 +31,7 @@ def check_default(context: typer.Context, schema: str | None, alone: bool) -> No
             context, "--schema", {"default": "--default"}, "which has a default of its own"
         )
     elif not alone and not is_given(context, "topic") and is_given(context, "default"):
-        refuse("--default: of no use without --topic, which says what does not go there")
+        raise CliError("--default: of no use without --topic, which says what does not go there")
 
 
 def check_consume(context: typer.Context, capture: str | None) -> None:
