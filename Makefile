@@ -9,6 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOT := $(wildcard parser/*.p* sublist/*.p* sequencer/*.p* sequencer/journal/*.p* sequencer/journal/*.h sequencer/feed/*.p* sequencer/feed/*.h sequencer/receiver/*.p* sequencer/receiver/*.h broker/*.p*)
 ARGS ?=
+# Even where it is forbidden: a suite that starts a thousand processes would compile every module in each.
+export PYTHONDONTWRITEBYTECODE :=
 # Three at a time on two cores: much of a test's time is waiting for the processes that it started.
 PYTEST = $(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 # By itself and in one process, for its tests share one JVM.

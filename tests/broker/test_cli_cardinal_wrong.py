@@ -56,7 +56,7 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> object:
         ("simulate --schema /nowhere/a", "/nowhere/a: cannot be written: No such file"),
         ("consume --capture /nowhere", "/nowhere: cannot be read: No such file"),
         ("consume --capture /etc/hostname", "/etc/hostname: byte 0: no length of a record"),
-        ("simulate --loss 2", "less than or equal to 1"),
+        ("simulate --loss 2", "2.0 is not in the range 0<=x<=1"),
     ],
 )
 def test_given_wrong_flags_when_run_then_the_line_says_which(
