@@ -43,6 +43,7 @@ from sequencer.receiver.order import Event, Order
 
 TICK_SECONDS = 0.001  # the shortest time between two looks at what misses
 CROWDED_SECONDS = 0.02  # the same while no more can be asked; answers make room before
+CAUGHT_UP_READS = 32  # of each socket before anything is taken for missing: all that it can hold
 
 
 class Receiver:
@@ -258,6 +259,9 @@ class Receiver:
     def _advance(self) -> None:
         """Do what follows from what has come: ask, wait, hand on."""
         order = self.order
+        now = self._loop.time()
+        if order.due <= now:
+            self._catch_up()
         if order.ready:
             self._wake()
             if order.pending > self.pending_bytes and not self._paused:
@@ -268,7 +272,6 @@ class Receiver:
             self._look()
         if self._closed or self._paused or order.due == inf:
             return
-        now = self._loop.time()
         if order.due <= now:
             self._ask(now)
         at = max(order.due, now + (CROWDED_SECONDS if order.due <= now else TICK_SECONDS))
@@ -277,6 +280,18 @@ class Receiver:
                 self._timer.cancel()
             self._timer_at = at
             self._timer = self._loop.call_at(at, self._on_time)
+
+    def _catch_up(self) -> None:
+        """Read what waits in the sockets: it is here, though this process may have stood still."""
+        for _ in range(CAUGHT_UP_READS):
+            now = self._loop.time()
+            if self._closed or self._paused or self.order.pending > self.pending_bytes:
+                return
+            if not sum(
+                one.read(self.order, self.codec, now, feed)
+                for feed, one in enumerate(self._arrivals)
+            ):
+                return
 
     def _on_time(self) -> None:
         self._timer, self._timer_at = None, inf
