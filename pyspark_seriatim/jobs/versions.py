@@ -106,6 +106,7 @@ def now() -> int:
 
 def read(place: Files, known: State) -> State:
     """The state as of now, where `known` is one of before. Raises `FileLogError`."""
+    missing: list[int] = []
     for _ in range(READ_ATTEMPTS):
         versions, checkpoints = listed(place)
         last = max([*versions, *checkpoints], default=0)
@@ -119,10 +120,13 @@ def read(place: Files, known: State) -> State:
             continue
         missing = [v for v in range(known.version + 1, last + 1) if v not in versions]
         if missing:
-            path = place.uri(name(missing[0]))
-            raise FileLogError(f"{path} is missing: what it added and removed is not known")
+            known = State()  # a list is not made at once: a checkpoint may have come meanwhile
+            continue
         if all(_take(place, known, {v}) for v in range(known.version + 1, last + 1)):
             return known
+    if missing:
+        path = place.uri(name(missing[0]))
+        raise FileLogError(f"{path} is missing: what it added and removed is not known")
     raise FileLogError(f"{place.uri(FOLDER)} changes faster than it can be read")
 
 

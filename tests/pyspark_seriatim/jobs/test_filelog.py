@@ -221,6 +221,31 @@ def test_given_a_version_that_is_missing_when_opened_then_the_error_names_it(
         FileLog.open(str(tmp_path))
 
 
+def test_given_old_versions_deleted_while_they_are_listed_then_the_log_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names are listed, then looked at one by one: what is gone by then is left out."""
+    log = FileLog.open(str(tmp_path))
+
+    def commit(count: int) -> None:
+        for number in range(log.version + 1, log.version + 1 + count):
+            change = log.begin("job", number)
+            assert change is not None
+            change.commit()
+
+    commit(2 * CHECKPOINT_EVERY - 1)
+    names = files.Files.names
+
+    def overtaken(place: files.Files, folder: str) -> list[str]:
+        found = names(place, folder)
+        monkeypatch.setattr(files.Files, "names", names)
+        commit(1)
+        return [one for one in found if place.exists(f"{folder}/{one}")]
+
+    monkeypatch.setattr(files.Files, "names", overtaken)
+    assert FileLog.open(str(tmp_path)).version == 2 * CHECKPOINT_EVERY
+
+
 def test_given_a_root_that_was_made_anew_when_refreshed_then_the_old_is_forgotten(
     tmp_path: Path,
 ) -> None:
