@@ -349,9 +349,9 @@ class Store:
         before.reserved = before.size
         self._written += START
         self._unsynced.append(made)
+        before.following = made  # first: the keeper asks for it of all but the newest of the list
         self._segments.append(made)
         self._active = made
-        before.following = made
         before.sealed = True
 
     def _sync_names(self) -> None:
