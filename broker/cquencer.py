@@ -31,6 +31,7 @@ log = logging.getLogger("seriatim")
 ACCEPT_AT_ONCE = 64  # in one turn of the loop
 BACKLOG = 1024  # connections that wait to be accepted
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+FREE_PORT_TRIES = 16  # of a host with several addresses
 RETRY_SECONDS = 1.0  # until a descriptor may be free again, as asyncio
 
 
@@ -67,13 +68,7 @@ class Cquencer:
         host = settings.sequencer.host or settings.host
         port = max(settings.sequencer.port, 0)
         try:
-            for family, kind, _, _, place in socket.getaddrinfo(
-                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            ):
-                listener = socket.socket(family, kind)
-                self._listeners.append(listener)
-                self._listen(listener, (place[0], port, *place[2:]))
-                port = port or listener.getsockname()[1]
+            port = self._listen_on(host, port)
         except OSError as error:
             self.stop_listening()
             reason = error.strerror or str(error)
@@ -87,6 +82,28 @@ class Cquencer:
         for listener in self._listeners:
             self._loop.add_reader(listener.fileno(), self._accept, listener)
         log.info("Listening for cquencer's clients on %s:%d", host, port)
+
+    def _listen_on(self, host: str, port: int) -> int:
+        """Listen on every address of the host, on one port; which one. 0: on any free one."""
+        places = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for left in reversed(range(FREE_PORT_TRIES)):
+            chosen = port
+            try:
+                for family, kind, _, _, place in places:
+                    listener = socket.socket(family, kind)
+                    self._listeners.append(listener)
+                    self._listen(listener, (place[0], chosen, *place[2:]))
+                    chosen = listener.getsockname()[1]
+                break
+            except OSError as error:
+                # What is free on one address may be taken on another: then it is another port.
+                if port or error.errno != errno.EADDRINUSE or not left:
+                    raise
+                self.stop_listening()
+                self.addresses.clear()
+        return chosen
 
     def _listen(self, listener: socket.socket, place: tuple[Any, ...]) -> None:
         listener.setblocking(False)

@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from broker.multicast import buffer_bytes, open_sender, renew, source
@@ -59,7 +60,7 @@ class Outlet:
         self.feed: Feed
         self.rerequests: RerequestServer | None = None
         self._datagrams = 0  # sent when last looked at
-        self._sent_at = 0.0  # when that was seen to change
+        self._sent_at = -inf  # when that was seen to change
         self._errors = 0
         self._stale = False  # its interface may have gone, and be back as another one
         self._renew_at = 0.0

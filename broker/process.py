@@ -137,4 +137,7 @@ async def _serve(settings: Settings, handler: logging.Handler) -> int:
     if monitor is not None:
         monitor.stop()
     log.info("Server stopped")
+    for number in (signal.SIGTERM, signal.SIGINT):  # one more shall not spoil a stop that is done
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
     return 0

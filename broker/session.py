@@ -155,6 +155,11 @@ class Session(asyncio.BufferedProtocol):
         """When the client was heard of last, as a Unix time."""
         return time.time() - (self._server.loop.time() - self._heard)
 
+    @property
+    def heard(self) -> float:
+        """The same by the loop's clock, which orders clients to the last digit."""
+        return self._heard
+
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

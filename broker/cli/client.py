@@ -42,8 +42,8 @@ class Link:
     async def open(self) -> None:
         """Connect, or raise `CliError`."""
         try:
-            await asyncio.wait_for(
-                self.client.connect(
+            async with asyncio.timeout(2 * CONNECT_SECONDS_MAX):
+                await self.client.connect(
                     self.url,
                     name="seriatim",
                     error_cb=self._on_error,
@@ -52,9 +52,7 @@ class Link:
                     max_reconnect_attempts=1,  # 0 would mean for ever
                     reconnect_time_wait=0,
                     connect_timeout=CONNECT_SECONDS_MAX,
-                ),
-                2 * CONNECT_SECONDS_MAX,
-            )
+                )
         except (OSError, Error, ValueError, TimeoutError) as error:
             raise CliError(f"{self.url}: {describe(self._said or error)}") from error
 

@@ -200,7 +200,8 @@ def _pour(line: Line, lines: BinaryIO, answers: Answers) -> None:
         for messages in _batches(lines):
             sent += len(messages)
             line.send(*messages)
-        line.socket.shutdown(socket.SHUT_WR)  # the broker answers what it has, and closes
+        with contextlib.suppress(OSError):  # it is gone: that is heard where answers are
+            line.socket.shutdown(socket.SHUT_WR)  # the broker answers what it has, and closes
     except (CliError, OSError) as error:
         trouble.append(error)
     while listener.is_alive():

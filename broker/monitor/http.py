@@ -63,7 +63,6 @@ class HttpServer(ThreadingWSGIServer):
         self._stopping = True
         self.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread, which then finds `_stopping`
         self._thread.join(timeout=1)
-        self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Hand the request to a thread of its own."""
@@ -90,3 +89,4 @@ class HttpServer(ThreadingWSGIServer):
     def _serve(self) -> None:
         while not self._stopping:
             self.handle_request()
+        self.server_close()  # here, for this thread may be late to look whether it should stop

@@ -18,8 +18,8 @@ SORTS = {
     "msgs_from": ("in_msgs", True),
     "bytes_to": ("out_bytes", True),
     "bytes_from": ("in_bytes", True),
-    "last": ("last_activity", True),
-    "idle": ("last_activity", False),
+    "last": ("heard", True),
+    "idle": ("heard", False),
     "uptime": ("started_at", False),
     "rtt": ("rtt", True),
 }

@@ -47,8 +47,8 @@ class Connection:
         """Connect; `options` are nats-py's. Raises `Broken`, and `Refused` for who we are."""
         made = cls(Client(), url)
         try:
-            await asyncio.wait_for(
-                made.client.connect(
+            async with asyncio.timeout(2 * CONNECT_SECONDS_MAX):
+                await made.client.connect(
                     url,
                     **{
                         "name": "cardinal",
@@ -63,9 +63,7 @@ class Connection:
                         "max_reconnect_attempts": 1,  # 0 would mean for ever
                         "reconnect_time_wait": 0,
                     },
-                ),
-                2 * CONNECT_SECONDS_MAX,
-            )
+                )
         except (OSError, Error, TimeoutError) as caught:
             await made.close()
             error = made._said or caught  # nats-py tells a callback what was the matter
@@ -144,7 +142,8 @@ class Connection:
     async def close(self) -> None:
         """Close it, whatever its state."""
         await self._on_over()
-        # nats-py asserts that it has begun to connect; with a wrong address it has not.
+        # nats-py asserts that it has begun to connect; with a wrong address it has not. In a task
+        # of its own, for it cancels those that it thinks are its own, and then closes no socket.
         with suppress(OSError, Error, TimeoutError, AssertionError):
             await asyncio.wait_for(self.client.close(), CONNECT_SECONDS_MAX)
 

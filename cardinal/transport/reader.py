@@ -290,8 +290,10 @@ class Reader:
 
 async def _changed(connection: Connection, seconds: float) -> None:
     """Return when something has come, or the connection is over, or the time is up."""
+    # Not `wait_for`: before Python 3.12 it forgets a Ctrl-C that comes together with a message.
     try:
-        await asyncio.wait_for(connection.changed.wait(), max(seconds, 0.0))
+        async with asyncio.timeout(max(seconds, 0.0)):
+            await connection.changed.wait()
     except TimeoutError:
         if connection.client.is_closed:  # and nobody said so
             connection.changed.set()

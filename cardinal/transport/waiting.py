@@ -74,10 +74,11 @@ class Waiting:
             return Outcome.SUCCESS
         if self._closed:
             return Outcome.NOT_FOUND
-        future = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._for_hash.setdefault(hash, set()).add(future)
         try:
-            return await asyncio.wait_for(future, seconds)
+            async with asyncio.timeout(seconds):
+                return await future
         except TimeoutError:
             return Outcome.TIMEOUT
         finally:
@@ -95,7 +96,8 @@ class Waiting:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._for_number[future] = number
         try:
-            return await asyncio.wait_for(future, seconds)
+            async with asyncio.timeout(seconds):
+                return await future
         except TimeoutError:
             return Outcome.TIMEOUT
         finally:

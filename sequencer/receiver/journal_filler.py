@@ -73,8 +73,8 @@ class JournalFiller(Filler):
         self._gone = asyncio.get_running_loop().time()
         self._client = Client()
         try:
-            await asyncio.wait_for(
-                self._client.connect(
+            async with asyncio.timeout(2 * CONNECT_SECONDS):
+                await self._client.connect(
                     self.url,
                     name="seriatim receiver",
                     error_cb=self._on_error,
@@ -82,9 +82,7 @@ class JournalFiller(Filler):
                     reconnected_cb=self._on_reconnected,
                     max_reconnect_attempts=-1,
                     reconnect_time_wait=AGAIN_SECONDS,
-                ),
-                2 * CONNECT_SECONDS,
-            )
+                )
             self._inbox = self._client.new_inbox()
             await self._client.subscribe(
                 f"{self._inbox}.*", cb=self._on_answer, pending_bytes_limit=PENDING_BYTES

@@ -20,6 +20,8 @@ from broker.monitor.views import round_trip, span
 from broker.settings import Settings
 from tests.broker.web import get
 
+WAIT_S = 30.0  # for what must come
+
 
 class Traffic(NamedTuple):
     in_msgs: int = 0
@@ -67,15 +69,20 @@ def running() -> Iterator[asyncio.AbstractEventLoop]:
 
 @contextmanager
 def monitor(
-    loop: asyncio.AbstractEventLoop, host: str = "127.0.0.1", patience: float = 10.0
+    loop: asyncio.AbstractEventLoop, patience: float = WAIT_S, straw: Straw | None = None
 ) -> Iterator[int]:
-    made = Monitor(Straw(), loop, host, -1, patience)  # type: ignore[arg-type]
+    made = Monitor(straw or Straw(), loop, "127.0.0.1", -1, patience)  # type: ignore[arg-type]
     _, port = made.start()
     try:
         yield port
     finally:
         made.stop()
         made.stop()
+
+
+def handlers() -> list[threading.Thread]:
+    """The threads that serve a request each, the oldest first; one may end behind its answer."""
+    return [thread for thread in threading.enumerate() if "process_request" in thread.name]
 
 
 def test_given_a_loop_that_is_busy_when_asked_then_unhealthy_and_healthy_again_after() -> None:
@@ -94,7 +101,9 @@ def test_given_a_loop_that_is_busy_when_asked_then_unhealthy_and_healthy_again_a
             assert page.json["status"] == "unavailable"
             assert page.json["error"] == "the broker did not answer within 0.2 s"
         free.set()
-        assert get(port, "/healthz").status == 200
+        while (page := get(port, "/healthz")).status == 503:
+            pass  # a loop that is free may be late all the same
+        assert page.json == {"status": "ok"}
 
 
 def test_given_a_loop_that_has_ended_when_asked_then_unhealthy() -> None:
@@ -108,20 +117,23 @@ def test_given_a_loop_that_has_ended_when_asked_then_unhealthy() -> None:
 def test_given_peers_that_say_nothing_when_many_then_the_oldest_go_and_the_next_is_served(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
+    soon = PEER_SECONDS_MAX * 0.9  # before they would go by themselves
     with running() as loop, monitor(loop) as port, ExitStack() as stack:
         silent = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=soon))
             for _ in range(REQUESTS_MAX + 4)
         ]
         for early in silent[:4]:
             assert early.recv(1) == b""
         assert get(port, "/healthz").status == 200
-        threads = [thread for thread in threading.enumerate() if "process_request" in thread.name]
-        assert len(threads) <= REQUESTS_MAX + 1  # the one that has just been answered
+        threads = handlers()
+        for thread in threads[:-REQUESTS_MAX]:
+            thread.join(soon)
+            assert not thread.is_alive(), "it was hung up on"
         for peer in silent:
             peer.close()
         for thread in threads:
-            thread.join(10)
+            thread.join(WAIT_S)
         assert get(port, "/healthz").status == 200
     assert capfd.readouterr() == ("", "")
 
@@ -149,7 +161,7 @@ def test_given_what_is_no_proper_request_when_sent_then_the_next_one_is_served(
 ) -> None:
     with running() as loop, monitor(loop) as port:
         with (
-            socket.create_connection(("127.0.0.1", port), timeout=10) as peer,
+            socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as peer,
             suppress(ConnectionResetError, BrokenPipeError),
         ):
             peer.sendall(rude)
@@ -165,7 +177,7 @@ def test_given_a_peer_that_goes_away_when_answered_then_nothing_is_said(
 ) -> None:
     with running() as loop, monitor(loop) as port:
         for _ in range(REQUESTS_MAX - 1):
-            with socket.create_connection(("127.0.0.1", port), timeout=10) as peer:
+            with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as peer:
                 peer.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         assert get(port, "/healthz").status == 200
     assert capfd.readouterr() == ("", "")
@@ -175,11 +187,11 @@ def test_given_a_request_in_the_making_when_stopped_then_the_stop_does_not_wait(
     with running() as loop:
         made = Monitor(Straw(), loop, "127.0.0.1", -1)  # type: ignore[arg-type]
         _, port = made.start()
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as peer:
+        with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as peer:
             peer.sendall(b"GET /va")
             started = time.monotonic()
             made.stop()
-            assert time.monotonic() - started < PEER_SECONDS_MAX / 2
+            assert time.monotonic() - started < PEER_SECONDS_MAX * 0.9
             with pytest.raises(OSError, match="refused"):
                 get(port, "/healthz")
         again = Monitor(Straw(), loop, "127.0.0.1", port)  # type: ignore[arg-type]
@@ -204,7 +216,7 @@ def test_given_ipv6_when_started_then_it_listens_there() -> None:
         except OSError as error:
             pytest.skip(f"no IPv6 on this machine: {error}")
         try:
-            with socket.create_connection((host, port), timeout=10) as peer:
+            with socket.create_connection((host, port), timeout=WAIT_S) as peer:
                 peer.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
                 assert peer.recv(100).startswith(b"HTTP/1.0 200 OK\r\n")
         finally:
@@ -216,15 +228,40 @@ def test_given_many_askers_at_once_when_answered_then_each_gets_a_whole_answer()
         answers: list[int] = []
 
         def ask() -> None:
-            for _ in range(10):
+            for _ in range(2):
                 answers.append(get(port, "/varz").status)
 
-        threads = [threading.Thread(target=ask) for _ in range(REQUESTS_MAX // 2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        for _ in range(5):
+            askers = [threading.Thread(target=ask) for _ in range(REQUESTS_MAX // 2)]
+            for thread in askers:
+                thread.start()
+            for thread in askers:
+                thread.join()
+            for thread in handlers():  # whoever has answered has its place until it ends
+                thread.join()
     assert answers == [200] * (10 * REQUESTS_MAX // 2)
+
+
+def test_given_clients_that_were_heard_of_at_different_times_when_sorted_then_connz_obeys() -> None:
+    heard = {1: 30.0, 2: 10.0, 3: 20.0}
+    straw = Straw(sessions={cid: session(cid, at) for cid, at in heard.items()})
+    with running() as loop, monitor(loop, straw=straw) as port:
+
+        def cids(query: str) -> list[int]:
+            return [one["cid"] for one in get(port, f"/connz?{query}").json["connections"]]
+
+        assert cids("sort=idle") == [2, 3, 1]
+        assert cids("sort=last") == [1, 3, 2]
+        assert cids("sort=last&offset=1&limit=1") == [3]
+
+
+def session(cid: int, heard: float) -> object:
+    """As much of a connection as monitoring reads."""
+    names = ("in_msgs", "out_msgs", "in_bytes", "out_bytes")
+    who = {"ip": "127.0.0.1", "port": 5, "name": "", "lang": "", "version": "", "frame": "none"}
+    figures = {"started_at": 0.0, "rtt": 0.0, "pending_bytes": 0, "last_activity": 0.0}
+    link = SimpleNamespace(subs={}, **dict.fromkeys(names, 0))
+    return SimpleNamespace(cid=cid, link=link, heard=heard, **who, **figures)
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,23 @@
 """A stop amid work: what was accepted is delivered, and what is delivered was accepted."""
 
 import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+from broker.settings import Settings, settings_to_json
 from tests.support.frames import split_frame
-from tests.support.processes import STAND_IN, SeriatimServer
+from tests.support.processes import STAND_IN, STOP_S, SeriatimServer
 from tests.support.raw import QUIET, RawClient, operations
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
 
 LOUD = b'CONNECT {"verbose":true,"pedantic":false}\r\n'
 BODY = b"x" * 20_000
-LIMITS: dict[str, str | int] = {"drain_timeout": "20s", "hold_ms": 60_000}
+LIMITS: dict[str, str | int] = {"drain_timeout": "300s", "hold_ms": 60_000}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
@@ -87,9 +91,42 @@ def test_given_a_client_in_the_middle_of_a_long_message_when_stopped_then_it_get
 
 
 def test_given_two_signals_then_the_second_changes_nothing() -> None:
-    with SeriatimServer("none") as broker:
-        with RawClient(broker.port, QUIET) as client:
+    wire = b"PUB a %d\r\n%b\r\n" % (len(BODY), BODY)
+    with SeriatimServer("none", LIMITS) as broker:
+        with (
+            RawClient(broker.port, QUIET, receive_buffer=4096) as behind,
+            RawClient(broker.port, QUIET) as publisher,
+        ):
+            behind.ask(b"SUB a 1\r\n")
+            publisher.ask(wire * 20)
             broker.signal(signal.SIGTERM)
-            broker.signal(signal.SIGINT)
-            assert client.until_closed() == b""
+            assert broker.await_line("Stopping: delivering what was accepted")
+            broker.signal(signal.SIGINT)  # amid the stop, which waits for who is behind
+            assert len(operations(behind.until_closed())) == 20
+            assert publisher.until_closed() == b""
         assert broker.wait() == 0
+
+
+def test_given_one_more_signal_when_all_is_done_then_the_stop_is_still_a_clean_one(
+    tmp_path: Path,
+) -> None:
+    late = "import atexit, os, runpy, signal\n" + "".join(
+        f"atexit.register(os.kill, os.getpid(), signal.{name})\n" for name in ("SIGTERM", "SIGINT")
+    )
+    settings = Settings(host="127.0.0.1", port=-1, store_dir=str(tmp_path / "store"))
+    with open(tmp_path / "settings", "w+") as file:
+        file.write(settings_to_json(settings))
+        file.seek(0)
+        run = "runpy.run_module('broker', run_name='__main__', alter_sys=True)"
+        process = subprocess.Popen(
+            [sys.executable, "-c", late + run, "--settings-fd", str(file.fileno())],
+            stderr=subprocess.PIPE,
+            pass_fds=[file.fileno()],
+        )
+    with process:
+        assert process.stderr is not None
+        log = iter(process.stderr.readline, b"")
+        assert any(b"Server is ready" in line for line in log)
+        process.terminate()
+        assert b"Server stopped" in list(log)[-1]
+        assert process.wait(STOP_S) == 0

@@ -19,6 +19,7 @@ from cardinal.transport.reader import (
     Reader,
     Rewound,
     Unreadable,
+    _changed,
 )
 from tests.clients.served import run
 from tests.support.processes import SeriatimServer
@@ -52,6 +53,28 @@ async def read(reader: Reader, count: int) -> tuple[list[Row], list[Happening]]:
         found += rows
         told += happened
     return found, told
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_given_an_end_that_comes_together_with_a_message_then_it_is_not_forgotten(
+    broker: SeriatimServer, turns: int
+) -> None:
+    async def scenario() -> None:
+        async with Reader("ended", url(broker)) as reader:
+            connection = reader._connection
+            assert connection is not None
+            connection.changed.clear()
+            waiting = asyncio.create_task(_changed(connection, TIMEOUT_S))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            connection.changed.set()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            is_too_late = not waiting.cancel()
+            await asyncio.wait([waiting])
+            assert waiting.cancelled() is not is_too_late
+
+    run(scenario())
 
 
 @pytest.mark.parametrize("window", [1, 3, 4096])
