@@ -104,9 +104,12 @@ def await_kept(clock: Clock, keeper: Keeper, connection: Connection, sent: int) 
     kept = keeper.kept(connection)
     clock.stop()
     still_since = time.perf_counter()
-    while kept < sent and time.perf_counter() - still_since < STILL_SECONDS:
+    while kept < sent:
+        is_still = time.perf_counter() - still_since >= STILL_SECONDS
         time.sleep(POLL_SECONDS)  # nothing to await: servers do not say that they dropped one
         now = keeper.kept(connection)
+        if now == kept and is_still:
+            break
         if now > kept:
             kept = now
             clock.stop()

@@ -31,9 +31,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ["SERIATIM_LOOP"] = config.getoption("--loop")
-    # A change is judged by what it changes, and not by examples that nobody saw before.
-    hypothesis.settings.register_profile("steady", derandomize=True)
-    hypothesis.settings.load_profile("default" if config.getoption("--explore") else "steady")
+    # A change is judged by what it changes, and not by examples that nobody saw before; nor by
+    # how long one takes, which on a busy machine says nothing.
+    untimed = hypothesis.settings(
+        deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.register_profile("steady", untimed, derandomize=True)
+    hypothesis.settings.register_profile("explore", untimed)
+    hypothesis.settings.load_profile("explore" if config.getoption("--explore") else "steady")
     if not config.getoption("--pure"):
         return
     sources_only = FileFinder.path_hook((SourceFileLoader, SOURCE_SUFFIXES))

@@ -5,6 +5,7 @@ Which room may import which is import-linter's business, and spelling is codespe
 
 import ast
 import importlib.metadata
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -120,7 +121,11 @@ def test_given_a_module_then_its_tests_stand_where_it_stands(path: Path) -> None
 
 
 def test_given_the_tests_then_they_are_no_packages() -> None:
-    assert list((ROOT / "tests").rglob("__init__.py")) == [], "importlib mode needs none"
+    packages = []
+    for folder, folders, names in os.walk(ROOT / "tests"):
+        folders[:] = set(folders) - NOT_OURS  # npm may be filling one of them meanwhile
+        packages += [folder] if "__init__.py" in names else []
+    assert packages == [], "importlib mode needs none"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)

@@ -14,6 +14,7 @@ from tests.support.raw import RawClient
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
+RUN_S = 120.0  # a bound for what hangs
 CLIENT_VERBS = ("CONNECT", "PING", "SUB", "PUB", "UNSUB", "Hello", "Again")
 
 
@@ -60,7 +61,7 @@ def test_given_the_python_example_when_run_then_it_prints_what_it_says(
         [sys.executable, "-c", source],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=RUN_S,
         env=os.environ | {"PYTHONPATH": paths},
     )
     assert done.stderr == ""

@@ -14,9 +14,10 @@ from benchmarks.servers import KNOWN, Server, server_from_option
 def test_given_a_server_that_worked_when_asked_then_its_clock_agrees_with_the_kernels_ticks():
     with ServerProcess(KNOWN["nats-server"]) as process, Connection(process.port) as connection:
         connection.settle(b"PUB a 4\r\nwork\r\n" * 200_000)
+        before = process.cpu_seconds()
         words = Path(f"/proc/{process.process.pid}/stat").read_text().rpartition(")")[2].split()
         ticks = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-        assert process.cpu_seconds() == pytest.approx(ticks, abs=0.05)
+        assert before - 0.05 < ticks < process.cpu_seconds() + 0.05  # it may be at work meanwhile
         assert process.peak_bytes() > 1 << 20
 
 

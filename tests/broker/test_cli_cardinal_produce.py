@@ -110,7 +110,7 @@ def test_given_a_pipe_that_is_waited_for_when_interrupted_then_it_ends_at_once(
         process.stdin.flush()
         assert following.stdout.readline(), "the block is published, so the next line is awaited"
         process.send_signal(number)
-        assert process.wait(10) == status
+        assert process.wait(COMMAND_S) == status
         assert process.stdout is not None
         assert process.stderr is not None
         assert (process.stdout.read(), process.stderr.read()) == (b"", b"")

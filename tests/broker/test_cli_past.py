@@ -131,7 +131,8 @@ def url() -> Iterator[str]:
                 subject = (b"orders.a", b"orders.b", b"prices")[number % 3]
                 publisher.send(b"PUB %b 1\r\n%d\r\n" % (subject, number))
             assert publisher.ask(b"") == []
-        broker.restart()
+        broker.stop()
+        broker.start()  # at any port: the old one may be another's by now
         yield f"127.0.0.1:{broker.port}"
 
 

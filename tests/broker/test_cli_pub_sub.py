@@ -7,7 +7,7 @@ import selectors
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def nats_url() -> Iterator[str]:
 
 def pub(url: str, *arguments: str, stdin: bytes = b"") -> str:
     """Publish; what the command prints."""
-    done = seriatim("pub", *arguments, "--url", url, stdin=stdin)
+    done = seriatim("pub", *arguments, "--url", url, "--timeout", f"{COMMAND_S}", stdin=stdin)
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout.decode()
 
@@ -307,10 +307,13 @@ def test_given_a_terminal_when_shown_then_in_colour_and_nothing_steers_it(url: s
         with Subscriber("tty", "-n", "1", "-s", url, stdout=theirs) as sub:
             number = int(pub(url, "tty", "\x1b[2Jboo\ttab", "--ack", "-H", "Key: [bold]x[/bold]"))
             assert sub.end()[0] == 0
-            shown = os.read(ours, 4096)
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # it is how a terminal ends
+            while more := os.read(ours, 4096):
+                shown += more
     finally:
         os.close(ours)
-        os.close(theirs)
     assert b"\x1b[1;36m%8d\x1b[0m" % number in shown
     assert b"\x1b[2J" not in shown
     assert rb"\x1b[2Jboo    tab" in shown
@@ -325,7 +328,7 @@ def test_given_no_payload_and_a_terminal_when_published_then_it_does_not_wait_fo
             stdin=theirs,
             capture_output=True,
             env=environment(),
-            timeout=30,
+            timeout=COMMAND_S,
             check=False,
         )
     finally:

@@ -197,7 +197,8 @@ def test_given_a_folder_called_broker_when_serving_from_beside_it_then_ours_runs
 def test_given_what_only_the_broker_can_find_wrong_when_started_then_one_line_and_status_1(
     arguments: list[str], told: str
 ) -> None:
-    done = seriatim("serve", "-p", "-1", *arguments)
+    env = {"RES_OPTIONS": "timeout:1 attempts:1", "LOCALDOMAIN": ""}  # of a machine without DNS
+    done = seriatim("serve", "-p", "-1", *arguments, env=env)
     said = done.stderr.decode()
     assert done.returncode == 1
     assert "Traceback" not in said

@@ -14,7 +14,8 @@ from broker.cli.flags import Flag, normalise
 from broker.cli.knobs import KNOBS
 from broker.cli.resolve import resolve
 
-ANY = {"max_examples": 200, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+ANY = {"max_examples": 200, "deadline": None, "suppress_health_check": UNCHECKED}
 
 
 def problems(

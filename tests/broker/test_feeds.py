@@ -72,7 +72,7 @@ def test_given_a_message_then_the_journal_has_it_before_the_feed_and_the_feed_be
         monkeypatch.setattr(Session, "flush", watched_flush)
         publisher.publish(b"orders", b"one")
         monkeypatch.setattr(Session, "flush", flush)
-        assert seen == [
+        assert seen[:3] == [  # a PING may follow
             ("journal", []),
             ("written", []),
             ("subscriber", [netstring_frame(1, b"one")]),
@@ -210,7 +210,7 @@ def test_given_headers_then_a_codec_carries_them_where_it_can(tmp_path: Path) ->
             b"HPUB a.b %d %d\r\n%bhello\r\n" % (len(head), len(head) + 5, head)
         )
         assert bare.rest() == [netstring_frame(1, b"hello")]
-        (message,) = decoded("binary", ear.rest())[-1].messages
+        (message,) = [one for packet in decoded("binary", ear.rest()) for one in packet.messages]
     assert (message.subject, message.headers, message.payload) == (b"a.b", head, b"hello")
     assert message.time > 1_700_000_000 * 10**9
 
@@ -247,9 +247,10 @@ def test_given_no_journal_then_the_ring_feeds(tmp_path: Path) -> None:
         packets = decoded("moldudp64", ear.rest())
         assert numbers(packets) == [1, 2]
         with asking(broker) as asker:
+            asker.setblocking(False)
             asker.send(request(packets[0].session, 2, 1))
-            broker.run(turns(2))
-            (again,) = decoded("moldudp64", [asker.recv(1 << 16)])
+            answer = broker.run(broker.server.loop.sock_recv(asker, 1 << 16))
+            (again,) = decoded("moldudp64", [answer])
         assert [(m.number, m.payload) for m in again.messages] == [(2, b"two")]
 
 

@@ -1,8 +1,8 @@
 """A real Prometheus (Debian's) scrapes a running broker, and accepts our rules."""
 
 import json
+import re
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -121,24 +121,30 @@ def prometheus(
     config = config.replace("127.0.0.1:8222", f"127.0.0.1:{http_port(broker)}")
     (folder / "prometheus.yml").write_text(config.replace("15s", "1s"))
     shutil.copy(DEPLOY / "alerts.yml", folder)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [
                 tools["prometheus"],
                 f"--config.file={folder}/prometheus.yml",
                 f"--storage.tsdb.path={folder}/data",
-                f"--web.listen-address=127.0.0.1:{port}",
+                "--web.listen-address=127.0.0.1:0",
             ],
             stdout=log,
             stderr=subprocess.STDOUT,
         )
     try:
-        yield port
+        yield port_said_in(folder / "log", process)
     finally:
         process.terminate()
         process.wait(WAIT_S)
+
+
+def port_said_in(log: Path, process: "subprocess.Popen[bytes]") -> int:
+    """Wait until Prometheus says where it listens."""
+    while not (found := re.search(r'"Listening on" address=127\.0\.0\.1:(\d+)', log.read_text())):
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.05)  # no event to await: a file tells nobody that it has grown
+    return int(found[1])
 
 
 def test_given_a_broker_when_prometheus_scrapes_it_then_it_sees_its_traffic(

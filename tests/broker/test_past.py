@@ -137,7 +137,7 @@ def test_given_a_message_with_headers_and_a_reply_when_replayed_then_it_is_as_it
     with SeriatimServer("netstring") as broker:
         for headers in (b"true", b"false"):
             with RawClient(broker.port, connect % (headers, frame.encode())) as client:
-                client.send(b"SUB a 1\r\n")
+                assert client.ask(b"SUB a 1\r\n") == []
                 with RawClient(broker.port, HEADERS) as other:
                     other.send(
                         b"HPUB a answers %d %d\r\n%bhi\r\n" % (len(head), len(head) + 2, head)
@@ -235,6 +235,8 @@ def test_given_what_was_deleted_when_asked_for_then_the_loss_is_told_first() -> 
             client.send(b"PUB a 10000\r\n" + b"x" * 10_000 + b"\r\n")
         assert client.ask(b"") == []
         assert broker.await_line("Journal: deleted")
+        while json.loads(ask(client, b"$SEQ.INFO")[0].payload)["bytes"] > 256 << 10:
+            pass  # some may have been deleted before all was published; the rest goes as well
         client.send(b"SUB $SEQ.FROM.1.a 1\r\n")
         event = client.operation()
         first, last = (int(word) for word in event.subject.split(b".")[2:])

@@ -224,6 +224,7 @@ def test_given_a_client_that_goes_without_waiting_then_its_message_counts_all_th
     with Talker(broker) as hasty, Talker(broker) as calm:
         hasty.socket.send(b"and away")
         hasty.reset()
+        broker.until(lambda: broker.server.last_number == 1)
         assert calm.ask(b"still here") == b"2"
         broker.until(lambda: len(cquencer_of(broker).callers) == 1)
     assert frames(ear) == [(1, b"and away"), (2, b"still here")]

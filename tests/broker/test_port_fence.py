@@ -34,8 +34,14 @@ def framing(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def broker(tmp_path: Path, framing: str) -> Iterator[Broker]:
-    with calling(tmp_path, framing=framing, journal=True, journal__sync="always") as made:
+    flags = {"journal__sync": "always", "limits__drain_timeout": "60s"}
+    with calling(tmp_path, framing=framing, journal=True, **flags) as made:
         yield made
+
+
+def until_last(broker: Broker, number: int) -> None:
+    """Run the loop until this is the last number given: what was sent by now has been read."""
+    broker.until(lambda: broker.server.last_number == number)
 
 
 def said(framing: str, payload: bytes) -> bytes:
@@ -48,6 +54,7 @@ def test_given_sync_always_then_no_number_is_answered_before_the_disk_has_it(
     with Talker(broker) as one, Talker(broker) as other:
         with slow_disk(broker):
             one.send(said(framing, b"hello"))
+            until_last(broker, 1)
             other.send(said(framing, b""))  # how many there are is told when that is safe
             assert one.is_silent()
             assert other.is_silent()
@@ -65,6 +72,7 @@ def test_given_a_client_that_waits_then_it_is_not_read_until_it_has_its_answer(
         with slow_disk(broker):
             for number in range(1, 4):
                 talker.send(said(framing, b"message %d" % number))
+                until_last(broker, 1)
             assert talker.is_silent()
             assert broker.server.last_number == 1
         if framing == "recv":  # what came meanwhile is one recv
@@ -80,8 +88,9 @@ def test_given_clients_of_both_kinds_then_one_sync_lets_out_all_that_waited(
     ear.ask(b"SUB cq 1\r\n")
     talkers = [Talker(broker) for _ in range(5)]
     with slow_disk(broker):
-        for talker in talkers:
+        for number, talker in enumerate(talkers, 1):
             talker.send(said(framing, b"hello"))
+            until_last(broker, number)
     assert [talker.hear() for talker in talkers] == [[b"%d" % n] for n in range(1, 6)]
     heard = ear.ask(b"")
     while len(heard) < 5:
@@ -97,7 +106,9 @@ def test_given_a_reset_while_an_answer_is_due_then_the_message_is_kept_and_other
     with Talker(broker) as gone, Talker(broker) as other:
         with slow_disk(broker):
             gone.send(said(framing, b"and away"))
+            until_last(broker, 1)
             other.send(said(framing, b"hello"))
+            until_last(broker, 2)
             gone.reset()
             broker.until(lambda: len(cquencer_of(broker).callers) == 1)
         assert other.hear() == [b"2"]
@@ -121,6 +132,7 @@ def test_given_a_stop_while_an_answer_is_due_then_it_is_given_first(
     with Talker(broker) as talker:
         with slow_disk(broker):
             talker.send(said(framing, b"hello"))
+            until_last(broker, 1)
             server = broker.server
             stopping = server.loop.create_task(server.stop())
             talker.send(said(framing, b"too late"))
@@ -151,8 +163,10 @@ def test_given_netstrings_when_some_are_refused_then_answers_stay_in_their_place
 ) -> None:
     with calling(tmp_path, framing="netstring", journal=True) as broker, Talker(broker) as talker:
         talker.send(b"3:one,3:two,")
+        until_last(broker, 2)
         broker.server.plane.sequencer.hold_back()
         talker.send(b"5:three,0:,4:four,")
+        broker.until(lambda: cquencer_of(broker).port.errors == 2)
         broker.server.plane.sequencer.resume()
         talker.send(b"4:five,")
         assert talker.hear(6) == [b"1", b"2", FULL, b"2", FULL, b"3"]

@@ -102,7 +102,7 @@ def test_given_what_is_no_netstring_then_the_client_is_told_where_and_what_and_c
     whole = said.count(b"1:a,") if said.startswith(b"1:a,") else 0
     assert last(broker) == before + 1 + whole
     assert cquencer_of(broker).port.errors == errors + (2 if said.startswith(b"1001") else 1)
-    assert cquencer_of(broker).callers == {}
+    broker.until(lambda: cquencer_of(broker).callers == {})
 
 
 @pytest.mark.parametrize("said", [b"5", b"5:", b"5:hell", b"5:hello", b"2000:", b"2000:xyz"])
@@ -219,7 +219,9 @@ def test_given_a_long_message_that_is_only_announced_then_little_is_held_for_it(
 ) -> None:
     with calling(tmp_path, framing="netstring") as broker, Talker(broker) as talker:
         talker.push(b"1000000:" + b"x" * 20_000)
-        (caller,) = cquencer_of(broker).callers.values()
+        callers = cquencer_of(broker).callers
+        broker.until(lambda: any(one.kept is not None for one in callers.values()))
+        (caller,) = callers.values()
         assert caller.kept is not None
         assert len(caller.kept) <= 2 * 20_008
         talker.send(b"x" * 980_000)
@@ -283,7 +285,9 @@ def test_given_a_client_that_reads_no_answers_then_it_is_not_read_and_gets_all_o
         Talker(broker, receive_buffer=1 << 17) as talker,
         Talker(broker) as other,
     ):
-        first = min(cquencer_of(broker).callers.values(), key=lambda caller: caller.cid)
+        callers = cquencer_of(broker).callers
+        broker.until(lambda: len(callers) == 2)
+        first = min(callers.values(), key=lambda caller: caller.cid)
         first.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 17)
         first.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17)
         sent = 0
@@ -292,7 +296,8 @@ def test_given_a_client_that_reads_no_answers_then_it_is_not_read_and_gets_all_o
             sent += took
         stuck, whole = broker.server.last_number, sent // len(unit)
         assert stuck < whole
-        assert other.ask(b"1:y,") == b"%d" % (stuck + 1), "others are served"
+        others = int(other.ask(b"1:y,"))
+        assert stuck < others <= whole, "others are served"
         numbers = [int(answer) for answer in talker.hear(8 * whole) if answer[:1] != b"-"]
         assert numbers == sorted(numbers)
-        assert sorted({stuck + 1, *numbers}) == list(range(1, whole + 2))
+        assert sorted({others, *numbers}) == list(range(1, whole + 2))

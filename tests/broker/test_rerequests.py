@@ -87,6 +87,13 @@ def serve(
     return asked
 
 
+def bind(host: str) -> None:
+    """Raises `OSError` where there is no such address, as of IPv6 on many machines."""
+    family, kind, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as one:
+        one.bind(address)
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_given_a_receiver_that_asks_then_it_is_answered_where_it_asked_from(
     store: Store, host: str
@@ -101,6 +108,10 @@ def test_given_a_receiver_that_asks_then_it_is_answered_where_it_asked_from(
         assert await other.numbers() == [100]
         assert peer.hears_nothing()
 
+    try:
+        bind(host)
+    except OSError as error:
+        pytest.skip(f"no {host} on this machine: {error}")
     asked = serve(store, talk, host)
     assert (asked.requests, asked.answered, asked.malformed, asked.ahead) == (4, 2, 1, 1)
 
@@ -122,7 +133,8 @@ def test_given_one_that_asks_without_end_then_it_waits_and_another_is_answered_y
     async def talk(server: RerequestServer, join: Join) -> None:
         greedy, other = join(), join()
         sent = 0
-        while server.rerequests.requests == sent:  # until one is not looked at
+        # Until one is not answered, and then one is not looked at.
+        while not server.rerequests.limited or server.rerequests.requests == sent:
             for _ in range(20):
                 greedy.ask(1)
             sent += 20

@@ -155,6 +155,8 @@ class Program:
                 if step[0] == "stop":
                     return folder
                 if step[0] == "kill":  # another one finds what this one has left by now
+                    if broker.server.staging is not None:  # its thread may yet delete
+                        broker.run(broker.server.staging.run(lambda: None))
                     return Path(shutil.copytree(folder, folder.with_name(folder.name + "-")))
                 asked, wanted = self.ask(step)
                 told = publisher.one(asked)

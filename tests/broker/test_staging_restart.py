@@ -1,17 +1,19 @@
 """Staging over the life of a broker: what it finds again, carries on, gives up, and lets expire."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import pytest
 
+from broker.staging.desk import Desk
 from broker.staging.intents import Intent, found_intents, intent_file
 from broker.staging.lines import seal, unseal
 from sequencer.journal.record import Batch as Records
 from tests.crash.staging import kept, settled
-from tests.support.serving import serving
+from tests.support.serving import Broker, serving
 from tests.support.staging import Batch, Publisher, Refused, judge, piece, request
 from tests.support.stores import open_store
 
@@ -294,17 +296,27 @@ def test_given_a_stage_that_nobody_commits_then_it_expires(tmp_path: Path) -> No
         broker.until(lambda: not list((tmp_path / "staging").glob("*.stage")))
 
 
+def expire_after(broker: Broker, seconds: float) -> Desk:
+    """From now on; what is staged and committed before may take its time."""
+    staging = broker.server.staging
+    assert staging is not None
+    staging._timer.cancel()
+    staging.settings = replace(staging.settings, expiry=seconds)
+    staging._look()
+    return staging
+
+
 def test_given_a_batch_that_need_not_be_remembered_then_it_is_forgotten_when_it_expires(
     tmp_path: Path,
 ) -> None:
-    with serving(tmp_path, flags={"staging.expiry": "0.2s"}) as broker:
+    with serving(tmp_path) as broker:
         publisher = Publisher(broker)
         batch, other = Batch("once", 0, 3), Batch("kept", 0, 3)
         publisher.publish(other)
         publisher.stage(batch)
-        assert publisher.one(batch.commit(remember=False)) is not None
-        staging = broker.server.staging
-        assert staging is not None
+        assert isinstance(publisher.one(batch.commit(remember=False)), dict)
+        assert [*expire_after(broker, 600).applications.done] == ["kept", "once"]
+        staging = expire_after(broker, 0.2)
         broker.until(lambda: list(staging.applications.done) == ["kept"])
     with serving(tmp_path, flags={"staging.expiry": "0.2s"}) as broker:
         told = Publisher(broker).ask(
@@ -316,17 +328,16 @@ def test_given_a_batch_that_need_not_be_remembered_then_it_is_forgotten_when_it_
 def test_given_a_name_that_was_forgotten_when_it_begins_anew_then_its_last_batch_counts(
     tmp_path: Path,
 ) -> None:
-    flags = {"staging.expiry": "0.2s"}
     once, again = Batch("app", 9, 3), Batch("app", 2, 3)
-    with serving(tmp_path, flags=flags) as broker:
+    with serving(tmp_path) as broker:
         publisher = Publisher(broker)
         publisher.stage(once)
         publisher.one(once.commit(remember=False))
-        staging = broker.server.staging
-        assert staging is not None
+        staging = expire_after(broker, 0.2)
         broker.until(lambda: not staging.applications.done)
+        expire_after(broker, 600)
         publisher.publish(again)
-    with serving(tmp_path, flags=flags) as broker:
+    with serving(tmp_path, flags={"staging.expiry": "0.2s"}) as broker:
         assert Publisher(broker).publish(again)["repeated"]
     assert judge(kept(tmp_path), [once, again], {once, again}) == {once, again}
 

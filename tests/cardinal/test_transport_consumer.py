@@ -22,6 +22,7 @@ from tests.clients.served import run
 from tests.support.processes import SeriatimServer
 
 BLOCKS = branch(GENESIS, "x", 6)
+LONG_S = 100.0  # for what must come before
 
 
 @pytest.fixture(scope="module")
@@ -107,9 +108,9 @@ def test_given_somebody_who_waits_when_steps_are_done_then_they_are_released(
         await send(broker, "waits", BLOCKS[:3])
         consumer = Consumer("waits", url(broker))
         async with consumer:
-            by_hash = asyncio.create_task(consumer.wait_for_hash(BLOCKS[4].hash, 20.0))
-            by_number = asyncio.create_task(consumer.wait_for_number(5, 20.0))
-            never = asyncio.create_task(consumer.wait_for_hash(b"never", 20.0))
+            by_hash = asyncio.create_task(consumer.wait_for_hash(BLOCKS[4].hash, LONG_S))
+            by_number = asyncio.create_task(consumer.wait_for_number(5, LONG_S))
+            never = asyncio.create_task(consumer.wait_for_hash(b"never", LONG_S))
             for step in await steps(consumer, 3):
                 consumer.done(step)
             assert not by_hash.done()
@@ -168,7 +169,7 @@ def test_given_a_block_that_is_given_up_when_waited_for_then_it_is_not_found(
         await send(broker, "giving", [BLOCKS[0], far[0], *BLOCKS[1:2], *branch(BLOCKS[1], "y", 40)])
         follower = Follower(threshold=3)
         async with Consumer("giving", url(broker), follower=follower) as consumer:
-            waits = asyncio.create_task(consumer.wait_for_hash(far[0].hash, 20.0))
+            waits = asyncio.create_task(consumer.wait_for_hash(far[0].hash, LONG_S))
             async for event in consumer:
                 if isinstance(event, Unlinked):
                     assert event.hash == far[0].hash

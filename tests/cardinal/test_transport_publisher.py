@@ -17,6 +17,8 @@ from tests.cardinal.chains import GENESIS, SCHEMA, branch, messages_of, rows_of
 from tests.clients.served import run
 from tests.support.processes import SeriatimServer
 
+ANSWER_S = 30.0  # a bound for what hangs
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[SeriatimServer]:
@@ -31,7 +33,9 @@ def url(server: SeriatimServer) -> str:
 async def last_number(address: str) -> int:
     client = await nats.connect(address)
     try:
-        return int(json.loads((await client.request("$SEQ.INFO", b"", timeout=5)).data)["last"])
+        return int(
+            json.loads((await client.request("$SEQ.INFO", b"", timeout=ANSWER_S)).data)["last"]
+        )
     finally:
         await client.close()
 

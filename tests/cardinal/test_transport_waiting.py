@@ -7,7 +7,7 @@ from cardinal.transport.waiting import Outcome, Waiting
 from cardinal.update import ChainUpdate
 from tests.clients.served import run
 
-LONG, SHORT = 20.0, 0.01
+LONG, SHORT = 100.0, 0.01
 
 
 def block(number: int, name: str = "x") -> Block:

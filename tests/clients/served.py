@@ -15,6 +15,7 @@ from tests.support.processes import ServerProcess
 
 TEST_S = 120.0
 CONNECT_S = 30
+FLUSH_S = 60
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ async def settle(client: Client) -> None:
     Twice, for nats-py's PING overtakes what waits in the client; while it waits for the first
     PONG the rest is written.
     """
-    await client.flush()
-    await client.flush()
+    await client.flush(timeout=FLUSH_S)
+    await client.flush(timeout=FLUSH_S)
 
 
 async def silent(error: Exception) -> None:

@@ -197,6 +197,7 @@ def test_given_an_unsubscribe_then_nothing_more_comes(served: Served) -> None:
             stays = await client.subscribe("py.unsub")
             await client.publish("py.unsub", b"1")
             await take(stays, 1)
+            await settle(client)  # its own copy has come, too
             await gone.unsubscribe()
             await client.publish("py.unsub", b"2")
             await take(stays, 1)

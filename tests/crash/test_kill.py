@@ -21,9 +21,12 @@ def test_given_kills_at_random_moments_then_nothing_that_was_told_is_lost(
 
 @pytest.mark.slow
 def test_given_kills_when_old_segments_are_deleted_then_the_rest_is_whole(tmp_path: Path) -> None:
-    """Nobody follows from 1 here: that is lost, and said so, to who comes too late."""
+    """Nobody follows from 1 here: that is lost, and said so, to who comes too late.
+
+    A message makes three events, or few more, and some 800 bytes: three lives fill over 4 MiB.
+    """
     trial = Trial(
-        tmp_path / "store", SEED, "interval", "--retain_bytes", "4MiB", events=(4000, 15_000)
+        tmp_path / "store", SEED, "interval", "--retain_bytes", "4MiB", events=(8000, 15_000)
     )
     trial.followers.clear()
     play(trial, 3)

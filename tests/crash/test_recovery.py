@@ -142,7 +142,7 @@ def test_given_a_store_in_use_then_a_second_broker_says_whose_it_is_and_ends(
 ) -> None:
     begin(broker)
     command = [*broker.command, "-a", "127.0.0.1", "-p", "-1"]
-    second = subprocess.run(command, env=broker.env, capture_output=True, text=True, timeout=20)
+    second = subprocess.run(command, env=broker.env, capture_output=True, text=True, timeout=60)
     assert second.returncode == 1
     assert f"process {broker.pid} writes this store" in second.stderr
     assert "Traceback" not in second.stderr

@@ -111,7 +111,7 @@ def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             env=preload(store, log),
             pass_fds=[theirs.fileno()],
             check=True,
-            timeout=60,
+            timeout=120,
         )
     return before, read_log(log), folder / "left"
 

@@ -184,13 +184,7 @@ class Trial:
 
     async def check_info(self) -> None:
         """The same journal in a new epoch, with all the numbers that anybody knows of."""
-        wire = await Wire.open(self.lives.port)
-        wire.send(b"SUB _INBOX.info 1\r\nPUB $SEQ.INFO _INBOX.info 0\r\n\r\n")
-        answer = await wire.operation()
-        wire.close()
-        if answer is None or answer.verb not in ("MSG", "HMSG"):
-            raise Broken(f"$SEQ.INFO was answered {answer}")
-        before, self.info = self.info, json.loads(answer.payload)
+        before, self.info = self.info, await self.ask_info()
         if before["journal"] not in (None, self.info["journal"]):
             raise Broken(f"the journal was {before}, and is {self.info}")
         if self.info["epoch"] <= before["epoch"]:
@@ -200,6 +194,25 @@ class Trial:
         if self.info["first"] < before.get("first", 1):
             raise Broken(f"{self.info['first']} is there, which had been deleted")
 
+    async def ask_info(self) -> dict[str, Any]:
+        """What the broker says of its journal."""
+        wire = await Wire.open(self.lives.port)
+        wire.send(b"SUB _INBOX.info 1\r\nPUB $SEQ.INFO _INBOX.info 0\r\n\r\n")
+        answer = await wire.operation()
+        wire.close()
+        if answer is None or answer.verb not in ("MSG", "HMSG"):
+            raise Broken(f"$SEQ.INFO was answered {answer}")
+        info: dict[str, Any] = json.loads(answer.payload)
+        return info
+
+    async def forgotten(self) -> None:
+        """Wait until nothing is left to be deleted: it would be lost from under a replay."""
+        limit = self.info["limits"]["retain_bytes"]
+        async with asyncio.timeout(ROUND_S):
+            while 0 < limit < self.info["bytes"]:
+                await asyncio.sleep(0.01)  # no event to await: it is asked
+                self.info = await self.ask_info()
+
     async def journal(self) -> dict[int, Message]:
         """All that is retained, replayed by a broker that was stopped cleanly and started again."""
         await asyncio.to_thread(self.server.stop)
@@ -207,6 +220,7 @@ class Trial:
         self.before_start()
         await asyncio.to_thread(self.server.start, self.lives.port)
         await self.check_info()
+        await self.forgotten()
         first, last = self.info["first"], self.info["last"]
         replay, found = Ledger(), {}
         wire = await Wire.open(self.lives.port)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+TIMEOUT = "TIMEOUT = 2.0  # seconds"
 SCRIPT = Path(__file__).resolve().parent.parent.parent / "deploy/docker/healthcheck.py"
 
 
@@ -25,26 +26,35 @@ def answering(answer: bytes) -> Iterator[int]:
             connection.sendall(answer)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield listener.getsockname()[1]
-        thread.join(10)
+        thread.join(30)
 
 
-def health(port: int) -> "subprocess.CompletedProcess[str]":
+@pytest.fixture
+def patient(tmp_path: Path) -> Path:
+    """The check, but that it waits: whoever answers here may be kept from it for some seconds."""
+    text, made = SCRIPT.read_text(), tmp_path / "healthcheck.py"
+    assert text.count(TIMEOUT) == 1
+    made.write_text(text.replace(TIMEOUT, "TIMEOUT = 25.0  # seconds"))
+    return made
+
+
+def health(port: int, script: Path = SCRIPT) -> "subprocess.CompletedProcess[str]":
     """Run the check as the image does, with an interpreter that sees nothing of the project."""
     return subprocess.run(
-        [sys.executable, "-IS", str(SCRIPT), str(port)],
+        [sys.executable, "-IS", str(script), str(port)],
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=60,
     )
 
 
-def test_given_a_healthy_broker_when_checked_then_status_0_and_silence() -> None:
+def test_given_a_healthy_broker_when_checked_then_status_0_and_silence(patient: Path) -> None:
     with answering(b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"status":"ok"}') as port:
-        result = health(port)
+        result = health(port, patient)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
@@ -59,10 +69,10 @@ def test_given_a_healthy_broker_when_checked_then_status_0_and_silence() -> None
     ids=["unhealthy", "another protocol", "half an answer", "closed"],
 )
 def test_given_another_answer_when_checked_then_status_1_and_one_line(
-    answer: bytes, told: str
+    answer: bytes, told: str, patient: Path
 ) -> None:
     with answering(answer) as port:
-        result = health(port)
+        result = health(port, patient)
     assert result.returncode == 1
     assert told in result.stderr
     assert result.stderr.count("\n") == 1

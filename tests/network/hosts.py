@@ -17,6 +17,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
@@ -35,17 +36,19 @@ SIOCETHTOOL = 0x8946
 FEATURES = 4  # ETH_SS_FEATURES
 COUNT_STRINGS, GET_STRINGS, SET_FEATURES = 0x37, 0x1B, 0x3B  # GSSET_INFO, GSTRINGS, SFEATURES
 STRING_BYTES = 32
+READY_S = 60.0  # for the kernel to see that a cable is in
 
 _serial = count()
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def ip(*lines: str, namespace: str = "") -> None:
-    """Run lines of iproute2's `ip`, in a namespace if one is given; the first that fails raises."""
-    command = ["ip", *(["-n", namespace] if namespace else []), "-batch", "-"]
+def ip(*lines: str, namespace: str = "") -> str:
+    """What lines of iproute2's `ip` say, in a namespace if one is given; one that fails raises."""
+    command = ["ip", "-details", *(["-n", namespace] if namespace else []), "-batch", "-"]
     done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True)
     if done.returncode:
         raise OSError(f"ip {' | '.join(lines)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 @contextmanager
@@ -115,6 +118,7 @@ class Host:
         ip(f"link set eth{lan} {'up' if up else 'down'}", namespace=self.namespace)
         if up:
             self.route(lan)
+            self.await_cable(lan)
 
     def renew(self, lan: int = 0) -> None:
         """Take an interface on a cable away, and put a new one in its place, of the same name."""
@@ -138,10 +142,27 @@ class Host:
             namespace=self.namespace,
         )
         self.route(lan)
+        self.await_cable(lan)
 
     def plug(self, up: bool, lan: int = 0) -> None:
         """Pull its plug out of the switch, or put it back."""
         ip(f"link set {self.name}{lan} {'up' if up else 'down'}", namespace=self.switch)
+        if up:
+            self.await_cable(lan)
+
+    def await_cable(self, lan: int) -> None:
+        """Wait until both ends have seen that they are connected: before, the switch drops all.
+
+        A worker of the kernel's sees to that, behind the back of who sets a link up.
+        """
+        port, interface = f"{self.name}{lan}", f"eth{lan}"
+        for name, namespace, words in (
+            (port, self.switch, "state forwarding"),
+            (interface, self.namespace, "state UP"),
+        ):
+            until = time.monotonic() + READY_S
+            while words not in ip(f"link show {name}", namespace=namespace):
+                assert time.monotonic() < until, f"{name} never gets to {words}"
 
     def route(self, lan: int) -> None:
         """Multicast leaves by eth0, unless a socket says otherwise."""

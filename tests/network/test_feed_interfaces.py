@@ -105,13 +105,7 @@ def test_given_an_interface_that_comes_back_as_another_then_the_feed_goes_by_it(
         index = socket.if_nametoindex("eth0")
         ip("link delete eth0", namespace=near.namespace)
         lose_one(broker, 2)
-        ip(
-            f"link add eth0 type veth peer name again netns {near.switch}",
-            f"address add {near.address()}/24 dev eth0",
-            "link set eth0 up",
-            namespace=near.namespace,
-        )
-        ip("link set again master br0 up", namespace=near.switch)
+        near.lay_cable(0)
         assert socket.if_nametoindex("eth0") != index
         sent = broker.outlets[0].feed.sent.datagrams
         broker.until(lambda: broker.outlets[0].feed.sent.datagrams > sent)

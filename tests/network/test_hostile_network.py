@@ -29,6 +29,8 @@ from tests.network.test_lossy_feed import (
 
 COUNT = 2000
 GROUP6 = "[ff15::77:1]:5000"
+DEAF = "idle=600"  # asks nobody what it has not heard: it has read all before what it has heard
+AGAIN_S = 0.25
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ def test_given_garbage_on_the_group_then_it_is_counted_and_nothing_else(
     with Scene(*(feed(name, groups[name]) for name in CODECS)) as scene:
         far, evil, fill = scene.host("far"), scene.network.host("evil"), fill_of(scene, "nats")
         listeners = {
-            name: scene.listen(far, name, fill, "1", str(2 * COUNT), groups[name])
+            name: scene.listen(far, name, fill, "1", str(2 * COUNT), groups[name], DEAF)
             for name in CODECS
         }
         publisher = scene.publisher()
@@ -151,6 +153,17 @@ def forged(source: str, target: str, port: int, data: bytes) -> bytes:
     return head + socket.inet_aton(source) + socket.inet_aton(target) + udp
 
 
+def answer_to(asker: socket.socket, asked: bytes, home: str) -> bytes:
+    """What is answered; it is asked again meanwhile: a full socket loses a question."""
+    asker.settimeout(AGAIN_S)
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        asker.sendto(asked, (home, REREQUESTS))
+        with suppress(TimeoutError):
+            return asker.recv(65536)
+    raise AssertionError("nothing is answered")
+
+
 @pytest.mark.slow
 def test_given_forged_requests_then_the_victim_gets_no_flood_and_others_are_served() -> None:
     rate = 65536
@@ -173,9 +186,7 @@ def test_given_forged_requests_then_the_victim_gets_no_flood_and_others_are_serv
             for _ in range(2000):
                 port = flooded.getsockname()[1]
                 liar.sendto(forged(victim.address(), home, port, asked), (home, 0))
-            asker.settimeout(60)
-            asker.sendto(asked, (home, REREQUESTS))
-            assert codec.decode(asker.recv(65536)).messages[0].number == 1
+            assert codec.decode(answer_to(asker, asked, home)).messages[0].number == 1
             flooded.setblocking(False)
             got = 0
             try:

@@ -20,7 +20,7 @@ COUNT = int(RATE * SECONDS)
 GROUP, SECOND = "239.77.0.1:5000", "239.77.0.2:5000"
 BAD = "right udp loss 0.05 duplicate 0.01 reorder 0.02"
 REREQUESTS = 6000
-PATIENT = "patience=1"  # a second feed's wire may be held up for a while on a busy machine
+PATIENT = "patience=3"  # a second feed's wire may be held up for a while on a busy machine
 
 
 def feed(codec: str, group: str = GROUP, interface: str = "eth0", more: str = "") -> str:

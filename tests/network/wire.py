@@ -23,6 +23,7 @@ from typing import Self
 SOURCE = Path(__file__).with_name("wire.c")
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 MASK = (1 << 64) - 1
+WAIT_S = 60.0
 
 
 @cache
@@ -91,7 +92,7 @@ class Wire:
         self._process.stdin.close()
         counters = self._read()
         self._process.stdout.close()
-        assert self._process.wait(10) == 0
+        assert self._process.wait(WAIT_S) == 0
         return counters
 
     def kill(self) -> None:

@@ -6,8 +6,10 @@ with Keeping("none") as broker:      a broker with a journal and little patience
     broker.lags(1)                   one connection is served from the journal now
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from tests.broker.web import http_port, metrics
@@ -61,6 +63,16 @@ class Keeping(SeriatimServer):
                 return False
             time.sleep(0.01)  # no event to await: it is asked
         return True
+
+    def forgets(self, limit: int) -> bool:
+        """Whether all is deleted in time that is not retained: what `limit` bytes do not hold."""
+        return self.awaits(lambda: self.figure("journal_bytes") <= limit)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The processor's time that it has used so far."""
+        words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     @property
     def head(self) -> int:

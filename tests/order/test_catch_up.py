@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.order.lagging import COUNT, SIZE, Keeping, body, count_of, pour, take, take_until
-from tests.support.processes import STAND_IN
+from tests.support.processes import STAND_IN, Limit
 from tests.support.raw import HEADERS, QUIET, RawClient, operations
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server has no journal behind a subscriber")
@@ -57,29 +57,36 @@ def test_given_a_reader_that_lags_when_it_reads_again_then_it_has_heard_what_oth
         assert broker.figure("slow_consumers") == 0
 
 
-def test_given_dead_readers_then_neither_publishers_nor_others_wait_for_them(
-    keeping: Keeping,
-) -> None:
-    """Judged by the same flood at a broker without them, in turn, the best of four each."""
+def test_given_dead_readers_then_neither_publishers_nor_others_wait_for_them() -> None:
+    """Whoever did would wait as long as it may: a minute. What they cost is the processor's time.
 
-    def flood_and_read(port: int) -> float:
-        with RawClient(port, QUIET) as healthy:
+    That is judged by the same flood at a broker without them, in turn, the best of four each.
+    """
+
+    def flood_and_read(broker: Keeping) -> float:
+        before = broker.cpu_seconds
+        with RawClient(broker.port, QUIET) as healthy:
             healthy.ask(b"SUB flood 1\r\n")
             reading = pool.submit(take, healthy, COUNT)
-            seconds = pour(port, b"flood")
+            assert pour(broker.port, b"flood") < 30
             assert [count_of(operation) for operation in reading.result()] == ALL
-        return seconds
+        return broker.cpu_seconds - before
 
-    with Keeping() as empty, ThreadPoolExecutor(1) as pool:
+    limits: dict[str, Limit] = {"hold_ms": 60_000}
+    with (
+        Keeping(limits=limits) as empty,
+        Keeping(limits=limits) as keeping,
+        ThreadPoolExecutor(1) as pool,
+    ):
         for _ in range(12):
             keeping.deaf(b"SUB flood 1")
         pour(keeping.port, b"flood")
         assert keeping.lags(12)
-        floods = [[flood_and_read(one.port) for one in (empty, keeping)] for _ in range(4)]
+        floods = [[flood_and_read(one) for one in (empty, keeping)] for _ in range(4)]
         alone, crowded = map(min, zip(*floods, strict=True))
-    print(f"a flood of {COUNT} takes {alone:.3f} s, with twelve dead readers {crowded:.3f} s")
-    assert crowded < 4 * alone + 0.2
-    assert keeping.figure("slow_consumers") == 0
+        print(f"a flood of {COUNT} takes {alone:.2f} s, with twelve dead readers {crowded:.2f} s")
+        assert crowded < 4 * alone + 0.2
+        assert keeping.figure("slow_consumers") == 0
 
 
 def test_given_many_dead_readers_then_memory_is_bounded(keeping: Keeping) -> None:
@@ -154,7 +161,7 @@ def test_given_a_reader_that_goes_while_it_catches_up_then_nothing_of_it_stays(
             client.close()
     assert keeping.awaits(lambda: keeping.lags(0))
     assert keeping.figure("replays_active") == 0
-    assert keeping.figure("connections") == 0
+    assert keeping.awaits(lambda: keeping.figure("connections") == 0)
 
 
 def test_given_a_reader_that_lags_when_it_asks_then_it_is_answered(keeping: Keeping) -> None:
@@ -196,7 +203,7 @@ def test_given_a_journal_that_forgets_what_a_reader_needs_then_it_is_cut_off_and
     arguments = ["--segment_bytes", "1MiB", "--retain_bytes", "2MiB"]
     with Keeping(arguments=arguments) as broker, broker.deaf(b"SUB flood 1") as slow:
         pour(broker.port, b"flood", 3 * COUNT)
-        assert broker.await_line("deleted numbers")
+        assert broker.forgets(2 * MIB)
         said = operations(slow.until_closed())
         assert (said[-1].verb, said[-1].text) == ("-ERR", b"'Slow Consumer'")
         heard = [count_of(operation) for operation in said[:-1]]

@@ -164,11 +164,12 @@ def test_given_a_broker_that_keeps_nothing_when_asked_then_it_says_so() -> None:
 
 def test_given_a_plain_nats_server_when_asked_then_it_is_said_and_not_asked_again() -> None:
     with NatsServer() as server:
-        client = Client(Options.parse({"servers": f"127.0.0.1:{server.port}"}, "batch"))
+        given = {"servers": f"127.0.0.1:{server.port}", "fetchOffset.retryIntervalMs": "90000"}
+        client = Client(Options.parse(given, "batch"))
         begun = time.monotonic()
         with pytest.raises(BrokerError, match="nobody answers; this broker is no Seriatim"):
             client.info()
-        assert time.monotonic() - begun < 1, "the pause before asking again is a second"
+        assert time.monotonic() - begun < 60, "the pause before asking again is longer"
         client.close()
 
 

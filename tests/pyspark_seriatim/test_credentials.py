@@ -14,6 +14,8 @@ from pyspark_seriatim.values import Server
 from tests.support.processes import ServerProcess
 from tests.support.secured import Vouching, make_certificates, nats_server, tls
 
+PATIENT = ", timeout: 60"  # nats-server waits two seconds for who we are, and for our part of TLS
+
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -38,7 +40,7 @@ def attempt(port: int, servers: str = "localhost:{}", **given: object) -> None:
 def test_given_a_user_and_password_when_connecting_then_only_the_right_ones_are_let_in(
     serve: Callable[[str], ServerProcess],
 ) -> None:
-    with serve('authorization { user: me, password: "s3cret" }') as server:
+    with serve('authorization { user: me, password: "s3cret", timeout: 60 }') as server:
         attempt(server.port, user="me", password="s3cret")
         attempt(server.port, "nats://me:s3cret@127.0.0.1:{}")
         attempt(server.port, "nats://me:wrong@127.0.0.1:{}", user="me", password="s3cret")
@@ -52,7 +54,7 @@ def test_given_a_user_and_password_when_connecting_then_only_the_right_ones_are_
 def test_given_a_token_when_connecting_then_it_is_let_in(
     serve: Callable[[str], ServerProcess],
 ) -> None:
-    with serve('authorization { token: "t0ken" }') as server:
+    with serve('authorization { token: "t0ken", timeout: 60 }') as server:
         attempt(server.port, token="t0ken")
         attempt(server.port, "nats://t0ken@127.0.0.1:{}")
         with pytest.raises(BrokerError, match="does not let us in"):
@@ -63,7 +65,7 @@ def test_given_a_broker_with_tls_when_connecting_then_its_certificate_is_looked_
     serve: Callable[[str], ServerProcess], certificates: Path
 ) -> None:
     trusted = certificates / "server.pem"
-    with serve(tls(certificates)) as server:
+    with serve(tls(certificates, PATIENT)) as server:
         attempt(server.port, tlsCaFile=trusted)
         attempt(server.port, "tls://127.0.0.1:{}", tlsCaFile=trusted)
         with pytest.raises(BrokerError, match=r"certificate is not trusted.*tlsCaFile says who"):
@@ -76,7 +78,7 @@ def test_given_a_broker_that_wants_a_certificate_when_connecting_then_ours_is_sh
     serve: Callable[[str], ServerProcess], certificates: Path
 ) -> None:
     trusted, own = certificates / "server.pem", certificates / "client.pem"
-    with serve(tls(certificates, f', verify: true, ca_file: "{own}"')) as server:
+    with serve(tls(certificates, f', verify: true, ca_file: "{own}"{PATIENT}')) as server:
         key = certificates / "client.key"
         attempt(server.port, tlsCaFile=trusted, tlsCertFile=own, tlsKeyFile=key)
         with pytest.raises(BrokerError, match=r"certificate|closed|reset|eof|alert"):
@@ -87,14 +89,14 @@ def test_given_a_broker_that_begins_with_tls_when_connecting_then_so_do_we(
     serve: Callable[[str], ServerProcess], certificates: Path
 ) -> None:
     trusted = certificates / "server.pem"
-    with serve(tls(certificates, ", handshake_first: true")) as server:
+    with serve(tls(certificates, f", handshake_first: true{PATIENT}")) as server:
         attempt(server.port, tlsCaFile=trusted, tlsHandshakeFirst=True)
 
 
 def test_given_a_broker_without_tls_when_tls_is_asked_for_then_no_password_is_sent(
     serve: Callable[[str], ServerProcess], certificates: Path
 ) -> None:
-    with serve('authorization { user: me, password: "s3cret" }') as server:
+    with serve('authorization { user: me, password: "s3cret", timeout: 60 }') as server:
         for servers, given in (
             ("tls://127.0.0.1:{}", {}),
             ("127.0.0.1:{}", {"tlsCaFile": certificates / "server.pem"}),

@@ -13,18 +13,11 @@ from sequencer.feed.message import Message
 from sequencer.feed.moldudp64 import MoldUDP64Codec, parse_request, request, session_name
 from sequencer.receiver import Group, Lost, NewStream, Receiver, codec_named, journal_filler
 from sequencer.receiver.filler import Head
-from tests.sequencer.test_receiver_fillers import QUICK, TEST_S, Served, gather
+from tests.sequencer.test_receiver_fillers import QUICK, TEST_S, Served, gather, until
 from tests.support.multicast import mouth, new_group
 
 HASTY = {**QUICK, "tries": 5, "answer": 0.05}  # 1.6 s in all; but for what is away, then it is lost
 SESSION = session_name("00c0ffee00c0ffee", 1)
-TURN_S = 0.01
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TEST_S):
-        while not true():
-            await asyncio.sleep(TURN_S)  # no event to await: it is a clock that is waited for
 
 
 def with_a_hole(talk: Callable[[Served, Receiver], Awaitable[None]], **options: Any) -> None:
@@ -131,9 +124,13 @@ def test_given_a_broker_that_answers_nothing_for_a_while_then_nothing_is_lost(
 
 
 class Answers:
-    """A re-request server whose answers are the test's."""
+    """A re-request server whose answers are the test's.
+
+    Its port is none that the system gives to others, so it can be had again.
+    """
 
     def __init__(self, port: int = 0) -> None:
+        port = port or new_group()[1]
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", port))
         self.socket.setblocking(False)

@@ -95,7 +95,7 @@ def test_given_an_interface_that_is_not_here_then_it_says_which_there_are(
 def test_given_a_port_that_is_not_shared_then_it_says_so() -> None:
     group = new_group()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-        other.bind(("", group[1]))
+        other.bind(group)
         with pytest.raises(GroupError, match="the port is taken by a program that does not share"):
             join(Group(*group, interface="127.0.0.1"))
 

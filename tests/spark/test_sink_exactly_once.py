@@ -175,7 +175,7 @@ def test_given_a_commit_that_the_driver_never_hears_of_then_its_repetition_adds_
 ) -> None:
     with Relay(broker.port) as relay:
         query = Checkpoint(tmp_path / "checkpoint", relay.port, ackTimeoutMs=200)
-        relay.when(b"$SEQ.COMMIT", after=relay.sever)
+        relay.when(b"$SEQ.COMMIT", before=relay.unhear)
         with pytest.raises(StreamingQueryException, match=r"200 ms \(ackTimeoutMs\)"):
             query.run(source(spark, 2))
         relay.heal()

@@ -293,7 +293,8 @@ def test_given_a_stream_from_the_latest_when_it_dies_in_its_first_batch_then_not
 def test_given_a_broker_that_restarts_when_a_stream_reads_then_it_goes_on(
     streams: Streams, broker: SeriatimServer, publish: Publish
 ) -> None:
-    query = streams.start(startingOffsets=1, subscribe="orders.>")
+    patient = {"fetchOffset.numRetries": 60}  # a start may take longer than three seconds
+    query = streams.start(startingOffsets=1, subscribe="orders.>", **patient)
     for round in range(2):
         publish(payloads(100))
         publish(payloads(100), subject=b"foreign")

@@ -20,8 +20,11 @@ _ports = itertools.count()
 
 
 def new_group(host: str = "239.255") -> tuple[str, int]:
-    """A group and a port that no other test has."""
-    which = os.getpid() * 997 + next(_ports)
+    """A group and a port that no other test has.
+
+    The workers' ids follow each other: so far apart they do not meet before 8009 groups.
+    """
+    which = os.getpid() * 8009 + next(_ports)
     if ":" in host:
         return f"{host}:{which >> 8 & 0xFFFF:x}:{which & 0xFFFF:x}", 20_000 + which % 12_000
     return f"{host}.{which >> 8 & 255}.{which & 255}", 20_000 + which % 12_000

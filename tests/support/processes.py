@@ -2,7 +2,8 @@
 
 `ServerProcess` is either of the two with one face, so that whatever holds for nats-server can
 be asked of ours. Readiness is read from the process's own stderr ("Server is ready"), never
-guessed with a sleep. `BROKER_UNDER_TEST=nats-server` puts nats-server in our broker's place:
+guessed with a sleep. A port that was chosen stays ours while the process is down: nobody else gets
+it before a restart. `BROKER_UNDER_TEST=nats-server` puts nats-server in our broker's place:
 every test in frame mode `none` must pass against it too, or the test is wrong.
 """
 
@@ -10,12 +11,13 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -25,11 +27,16 @@ STOP_S = 30.0
 SAID_S = 30.0
 
 BIN = Path(sys.executable).parent
+LOOPBACK = "127.0.0.1"
 LISTENING = re.compile(r"Listening for client connections on \S*:(\d+)")
 STAND_IN = os.environ.get("BROKER_UNDER_TEST", "seriatim") == "nats-server"
 FRAMES = ("none",) if STAND_IN else ("none", "netstring")
 
 Limit = int | str
+
+
+def nothing() -> None:
+    """What is to be done where no port is kept."""
 
 
 class NotReadyError(AssertionError):
@@ -42,7 +49,7 @@ class ServerProcess:
     def __init__(self, command: list[str], env: Mapping[str, str] | None = None) -> None:
         self.command = command
         self.env = {**os.environ, **(env or {})}
-        self.host = "127.0.0.1"
+        self.host = LOOPBACK
         self.port = -1
         self.ports: list[int] = []  # of all listeners, in the order the server says them
         self.log: list[str] = []
@@ -50,10 +57,13 @@ class ServerProcess:
         self._changed = threading.Condition()
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
+        self._let_port_go: Callable[[], object] = nothing
 
     def start(self, port: int = -1) -> Self:
         """Start on `port` (-1: any free one) and return when the process says it is ready."""
         assert self._process is None, "already running"
+        if port == -1 and self.host == LOOPBACK:
+            port = self._keep_port()
         self.log, self.ports, self._ready = [], [], threading.Event()
         self._process = subprocess.Popen(
             [*self.command, "-a", self.host, "-p", str(port)],
@@ -74,6 +84,20 @@ class ServerProcess:
             self.kill()
             raise NotReadyError(f"{' '.join(self.command)} did not get ready:\n{said}")
         return self
+
+    def _keep_port(self) -> int:
+        """A free port, bound beside the process: who asks for any free one does not get it.
+
+        Neither a socket that listens nor one that connects, which would be heard by itself. Both
+        ends say SO_REUSEADDR, so the process may listen there; nobody is heard here.
+        """
+        self._let_port_go()
+        keeper = socket.socket()
+        self._let_port_go = weakref.finalize(self, keeper.close)
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        keeper.bind((self.host, 0))
+        port: int = keeper.getsockname()[1]
+        return port
 
     def _read(self, pipe: IO[str]) -> None:
         for line in pipe:
@@ -165,10 +189,13 @@ class ServerProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self.stop()
-        else:
-            self.kill()
+        try:
+            if kind is None:
+                self.stop()
+            else:
+                self.kill()
+        finally:
+            self._let_port_go()
 
 
 class NatsServer(ServerProcess):

@@ -264,6 +264,12 @@ class RawClient:
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
 
+    def leave(self) -> None:
+        """Close, and return when the server knows: whoever comes next is not counted beside us."""
+        self.half_close()
+        self.until_closed()
+        self.close()
+
     def reset(self) -> None:
         """Close so that the peer gets a reset, not a polite end."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

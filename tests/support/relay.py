@@ -3,6 +3,7 @@
 with Relay(port) as relay:
     relay.cut(up=5000)     the next connections end when 5000 bytes have gone up
     relay.cut(down=100)    or when 100 have come down; what is beyond is never delivered
+    relay.unhear()         what has gone up still arrives, and nothing comes down any more
     relay.heal()           from the next connection on, nothing breaks
 """
 
@@ -15,7 +16,8 @@ from typing import Self
 
 CHUNK_BYTES = 1 << 16
 NEVER = 1 << 62
-JOIN_S = 10.0
+CONNECT_S = 30.0
+JOIN_S = 30.0
 Action = Callable[[], object]
 
 
@@ -49,6 +51,12 @@ class Relay:
         for one in self._sockets:
             _end(one)
 
+    def unhear(self) -> None:
+        """For `when(word, before=...)`: to hang up behind a request may be behind its answer."""
+        self.cut(up=0, down=0)
+        for near in self._sockets[::2]:
+            _end(near)
+
     def when(self, word: bytes, before: Action = nothing, after: Action = nothing) -> None:
         self._word, self._before, self._after = word, before, after
 
@@ -76,10 +84,11 @@ class Relay:
                 near, _ = self._listener.accept()
                 self.connections += 1
                 try:
-                    far = socket.create_connection(("127.0.0.1", self._target), 10)
+                    far = socket.create_connection(("127.0.0.1", self._target), CONNECT_S)
                 except OSError:  # nobody listens there at the moment
                     near.close()
                     continue
+                far.settimeout(None)  # silence breaks nothing
                 self._sockets += [near, far]
                 for one in ((near, far, self._up, True), (far, near, self._down, False)):
                     thread = threading.Thread(target=self._carry, args=one, daemon=True)

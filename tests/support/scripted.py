@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 INFO = b'INFO {"server_id":"x","headers":true,"max_payload":1048576}\r\n'
 
 

@@ -124,6 +124,7 @@ def say(port: int, case: dict[str, Any]) -> tuple[list[Operation], bool]:
             client.send(data)
         pongs = 1 + b"".join(sends).upper().count(b"PING")
         said, closed = client.answer(b"PING\r\n", pongs)
+        client.leave()
         return operations(said), closed
 
 

@@ -149,6 +149,8 @@ def play(port: int, scene: Scene) -> dict[str, list[Plain]]:
                 heard[who] += client.ask(data)
         for who in sorted(set(scene.people) - scene.closing):
             heard[who] += clients[who].ask(b"")
+        for client in clients.values():
+            client.leave()  # or its members of queue groups would take what the next scene sends
     finally:
         for client in clients.values():
             client.close()

@@ -4,7 +4,9 @@ import test from "node:test";
 import { connect, createInbox, Empty, ErrorCode, headers } from "nats";
 import { bytes, frame, numbered, said, splitFrame, take, url, withClients } from "./served.mjs";
 
-const quick = { timeout: 20_000 };
+const quick = { timeout: 60_000 };
+// The client gives up after one second by default: a busy machine may need longer.
+const patient = { timeout: 30_000 };
 
 test("publish and subscribe", quick, () =>
   withClients(2, {}, async (publisher, subscriber) => {
@@ -71,21 +73,21 @@ test("request and reply, one after the other and many at once", quick, () =>
       callback: (_, message) => message.respond(said(message).toUpperCase()),
     });
     await server.flush();
-    assert.equal(said(await asker.request("js.ask", "hello")), "HELLO");
-    const asked = Array.from({ length: 50 }, (_, n) => asker.request("js.ask", `n${n}`));
+    assert.equal(said(await asker.request("js.ask", "hello", patient)), "HELLO");
+    const asked = Array.from({ length: 50 }, (_, n) => asker.request("js.ask", `n${n}`, patient));
     const answers = (await Promise.all(asked)).map(said);
     assert.deepEqual(answers, Array.from({ length: 50 }, (_, n) => `N${n}`));
     const own = await asker.request("js.ask", "own", {
+      ...patient,
       noMux: true,
       reply: createInbox(),
-      timeout: 5000,
     });
     assert.equal(said(own), "OWN");
   }));
 
 test("nobody answers: no responders, at once", quick, () =>
   withClients(1, {}, async (client) => {
-    await assert.rejects(client.request("js.nobody", "hello?", { timeout: 10_000 }), {
+    await assert.rejects(client.request("js.nobody", "hello?", patient), {
       code: ErrorCode.NoResponders,
     });
   }));
@@ -219,9 +221,9 @@ test("numbers: $SEQ.PUB answers the number, frames carry it", { skip: !numbered 
   withClients(1, {}, async (client) => {
     const number = (answer) => Number(/^[0-9]+:([0-9]+),$/.exec(new TextDecoder().decode(answer.data))[1]);
     const subscription = client.subscribe("js.orders");
-    const first = number(await client.request("$SEQ.PUB.js.orders", "one"));
-    const second = number(await client.request("$SEQ.PUB.js.orders", "two"));
-    const current = number(await client.request("$SEQ.PUB.js.orders", Empty));
+    const first = number(await client.request("$SEQ.PUB.js.orders", "one", patient));
+    const second = number(await client.request("$SEQ.PUB.js.orders", "two", patient));
+    const current = number(await client.request("$SEQ.PUB.js.orders", Empty, patient));
     assert.deepEqual([second, current], [first + 1, first + 1]);
     const got = await take(subscription, 2);
     assert.deepEqual(got.map(said), ["one", "two"]);
@@ -249,15 +251,15 @@ test("the past: questions are answered", { ...quick, skip: !numbered }, () =>
   withClients(1, {}, async (client) => {
     const message = headers();
     message.set("Nats-Msg-Id", `js-past-${frame}`);
-    const once = { timeout: 5000, headers: message };
+    const once = { ...patient, headers: message };
     const first = await client.request("$SEQ.PUB.js.once", "only", once);
     const again = await client.request("$SEQ.PUB.js.once", "only", once);
     assert.deepEqual(again.data, first.data);
-    const info = (await client.request("$SEQ.INFO", Empty)).json();
+    const info = (await client.request("$SEQ.INFO", Empty, patient)).json();
     assert.equal(info.store, "disk");
-    const answer = await client.request(`$SEQ.GET.${info.last}`, Empty);
+    const answer = await client.request(`$SEQ.GET.${info.last}`, Empty, patient);
     assert.equal(said(answer), "only");
     assert.equal(answer.headers.get("Nats-Subject"), "js.once");
-    const missing = await client.request(`$SEQ.GET.${info.last + 9}`, Empty);
+    const missing = await client.request(`$SEQ.GET.${info.last + 9}`, Empty, patient);
     assert.equal(missing.headers.code, 404);
   }));

@@ -36,6 +36,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 PLAN = Plan(blocks=60, updates=6, value_bytes=5, forks=0.4, duplicates=0.1, seed=6)
 SIMULATION, ROWS = simulated(PLAN)
 PIECES = cut(ROWS, [70, 11, 140])
+LOOK_S = 60.0
 
 
 def same(root: Path) -> None:
@@ -199,21 +200,30 @@ def test_given_a_driver_killed_at_any_moment_when_started_again_then_the_tables_
 def test_given_readers_meanwhile_when_the_chain_reorganises_then_each_sees_one_chain(
     tmp_path: Path,
 ) -> None:
-    done, seen, errors = threading.Event(), set(), []
+    done, looked = threading.Event(), threading.Condition()
+    seen: set[int] = set()
+    errors: list[BaseException] = []
 
     def look() -> None:
         try:
             while not done.is_set():
                 tables = cardinal_tables.open(str(tmp_path))
                 check(tables)
-                seen.add(tables.version)
+                with looked:
+                    seen.add(tables.version)
+                    looked.notify()
         except BaseException as error:
             errors.append(error)
 
     readers = [threading.Thread(target=look) for _ in range(2)]
     for reader in readers:
         reader.start()
-    take(assembly(tmp_path), cut(ROWS, [25]))
+    one = assembly(tmp_path)
+    for batch, piece in enumerate(cut(ROWS, [25])):
+        take(one, [piece], batch)
+        if batch % 8 == 0:  # by themselves they may not come to look until the end
+            with looked:
+                assert looked.wait_for(lambda: one.log.version in seen or errors, LOOK_S), errors
     done.set()
     for reader in readers:
         reader.join()
