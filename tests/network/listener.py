@@ -4,7 +4,7 @@
 
 FILL is a URL or "-", START a number or "live", UNTIL the number with which it ends, 0 for none;
 KEY is one more argument of `Receiver`.
-It says "ready", then "at N" every thousand numbers, "rejoined" when a group was, and at the end
+It says "ready", then "at N" every hundred numbers, "rejoined" when a group was, and at the end
 one line of JSON: what was delivered, lost and wrong, and the counters. A line
 `stop` on stdin ends it before.
 
@@ -25,7 +25,7 @@ from tests.network.publisher import payload
 FAULTS_MAX = 10
 SECONDS = {"patience", "answer", "idle"}
 LOOK_SECONDS = 0.02  # between two looks at whether a group was joined again
-STEP = 1000
+STEP = 100
 
 
 class Judge:

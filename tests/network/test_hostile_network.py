@@ -29,6 +29,7 @@ from tests.network.test_lossy_feed import (
 
 COUNT = 2000
 GROUP6 = "[ff15::77:1]:5000"
+FEW = 100  # with the garbage between them what any kernel holds unread
 DEAF = "idle=600"  # asks nobody what it has not heard: it has read all before what it has heard
 AGAIN_S = 0.25
 
@@ -59,7 +60,7 @@ def garbage(codec_name: str, rng: random.Random) -> Iterator[bytes]:
     codec.open("00000000deadbeef", 1)
     messages = [Message(7 + n, payload("evil", n, 60), b"evil") for n in range(3)]
     good = codec.datagram(messages, 6)
-    for _ in range(300):
+    for _ in range(30):
         for bad in (
             rng.randbytes(rng.randrange(1400)),
             good[: rng.randrange(len(good))],
@@ -80,20 +81,20 @@ def test_given_garbage_on_the_group_then_it_is_counted_and_nothing_else(
     with Scene(*(feed(name, groups[name]) for name in CODECS)) as scene:
         far, evil, fill = scene.host("far"), scene.network.host("evil"), fill_of(scene, "nats")
         listeners = {
-            name: scene.listen(far, name, fill, "1", str(2 * COUNT), groups[name], DEAF)
+            name: scene.listen(far, name, fill, "1", str(2 * FEW), groups[name], DEAF)
             for name in CODECS
         }
         publisher = scene.publisher()
-        publisher.publish(COUNT)
+        publisher.publish(FEW)
         for name in CODECS:
             with sender(evil, groups[name]) as liar:
                 for datagram in bad[name]:
                     liar.send(datagram)
-        publisher.publish(COUNT)
+        publisher.publish(FEW)
         for name, listener in listeners.items():
             report = listener.report()
-            assert is_whole(report, 2 * COUNT), name
-            assert report["counters"]["malformed"] == len(bad[name]) > 850, name
+            assert is_whole(report, 2 * FEW), name
+            assert report["counters"]["malformed"] == len(bad[name]) > 85, name
 
 
 @pytest.mark.slow

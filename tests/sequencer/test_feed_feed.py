@@ -93,7 +93,7 @@ def test_given_a_datagram_half_built_when_the_store_grows_then_nothing_of_it_is_
     group = new_group()
     with Ear(group) as ear, mouth(group) as speaker:
         feed = Feed(NetstringCodec(), speaker, datagram_max=65507, packing=1472)
-        sent = messages(1, [128] * 2000)  # four times what the store holds at first
+        sent = messages(1, [128] * 1500)  # three times what the store holds at first
         give(feed, sent)
         count = feed.flush(ALL)
         assert b"".join(ear.take(count)) == b"".join(frames(sent))

@@ -96,11 +96,11 @@ def test_given_two_feeds_with_different_losses_then_together_they_have_all() -> 
     async def listen() -> None:
         with speaking(feeds=2) as speaker:
             async with Receiver(speaker.groups, start=1, patience=TEST_S) as receiver:
-                speaker.say(*(n for n in range(1, 1001) if n % 3), feed=0)
-                speaker.say(*(n for n in range(1, 1001) if n % 3 == 0 or n % 2), feed=1)
-                assert await gather(receiver, 1000) == [*range(1, 1001)]
+                speaker.say(*(n for n in range(1, 601) if n % 3), feed=0)
+                speaker.say(*(n for n in range(1, 601) if n % 3 == 0 or n % 2), feed=1)
+                assert await gather(receiver, 600) == [*range(1, 601)]
                 counters = receiver.counters
-                assert counters.late + counters.duplicates > 300
+                assert counters.late + counters.duplicates > 180
                 assert counters.messages + counters.duplicates == counters.datagrams
 
     asyncio.run(listen())
