@@ -107,13 +107,14 @@ def test_given_two_signals_then_the_second_changes_nothing() -> None:
         assert broker.wait() == 0
 
 
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_given_one_more_signal_when_all_is_done_then_the_stop_is_still_a_clean_one(
-    tmp_path: Path,
+    tmp_path: Path, loop: str
 ) -> None:
     late = "import atexit, os, runpy, signal\n" + "".join(
         f"atexit.register(os.kill, os.getpid(), signal.{name})\n" for name in ("SIGTERM", "SIGINT")
     )
-    settings = Settings(host="127.0.0.1", port=-1, store_dir=str(tmp_path / "store"))
+    settings = Settings(host="127.0.0.1", port=-1, loop=loop, store_dir=str(tmp_path / "store"))
     with open(tmp_path / "settings", "w+") as file:
         file.write(settings_to_json(settings))
         file.seek(0)
