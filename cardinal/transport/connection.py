@@ -142,8 +142,8 @@ class Connection:
     async def close(self) -> None:
         """Close it, whatever its state."""
         await self._on_over()
-        # nats-py asserts that it has begun to connect; with a wrong address it has not. In a task
-        # of its own, for it cancels those that it thinks are its own, and then closes no socket.
+        # nats-py asserts that it has begun to connect; with a wrong address it has not. It lets go
+        # of its socket some turns of the loop later, which `wait_for` takes and `timeout` does not.
         with suppress(OSError, Error, TimeoutError, AssertionError):
             await asyncio.wait_for(self.client.close(), CONNECT_SECONDS_MAX)
 

@@ -43,7 +43,7 @@ from sequencer.receiver.order import Event, Order
 
 TICK_SECONDS = 0.001  # the shortest time between two looks at what misses
 CROWDED_SECONDS = 0.02  # the same while no more can be asked; answers make room before
-CAUGHT_UP_READS = 32  # of each socket before anything is taken for missing: all that it can hold
+CAUGHT_UP_READS = 64  # before anything is taken for missing; 40 are all that 4 MiB of a socket hold
 
 
 class Receiver:

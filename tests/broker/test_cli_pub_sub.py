@@ -269,26 +269,26 @@ def test_given_an_interrupt_when_listening_then_it_ends_in_silence(
 
 
 @pytest.mark.parametrize("arguments", [[], ["--ack"]], ids=["plain", "ack"])
-def test_given_an_interrupt_when_publishing_then_it_ends_in_silence(
-    url: str, arguments: list[str]
-) -> None:
-    many = ["pub", "busy", "x", "--count", "100000000", *arguments, "-s", url]
-    with (
-        Subscriber("busy", "-n", "100", "--raw", "-s", url) as sub,
-        subprocess.Popen(
-            [COMMAND, *many],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=environment(),
-        ) as publisher,
-    ):
-        try:
-            assert sub.end() == (0, b"x\n" * 100, "")  # so it is in the midst of it
-            publisher.send_signal(signal.SIGINT)
-            _, said = publisher.communicate(timeout=COMMAND_S)
-        finally:
-            publisher.kill()
-    assert (publisher.returncode, said) == (130, b"")
+def test_given_an_interrupt_when_publishing_then_it_ends_in_silence(arguments: list[str]) -> None:
+    with SeriatimServer("netstring") as broker:  # its own: it is still busy when the test is over
+        url = f"127.0.0.1:{broker.port}"
+        many = ["pub", "busy", "x", "--count", "100000000", *arguments, "-s", url]
+        with (
+            Subscriber("busy", "-n", "100", "--raw", "-s", url) as sub,
+            subprocess.Popen(
+                [COMMAND, *many],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=environment(),
+            ) as publisher,
+        ):
+            try:
+                assert sub.end() == (0, b"x\n" * 100, "")  # so it is in the midst of it
+                publisher.send_signal(signal.SIGINT)
+                _, said = publisher.communicate(timeout=COMMAND_S)
+            finally:
+                publisher.kill()
+        assert (publisher.returncode, said) == (130, b"")
 
 
 def test_given_nobody_reads_any_more_when_listening_then_it_ends_in_silence(url: str) -> None:
