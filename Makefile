@@ -13,8 +13,9 @@ ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 # Three at a time on two cores: much of a test's time is waiting for the processes that it started.
 PYTEST = $(BIN)/python -m pytest --numprocesses 3 --dist loadfile
-# By itself and in one process, for its tests share one JVM.
+# By themselves: the tests of a process share one JVM, and two of those are what two cores bear.
 SPARK_TESTS = tests/spark
+SPARK_PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
 
@@ -63,7 +64,7 @@ test: $(VENV)/.tools ## Set up what the tests need, and pass them: compiled, the
 	$(PYTEST) --ignore $(SPARK_TESTS) $(ARGS)
 	$(PYTEST) --loop uvloop tests/clients tests/order
 	$(PYTEST) --ignore $(SPARK_TESTS) --pure $(ARGS)
-	$(BIN)/python -m pytest $(SPARK_TESTS)
+	$(SPARK_PYTEST) $(SPARK_TESTS)
 
 .PHONY: check
 check: $(VENV)/.tools ## Format, lint, types, layers, spelling, wheel

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.workers import own
+
 ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
 # Below what the system gives to who asks for any port (32768 and up), and what feeds have in tests.
-PORTS = range(10_000, 20_000)
+PORTS = own(range(10_000, 20_000))
 
 _tried = itertools.count(os.getpid() * 997)
 
@@ -30,5 +32,6 @@ def own_port(kind: int = socket.SOCK_STREAM) -> int:
 
 @pytest.fixture(autouse=True)
 def own_ports(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server is told its port, and a test beside this one may be given that meanwhile."""
-    monkeypatch.setattr("benchmarks.process.free_port", own_port)
+    """A program is told its port, and a test beside this one may be given that meanwhile."""
+    for module in ("process", "feeding", "receiving"):
+        monkeypatch.setattr(f"benchmarks.{module}.free_port", own_port)

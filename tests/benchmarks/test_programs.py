@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
+from benchmarks import process
 from benchmarks.errors import BenchmarkError
-from benchmarks.process import free_port
 from benchmarks.programs import Program, built
 from benchmarks.servers import GROUP
 from benchmarks.wire import body, payload_of
@@ -31,7 +31,7 @@ def ear(port: int) -> socket.socket:
 
 def heard(*datagrams: bytes) -> dict[str, float]:
     """What the listener says when these have come."""
-    port = free_port(socket.SOCK_DGRAM)
+    port = process.free_port(socket.SOCK_DGRAM)
     with Program("listener", GROUP, port) as listener, speaker(port) as out:
         for datagram in datagrams:
             out.send(datagram)
@@ -81,7 +81,7 @@ def test_given_nobody_who_listens_when_clients_are_started_then_their_own_words_
 @pytest.mark.parametrize(("segments", "packed"), [(1, 1), (1, 3), (7, 1), (5, 2)])
 @pytest.mark.parametrize("size", [0, 128])
 def test_given_the_floor_when_it_has_sent_then_its_datagrams_are_frames(segments, packed, size):
-    port = free_port(socket.SOCK_DGRAM)
+    port = process.free_port(socket.SOCK_DGRAM)
     words = (GROUP, port, 100, size, segments, packed, 0)
     with Program("floor", *words) as floor, ear(port) as listener:
         assert floor.run()["seconds"] > 0
@@ -92,7 +92,7 @@ def test_given_the_floor_when_it_has_sent_then_its_datagrams_are_frames(segments
 
 
 def test_given_the_floor_with_a_rate_when_it_sends_then_it_is_not_faster():
-    port = free_port(socket.SOCK_DGRAM)
+    port = process.free_port(socket.SOCK_DGRAM)
     with Program("floor", GROUP, port, 200, 16, 1, 1, 2000) as floor:
         assert floor.run()["seconds"] >= 0.1
 

@@ -5,8 +5,8 @@ import select
 
 import pytest
 
+from benchmarks import process
 from benchmarks.errors import BenchmarkError
-from benchmarks.process import free_port
 from benchmarks.programs import Process, Program
 from benchmarks.receiving import receiver, run_receiving
 from benchmarks.scenarios import Receiving
@@ -27,7 +27,7 @@ def test_given_a_steady_rate_when_received_then_every_message_is_counted(name, p
 
 @RECEIVERS
 def test_given_a_part_of_the_numbers_when_received_then_both_say_the_same(name):
-    port = free_port()
+    port = process.free_port()
     with (
         receiver(KNOWN[name], port) as ours,
         Program("floor", GROUP, port, 7, 9, 1, 2, 0) as sender,
@@ -60,7 +60,7 @@ def test_given_a_process_that_says_another_word_when_started_then_it_is_an_error
 
 
 def test_given_a_program_when_its_context_ends_then_it_has_ended():
-    with Program("listener", GROUP, free_port()) as listener:
+    with Program("listener", GROUP, process.free_port()) as listener:
         ended = os.pidfd_open(listener.process.pid)
     assert select.select([ended], [], [], 0)[0]
     os.close(ended)

@@ -82,9 +82,9 @@ def say(feed: Feed, packed: bool = False) -> None:
     feed.flush(ALL)
 
 
-def ports(*groups: tuple[str, int]) -> str:
-    """A capture filter."""
-    return " or ".join(f"udp dst port {port}" for _, port in groups)
+def to(*groups: tuple[str, int]) -> str:
+    """A capture filter: by the group, too, for tests beside this one may have its port."""
+    return " or ".join(f"(dst host {host} and udp dst port {port})" for host, port in groups)
 
 
 def test_given_a_feed_of_frames_when_captured_then_the_dissector_shows_each_message(
@@ -93,7 +93,7 @@ def test_given_a_feed_of_frames_when_captured_then_the_dissector_shows_each_mess
     feed = speaker.feed(NetstringCodec(), packing=1472)
     (port,) = [port for _, port in speaker.groups]
     file = tmp_path / "feed.pcapng"
-    with captured(file, 4, ports(*speaker.groups)):
+    with captured(file, 4, to(*speaker.groups)):
         say(feed)
         say(feed, packed=True)
     found = dissect(file, *LUA, "-o", f"seriatim.ports:{port}")
@@ -112,7 +112,7 @@ def test_given_a_feed_with_subjects_when_captured_then_they_are_shown_and_what_c
 ) -> None:
     feed = speaker.feed(NetstringSubjectCodec(), packing=1472)
     file = tmp_path / "feed.pcapng"
-    with captured(file, 3, ports(*speaker.groups)):
+    with captured(file, 3, to(*speaker.groups)):
         say(feed, packed=True)
         assert feed.heartbeat(88_487)
         assert feed.finish(88_487)
@@ -131,7 +131,7 @@ def test_given_a_binary_feed_when_captured_then_all_of_a_message_is_shown(
 ) -> None:
     feed = speaker.feed(BinaryCodec(), packing=1472)
     file = tmp_path / "feed.pcapng"
-    with captured(file, 3, ports(*speaker.groups)):
+    with captured(file, 3, to(*speaker.groups)):
         say(feed, packed=True)
         assert feed.heartbeat(88_490)
         assert feed.finish(88_490)
@@ -185,7 +185,7 @@ def test_given_wrong_datagrams_when_captured_then_each_is_malformed_where_we_say
 ) -> None:
     speaker.feed(NetstringCodec())
     file = tmp_path / "feed.pcapng"
-    with captured(file, len(WRONG), ports(*speaker.groups)):
+    with captured(file, len(WRONG), to(*speaker.groups)):
         for datagram in WRONG:
             speaker.sockets[0].send(datagram)
     port = speaker.groups[0][1]
@@ -253,7 +253,7 @@ def test_given_a_moldudp64_feed_when_captured_then_an_independent_dissector_read
         server.bind(("127.0.0.1", 0))
         receiver.bind(("127.0.0.1", 0))
         back = server.getsockname()[1]
-        with captured(file, 9, f"udp dst port {group[1]} or udp port {back}"):
+        with captured(file, 9, f"{to(group)} or udp port {back}"):
             say(feed)
             say(feed, packed=True)
             assert feed.heartbeat(88_487)

@@ -396,6 +396,7 @@ def journal_of(datagram: bytes) -> tuple[str, int]:
 
 def test_given_a_question_that_the_broker_refuses_then_its_reason_is_told(served: Served) -> None:
     async def listen() -> None:
+        served.publish(3)  # or the broker, which others may have used or not, has no number 3
         group = new_group()
         with mouth(group) as speaker:
             async with Receiver(

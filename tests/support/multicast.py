@@ -12,11 +12,14 @@ import time
 from types import TracebackType
 from typing import Self
 
+from tests.support.workers import own
+
 WAIT_S = 30.0  # for what must come
 IP_MULTICAST_ALL = 49  # Linux: hear groups that other sockets have joined, too
 SILENCE = b"nothing more"
 
-_ports = itertools.count()
+PORTS = own(range(20_000, 32_000))  # who binds the wildcard, or captures, has a port alone
+_groups = itertools.count()
 
 
 def new_group(host: str = "239.255") -> tuple[str, int]:
@@ -24,10 +27,11 @@ def new_group(host: str = "239.255") -> tuple[str, int]:
 
     The workers' ids follow each other: so far apart they do not meet before 8009 groups.
     """
-    which = os.getpid() * 8009 + next(_ports)
+    which = os.getpid() * 8009 + next(_groups)
+    port = PORTS[which % len(PORTS)]
     if ":" in host:
-        return f"{host}:{which >> 8 & 0xFFFF:x}:{which & 0xFFFF:x}", 20_000 + which % 12_000
-    return f"{host}.{which >> 8 & 255}.{which & 255}", 20_000 + which % 12_000
+        return f"{host}:{which >> 8 & 0xFFFF:x}:{which & 0xFFFF:x}", port
+    return f"{host}.{which >> 8 & 255}.{which & 255}", port
 
 
 class Ear:

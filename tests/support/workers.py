@@ -1,0 +1,9 @@
+"""What the workers of one run (pytest-xdist) must not have in common."""
+
+import os
+
+
+def own(ports: range) -> range:
+    """Those of the ports that no other worker of this run has."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return ports[worker :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
