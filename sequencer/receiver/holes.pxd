@@ -13,6 +13,7 @@ cdef class Hole:
     cdef readonly long long start, stop
     cdef public double due
     cdef public int tries
+    cdef public long long spent
     cdef readonly list behind
     cdef readonly Py_ssize_t bytes, messages
 

@@ -30,6 +30,7 @@ class Hole:
         self.stop = stop
         self.due = due  # when it is time to ask, or to ask again
         self.tries = 0  # since there was an answer
+        self.spent = 0  # of the tries that it has: what these weighed
         self.behind: list[Any] = []
         self.bytes = 0  # of `behind`
         self.messages = 0  # in it
@@ -180,13 +181,14 @@ class Holes:
             if need > 0 and self.held + need > self.held_max:
                 self.dropped += count
                 if at and again < INFINITY:
-                    hole.due, hole.tries = 0.0, 0  # asked for again when there is room
+                    hole.due = 0.0  # asked for again when there is room
+                    hole.tries = hole.spent = 0
                     self.full = True
                 return at + 1
         if count < len(part):
             self.lost += high - low
         if again < INFINITY:
-            hole.tries = 0
+            hole.tries = hole.spent = 0
             hole.due = again
             self.due = min(self.due, again)
         if low > hole.start:
@@ -217,7 +219,7 @@ class Holes:
     def divide(self, at: int, hole: Hole, stop: int) -> int:
         """Cut a hole in two before number `stop`."""
         rest = Hole(stop, hole.stop, hole.due)
-        rest.tries = hole.tries
+        rest.tries, rest.spent = hole.tries, hole.spent
         rest.behind, hole.behind = hole.behind, []
         rest.bytes, hole.bytes = hole.bytes, 0
         rest.messages, hole.messages = hole.messages, 0

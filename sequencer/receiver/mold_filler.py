@@ -6,8 +6,10 @@ the number that was asked for, or behind it: then what is before is lost. Which 
 answer belongs to, only that number tells: one that nobody asked for lately belongs to the
 nearest question below it; and as that may be wrong, a loss is believed when it is said twice.
 
-The server answers only so much in a second, and nothing beyond it. So fewer questions are under
-way where more than a fifth of them have no answer, and more again where nearly all have.
+The server answers only so much in a second, to one and to all, and nothing beyond it. So fewer
+questions are under way where more than a fifth of them have no answer, and more again where
+nearly all have. And where more than a tenth have none, though it answers, the filler is pressed:
+what was passed over a few times is not lost, it had no luck.
 
 Where the system says that nobody listens there, or no way leads there, the filler is away. No
 word at all says nothing: then tries count.
@@ -17,6 +19,7 @@ import asyncio
 import errno
 import os
 import socket
+from math import inf
 from urllib.parse import urlsplit
 
 from sequencer.feed.moldudp64 import MoldUDP64Codec, request
@@ -29,6 +32,7 @@ LATELY_SECONDS = 10.0  # an answer may be so late, or come twice
 LATELY_MAX = 1 << 16
 FLIGHTS_MIN, FLIGHTS = 16, 256  # one of which the answer is lost has its place ANSWER_SECONDS
 JUDGED = 64  # questions that are answered, or not, before there are fewer or more at a time
+HEARD_SECONDS = 5.0  # who has answered something since is there, and answers what it may
 DENIED_MAX = 1024
 AWAY_SECONDS = 5.0  # after the system has said so last; questions are some two seconds apart
 AWAY = {
@@ -57,6 +61,7 @@ class MoldFiller(Filler):
         self._denied: dict[int, int] = {}  # what was asked for, and where the answer began
         self._flights_max = FLIGHTS // 2
         self._answered = self._unanswered = 0  # since they were judged
+        self._heard = -inf  # when an answer came last
         self._refused: float | None = None  # since when the system says that nobody is there
         self._refused_last = 0.0
         self._socket: socket.socket | None = None
@@ -129,6 +134,8 @@ class MoldFiller(Filler):
         self._unanswered += not answered
         if self._answered + self._unanswered < JUDGED:
             return
+        heard = asyncio.get_running_loop().time() - self._heard < HEARD_SECONDS
+        self.pressed = heard and self._unanswered * 10 > JUDGED
         if self._unanswered * 5 > JUDGED:
             self._flights_max = max(FLIGHTS_MIN, self._flights_max // 2)
         else:
@@ -146,7 +153,8 @@ class MoldFiller(Filler):
             self._fail(error)
             return
         now = asyncio.get_running_loop().time()
-        self._flights.pop(wanted.first, None)  # to be the last again
+        if self._flights.pop(wanted.first, None) is not None:  # to be the last again
+            self._judge(answered=False)
         self._lately.pop(wanted.first, None)
         self._flights[wanted.first] = wanted, now + ANSWER_SECONDS
         self._lately[wanted.first] = now + LATELY_SECONDS
@@ -178,8 +186,9 @@ class MoldFiller(Filler):
         flight = self._flights.pop(asked, None)
         if flight is None:
             return
-        self._judge(answered=True)
         wanted, now = flight[0], asyncio.get_running_loop().time()
+        self._heard = now
+        self._judge(answered=True)
         if asked < first:
             if self._denied.pop(asked, 0) == first:
                 self.order.lose(wanted.stream, asked, min(wanted.last, first - 1))

@@ -7,6 +7,7 @@ from sequencer.receiver.holes cimport Hole, Holes
 
 cdef enum:
     BACKOFF_MAX = 2
+    DOUBLINGS_MAX = 64
     SETTLED = 3
     JUMP = 1048576
 
@@ -36,8 +37,7 @@ cdef class Order:
     cdef readonly bytes followed
     cdef Packet far
     cdef double answer
-    cdef int tries
-    cdef long long piece, bridge
+    cdef long long spend_max, piece, bridge
     cdef object chance
     cdef readonly Holes holes
     cdef readonly bytes session
@@ -68,7 +68,7 @@ cdef class Order:
     @cython.locals(at=Py_ssize_t, hole=Hole, holes=Holes, found=list)
     cpdef list missing(self, long long first, long long last)
     @cython.locals(wanted=list, due=double, at=Py_ssize_t, hole=Hole, holes=Holes)
-    cpdef list ask(self, double now, int room, bint counts=*)
+    cpdef list ask(self, double now, int room, int weight=*)
     @cython.locals(due=double, at=Py_ssize_t, hole=Hole, holes=Holes)
     cpdef int give_up(self, double now) except -1
     @cython.locals(at=Py_ssize_t, hole=Hole, holes=Holes)

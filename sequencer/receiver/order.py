@@ -2,14 +2,15 @@
 
     offer(packet, now, feed, source)      a feed has brought it
     filled, lose, answered                what came of a question
-    ask(now, room, counts) -> [Wanted]    what to ask for now; nothing is to be done before `due`
+    ask(now, room, weight) -> [Wanted]    what to ask for now; nothing is to be done before `due`
     take() -> [Message | Lost | Ended | NewStream]    in the order of the numbers, each once
 
 A number is known to miss as soon as a later one is heard of, or a heartbeat. `patience` is how
 long a hole may be, for what comes late or by the other feed; then it is asked for, again and
 again, each time after twice the time, at most `tries` times; then it is lost, and that is an
-event in its place. While nobody can be reached, tries do not count (`counts`), and begin anew
-when somebody can (`retry`). Memory: sequencer/receiver/holes.py.
+event in its place. While nobody can be reached, tries do not count, and begin anew when somebody
+can (`retry`); where who is asked answers much, but not all, they count less (`weight`). Memory:
+sequencer/receiver/holes.py.
 
 Whose numbers they are: where the codec names the stream, that; else who sends. A later epoch of
 a journal goes on. Another stream, or another sender whose numbers begin again, is a stranger,
@@ -37,11 +38,13 @@ if not cython.compiled:
     from sequencer.feed.codec import DATA, END
 
     BACKOFF_MAX = 2  # seconds
+    DOUBLINGS_MAX = 64  # of the pause between two questions, if that were ever so short
     SETTLED = 3
     INFINITY = float("inf")
     JUMP = 1 << 20  # numbers that a feed may be ahead of what is known
     INT64_MAX = (1 << 63) - 1  # no number: the one behind the last must be one, too
 
+TRY = 8  # what a question without an answer counts, where nothing speaks for who was asked
 FEEDS = 2
 
 
@@ -102,7 +105,7 @@ class Order:
         self.fills = fills
         self.filtered = filtered
         self.answer = answer
-        self.tries = tries
+        self.spend_max = tries * TRY
         self.piece = piece
         self.bridge = bridge
         self.chance = chance
@@ -293,10 +296,11 @@ class Order:
 
     # What to ask
 
-    def ask(self, now: float, room: int, counts: bool = True) -> list[Wanted]:
+    def ask(self, now: float, room: int, weight: int = TRY) -> list[Wanted]:
         """What to ask for now, in at most `room` questions; what was asked too often is lost.
 
-        Unless that does not count, for it is known that nobody hears.
+        `weight` is what such a question counts if it has no answer: a `TRY`, or a part of it; with
+        0, for it is known that nobody hears, nothing is lost.
         """
         holes: Holes = self.holes
         wanted: list[Wanted] = []
@@ -306,7 +310,7 @@ class Order:
             hole: Hole = holes.all[at]
             if hole.due > now:
                 due = min(due, hole.due)
-            elif not self.fills or (counts and hole.tries >= self.tries):
+            elif not self.fills or (weight and hole.spent >= self.spend_max):
                 at = self._give_up(at, hole)
                 continue
             elif at > 0 and (holes.full or holes.held >= holes.held_max):
@@ -314,7 +318,8 @@ class Order:
                 break
             elif self._ask_for(hole, at, wanted, room):
                 hole.due = now + self._pause(hole.tries)
-                hole.tries = min(hole.tries + 1, self.tries)
+                hole.tries = min(hole.tries + 1, DOUBLINGS_MAX)
+                hole.spent += weight
                 due = min(due, hole.due)
             else:
                 due = now
@@ -345,7 +350,7 @@ class Order:
         for at in range(len(holes.all)):
             hole: Hole = holes.all[at]
             if hole.tries > 0:
-                hole.tries = 0
+                hole.tries = hole.spent = 0
                 hole.due = min(hole.due, now + self._pause(0))
                 holes.due = min(holes.due, hole.due)
         return 0

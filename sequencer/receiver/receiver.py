@@ -39,10 +39,11 @@ from sequencer.receiver.filler import Filler, Head, probe
 from sequencer.receiver.group import Group, join, rejoined
 from sequencer.receiver.journal_filler import JournalFiller
 from sequencer.receiver.mold_filler import MoldFiller
-from sequencer.receiver.order import Event, Order
+from sequencer.receiver.order import TRY, Event, Order
 
 TICK_SECONDS = 0.001  # the shortest time between two looks at what misses
 CROWDED_SECONDS = 0.02  # the same while no more can be asked; answers make room before
+PRESSED_TRY = 1  # 8 tries are 64 then: enough where even three of four have no answer
 CAUGHT_UP_READS = 64  # before anything is taken for missing; 40 are all that 4 MiB of a socket hold
 
 
@@ -310,7 +311,8 @@ class Receiver:
         elif (away := filler.away()) > self.away:
             self.order.give_up(now)
         elif (room := filler.room()) > 0:
-            for wanted in self.order.ask(now, room, counts=not away):
+            weight = 0 if away else PRESSED_TRY if filler.pressed else TRY
+            for wanted in self.order.ask(now, room, weight):
                 filler.ask(wanted)
         if self.order.ready:
             self._wake()  # something was given up

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import signal
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -192,6 +193,41 @@ def test_given_a_server_that_says_nothing_then_its_tries_are_counted() -> None:
         assert events == [Lost(1, 3), Message(4, b"four")]
 
     with_mold(talk, tries=2, answer=0.02)
+
+
+def test_given_a_server_that_answers_some_questions_then_what_it_passes_over_is_asked_oftener() -> (
+    None
+):
+    # Each 11th number misses: too far apart to be asked for in one question.
+    starts = range(5, 5 + 11 * 60, 11)
+    last = starts[-1] + 9
+    tries = 6
+    asked = Counter[int]()
+
+    async def answer(answers: Answers) -> None:
+        while True:
+            first, count = await answers.asked()
+            asked[first] += 1
+            if first < 4 or asked[first] == 1 + first % (
+                tries + 2
+            ):  # as a server that may answer so much
+                answers.answer(first, *[b"filled"] * count)
+
+    async def talk(answers: Answers, receiver: Receiver) -> None:
+        codec = MoldUDP64Codec()
+        codec.open("00c0ffee00c0ffee", 1)
+        busy = asyncio.create_task(answer(answers))
+        with mouth((receiver.feeds[0].group, receiver.feeds[0].port)) as speaker:
+            for first in starts:
+                block = [Message(number, b"sent") for number in range(first, first + 10)]
+                speaker.send(codec.datagram(block, block[0].number - 1))
+            events = await gather(receiver, lambda events: events[-1] == Message(last, b"sent"))
+        busy.cancel()
+        assert not [event for event in events if isinstance(event, Lost)]
+        assert len(events) == last
+        assert max(asked.values()) > tries, "else it would prove nothing"
+
+    with_mold(talk, tries=tries, answer=0.02)
 
 
 def test_given_an_answer_to_something_else_then_it_is_no_loss_unless_it_comes_again() -> None:

@@ -251,36 +251,6 @@ def test_given_no_answer_then_each_question_waits_longer_and_the_last_is_a_loss(
     assert order.holes.lost == 3
 
 
-def test_given_nobody_who_hears_then_tries_do_not_count_and_begin_anew_when_somebody_does() -> None:
-    order = Order(1, fills=True, patience=0, answer=0.1, tries=2, chance=lambda: 0.5)
-    order.offer(Packet(DATA, [message_of(3)], 2, 4), 0.0)
-    now = 0.0
-    for _ in range(50):
-        (wanted,) = order.ask(now, 4, counts=False)
-        assert (wanted.first, wanted.last) == (1, 2)
-        assert 0.1 <= order.due - now <= 2
-        now = order.due
-    order.retry(now)
-    for pause in (0.1, 0.2):
-        assert len(order.ask(now, 4)) == 1
-        assert order.due == pytest.approx(now + pause)
-        now = order.due
-    assert order.ask(now, 4) == []
-    assert order.take() == [Lost(1, 2), message_of(3)]
-
-
-def test_given_up_then_what_is_due_is_lost_and_the_rest_has_its_time() -> None:
-    order = Order(1, fills=True, patience=1.0)
-    order.offer(Packet(DATA, [message_of(3)], 2, 4), 0.0)
-    order.offer(Packet(DATA, [message_of(5)], 4, 6), 0.5)
-    order.give_up(1.0)
-    assert order.take() == [Lost(1, 2), message_of(3)]
-    assert order.due == 1.5
-    order.give_up(1.5)
-    assert order.take() == [Lost(4, 4), message_of(5)]
-    assert order.due == float("inf")
-
-
 def test_given_an_answer_to_a_part_then_the_rest_is_asked_for_at_once_and_as_if_anew() -> None:
     order = Order(1, fills=True, patience=0, answer=1.0, tries=2)
     order.offer(packet(9), 0.0)
