@@ -15,7 +15,7 @@ import os
 from dataclasses import asdict, dataclass
 
 from broker.staging.lines import seal, unseal
-from sequencer.journal.disk import FILE_MODE, pwrite_all, replace
+from sequencer.journal.disk import FILE_MODE, pwrite_all, replace, sync_file, sync_folder
 
 SPARE_LINES = 1024  # that may be meaningless before the file is written anew
 
@@ -49,12 +49,19 @@ class Applications:
         self._anew = True  # the file is to be written anew, for it misses or cannot be trusted
 
     def load(self) -> None:
-        """Read the file, if there is one. Raises `OSError`."""
+        """Read the file, if there is one. Raises `OSError`.
+
+        A broker that was killed may not have synced it; what is believed now, promises are deleted
+        for, and must outlast a power cut.
+        """
         try:
             with open(self.file, "rb") as file:
                 data = file.read()
         except FileNotFoundError:
             return
+        if self._durable:
+            sync_file(self.file)
+            sync_folder(os.path.dirname(self.file))
         lines = data.split(b"\n")
         for at, line in enumerate(lines[:-1]):
             fields = unseal(line)

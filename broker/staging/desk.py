@@ -305,7 +305,9 @@ class Desk:
         if missing and commit.missing:
             self.commits.give_up(commit, missing)
             return
-        if left.number < intent.number:
+        # A broker killed behind the rename has not synced the name: what is published now would
+        # outlive the promise.
+        if left.number < intent.number or self.durable:
             try:
                 await self.run(lambda: left.renewed().write(self.folder, self.durable))
             except OSError as error:

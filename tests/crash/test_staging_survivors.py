@@ -1,0 +1,70 @@
+"""A broker killed behind a rename that it had not synced, then the power cut under the next one.
+
+The next one believes what it finds: a promise, or that a batch is done. What it does for that
+must not outlive what it believed.
+"""
+
+import shutil
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.crash import shim
+from tests.crash.powercut import OPEN, RENAME, SEND, Disk, note_survivors, read_log
+from tests.crash.shim import preload
+from tests.crash.staging import answered, finish
+from tests.support.processes import STAND_IN, SeriatimServer
+from tests.support.raw import HEADERS, RawClient
+from tests.support.staging import LISTEN, Batch
+from tests.support.stores import in_memory
+
+pytestmark = [
+    pytest.mark.skipif(STAND_IN, reason="nats-server stages nothing"),
+    pytest.mark.skipif(shim.COMPILER is None, reason=shim.WHY_NOT),
+    pytest.mark.slow,
+]
+BATCH = Batch("one", 1, 40)
+CHANCES = [None, *range(4)]
+
+
+def live(store: Path, log: Path, stage: bool) -> None:
+    """A broker's life: the batch is committed, staged before or not, and the broker killed."""
+    server = SeriatimServer("netstring", None, ["--sync", "always"], store=store)
+    server.env |= preload(store, log) | {"SERIATIM_LOOP": "asyncio"}
+    server.start()
+    with RawClient(server.port, HEADERS + LISTEN) as client:
+        client.send(b"".join(BATCH.pieces(60_000)) if stage else b"")
+        client.send(BATCH.commit())
+        while not answered([client.operation()]):
+            pass
+    server.kill()
+
+
+@pytest.mark.parametrize("name", [".intent", "applications"])
+def test_given_a_kill_before_a_name_is_synced_when_the_power_is_cut_then_rows_are_there_once(
+    tmp_path: Path, name: str
+) -> None:
+    store, again, aside = tmp_path / "store", tmp_path / "again", tmp_path / "aside"
+    store.mkdir()
+    before = Disk(store)
+    live(store, tmp_path / "first", stage=True)
+    past = read_log(tmp_path / "first")
+    (rename,) = [one for one in past if one.what == RENAME and one.to.endswith(name)]
+    before.cut(past, rename.end).sync_all().lay_out(again)  # as the kill has left it
+
+    (file,) = [path for path in again.rglob("*") if path.name.endswith(name)]
+    shutil.move(file, aside)
+    before = Disk(again)  # the name is none that a power cut leaves
+    shutil.move(aside, file)
+    note_survivors(again, tmp_path / "second")
+    live(again, tmp_path / "second", stage=False)
+    past = read_log(tmp_path / "second")
+    moments = sorted({one.end for one in past if one.what not in (OPEN, SEND)})
+    with in_memory() as place:
+        for at in moments:
+            for chance in CHANCES:
+                left = before.cut(past, at).lay_out(
+                    place / "left", None if chance is None else Random(chance)
+                )
+                finish(left, [BATCH], set(), holes=chance is not None)
