@@ -305,14 +305,11 @@ class Desk:
         if missing and commit.missing:
             self.commits.give_up(commit, missing)
             return
-        # A broker killed behind the rename has not synced the name: what is published now would
-        # outlive the promise.
-        if left.number < intent.number or self.durable:
-            try:
-                await self.run(lambda: left.renewed().write(self.folder, self.durable))
-            except OSError as error:
-                self.commits.give_up(commit, str(error.strerror))
-                return
+        try:
+            await self.run(lambda: left.secure(self.folder, self.durable))
+        except OSError as error:
+            self.commits.give_up(commit, str(error.strerror))
+            return
         log.info("Staging: going on with batch %d of %s", batch, name)
         self.commits.begin(commit)
 

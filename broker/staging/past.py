@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from broker.staging.applications import Applications
 from broker.staging.intents import Intent, found_intents, intent_file, origin_of
-from sequencer.journal.disk import remove
+from sequencer.journal.disk import remove, sync_file, sync_folder
 from sequencer.journal.layout import MORE, RECORD
 from sequencer.journal.record import Walk
 from sequencer.journal.segment import Segment
@@ -58,9 +58,17 @@ class Left:
     number: int
     there: There
 
-    def renewed(self) -> Intent:
-        """The promise with a number that holds for this journal."""
-        return replace(self.intent, number=self.number)
+    def secure(self, folder: str, durable: bool) -> None:
+        """Have the disk hold the promise, with a number that holds for this journal.
+
+        A broker killed behind the rename has not synced the name: what is published now would
+        outlive the promise. That takes no space. Raises `OSError`.
+        """
+        if self.number < self.intent.number:
+            replace(self.intent, number=self.number).write(folder, durable)
+        elif durable:
+            sync_file(self.file)
+            sync_folder(folder)
 
 
 def left_behind(store: Store, folder: str, applications: Applications) -> list[Left]:

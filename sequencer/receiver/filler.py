@@ -37,7 +37,7 @@ class Filler:
     `piece` is how many numbers a question may have, `bridge` how many numbers apart holes may be
     to be asked for in one. Answers go to `order`; `wake` is called when they have. While it is
     `away`, questions do not count as tries; when that ends it calls `order.retry`. While it is
-    `pressed`, whoever is asked answers some, but by far not all: then they count less.
+    `pressed`, whoever is asked answers, but leaves many questions unanswered: then they count less.
     """
 
     piece = 1

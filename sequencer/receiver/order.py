@@ -9,8 +9,8 @@ A number is known to miss as soon as a later one is heard of, or a heartbeat. `p
 long a hole may be, for what comes late or by the other feed; then it is asked for, again and
 again, each time after twice the time, at most `tries` times; then it is lost, and that is an
 event in its place. While nobody can be reached, tries do not count, and begin anew when somebody
-can (`retry`); where who is asked answers much, but not all, they count less (`weight`). Memory:
-sequencer/receiver/holes.py.
+can (`retry`); where who is asked answers, but leaves many unanswered, they count less (`weight`).
+Memory: sequencer/receiver/holes.py.
 
 Whose numbers they are: where the codec names the stream, that; else who sends. A later epoch of
 a journal goes on. Another stream, or another sender whose numbers begin again, is a stranger,

@@ -208,9 +208,8 @@ def test_given_a_server_that_answers_some_questions_then_what_it_passes_over_is_
         while True:
             first, count = await answers.asked()
             asked[first] += 1
-            if first < 4 or asked[first] == 1 + first % (
-                tries + 2
-            ):  # as a server that may answer so much
+            # As a server that may answer so much in a second: some at once, others by and by.
+            if first < 4 or asked[first] == 1 + first % (tries + 2):
                 answers.answer(first, *[b"filled"] * count)
 
     async def talk(answers: Answers, receiver: Receiver) -> None:
