@@ -14,6 +14,8 @@ from typing import Any
 
 import cython
 
+from broker.addresses import shown
+
 if not cython.compiled:
     import select
 
@@ -59,7 +61,7 @@ class Caller:
     @property
     def label(self) -> str:
         """Who this is, for the log."""
-        return f"{self.ip}:{self.port} - cid:{self.cid}"
+        return f"{shown(self.ip, self.port)} - cid:{self.cid}"
 
     @property
     def pending_bytes(self) -> int:

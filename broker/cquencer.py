@@ -16,8 +16,9 @@ import socket
 import sys
 import termios
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from broker import addresses
 from broker.caller import Caller
 from broker.port import Port
 from broker.session import hold
@@ -31,7 +32,6 @@ log = logging.getLogger("seriatim")
 ACCEPT_AT_ONCE = 64  # in one turn of the loop
 BACKLOG = 1024  # connections that wait to be accepted
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-FREE_PORT_TRIES = 16  # of a host with several addresses
 RETRY_SECONDS = 1.0  # until a descriptor may be free again, as asyncio
 
 
@@ -68,52 +68,23 @@ class Cquencer:
         host = settings.sequencer.host or settings.host
         port = max(settings.sequencer.port, 0)
         try:
-            port = self._listen_on(host, port)
+            self._listeners = addresses.open_sockets(host, port)
+            for listener in self._listeners:
+                listener.listen(BACKLOG)
         except OSError as error:
             self.stop_listening()
-            reason = error.strerror or str(error)
-            where = f"{host}:{port}" if port else f"any free port of {host}"
+            where, reason = addresses.wanted(host, port), addresses.reason_of(error)
             raise OSError(
                 f"cannot listen on {where} for cquencer's clients: {reason}; another process may"
                 " have the port, or the address is not this machine's: choose others with"
                 " --sequencer_port and --sequencer_host (of seriatim cq: TCP_PORT and --host)"
             ) from error
+        self.addresses = [addresses.bound_to(host, listener) for listener in self._listeners]
         self._loop.add_reader(self._poller.fileno(), self._turn)
         for listener in self._listeners:
             self._loop.add_reader(listener.fileno(), self._accept, listener)
-        log.info("Listening for cquencer's clients on %s:%d", host, port)
-
-    def _listen_on(self, host: str, port: int) -> int:
-        """Listen on every address of the host, on one port; which one. 0: on any free one."""
-        places = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        for left in reversed(range(FREE_PORT_TRIES)):
-            chosen = port
-            try:
-                for family, kind, _, _, place in places:
-                    listener = socket.socket(family, kind)
-                    self._listeners.append(listener)
-                    self._listen(listener, (place[0], chosen, *place[2:]))
-                    chosen = listener.getsockname()[1]
-                break
-            except OSError as error:
-                # What is free on one address may be taken on another: then it is another port.
-                if port or error.errno != errno.EADDRINUSE or not left:
-                    raise
-                self.stop_listening()
-                self.addresses.clear()
-        return chosen
-
-    def _listen(self, listener: socket.socket, place: tuple[Any, ...]) -> None:
-        listener.setblocking(False)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if listener.family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listener.bind(place)
-        listener.listen(BACKLOG)
-        bound = listener.getsockname()
-        self.addresses.append((bound[0], bound[1]))
+        port = self.addresses[0][1]
+        log.info("Listening for cquencer's clients on %s", addresses.shown(host, port))
 
     # Who comes
 
@@ -132,7 +103,7 @@ class Cquencer:
                 self._loop.remove_reader(listener.fileno())
                 self._loop.call_later(RETRY_SECONDS, self._accept_again, listener)
                 return
-            self._admit(connection, (str(peer[0]), int(peer[1])))
+            self._admit(connection, (addresses.peer_ip(str(peer[0])), int(peer[1])))
 
     def _accept_again(self, listener: socket.socket) -> None:
         if listener in self._listeners:

@@ -16,6 +16,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from broker.addresses import shown
 from broker.multicast import buffer_bytes, open_sender, renew, source
 from broker.settings import Settings
 from broker.settings_feeds import HEARTBEAT, FeedSettings
@@ -135,9 +136,8 @@ class Outlet:
             )
         if self.rerequests is not None:
             await self.rerequests.start(settings.rerequest_host or host, settings.rerequest_port)
-            log.info(
-                "Feed %s: answering re-requests on %s:%d", settings.label, *self.rerequests.address
-            )
+            where = shown(*self.rerequests.address)
+            log.info("Feed %s: answering re-requests on %s", settings.label, where)
 
     def look(self, now: float, safe: int) -> None:
         """Send a heartbeat if it is time for one; `safe` is the last number anybody may see."""

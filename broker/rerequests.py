@@ -11,12 +11,12 @@ spent, the socket is not read until it is paid for: a flood waits in the kernel,
 
 import asyncio
 import logging
-import os
 import socket
 import time
 from collections.abc import Hashable
 from typing import Any, Final
 
+from broker import addresses
 from sequencer.feed.rerequest import HEAD_SIZE, Rerequests, Search
 from sequencer.sequencer import Sequencer
 
@@ -49,29 +49,16 @@ class RerequestServer:
         OSError, with the address, where that cannot be.
         """
         try:
-            found = await self._loop.getaddrinfo(
-                host or None, max(port, 0), type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
-            )
-            family, kind, protocol, _, address = found[0]
-            made = socket.socket(family, kind, protocol)
-            try:
-                made.setblocking(False)
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
-                if family == socket.AF_INET6:
-                    made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                made.bind(address)
-            except BaseException:
-                made.close()
-                raise
+            (made,) = addresses.open_sockets(host, max(port, 0), socket.SOCK_DGRAM, most=1)
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-            where = f"{host}:{port}" if port > 0 else f"any free port of {host}"
+            where, reason = addresses.wanted(host, port), addresses.reason_of(error)
             raise OSError(
                 f"cannot answer re-requests on {where}: {reason}; choose others with the feed's"
                 " rerequest_port and rerequest_host"
             ) from error
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
         self._socket = made
-        self.address = made.getsockname()[:2]
+        self.address = addresses.bound_to(host, made)
         self._loop.add_reader(made.fileno(), self._readable, made)
 
     async def stop(self) -> None:
@@ -155,11 +142,13 @@ class RerequestServer:
         self.rerequests.failed += 1
         if error.errno not in self._told:
             self._told.add(error.errno)
-            log.warning("Re-request on %s:%d not answered: %s", *self.address, error)
+            where = addresses.shown(*self.address)
+            log.warning("Re-request on %s not answered: %s", where, error)
 
 
 def network_of(host: str) -> Hashable:
     """Whom an address belongs to: with IPv6, whoever has one has 2^64."""
+    host = addresses.peer_ip(host)
     if ":" not in host:
         return host
     return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8]

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker import addresses
 from broker.answers import Answers
 from broker.control import Control
 from broker.heartbeat import Heartbeat
@@ -196,28 +197,26 @@ class Server:
 
     async def _open(self, host: str, port: int, frame: str) -> None:
         """Listen on one address; port -1 is any free one."""
-        doors: list[Door] = []
         try:
-            listener = await self.loop.create_server(
-                lambda: Session(self, doors[0]), host, max(port, 0), backlog=ACCEPT_AT_ONCE
-            )
+            sockets = addresses.open_sockets(host, max(port, 0))
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-            where = f"{host}:{port}" if port > 0 else f"any free port of {host}"
             raise OSError(
-                f"cannot listen on {where}: {reason}; another process may have the port,"
-                " or the address is not this machine's: choose others with --port and --addr"
+                f"cannot listen on {addresses.wanted(host, port)}: {addresses.reason_of(error)};"
+                " another process may have the port, or the address is not this machine's:"
+                " choose others with --port and --addr"
             ) from error
-        for bound in listener.sockets:
+        door = Door(host, sockets[0].getsockname()[1], frame)
+        for bound in sockets:  # a name may stand for more than one address
+            self.addresses.append(addresses.bound_to(host, bound))
+            listener = await self.loop.create_server(
+                lambda: Session(self, door), sock=bound, backlog=ACCEPT_AT_ONCE
+            )
+            self._listeners.append(listener)
             with socket.socket(fileno=os.dup(bound.fileno())) as same:
                 same.listen(BACKLOG)
-        self._listeners.append(listener)
-        doors.append(Door(host, listener.sockets[0].getsockname()[1], frame))
-        for bound in listener.sockets:  # a name may stand for more than one address
-            address = bound.getsockname()
-            self.addresses.append((address[0], address[1]))
-            log.info("Listening for client connections on %s:%d", host, address[1])
-            log.debug("Frame of clients on %s:%d is %s", host, address[1], frame)
+        where = addresses.shown(host, door.port)
+        log.info("Listening for client connections on %s", where)
+        log.debug("Frame of clients on %s is %s", where, frame)
 
     # Sessions
 

@@ -16,6 +16,7 @@ import termios
 import time
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from broker.addresses import peer_ip, shown
 from broker.inbox import Intake
 from broker.link import Link
 from parser import errors
@@ -120,7 +121,7 @@ class Session(asyncio.BufferedProtocol):
     @property
     def label(self) -> str:
         """Who this is, for the log."""
-        return f"{self.ip}:{self.port} - cid:{self.cid}"
+        return f"{shown(self.ip, self.port)} - cid:{self.cid}"
 
     @property
     def listener_frame(self) -> str:
@@ -167,7 +168,7 @@ class Session(asyncio.BufferedProtocol):
         self._fd = transport.get_extra_info("socket").fileno()
         transport.set_write_buffer_limits(high=0)  # whatever waits there is told to the link
         peer = transport.get_extra_info("peername") or ("", 0)
-        self.ip, self.port = str(peer[0]), int(peer[1])
+        self.ip, self.port = peer_ip(str(peer[0])), int(peer[1])
         admitted = self._server.admit(self)
         self._transport.write(self._server.info(self))
         if not admitted:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from broker.addresses import overlap
 from broker.cli.checks_feeds import feed_relations
 from broker.cli.knobs import KNOBS, LISTENERS
 from broker.cli.tables import show_entry
@@ -13,7 +14,6 @@ ADDRESSES = frozenset(
     ("host", "port", "http_host", "http_port", "listeners", "sequencer.host", "sequencer.port")
 )
 PLACES = {"monitoring": "http_port", "cquencer's port": "sequencer.port"}
-EVERYWHERE = frozenset({"", "0.0.0.0", "::"})
 
 # (smaller, larger, why): a value of the first may not be above the second's.
 ORDERED = (
@@ -116,16 +116,10 @@ def _shared_addresses(values: Mapping[str, Any], origins: Mapping[str, str]) -> 
         taken.append(("monitoring", values["http_host"], values["http_port"]))
     for at, (name, host, port) in enumerate(taken):
         for other_name, other_host, other_port in taken[:at]:
-            if port == other_port and port > 0 and _overlap(host, other_host):
+            if port == other_port and port > 0 and overlap(host, other_host):
                 path = PLACES.get(name, "listeners")
                 problems.append(
                     f"{_place(path, origins)}: {name} and {other_name} would share port {port};"
                     " give one of them another"
                 )
     return problems
-
-
-def _overlap(host: str, other: str) -> bool:
-    if host and other and (":" in host) != (":" in other):
-        return False  # IPv4 and IPv6 have ports of their own
-    return host == other or host in EVERYWHERE or other in EVERYWHERE

@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from broker.addresses import overlap
 from broker.cli.knobs import FEEDS
 from broker.settings_feeds import PACKING_BYTES_MIN, FeedSettings
 
@@ -98,12 +99,11 @@ def _shared(feeds: Sequence[FeedSettings]) -> Iterator[str]:
 
 
 def _shared_rerequests(feeds: Sequence[FeedSettings], host: str) -> Iterator[str]:
-    taken: dict[tuple[str, int], FeedSettings] = {}
-    for feed in feeds:
-        if feed.rerequest_port > 0:
-            place = (feed.rerequest_host or host, feed.rerequest_port)
-            other = taken.setdefault(place, feed)
-            if other is not feed:
+    asked = [feed for feed in feeds if feed.rerequest_port > 0]
+    for at, feed in enumerate(asked):
+        for other in asked[:at]:
+            hosts = (feed.rerequest_host or host, other.rerequest_host or host)
+            if feed.rerequest_port == other.rerequest_port and overlap(*hosts):
                 yield (
                     f"the feeds {other.label} and {feed.label} would share rerequest_port"
                     f" {feed.rerequest_port}; give one of them another"

@@ -7,7 +7,6 @@ Rule 3  Nothing it does reaches standard error: a client that goes away is no ev
 """
 
 import socket
-import socketserver
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +14,8 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler
 
 from prometheus_client.exposition import ThreadingWSGIServer
+
+from broker.addresses import bound_to, open_sockets
 
 REQUESTS_MAX = 16
 PEER_SECONDS_MAX = 10.0
@@ -36,21 +37,23 @@ class HttpServer(ThreadingWSGIServer):
 
     def __init__(self, host: str, port: int, app: Callable[..., Any]) -> None:
         """Bind; port -1 is any free one. Raises OSError."""
-        places = socket.getaddrinfo(
-            host or None, max(port, 0), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        self.address_family = places[0][0]
+        self._host = host
+        self._bound = open_sockets(host, max(port, 0), most=1)[0]
+        self._bound.setblocking(True)
         self._open: dict[socket.socket, None] = {}  # oldest first
         self._opening = threading.Lock()
         self._stopping = False
         self._thread = threading.Thread(target=self._serve, name="monitor", daemon=True)
-        super().__init__(places[0][4][:2], Handler)  # type: ignore[arg-type]
+        super().__init__(self._bound.getsockname()[:2], Handler, bind_and_activate=False)
+        self.socket.close()  # the one that the base has made
+        self.socket = self._bound
+        self.server_bind()
+        self.server_activate()
         self.set_app(app)
 
     def server_bind(self) -> None:
-        """Bind as the base does, without asking the name service for our own name."""
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        """It is bound by now; nobody asks the name service for our own name."""
+        self.server_name, self.server_port = bound_to(self._host, self._bound)
         self.setup_environ()
 
     def start(self) -> tuple[str, int]:

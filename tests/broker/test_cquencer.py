@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from broker.cquencer import RETRY_SECONDS, Cquencer
+from broker.cquencer import RETRY_SECONDS
 from broker.server import Server
 from broker.settings import JournalSettings, SequencerSettings, Settings
 from tests.support.callers import Talker, calling, cquencer_of, netstring
@@ -124,29 +124,6 @@ def test_given_a_name_of_two_addresses_then_both_have_the_port(
             addresses = cquencer_of(broker).addresses
     assert [host for host, _ in addresses] == hosts
     assert len({port for _, port in addresses}) == 1
-
-
-def test_given_a_port_that_is_free_on_one_address_only_then_another_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lookup, listen = socket.getaddrinfo, Cquencer._listen
-    taken: list[socket.socket] = []
-
-    def found(host: str, port: int, **how: Any) -> list[Any]:
-        return [one for address in (OWN_HOST, OTHER_HOST) for one in lookup(address, port, **how)]
-
-    def overtaken(self: Cquencer, listener: socket.socket, place: tuple[Any, ...]) -> None:
-        listen(self, listener, place)
-        if not taken:
-            taken.append(socket.create_server((OTHER_HOST, listener.getsockname()[1])))
-
-    monkeypatch.setattr(socket, "getaddrinfo", found)
-    monkeypatch.setattr(Cquencer, "_listen", overtaken)
-    with calling(tmp_path, sequencer__host="localhost") as broker:
-        addresses = cquencer_of(broker).addresses
-    with taken[0]:
-        assert [host for host, _ in addresses] == [OWN_HOST, OTHER_HOST]
-        assert len({taken[0].getsockname()[1], *(port for _, port in addresses)}) == 2
 
 
 def test_given_more_clients_than_may_be_then_the_last_is_told_and_closed(

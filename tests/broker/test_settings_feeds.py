@@ -214,7 +214,10 @@ def test_given_feeds_that_are_wrong_together_then_it_is_told() -> None:
     mold = "codec=moldudp64,rerequest_port=5"
     (told,) = problems(f"239.0.0.1:1,{mold}", f"239.0.0.1:2,{mold}")
     assert told.startswith("--feed: the feeds 239.0.0.1:1 and 239.0.0.1:2 would share rerequest_po")
-    assert len(feeds(f"239.0.0.1:1,{mold}", f"239.0.0.1:2,{mold},rerequest_host=::1")) == 2
+    (told,) = problems(f"239.0.0.1:1,{mold}", f"239.0.0.1:2,{mold},rerequest_host=::1")
+    assert "would share rerequest_port 5" in told, "0.0.0.0 is every interface, of IPv6 too"
+    one, other = f"{mold},rerequest_host=127.0.0.1", f"{mold},rerequest_host=::1"
+    assert len(feeds(f"239.0.0.1:1,{one}", f"239.0.0.1:2,{other}")) == 2
 
 
 @pytest.mark.parametrize(

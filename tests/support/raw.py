@@ -132,7 +132,8 @@ class RawClient:
         pings: bool = False,
     ) -> None:
         self.pings = pings  # whether the server's own are to be heard
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.socket = socket.socket(family, socket.SOCK_STREAM)
         if receive_buffer is not None:  # before connect, or the window is already agreed
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(timeout)

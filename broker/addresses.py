@@ -1,0 +1,108 @@
+"""Addresses of this machine and of peers: how they are listened on, and how they are written.
+
+0.0.0.0 and :: are every interface, of IPv4 and of IPv6, as nats-server has it: one socket takes
+both. An IPv4 peer that comes by it is shown by its own address. A machine without IPv6 listens
+by IPv4. A name may stand for several addresses; they all get one port.
+"""
+
+import errno
+import socket
+from typing import Any, Final
+
+EVERYWHERE: Final = ("", "0.0.0.0", "::")
+NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
+FREE_PORT_TRIES: Final = 16  # of a host with several addresses
+_MAPPED = "::ffff:"  # how IPv6 writes an address of IPv4
+
+
+def shown(host: str, port: int) -> str:
+    """`host:port`, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def wanted(host: str, port: int) -> str:
+    """What was to be listened on, for an error message; port 0 or -1 is any free one."""
+    return shown(host, port) if port > 0 else f"any free port of {host}"
+
+
+def overlap(host: str, other: str) -> bool:
+    """Whether two that are to be listened on would have one port in common."""
+    return host == other or host in EVERYWHERE or other in EVERYWHERE
+
+
+def reason_of(error: OSError) -> str:
+    """Why an address cannot be listened on, in the system's words."""
+    return error.strerror or str(error)
+
+
+def peer_ip(ip: str) -> str:
+    """A peer's address; one of IPv4 as such, though it came by a socket of IPv6."""
+    return ip[len(_MAPPED) :] if ip.startswith(_MAPPED) and "." in ip else ip
+
+
+def bound_to(host: str, bound: socket.socket) -> tuple[str, int]:
+    """Where a socket is bound, as its owner has asked for it; every interface by one name."""
+    ip, port = bound.getsockname()[:2]
+    return (host or "0.0.0.0" if host in EVERYWHERE else ip), port
+
+
+def open_sockets(
+    host: str, port: int, kind: int = socket.SOCK_STREAM, most: int | None = None
+) -> list[socket.socket]:
+    """Sockets bound to the host's addresses, all to one port; 0 is any free one. At least one.
+
+    `most` is how many of the addresses are wanted. Raises `OSError`.
+    """
+    if host in EVERYWHERE:
+        try:
+            return [_bound(socket.AF_INET6, kind, ("::", port), v6only=False)]
+        except OSError as error:
+            if host == "::" or error.errno == errno.EADDRINUSE:
+                raise
+            return [_bound(socket.AF_INET, kind, ("0.0.0.0", port))]
+    found = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)
+    places = list(dict.fromkeys((family, place) for family, _, _, _, place in found))[:most]
+    for left in reversed(range(FREE_PORT_TRIES)):
+        try:
+            return _open_all(places, port, kind)
+        except OSError as error:
+            # What is free on one address may be taken on another: then it is another port.
+            if port or error.errno != errno.EADDRINUSE or not left:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def _open_all(places: list[tuple[Any, Any]], port: int, kind: int) -> list[socket.socket]:
+    """One socket for each place, but for those that this machine does not have."""
+    made: list[socket.socket] = []
+    absent: OSError | None = None
+    for family, place in places:
+        try:
+            made.append(_bound(family, kind, (place[0], port, *place[2:])))
+        except OSError as error:
+            if error.errno in NOT_HERE:
+                absent = error
+                continue
+            for one in made:
+                one.close()
+            raise
+        port = made[0].getsockname()[1]
+    if not made:
+        assert absent is not None, "a name without addresses is an error of its own"
+        raise absent
+    return made
+
+
+def _bound(family: int, kind: int, place: tuple[Any, ...], *, v6only: bool = True) -> socket.socket:
+    made = socket.socket(family, kind)
+    try:
+        made.setblocking(False)
+        if kind == socket.SOCK_STREAM:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, v6only)
+        made.bind(place)
+    except BaseException:
+        made.close()
+        raise
+    return made
