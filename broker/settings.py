@@ -64,9 +64,10 @@ class Limits:
         4 * KIB,
         "size",
         "The longest protocol line accepted, without a payload. NATS' default; a subject, a"
-        " reply and a size are far shorter.",
+        " reply and a size are far shorter. CONNECT is such a line: many clients send 200 bytes"
+        " and more.",
         flags=("--max_control_line",),
-        bounds=(512, 64 * KIB),
+        bounds=(256, 64 * KIB),
     )
     max_connections: int = knob(
         65536,
@@ -89,7 +90,9 @@ class Limits:
         64 * MIB,
         "size",
         "How many unsent bytes a subscriber may have before it is a slow consumer and is closed."
-        " NATS' default: it outlasts a pause of half a second at 1 Gbit/s.",
+        " With a journal only answers and excluded subjects can come to so much: of messages with"
+        " a number no more than `limits.catchup_pending` waits, the journal has the rest. NATS'"
+        " default: it outlasts a pause of half a second at 1 Gbit/s.",
         flags=("--max_pending",),
         bounds=(4 * KIB, 16 * GIB),
     )
@@ -124,8 +127,11 @@ class Limits:
     write_deadline: float = knob(
         10.0,
         "duration",
-        "How long a connection may take none of what we write before it is a slow consumer and"
-        " is closed. NATS' default.",
+        "Without a journal, how long a subscriber may take none of what we write before it is a"
+        " slow consumer and is closed. With one it is not closed for that: it is served from the"
+        " journal when it reads again, and PINGs find out whether it is alive. With and without,"
+        " a connection that is being closed has so long to take what waits for it, and a client"
+        " of cquencer's port to take its answers. NATS' default.",
         flags=("--write_deadline",),
         bounds=(0.01, 3600.0),
     )
@@ -339,7 +345,8 @@ class Settings:
     host: str = knob(
         "0.0.0.0",
         "text",
-        "The address to listen on for clients. Every interface by default, as nats-server.",
+        "The address to listen on for clients. 0.0.0.0 and :: are every interface, of IPv4 and of"
+        " IPv6, as nats-server has it; give the address of one interface for less.",
         flags=("-a", "--net", "--addr"),
     )
     port: int = knob(

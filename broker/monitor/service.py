@@ -21,6 +21,7 @@ from urllib.parse import parse_qs
 
 from prometheus_client.exposition import make_wsgi_app
 
+from broker.addresses import reason_of, shown, wanted
 from broker.monitor import metrics, views
 from broker.monitor.cquencer import take_callers
 from broker.monitor.http import HttpServer
@@ -34,6 +35,7 @@ PAGES = {
     "/varz": "the broker, its limits and its totals",
     "/connz": "connections; subs=1, subs=detail, sort=, offset=, limit=, cid=",
     "/subsz": "the route table; subs=1, test=SUBJECT, offset=, limit=",
+    "/subscriptionsz": "the same as /subsz",
     "/portz": "clients of cquencer's port; offset=, limit=",
     "/healthz": "whether the broker answers",
     "/metrics": "for Prometheus",
@@ -72,6 +74,7 @@ class Monitor:
             "/varz": self._varz,
             "/connz": self._connz,
             "/subsz": self._subsz,
+            "/subscriptionsz": self._subsz,
             "/portz": self._portz,
             "/healthz": self._healthz,
         }
@@ -82,14 +85,12 @@ class Monitor:
         try:
             self._http = HttpServer(host, port, self._app)
         except OSError as error:
-            reason = error.strerror or str(error)
             raise OSError(
-                f"cannot listen on {host}:{port} for monitoring: {reason}; choose another"
-                " address with --http_port and --http_host"
+                f"cannot listen on {wanted(host, port)} for monitoring: {reason_of(error)}; choose"
+                " another address with --http_port and --http_host"
             ) from error
         host, self._http_port = self._http.start()
-        shown = f"[{host}]" if ":" in host else host
-        log.info("Starting http monitor on %s:%d", shown, self._http_port)
+        log.info("Starting http monitor on %s", shown(host, self._http_port))
         return host, self._http_port
 
     def stop(self) -> None:

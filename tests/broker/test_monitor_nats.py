@@ -44,6 +44,7 @@ def session(process: ServerProcess) -> Pages:
             "connz": get(port, "/connz?subs=1").json,
             "detail": get(port, "/connz?subs=detail").json,
             "subsz": get(port, "/subsz").json,
+            "subscriptionsz": get(port, "/subscriptionsz").json,
             "healthz": get(port, "/healthz").json,
         }
 
@@ -58,7 +59,9 @@ def kind(value: object) -> str:
     return "number" if isinstance(value, int | float) else type(value).__name__
 
 
-@pytest.mark.parametrize(("page", "fields"), [("varz", VARZ), ("subsz", SUBSZ)])
+@pytest.mark.parametrize(
+    ("page", "fields"), [("varz", VARZ), ("subsz", SUBSZ), ("subscriptionsz", SUBSZ)]
+)
 def test_given_a_page_when_compared_then_each_field_is_there_and_of_the_same_kind(
     both: tuple[Pages, Pages], page: str, fields: list[str]
 ) -> None:

@@ -217,6 +217,8 @@ LIMITS = [
         "what came before the violation stays",
         b"SUB a 1\r\nPING\r\nPUB a 1\r\nx\r\nPUB a %d\r\n" % (MAX_PAYLOAD + 1),
     ),
+    Case("tiny: longest line", b"SUB %s 1\r\n" % (b"a" * 254), limits="tiny"),
+    Case("tiny: line too long", b"SUB %s 1\r\n" % (b"a" * 255), limits="tiny"),
     Case("small: longest line", b"SUB %s 1\r\n" % (b"a" * 510), limits="small"),
     Case("small: line too long", b"SUB %s 1\r\n" % (b"a" * 511), limits="small"),
     Case("small: longest payload", b"SUB a 1\r\nPUB a 10\r\n0123456789\r\n", limits="small"),

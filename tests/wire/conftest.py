@@ -16,6 +16,7 @@ from tests.support.processes import (
 
 LIMITS: dict[str, dict[str, Limit]] = {
     "default": {},
+    "tiny": {"max_control_line": 256},
     "small": {"max_control_line": 512, "max_payload": 10, "max_subscriptions": 2},
 }
 
