@@ -6,11 +6,13 @@ import logging
 import os
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.answers import Answers
 from broker.control import Control
+from broker.doorkeeper import Doorkeeper
 from broker.heartbeat import Heartbeat
 from broker.inbox import Inbox
 from broker.keeper import Keeper
@@ -37,7 +39,6 @@ log = logging.getLogger("seriatim")
 
 ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # base32, as nats-server's ids
 DRAIN_POLL = 0.005  # seconds; the kernel tells nobody when a client has acknowledged its data
-ACCEPT_AT_ONCE = 64  # in one turn of the loop; asyncio tries them all where descriptors run out
 BACKLOG = 1024  # connections that wait to be accepted: a fleet that comes back at once
 
 
@@ -93,13 +94,14 @@ class Server:
         if self.window is not None:
             self.plane.know_ids(self.window)
         self.control.answers = Answers(self)
+        self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.heartbeat = Heartbeat(self.loop)
         self.cquencer = self._make_cquencer() if settings.sequencer.port else None
         self.staging: Desk | None = None
         if isinstance(self.store, Store) and os.path.isdir(os.path.join(self.store.path, STAGING)):
             self.open_staging()
-        self._listeners: list[asyncio.Server] = []
+        self._joining: set[asyncio.Task[object]] = set()  # connections that have no session yet
         self._closed_traffic = Traffic(0, 0, 0, 0)
         self._info_fields: dict[str, object] = {
             "server_id": self.server_id,
@@ -164,8 +166,7 @@ class Server:
 
     async def stop(self) -> None:
         """Take in nothing more, deliver what was accepted, close; bounded by `drain_timeout`."""
-        for listener in self._listeners:
-            listener.close()
+        self.doorkeeper.close()
         self.heartbeat.stop()
         if self.staging is not None:
             await self.staging.stop()
@@ -199,8 +200,12 @@ class Server:
         doors: list[Door] = []
         try:
             listener = await self.loop.create_server(
-                lambda: Session(self, doors[0]), host, max(port, 0), backlog=ACCEPT_AT_ONCE
+                lambda: Session(self, doors[0]), host, max(port, 0), start_serving=False
             )
+            sockets = [socket.socket(fileno=os.dup(bound.fileno())) for bound in listener.sockets]
+            listener.close()  # whoever comes is let in by the doorkeeper
+            for bound in sockets:
+                bound.listen(BACKLOG)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             where = f"{host}:{port}" if port > 0 else f"any free port of {host}"
@@ -208,18 +213,31 @@ class Server:
                 f"cannot listen on {where}: {reason}; another process may have the port,"
                 " or the address is not this machine's: choose others with --port and --addr"
             ) from error
-        for bound in listener.sockets:
-            with socket.socket(fileno=os.dup(bound.fileno())) as same:
-                same.listen(BACKLOG)
-        self._listeners.append(listener)
-        doors.append(Door(host, listener.sockets[0].getsockname()[1], frame))
-        for bound in listener.sockets:  # a name may stand for more than one address
+        doors.append(Door(host, sockets[0].getsockname()[1], frame))
+        for bound in sockets:  # a name may stand for more than one address
+            self.doorkeeper.watch(bound, lambda connection, _: self._join(connection, doors[0]))
             address = bound.getsockname()
             self.addresses.append((address[0], address[1]))
             log.info("Listening for client connections on %s:%d", host, address[1])
             log.debug("Frame of clients on %s:%d is %s", host, address[1], frame)
 
     # Sessions
+
+    def _join(self, connection: socket.socket, door: Door) -> None:
+        """Begin a session for a connection that was accepted."""
+        connection.setblocking(False)
+        with suppress(OSError):  # the peer may have gone
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        joining = self.loop.connect_accepted_socket(lambda: Session(self, door), connection)
+        task = self.loop.create_task(joining)
+        self._joining.add(task)
+        task.add_done_callback(self._joined)
+
+    def _joined(self, task: "asyncio.Task[object]") -> None:
+        self._joining.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.debug("A connection was gone before it was served: %s", error)
+            self.doorkeeper.freed()
 
     def admit(self, session: Session) -> bool:
         """Give a new session its cid, and its place if there is one."""
@@ -244,6 +262,7 @@ class Server:
     def forget(self, session: Session) -> None:
         """A session has ended; what it counted stays."""
         self.heartbeat.forget(session)
+        self.doorkeeper.freed()
         if self.sessions.pop(session.cid, None) is not None:
             self._closed_traffic = _sum(self._closed_traffic, session.link)
 

@@ -9,6 +9,7 @@ Rule 3  Nothing it does reaches standard error: a client that goes away is no ev
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -18,6 +19,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 
 REQUESTS_MAX = 16
 PEER_SECONDS_MAX = 10.0
+RETRY_SECONDS = 0.1
 
 
 class Handler(WSGIRequestHandler):
@@ -52,6 +54,14 @@ class HttpServer(ThreadingWSGIServer):
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
+
+    def get_request(self) -> Any:
+        """Accept; where no descriptor is left, the next try is not at once."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(RETRY_SECONDS)
+            raise
 
     def start(self) -> tuple[str, int]:
         """Serve from now on; the address that was bound."""
