@@ -8,7 +8,6 @@ Dead and slow clients are the kernel's business: a peer that is silent for `ping
 probed, and one that takes nothing, or answers no probe, for `write_deadline` is hung up on.
 """
 
-import errno
 import fcntl
 import logging
 import select
@@ -16,7 +15,7 @@ import socket
 import sys
 import termios
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker import addresses
 from broker.caller import Caller
@@ -29,10 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seriatim")
 
-ACCEPT_AT_ONCE = 64  # in one turn of the loop
 BACKLOG = 1024  # connections that wait to be accepted
-EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-RETRY_SECONDS = 1.0  # until a descriptor may be free again, as asyncio
 
 
 class Cquencer:
@@ -82,37 +78,17 @@ class Cquencer:
         self.addresses = [addresses.bound_to(host, listener) for listener in self._listeners]
         self._loop.add_reader(self._poller.fileno(), self._turn)
         for listener in self._listeners:
-            self._loop.add_reader(listener.fileno(), self._accept, listener)
+            self._server.doorkeeper.watch(listener, self._admit)
         port = self.addresses[0][1]
         log.info("Listening for cquencer's clients on %s", addresses.shown(host, port))
 
     # Who comes
 
-    def _accept(self, listener: socket.socket) -> None:
-        for _ in range(ACCEPT_AT_ONCE):
-            try:
-                connection, peer = listener.accept()
-            except (BlockingIOError, InterruptedError, ConnectionError):
-                return
-            except OSError as error:
-                if error.errno not in EXHAUSTED:
-                    raise
-                self._loop.call_exception_handler(
-                    {"message": "cquencer's port: cannot accept", "exception": error}
-                )
-                self._loop.remove_reader(listener.fileno())
-                self._loop.call_later(RETRY_SECONDS, self._accept_again, listener)
-                return
-            self._admit(connection, (addresses.peer_ip(str(peer[0])), int(peer[1])))
-
-    def _accept_again(self, listener: socket.socket) -> None:
-        if listener in self._listeners:
-            self._loop.add_reader(listener.fileno(), self._accept, listener)
-
-    def _admit(self, connection: socket.socket, peer: tuple[str, int]) -> None:
+    def _admit(self, connection: socket.socket, place: tuple[Any, ...]) -> None:
         """Serve a new connection, if there is a place for it."""
         server, limits = self._server, self._server.settings.limits
         self.accepted += 1
+        peer = (addresses.peer_ip(str(place[0])), int(place[1]))
         admitted = server.has_room()
         caller = Caller(connection, peer, *server.new_client())
         if not admitted:
@@ -143,6 +119,7 @@ class Cquencer:
     def closed(self, caller: Caller) -> None:
         """A connection has ended."""
         del self.callers[caller.cid]
+        self._server.doorkeeper.freed()
         log.debug("%s - cquencer's client closed", caller.label)
 
     def ending(self, caller: Caller) -> None:
@@ -184,8 +161,7 @@ class Cquencer:
     def stop_listening(self) -> None:
         """Let nobody in any more."""
         for listener in self._listeners:
-            self._loop.remove_reader(listener.fileno())
-            listener.close()
+            self._server.doorkeeper.leave(listener)
         self._listeners.clear()
 
     def start_draining(self) -> None:

@@ -10,6 +10,7 @@ get a number, everything else goes on, and every quarter of a second it is tried
 """
 
 import asyncio
+import errno
 import logging
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from broker.settings import JournalSettings
 
 log = logging.getLogger("seriatim")
 
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 RETRY = 0.25  # seconds; long enough that a full disk costs nothing, short enough that nobody waits
 PATIENCE = 10.0  # seconds for which who reads nothing may keep a deleted file on the disk
 RETAIN = 0.5  # seconds between two looks at what is to be deleted
@@ -54,6 +56,8 @@ class Keeper:
         self._sync_due = False
         self._syncing: asyncio.Future[int] | None = None
         self._sync_failed = False
+        self._short = False  # of descriptors, and that was told
+        self._sync_timer: asyncio.TimerHandle | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None
         self._full_since = 0.0
@@ -156,16 +160,33 @@ class Keeper:
         self.syncs += 1
         self.sync_seconds += self._loop.time() - self._begun
         error = future.exception()
+        if isinstance(error, OSError) and error.errno in NO_DESCRIPTOR:
+            self._sync_later(error)
+            return
         if isinstance(error, OSError):
             self._sync_failed = True
             self._sequencer.hold_back()
             self.trouble(error)
             return
+        self._short = False
         self.synced = future.result()
         self._let_out(self.synced)
         if self._sequencer.safe < self._sequencer.written:
             self.unsafe()
         self._sync_awaited()
+
+    def _sync_later(self, error: OSError) -> None:
+        """The disk was not asked, for it took one more open file: nothing has failed."""
+        if not self._short:
+            self._short = True
+            log.error("Journal: %s: synced later; raise the limit (ulimit -n)", error.strerror)
+        if self._sync_timer is None and not self._stopping:
+            self._sync_timer = self._loop.call_later(RETRY, self._sync_now)
+
+    def _sync_now(self) -> None:
+        self._sync_timer = None
+        if self._syncing is None and not self._sync_due and not self._stopping:
+            self._sync()
 
     def _let_out(self, number: int) -> None:
         self._sequencer.synced(number)
@@ -226,7 +247,7 @@ class Keeper:
     async def stop(self) -> None:
         """Write, sync and close; what could not be written was shown to nobody."""
         self._stopping = True
-        for timer in (self._tick_timer, self._retry_timer):
+        for timer in (self._tick_timer, self._retry_timer, self._sync_timer):
             if timer is not None:
                 timer.cancel()
         if self._syncing is not None:

@@ -1,7 +1,6 @@
 """One broker from its settings to its end: log, pid file, event loop, signals."""
 
 import asyncio
-import errno
 import gc
 import logging
 import os
@@ -10,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from broker.logs import reopen, start_logging
 from broker.server import Server
@@ -22,7 +20,6 @@ log = logging.getLogger("seriatim")
 
 # New subjects and subscriptions make many objects that are in no cycle. The collector, which
 # by default looks after every 700 of them, would take a third of the time they cost.
-TELL_AGAIN = 10.0  # seconds between two lines on one and the same trouble
 GC_THRESHOLDS = (10_000, 10, 10)
 
 
@@ -95,21 +92,6 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-class _ExceptionHandler:
-    """Tells once in a while, and in one line, that descriptors have run out."""
-
-    def __init__(self) -> None:
-        self._told_at = float("-inf")
-
-    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
-            loop.default_exception_handler(context)
-        elif loop.time() - self._told_at > TELL_AGAIN:
-            self._told_at = loop.time()
-            log.error("%s: clients wait; raise the limit (ulimit -n)", error.strerror)
-
-
 async def _serve(settings: Settings, handler: logging.Handler) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -118,7 +100,6 @@ async def _serve(settings: Settings, handler: logging.Handler) -> int:
     loop.add_signal_handler(signal.SIGUSR1, reopen, handler)
     for number in (signal.SIGHUP, signal.SIGUSR2):
         loop.add_signal_handler(number, log.warning, "%s is ignored", number.name)
-    loop.set_exception_handler(_ExceptionHandler())
     _raise_file_limit()
     server = Server(settings)
     monitor = None

@@ -6,12 +6,14 @@ import logging
 import os
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker import addresses
 from broker.answers import Answers
 from broker.control import Control
+from broker.doorkeeper import Doorkeeper
 from broker.heartbeat import Heartbeat
 from broker.inbox import Inbox
 from broker.keeper import Keeper
@@ -38,7 +40,6 @@ log = logging.getLogger("seriatim")
 
 ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # base32, as nats-server's ids
 DRAIN_POLL = 0.005  # seconds; the kernel tells nobody when a client has acknowledged its data
-ACCEPT_AT_ONCE = 64  # in one turn of the loop; asyncio tries them all where descriptors run out
 BACKLOG = 1024  # connections that wait to be accepted: a fleet that comes back at once
 
 
@@ -94,13 +95,14 @@ class Server:
         if self.window is not None:
             self.plane.know_ids(self.window)
         self.control.answers = Answers(self)
+        self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.heartbeat = Heartbeat(self.loop)
         self.cquencer = self._make_cquencer() if settings.sequencer.port else None
         self.staging: Desk | None = None
         if isinstance(self.store, Store) and os.path.isdir(os.path.join(self.store.path, STAGING)):
             self.open_staging()
-        self._listeners: list[asyncio.Server] = []
+        self._joining: set[asyncio.Task[object]] = set()  # connections that have no session yet
         self._closed_traffic = Traffic(0, 0, 0, 0)
         self._info_fields: dict[str, object] = {
             "server_id": self.server_id,
@@ -155,9 +157,9 @@ class Server:
         if self.feeds is not None:
             await self.feeds.start()
         if self.settings.port:
-            await self._open(self.settings.host, self.settings.port, self.settings.frame)
+            self._open(self.settings.host, self.settings.port, self.settings.frame)
         for door in self.settings.listeners:
-            await self._open(door.host, door.port, door.frame)
+            self._open(door.host, door.port, door.frame)
         if self.cquencer is not None:
             self.cquencer.start()
         log.info("Server id is %s", self.server_id)
@@ -165,8 +167,7 @@ class Server:
 
     async def stop(self) -> None:
         """Take in nothing more, deliver what was accepted, close; bounded by `drain_timeout`."""
-        for listener in self._listeners:
-            listener.close()
+        self.doorkeeper.close()
         self.heartbeat.stop()
         if self.staging is not None:
             await self.staging.stop()
@@ -195,10 +196,12 @@ class Server:
         late = sum(not session.is_drained() for session in self.sessions.values())
         return late + (self.cquencer.undrained() if self.cquencer is not None else 0)
 
-    async def _open(self, host: str, port: int, frame: str) -> None:
+    def _open(self, host: str, port: int, frame: str) -> None:
         """Listen on one address; port -1 is any free one."""
         try:
             sockets = addresses.open_sockets(host, max(port, 0))
+            for bound in sockets:
+                bound.listen(BACKLOG)
         except OSError as error:
             raise OSError(
                 f"cannot listen on {addresses.wanted(host, port)}: {addresses.reason_of(error)};"
@@ -208,17 +211,28 @@ class Server:
         door = Door(host, sockets[0].getsockname()[1], frame)
         for bound in sockets:  # a name may stand for more than one address
             self.addresses.append(addresses.bound_to(host, bound))
-            listener = await self.loop.create_server(
-                lambda: Session(self, door), sock=bound, backlog=ACCEPT_AT_ONCE
-            )
-            self._listeners.append(listener)
-            with socket.socket(fileno=os.dup(bound.fileno())) as same:
-                same.listen(BACKLOG)
+            self.doorkeeper.watch(bound, lambda connection, _: self._join(connection, door))
         where = addresses.shown(host, door.port)
         log.info("Listening for client connections on %s", where)
         log.debug("Frame of clients on %s is %s", where, frame)
 
     # Sessions
+
+    def _join(self, connection: socket.socket, door: Door) -> None:
+        """Begin a session for a connection that was accepted."""
+        connection.setblocking(False)
+        with suppress(OSError):  # the peer may have gone
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        joining = self.loop.connect_accepted_socket(lambda: Session(self, door), connection)
+        task = self.loop.create_task(joining)
+        self._joining.add(task)
+        task.add_done_callback(self._joined)
+
+    def _joined(self, task: "asyncio.Task[object]") -> None:
+        self._joining.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.debug("A connection was gone before it was served: %s", error)
+            self.doorkeeper.freed()
 
     def admit(self, session: Session) -> bool:
         """Give a new session its cid, and its place if there is one."""
@@ -243,6 +257,7 @@ class Server:
     def forget(self, session: Session) -> None:
         """A session has ended; what it counted stays."""
         self.heartbeat.forget(session)
+        self.doorkeeper.freed()
         if self.sessions.pop(session.cid, None) is not None:
             self._closed_traffic = _sum(self._closed_traffic, session.link)
 

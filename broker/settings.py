@@ -73,9 +73,18 @@ class Limits:
         65536,
         "count",
         "How many clients may be connected at once. NATS' default; the limit of open files"
-        " (ulimit -n) is often reached first.",
+        " (ulimit -n) is often reached first: then new ones wait.",
         flags=("--max_connections",),
         bounds=(1, 1_000_000),
+    )
+    reserved_files: int = knob(
+        64,
+        "count",
+        "How many of the files that the system lets us have open (ulimit -n) are for no client:"
+        " the journal, staging, monitoring and the log need some 40. At most half of them. When"
+        " clients have all others, new ones wait.",
+        flags=("--reserved_files",),
+        bounds=(0, 100_000),
     )
     max_subscriptions: int = knob(
         0,

@@ -8,6 +8,7 @@ Rule 3  Nothing it does reaches standard error: a client that goes away is no ev
 
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -19,6 +20,7 @@ from broker.addresses import bound_to, open_sockets
 
 REQUESTS_MAX = 16
 PEER_SECONDS_MAX = 10.0
+RETRY_SECONDS = 0.1
 
 
 class Handler(WSGIRequestHandler):
@@ -55,6 +57,14 @@ class HttpServer(ThreadingWSGIServer):
         """It is bound by now; nobody asks the name service for our own name."""
         self.server_name, self.server_port = bound_to(self._host, self._bound)
         self.setup_environ()
+
+    def get_request(self) -> Any:
+        """Accept; where no descriptor is left, the next try is not at once."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(RETRY_SECONDS)
+            raise
 
     def start(self) -> tuple[str, int]:
         """Serve from now on; the address that was bound."""

@@ -30,6 +30,8 @@ from sequencer.journal.segment import Segment
 from sequencer.journal.survey import Survey
 
 SEGMENT_BYTES: Final = 256 << 20
+NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
+UNSYNCED_MAX: Final = 64  # segments whose descriptors are open until the keeper has synced them
 BUILD_STEPS: Final = 2  # of 4 MiB: what one call of build_indexes reads
 
 
@@ -116,13 +118,21 @@ class Store:
     def reserve(self, need: int) -> None:
         """Make room for `need` bytes, in a new segment where this one would grow too long.
 
-        OSError where the disk has none: nothing has changed then, and later it may have.
+        OSError where the disk has none: nothing has changed then, and later it may have. Where
+        no file can be opened for the new segment, this one grows on: there is room on the disk.
         """
         active = self._active
         if active.size + need <= active.reserved:
             return
         if active.size > START and active.size + need > self.segment_bytes:
-            self._roll(need)
+            if len(self._unsynced) < UNSYNCED_MAX:
+                try:
+                    self._roll(need)
+                    return
+                except OSError as error:
+                    if error.errno not in NO_DESCRIPTOR:
+                        raise
+            active.reserve(need, active.size + need)
         else:
             active.reserve(need, self.segment_bytes)
 
@@ -172,7 +182,12 @@ class Store:
                 os.close(segment.fd)
                 segment.fd = -1
                 self._unsynced.remove(segment)
-        self._sync_names()
+        try:
+            self._sync_names()
+        except OSError as error:
+            if error.errno in NO_DESCRIPTOR:
+                self._suspect = False  # nothing was lost: the disk was not even asked
+            raise
         self._suspect = False
         return last
 

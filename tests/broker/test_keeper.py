@@ -235,3 +235,26 @@ def test_given_who_waits_for_room_then_it_is_told_once_when_the_store_takes_more
     disk.fails.clear()
     stage.turns.later(4 * RETRY)
     assert told == ["roomy"]
+
+
+def test_given_no_descriptor_for_a_sync_then_publishers_go_on_and_it_is_tried_again(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage, keeper = keeping(disk, "always")
+    peer = stage.join(VERBOSE)
+
+    def refuse(self: Disk) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "sync", refuse)
+        peer.send(pub())
+        stage.turns.later(4 * RETRY)
+        assert keeper.problem == ""
+        peer.send(pub())
+        assert stage.number == 2, "nobody is refused"
+        stage.turns.later(4 * RETRY)
+        assert peer.take() == b"", "and nothing is shown before the disk has it"
+    stage.turns.later(RETRY)
+    assert peer.take() == b"+OK\r\n+OK\r\n"
+    assert caplog.text.count("Too many open files: synced later") == 1

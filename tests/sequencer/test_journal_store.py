@@ -12,7 +12,8 @@ import pytest
 from sequencer.journal.errors import StoreError, StoreLocked
 from sequencer.journal.header import START, stem
 from sequencer.journal.segment import Segment
-from sequencer.journal.store import Store
+from sequencer.journal.store import UNSYNCED_MAX, Store
+from tests.support.descriptors import no_descriptors
 from tests.support.stores import (
     SECOND,
     abandon,
@@ -453,3 +454,43 @@ def test_given_a_keeper_at_work_when_the_writer_writes_then_neither_disturbs_the
     assert store.bytes == sum(one.size for one in store.pieces())
     store.close()
     assert stem(store.first) + ".segment" in files(path, ".segment")
+
+
+def test_given_no_descriptor_for_a_new_segment_then_the_newest_grows_on(path: Path) -> None:
+    store = open_store(path, segment_bytes=SMALL)
+    with no_descriptors():
+        full(store, 30, size=1000)
+    assert store.last == 30
+    assert len(store.pieces()) == 1
+    full(store, 1, size=1000)
+    assert len(store.pieces()) == 2, "it is tried again"
+    store.close()
+    store = open_store(path)
+    assert sorted(messages(store)) == list(range(1, 32))
+    store.close()
+
+
+def test_given_no_descriptor_when_synced_then_nothing_is_taken_for_lost(path: Path) -> None:
+    store = open_store(path, segment_bytes=SMALL)
+    full(store, 10, size=1000)
+    store.sync()
+    store.rewrite_unsynced()  # so that the names are due once more
+    with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        store.sync()
+    written: list[Segment] = []
+    store.rewrite_unsynced = lambda: written.extend(store.pieces())  # type: ignore[method-assign]
+    assert store.sync() == 10
+    assert written == []
+    store.close()
+
+
+def test_given_a_keeper_that_is_late_then_no_more_than_a_few_segments_are_open(
+    path: Path,
+) -> None:
+    store = open_store(path, segment_bytes=SMALL)
+    full(store, 4 * UNSYNCED_MAX, size=SMALL)
+    assert len(store.pieces()) <= UNSYNCED_MAX
+    store.sync()
+    full(store, 1, size=SMALL)
+    assert len(store.pieces()) == UNSYNCED_MAX + 1
+    store.close()

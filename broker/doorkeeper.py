@@ -1,0 +1,136 @@
+"""Who lets clients in, and when nobody can be: descriptors run out before the journal's do.
+
+A process may have so many files open, its sockets among them. The last few of them are kept for
+the journal, staging, monitoring and the log: when a client gets one of these, or none is left at
+all, the listening sockets leave the event loop, and clients wait in the kernel's queue. They are
+let in again when a connection has closed. The system always gives the lowest descriptor that is
+free, so the one of a new connection says how many are in use; nothing is counted.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import resource
+import socket
+from collections.abc import Callable
+from typing import Any
+
+log = logging.getLogger("seriatim")
+
+ACCEPT_AT_ONCE = 64  # in one turn of the loop
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+RETRY_SECONDS = 1.0  # until it is looked whether others than connections have given one back
+CALM = 16  # an episode is over when a sixteenth, or so many, are free again
+
+Admit = Callable[[socket.socket, Any], None]
+
+
+class Doorkeeper:
+    """One per broker, for its one thread. `reserved` descriptors are for no client."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, reserved: int) -> None:
+        self._loop = loop
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.limit = limit if limit != resource.RLIM_INFINITY else 1 << 30
+        self.reserved = min(reserved, self.limit // 2)
+        self.accepting = True
+        self.pauses = 0  # times that nobody could be let in
+        self._doors: dict[socket.socket, Admit] = {}
+        self._told = False  # in this episode
+        self._timer: asyncio.TimerHandle | None = None
+        self._scheduled = False
+
+    @property
+    def places(self) -> int:
+        """The descriptors that clients may have: all below this one."""
+        return self.limit - self.reserved
+
+    def watch(self, listener: socket.socket, admit: Admit) -> None:
+        """Let in who comes by this socket, which listens; it is ours from now on."""
+        listener.setblocking(False)
+        self._doors[listener] = admit
+        if self.accepting:
+            self._loop.add_reader(listener.fileno(), self._accept, listener)
+
+    def leave(self, listener: socket.socket) -> None:
+        """Let nobody in by this socket any more, and close it."""
+        if self._doors.pop(listener, None) is not None:
+            self._loop.remove_reader(listener.fileno())
+        listener.close()
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for listener in list(self._doors):
+            self.leave(listener)
+
+    def freed(self) -> None:
+        """A connection closes: its descriptor is free in the next turn of the loop."""
+        if self._told and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._look)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(ACCEPT_AT_ONCE):
+            try:
+                connection, peer = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionError):
+                return
+            except OSError as error:
+                if error.errno not in EXHAUSTED:
+                    raise
+                self._pause(os.strerror(error.errno))
+                return
+            last = connection.fileno() + 1 >= self.places
+            self._doors[listener](connection, peer)
+            if last:
+                self._pause(f"{self.places} of {self.limit} files are open")
+                return
+
+    def _pause(self, reason: str) -> None:
+        if self.accepting:
+            self.accepting = False
+            self.pauses += 1
+            for listener in self._doors:
+                self._loop.remove_reader(listener.fileno())
+        if not self._told:
+            self._told = True
+            log.warning(
+                "%s: clients wait until others have gone; the last %d are kept for journal,"
+                " monitoring and log; raise the limit (ulimit -n)",
+                *(reason, self.reserved),
+            )
+        if self._timer is None:
+            self._timer = self._loop.call_later(RETRY_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self._look()
+
+    def _look(self) -> None:
+        """Let clients in again where a descriptor is free for one."""
+        self._scheduled = False
+        if not self._doors:
+            return
+        free = self._lowest_free()
+        if not self.accepting and free < self.places:
+            self.accepting = True
+            for listener in self._doors:
+                self._loop.add_reader(listener.fileno(), self._accept, listener)
+        elif not self.accepting and self._timer is None:
+            self._timer = self._loop.call_later(RETRY_SECONDS, self._look_again)
+        if self._told and free < self.places - min(CALM, self.places // CALM + 1):
+            self._told = False
+            log.info("Clients need not wait any more")
+
+    def _lowest_free(self) -> int:
+        """The descriptor that the next client would get."""
+        try:
+            free = os.dup(next(iter(self._doors)).fileno())
+        except OSError:
+            return self.limit
+        os.close(free)
+        return free
