@@ -3,6 +3,9 @@
 Most are acknowledgements: the number that a message got, as a netstring. A client's replies
 are all different (`_INBOX.x.1`, `_INBOX.x.2`) and each is used once, so the route of one
 is not remembered unless somebody subscribes to just that subject.
+
+Only the connection that asked gets an answer, on its own subscriptions: a reply subject is not a
+way to send others what they would take for something else, or more than they can read.
 """
 
 from typing import Any
@@ -20,9 +23,11 @@ if cython.compiled:
     from cython.cimports.sequencer.frame import BARE
 else:
     from sequencer.frame import BARE, width_of
-    from sublist.subject import digest_of, digest_span
+    from sublist.subject import covers, digest_of, digest_span
 
     SIZE_AT = 28
+    ANSWER_WORK = 16  # offers that one answer costs
+    COVER_WORK = 4  # and to compare a subscription with a subject
 
 TEXT_MAX = 32  # `19:9223372036854775807,`, and at its end the size of that
 
@@ -37,29 +42,63 @@ class Answerer:
         self.frame = Frame(BARE)
         self.text = bytearray(TEXT_MAX)
         self.data = self.text
+        self.looked = 0  # offers that it cost to find the asker's subscriptions
 
-    def acknowledge(self, data: bytearray, reply: int, size: int, number: int) -> int:
-        """Send `number` to the reply subject `data[reply : reply + size]`; to how many."""
+    def acknowledge(self, asker: Link, data: bytearray, reply: int, size: int, number: int) -> int:
+        """Send `number` to the reply subject `data[reply : reply + size]`; the offers it cost."""
         route = self.sublist.reach(data, reply, size, digest_span(data, reply, size))
         text_size = self._write(number)
         self.frame.stamp(0, self.data, text_size, SIZE_AT, SIZE_AT + 2 - (text_size < 10))
         fanout = route.fanout
-        for item in fanout.plain:
-            self._deliver(cython.cast(Subscription, item), route, data, reply, text_size)
-        if fanout.groups is not None:
-            for members in fanout.groups:
-                self._deliver(able_member(members), route, data, reply, text_size)
-        return len(fanout.plain)
+        own = fanout.plain
+        self.looked = 0
+        if fanout.groups is not None or len(own) > len(asker.subs):
+            own = self._own(asker, route)
+        for item in own:
+            sub = cython.cast(Subscription, item)
+            if sub.owner is asker:
+                self._deliver(sub, asker, route, data, reply, text_size)
+        return self.looked + ANSWER_WORK * len(own)
 
-    def answer(self, reply: bytes, payload: bytes, headers: bytes) -> int:
-        """Send headers, where they are taken, and a payload; to how many."""
-        fanout = self.sublist.reach(reply, 0, len(reply), digest_of(reply)).fanout
-        for item in fanout.plain:
-            self._answer_one(cython.cast(Subscription, item), reply, payload, headers)
+    def answer(self, asker: Link, reply: bytes, payload: bytes, headers: bytes) -> int:
+        """Send headers, where they are taken, and a payload; the offers it cost."""
+        own = self._own(asker, self.sublist.reach(reply, 0, len(reply), digest_of(reply)))
+        for item in own:
+            self._answer_one(cython.cast(Subscription, item), asker, reply, payload, headers)
+        return self.looked + ANSWER_WORK * len(own)
+
+    def listens(self, asker: Link, reply: bytes) -> bool:
+        """Whether an answer would have a receiver; `looked` says what it cost to see that."""
+        return len(self._own(asker, self.sublist.reach(reply, 0, len(reply), digest_of(reply)))) > 0
+
+    def _own(self, asker: Link, route: Route) -> tuple[Subscription, ...]:
+        """The asker's subscriptions that an answer goes to: of each queue group one.
+
+        They are looked for among all that the route leads to, or among all that the asker has:
+        where there are fewer.
+        """
+        fanout = route.fanout
+        here = len(fanout.plain)
         if fanout.groups is not None:
             for members in fanout.groups:
-                self._answer_one(able_member(members), reply, payload, headers)
-        return len(fanout.plain)
+                here += len(members)
+                if here > len(asker.subs):
+                    break
+        if here > len(asker.subs):
+            self.looked = COVER_WORK * len(asker.subs)
+            return _own_that_cover(asker, route.subject)
+        self.looked = here
+        own: list[Subscription] = []
+        for item in fanout.plain:
+            if cython.cast(Subscription, item).owner is asker:
+                own.append(item)
+        if fanout.groups is not None:
+            for members in fanout.groups:
+                for item in members:
+                    if cython.cast(Subscription, item).owner is asker:
+                        own.append(item)
+                        break
+        return tuple(own)
 
     def _write(self, number: int) -> int:
         """Write a number as a netstring, and elsewhere its size; the size."""
@@ -84,12 +123,15 @@ class Answerer:
         return size
 
     def _deliver(
-        self, sub: Subscription, route: Route, data: bytearray, reply: int, text_size: int
+        self,
+        sub: Subscription,
+        link: Link,
+        route: Route,
+        data: bytearray,
+        reply: int,
+        text_size: int,
     ) -> int:
-        """Put the number that was written into one outbox."""
-        if sub.owner is None:
-            return 0
-        link = cython.cast(Link, sub.owner)
+        """Put the number that was written into the outbox of who asked."""
         frame = self.frame
         if not frame.is_addressed(route, sub.sid):
             if cython.compiled:
@@ -108,10 +150,11 @@ class Answerer:
             self.control.finished(sub)
         return 0
 
-    def _answer_one(self, sub: Subscription, reply: bytes, payload: bytes, headers: bytes) -> None:
+    def _answer_one(
+        self, sub: Subscription, link: Link, reply: bytes, payload: bytes, headers: bytes
+    ) -> None:
         if sub.owner is None:
-            return
-        link = cython.cast(Link, sub.owner)
+            return  # it has ended with the answer before
         size = len(payload)
         if headers and link.headers:
             size += len(headers)
@@ -128,17 +171,17 @@ class Answerer:
                 self.control.finished(sub)
 
 
-def able_member(members: tuple[Subscription, ...]) -> Subscription:
-    """The member of a queue group that an answer goes to: one that reads, if there is one."""
-    able: Subscription = members[0]
-    for item in members:
+def _own_that_cover(asker: Link, subject: bytes) -> tuple[Subscription, ...]:
+    """The asker's live subscriptions that take in a subject: of each queue group one."""
+    own: list[Subscription] = []
+    queues: set[bytes] = set()
+    for item in asker.subs.values():
         sub = cython.cast(Subscription, item)
-        if sub.owner is not None:
-            link = cython.cast(Link, sub.owner)
-            if link.writable and not link.detached and not link.closed:
-                able = sub
-                break
-    return able
+        if sub.replay is None and sub.queue not in queues and covers(sub.subject, subject):
+            own.append(sub)
+            if sub.queue is not None:
+                queues.add(sub.queue)
+    return tuple(own)
 
 
 def is_plain_reply(data: bytearray, reply: int, size: int) -> bool:

@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.bulk import Bulk, read_wish
-from broker.kinds import is_reserved_reply
+from broker.kinds import is_answerable
 from broker.link import Link
 from broker.lookup import Lookup, no_such_message, refuse
 from broker.requests import BadRequest, Get, Info, Read, Staging, parse
@@ -55,13 +55,13 @@ class Answers:
     def answer(self, link: Link, subject: bytes, reply: bytes) -> None:
         """Answer the question that was published to `subject`, now or later."""
         try:
+            if not is_answerable(reply):
+                raise errors.ReplyForbidden(reply)
             request = parse(subject)
             if not isinstance(request, Info | Get | Read | Staging):
                 raise errors.PublishForbidden(subject)
             if not reply:
                 raise errors.PublishForbidden(subject, "a reply subject is needed")
-            if is_reserved_reply(reply):
-                raise errors.ReplyForbidden(reply)
             if isinstance(request, Read):
                 self._read(link, subject, reply)
             elif isinstance(request, Staging):
@@ -80,12 +80,14 @@ class Answers:
             self._plane.say(link, b"+OK\r\n")
 
     def _tell(self, link: Link, request: Info | Get, subject: bytes, reply: bytes) -> None:
+        if not self._plane.listens(link, reply):
+            return
         if isinstance(request, Get):
             self._look_up(link, request.number, subject, reply)
         else:
             self._plane.spend(WORK)
             text = json.dumps(self.info(), separators=(",", ":")).encode()
-            self._plane.answer(reply, text, b"")
+            self._plane.answer(link, reply, text, b"")
 
     # One message
 
@@ -121,6 +123,8 @@ class Answers:
         wish = read_wish(self._payload(link), plane.sequencer.number)
         _need_headers(link)
         self._accept(link)
+        if not plane.listens(link, reply):
+            return
         if replays is None:
             refuse(plane, link, subject, reply, 404, "this broker keeps no messages")
             return
@@ -154,7 +158,7 @@ class Answers:
             why = f"the disk takes no stages: {error.strerror}"
             refuse(self._plane, link, subject, reply, 507, why)
             return
-        desk.ask(request.word, reply, self._plane.store, span)
+        desk.ask(request.word, (link, reply), self._plane.store, span)
 
     # What there is
 

@@ -130,6 +130,8 @@ class Bulk(Cursor):
         self._lost.append(b"%d-%d" % (first, min(last, self._wish.last)))
 
     def is_done(self) -> bool:
+        if not self._over and not self._replays.plane.listens(self.link, self._reply):
+            self._over = True  # who asked listens no more
         if not self._over and self.number > self._wish.last:
             self._answer(last=True)
         return self._over
@@ -140,13 +142,9 @@ class Bulk(Cursor):
     def _answer(self, last: bool) -> None:
         """Answer with what was gathered; the last time if no further chunk is allowed."""
         collector, plane = self._collector, self._replays.plane
-        fanout = plane.sublist.route(self._reply).fanout
         body = self._body()
         self._left -= len(body)
         self._over = last or self._left < self._wish.chunk_bytes
-        if not fanout.plain and fanout.groups is None:
-            self._over = True  # who asked listens no more
-            return
         headers = b"NATS/1.0\r\nSeriatim-Rows: %d\r\n" % collector.rows
         if collector.rows:
             headers += b"Seriatim-First: %d\r\n" % collector.first
@@ -156,7 +154,7 @@ class Bulk(Cursor):
             headers += b"Seriatim-Lost: %b\r\n" % b",".join(self._lost)
         if self._over:
             headers += b"Seriatim-Last: 1\r\n"
-        plane.answer(self._reply, body, headers + b"\r\n")
+        plane.answer(self.link, self._reply, body, headers + b"\r\n")
         collector.clear()
         self._lost.clear()
         self._scanned = 0

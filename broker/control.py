@@ -17,7 +17,7 @@ from broker.kinds import (
     ORDINARY,
     PUBLISH_PREFIX,
     RESERVED,
-    is_reserved_reply,
+    is_answerable,
 )
 from broker.link import Link
 from broker.options import check_options, read_object, read_options
@@ -80,7 +80,7 @@ class Control:
             self.answers.answer(link, route.subject, reply)
         elif route.kind in (CONTROL, RESERVED) and not acknowledged:
             self._tell(link, errors.PublishForbidden(route.subject))
-        elif is_reserved_reply(reply):
+        elif not is_answerable(reply):
             self._tell(link, errors.ReplyForbidden(reply))
         else:
             self._publish_acknowledged(link, route.subject[len(PUBLISH_PREFIX) :], reply)
@@ -269,7 +269,7 @@ class Control:
         problem = self._refusal(subject)
         if problem:
             if reply and link.headers:
-                self.plane.answer(reply, b"", b"NATS/1.0 400 %b\r\n\r\n" % problem)
+                self.plane.answer(link, reply, b"", b"NATS/1.0 400 %b\r\n\r\n" % problem)
             else:
                 self._tell(link, errors.PublishForbidden(PUBLISH_PREFIX + subject))
             return
@@ -283,12 +283,12 @@ class Control:
                 self.no_room(link, subject, reply)
                 return
         if reply:
-            self.plane.answer(reply, encode(b"%d" % number), b"")
+            self.plane.answer(link, reply, encode(b"%d" % number), b"")
 
     def no_room(self, link: Link, subject: bytes, reply: bytes) -> None:
         """A message that wants an answer was refused."""
         if reply and link.headers:
-            self.plane.answer(reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
+            self.plane.answer(link, reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
             if self.keeper is not None:
                 self.keeper.refused += 1
         else:

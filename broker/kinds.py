@@ -41,6 +41,14 @@ def is_reserved_reply(reply: bytes) -> bool:
     return reply.startswith(b"_R_.") or _below(reply, b"_GR_.", b"$GR.", b"$JS.ACK.")
 
 
+def is_answerable(reply: bytes) -> bool:
+    """Whether the broker sends answers to this reply subject.
+
+    What it says itself below `$SEQ.` (`$SEQ.LOST`, `$SEQ.END`) is no answer that was asked for.
+    """
+    return not reply.startswith(CONTROL_PREFIX) and not is_reserved_reply(reply)
+
+
 def _below(subject: bytes, *prefixes: bytes) -> bool:
     """Whether the subject has one of the prefixes, and something after it."""
     return any(subject.startswith(prefix) and subject != prefix for prefix in prefixes)

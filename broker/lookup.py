@@ -121,7 +121,7 @@ class Lookup(Cursor):
         told %= (subject, walk.number, timestamp(walk.time))
         first, end, rest = headers.partition(b"\r\n")
         headers = first + end + told + rest if end else b"NATS/1.0\r\n" + told + b"\r\n"
-        self._replays.plane.answer(self.wanted[0][2], payload, headers)
+        self._replays.plane.answer(link, self.wanted[0][2], payload, headers)
 
 
 def timestamp(time_ns: int) -> bytes:
@@ -147,6 +147,6 @@ def refuse(plane: Plane, link: Link, subject: bytes, reply: bytes, status: int, 
     """Say no to a question: with a status header, or with -ERR to who takes no headers."""
     if reply and link.headers:
         words = why[0].upper() + why[1:]
-        plane.answer(reply, b"", b"NATS/1.0 %d %b\r\n\r\n" % (status, words.encode()))
+        plane.answer(link, reply, b"", b"NATS/1.0 %d %b\r\n\r\n" % (status, words.encode()))
     else:
         plane.say(link, PublishForbidden(subject, why).reply)

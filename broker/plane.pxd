@@ -23,7 +23,6 @@ cdef enum:
     ORDINARY, EXCLUDED, CONTROL, RESERVED, ACKNOWLEDGED
 
 cdef enum:
-    ANSWER_WORK = 16
     MASK32 = 0xFFFFFFFF
     CONTROL_WORK = 64
     WORK_MAX = 262144
@@ -63,7 +62,7 @@ cdef class Plane:
     cdef int _publish_headers(self, Link link, Parser parser) except -1
     cdef int _note_sizes(self, Parser parser) except -1
     @cython.locals(reply=Py_ssize_t, reply_size=Py_ssize_t, size=Py_ssize_t,
-                   digest='unsigned int', fresh=bint, asked=Py_ssize_t)
+                   digest='unsigned int', fresh=bint)
     cdef int _publish_acknowledged(self, Link link, Parser parser,
                                    Py_ssize_t header_size) except -1
     @cython.locals(route=Route, reply=bytes, fresh=bint)
@@ -105,5 +104,6 @@ cdef class Plane:
     @cython.locals(route=Route, subject='const unsigned char *')
     cdef int _address(self, Frame frame, Subscription sub) except -1
     cpdef bint say(self, Link link, bytes text) except -1
-    cpdef answer(self, bytes reply, bytes payload, bytes headers)
+    cpdef answer(self, Link asker, bytes reply, bytes payload, bytes headers)
+    cpdef bint listens(self, Link asker, bytes reply) except -1
     cpdef release(self, Link last)

@@ -13,8 +13,7 @@ operations go to `control` (broker/control.py), which knows the protocol's rules
 The straight way is for `PUB subject size` from a silent client to an ordinary subject; a
 reply, headers, +OK and `$SEQ.` subjects take `_publish_uncommon`, and pay for themselves.
 
-The plane reads no clock and touches no socket: sessions flush, pause and close. Whose output
-leaves when is the gate's business (broker/gate.py).
+The plane reads no clock and touches no socket. What leaves when, the gate says (broker/gate.py).
 """
 
 from collections import deque
@@ -48,8 +47,7 @@ if not cython.compiled:
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
     WORK_MAX = 1 << 18  # offers in one read event; in the time they take nobody else is served
     MASK32 = 0xFFFFFFFF
-    ANSWER_WORK = 16  # offers that one answer costs
-    CONTROL_WORK = 64  # and one control operation, which is not compiled
+    CONTROL_WORK = 64  # offers that one control operation costs, which is not compiled
 
 
 class Plane:
@@ -72,9 +70,8 @@ class Plane:
         self.window: Any = None
         self.message_id = b""
         self.refused = False  # the publisher at hand knows by now that there is no room
-        self.number = 0
-        self.body = self.size = self.header_size = self.payload = self.payload_size = 0
-        self.digits = self.digits_end = self.subject = self.reply = self.reply_size = 0
+        self.number = self.size = self.header_size = self.payload = self.payload_size = 0
+        self.body = self.digits = self.digits_end = self.subject = self.reply = self.reply_size = 0
         self.renamed = False  # the message goes out under another subject than it came with
         self.sizes = b""  # header size and size, as the publisher wrote them
 
@@ -286,8 +283,7 @@ class Plane:
         if fresh:
             self._fan_out()
         if reply_size:
-            asked = self.answerer.acknowledge(self.data, reply, reply_size, self.number)
-            self.work += ANSWER_WORK * asked
+            self.work += self.answerer.acknowledge(link, self.data, reply, reply_size, self.number)
         return 0
 
     def _publish_uncommon(self, link: Link, parser: Parser, header_size: int) -> int:
@@ -489,9 +485,15 @@ class Plane:
         """Put what is no message, or a message of the broker's own, into an outbox."""
         return self.gate.say(link, text)
 
-    def answer(self, reply: bytes, payload: bytes, headers: bytes) -> None:
-        """Send a message of the broker's own, without number or frame, to a reply subject."""
-        self.work += ANSWER_WORK * self.answerer.answer(reply, payload, headers)
+    def answer(self, asker: Link, reply: bytes, payload: bytes, headers: bytes) -> None:
+        """Send to who asked a message of the broker's own, without number or frame."""
+        self.work += self.answerer.answer(asker, reply, payload, headers)
+
+    def listens(self, asker: Link, reply: bytes) -> bool:
+        """Whether who asked would hear an answer; there is none to make where it would not."""
+        heard = self.answerer.listens(asker, reply)
+        self.work += self.answerer.looked
+        return heard
 
     def release(self, last: Link | None) -> None:
         """Let out what was caused so far; `last` after all others."""

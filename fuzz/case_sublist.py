@@ -110,11 +110,14 @@ class Case:
         link = self.receivers[choice & 1].link
         sub = Subscription(subject, b"%d" % choice, QUEUES[choice // 2 % len(QUEUES)], link)
         self.subs.append(sub)
+        link.subs[b"%d" % id(sub)] = sub
         self.sublist.insert(sub)
 
     def remove(self, choice: int) -> None:
         if self.subs:
-            self.sublist.remove(self.subs.pop(choice % len(self.subs)))
+            sub = self.subs.pop(choice % len(self.subs))
+            del sub.owner.subs[b"%d" % id(sub)]
+            self.sublist.remove(sub)
 
     def publish(self, subject: bytes) -> None:
         """One message, as bytes; each subscription got what it should, a group one in all."""
@@ -126,16 +129,18 @@ class Case:
 
     def answer(self, subject: bytes) -> None:
         """The same for an answer, whose route is remembered elsewhere."""
-        before = [sub.delivered for sub in self.subs]
-        self.plane.answer(subject, b"", b"")
-        self.plane.release(None)
-        self._judge(subject, before)
+        for asker in self.receivers:
+            before = [sub.delivered for sub in self.subs]
+            self.plane.answer(asker.link, subject, b"", b"")
+            self.plane.release(None)
+            self._judge(subject, before, asker.link)
 
-    def _judge(self, subject: bytes, before: list[int]) -> None:
+    def _judge(self, subject: bytes, before: list[int], only: Link | None = None) -> None:
+        """Each subscription, or those of `only` this link, got what it should."""
         rises = [sub.delivered - count for sub, count in zip(self.subs, before, strict=True)]
         groups: dict[bytes, int] = {}
         for sub, rise in zip(self.subs, rises, strict=True):
-            wanted = tokens_match(sub.subject, subject)
+            wanted = tokens_match(sub.subject, subject) and only in (None, sub.owner)
             if sub.queue is None:
                 assert rise == wanted, f"{sub.subject!r} got {rise} of {subject!r}"
             else:

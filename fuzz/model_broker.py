@@ -294,7 +294,8 @@ class Model:
         asking = op.subject.startswith(b"$SEQ.PUB.")
         if self._reserved(op.subject) and not asking:
             return link.refuse(b"Permissions Violation for Publish to %b" % quoted(op.subject))
-        if op.reply.startswith(b"_R_.") or begins(op.reply, b"_GR_.", b"$GR.", b"$JS.ACK."):
+        own = asking and op.reply.startswith(b"$SEQ.")
+        if own or op.reply.startswith(b"_R_.") or begins(op.reply, b"_GR_.", b"$GR.", b"$JS.ACK."):
             words = b"Permissions Violation for Publish with Reply of %b"
             return link.refuse(words % quoted(op.reply))
         if asking:
@@ -434,7 +435,7 @@ class Model:
             problem = b"Subject Is Excluded From Sequencing"
         if problem:
             if op.reply and link.has("headers"):
-                return self._answer(op.reply, b"", b"NATS/1.0 400 %b\r\n\r\n" % problem)
+                return self._answer(link, op.reply, b"", b"NATS/1.0 400 %b\r\n\r\n" % problem)
             return link.refuse(b"Permissions Violation for Publish to %b" % quoted(op.subject))
         self.told_number = self.number
         if not op.payload:
@@ -446,21 +447,17 @@ class Model:
             if link.has("verbose"):
                 link.events.insert(place, Event([b"+OK\r\n"]))
         if op.reply:
-            self._answer(op.reply, netstring(b"%d" % self.told_number), b"")
+            self._answer(link, op.reply, netstring(b"%d" % self.told_number), b"")
         return None
 
     def _no_room(self, link: ModelLink, op: Op) -> None:
         if op.reply and link.has("headers"):
-            self._answer(op.reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
+            self._answer(link, op.reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
         else:
             self._refuse(link, op.subject, always=True)
 
-    def _answer(self, reply: bytes, payload: bytes, headers: bytes) -> None:
-        takers = [
-            wish
-            for wish in self.wishes
-            if not wish.link.closed and tokens_match(wish.subject, reply)
-        ]
+    def _answer(self, link: ModelLink, reply: bytes, payload: bytes, headers: bytes) -> None:
+        takers = [wish for wish in link.wishes.values() if tokens_match(wish.subject, reply)]
         self.perhaps += len({wish.queue for wish in takers if wish.queue})
         self._overtake(reply)
         copies = []

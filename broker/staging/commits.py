@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from broker.staging.applications import Done
 from broker.staging.intents import Intent, intent_file
 from broker.staging.publishing import RETRY, Commit, Damaged, Publishing, Stopped
-from broker.staging.requests import ANY, CommitWish, Refusal
+from broker.staging.requests import ANY, Asker, CommitWish, Refusal
 from broker.staging.stages import Stage
 from sequencer.journal.disk import remove, sync_file
 
@@ -56,12 +56,12 @@ class Commits:
         running = self._running.get(application)
         return running.wish.batch if running is not None else None
 
-    def ask(self, wish: CommitWish, reply: bytes) -> None:
-        """Commit, and answer to `reply` when it is done. Raises `Refusal`."""
+    def ask(self, wish: CommitWish, asker: Asker) -> None:
+        """Commit, and answer `asker` when it is done. Raises `Refusal`."""
         desk, name = self._desk, wish.application
         done = desk.applications.last(name)
         if done is not None and wish.batch <= done.batch:
-            self._repeat(wish, done, reply)
+            self._repeat(wish, done, asker)
             return
         if name in self._broken:
             raise Refusal(500, self._broken[name])
@@ -69,9 +69,10 @@ class Commits:
         if running is not None:
             if running.wish.batch != wish.batch:
                 raise Refusal(409, f"batch {running.wish.batch} of it is being committed")
+            running.waiters = [one for one in running.waiters if not one[0][0].closed]
             if len(running.waiters) >= WAITERS_MAX:
                 raise Refusal(429, f"{WAITERS_MAX} wait for this commit already")
-            running.waiters.append((reply, wish.stages == running.wish.stages))
+            running.waiters.append((asker, wish.stages == running.wish.stages))
             return
         last = None if done is None else done.batch
         if wish.after not in (ANY, last):
@@ -82,7 +83,7 @@ class Commits:
         if done is None:
             self._make_room_for_one()
         commit = Commit(wish, self._claim(wish))
-        commit.waiters.append((reply, True))
+        commit.waiters.append((asker, True))
         self.begin(commit)
 
     def begin(self, commit: Commit) -> None:
@@ -118,15 +119,15 @@ class Commits:
 
     # Before the promise
 
-    def _repeat(self, wish: CommitWish, done: Done, reply: bytes) -> None:
+    def _repeat(self, wish: CommitWish, done: Done, asker: Asker) -> None:
         """It was committed before: publish nothing."""
         self.repeated += 1
         desk = self._desk
         desk.delete(desk.stages.drop(desk.stages.up_to(wish.application, done.batch)))
         if done.batch == wish.batch:
-            desk.answer(reply, _answer(done, True))
+            desk.answer(asker, _answer(done, True))
         else:
-            desk.answer(reply, _answer(Done(wish.application, wish.batch, 0, 0, 0, 0, True), True))
+            desk.answer(asker, _answer(Done(wish.application, wish.batch, 0, 0, 0, 0, True), True))
 
     def _make_room_for_one(self) -> None:
         known, most = self._desk.applications, self._desk.settings.max_applications
@@ -230,8 +231,8 @@ class Commits:
         desk, wish = self._desk, commit.wish
         self.committed += 1
         del self._running[wish.application]
-        for reply, same in commit.waiters:
-            desk.answer(reply, _answer(done, not same))
+        for asker, same in commit.waiters:
+            desk.answer(asker, _answer(done, not same))
         stages = desk.stages.drop(desk.stages.up_to(wish.application, wish.batch))
         intent = [intent_file(desk.folder, commit.origin)] if commit.promised else []
         # Who need not be remembered is forgotten some time, and then nothing may come back.
@@ -246,8 +247,8 @@ class Commits:
         del self._running[wish.application]
         desk.delete(desk.stages.drop(commit.stages))
         other = Refusal(503, "the disk took no commit of other stages of this batch; ask again")
-        for reply, same in commit.waiters:
-            desk.refuse(reply, problem if same else other)
+        for asker, same in commit.waiters:
+            desk.refuse(asker, problem if same else other)
         desk.plane.release(None)
 
     def _break(self, commit: Commit, error: Exception) -> None:
@@ -256,8 +257,8 @@ class Commits:
         what = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         why = self.give_up(commit, what)
         del self._running[wish.application]
-        for reply, _ in commit.waiters:
-            desk.refuse(reply, Refusal(500, why))
+        for asker, _ in commit.waiters:
+            desk.refuse(asker, Refusal(500, why))
         desk.plane.release(None)
 
 

@@ -30,7 +30,7 @@ from broker.staging.applications import Applications
 from broker.staging.commits import Commits
 from broker.staging.past import Left, left_behind
 from broker.staging.publishing import Commit, Publishing
-from broker.staging.requests import CommitWish, Named, Refusal
+from broker.staging.requests import Asker, CommitWish, Named, Refusal
 from broker.staging.stages import Stages
 from sequencer.journal.disk import make_folder, remove, sync_folder
 from sequencer.journal.store import Store
@@ -92,23 +92,23 @@ class Desk:
 
     # What comes
 
-    def ask(self, word: str, reply: bytes, store: bytearray, span: range) -> None:
+    def ask(self, word: str, asker: Asker, store: bytearray, span: range) -> None:
         """Do what the request at hand asks for; its headers and payload are that span."""
         at = span.stop - self.plane.payload_bytes()
         self.plane.spend(self._cost(word, len(span)))
         if self._stopping:
-            self.refuse(reply, Refusal(503, "the broker stops; ask the next one"))
+            self.refuse(asker, Refusal(503, "the broker stops; ask the next one"))
             return
         if self._waiting is None:
-            self._do(word, reply, bytes(store[span.start : at]), store, at, span.stop)
+            self._do(word, asker, bytes(store[span.start : at]), store, at, span.stop)
             return
         size = len(span)
         if len(self._waiting) >= REQUESTS_MAX or self._waiting_bytes + size > REQUESTS_BYTES_MAX:
-            self.refuse(reply, Refusal(503, "what was staged before is being read; ask again"))
+            self.refuse(asker, Refusal(503, "what was staged before is being read; ask again"))
             return
         self._waiting_bytes += size
         headers, payload = bytes(store[span.start : at]), store[at : span.stop]
-        self._waiting.append(lambda: self._do(word, reply, headers, payload, 0, len(payload)))
+        self._waiting.append(lambda: self._do(word, asker, headers, payload, 0, len(payload)))
 
     def _cost(self, word: str, size: int) -> int:
         """What a request costs: many of them must not make one turn that is long."""
@@ -118,38 +118,38 @@ class Desk:
         return WORK + (size << JSON_SHIFT) + LOOK_WORK * looked_at
 
     def _do(
-        self, word: str, reply: bytes, headers: bytes, store: bytearray, at: int, stop: int
+        self, word: str, asker: Asker, headers: bytes, store: bytearray, at: int, stop: int
     ) -> None:
         """One request, whose payload is `store[at:stop]`."""
         match word:
             case "STAGE":
-                self.attempt(reply, lambda: self._stage(reply, headers, store, at, stop))
+                self.attempt(asker, lambda: self._stage(asker, headers, store, at, stop))
             case "COMMIT":
-                self.attempt(reply, lambda: self._commit(reply, bytes(store[at:stop])))
+                self.attempt(asker, lambda: self._commit(asker, bytes(store[at:stop])))
             case "ABORT":
-                self.attempt(reply, lambda: self._abort(reply, bytes(store[at:stop])))
+                self.attempt(asker, lambda: self._abort(asker, bytes(store[at:stop])))
             case "BATCH":
-                self.attempt(reply, lambda: self._batch(reply, bytes(store[at:stop])))
+                self.attempt(asker, lambda: self._batch(asker, bytes(store[at:stop])))
 
-    def attempt(self, reply: bytes, work: Callable[[], None]) -> None:
+    def attempt(self, asker: Asker, work: Callable[[], None]) -> None:
         """Do something, or answer why it is not done."""
         try:
             work()
         except BadRequest as problem:
-            self.refuse(reply, Refusal(400, str(problem)))
+            self.refuse(asker, Refusal(400, str(problem)))
         except Refusal as problem:
-            self.refuse(reply, problem)
+            self.refuse(asker, problem)
 
-    def _stage(self, reply: bytes, headers: bytes, store: bytearray, at: int, stop: int) -> None:
+    def _stage(self, asker: Asker, headers: bytes, store: bytearray, at: int, stop: int) -> None:
         piece = requests.read_piece(headers)
         stage = self.stages.append(piece, store, at, stop, self.loop.time())
         self.pieces += 1
-        self.answer(reply, {"bytes": stage.bytes, "rows": stage.rows})
+        self.answer(asker, {"bytes": stage.bytes, "rows": stage.rows})
 
-    def _commit(self, reply: bytes, payload: bytes) -> None:
-        self.commits.ask(requests.read_commit(payload, self.stages.most), reply)
+    def _commit(self, asker: Asker, payload: bytes) -> None:
+        self.commits.ask(requests.read_commit(payload, self.stages.most), asker)
 
-    def _abort(self, reply: bytes, payload: bytes) -> None:
+    def _abort(self, asker: Asker, payload: bytes) -> None:
         wish = requests.read_abort(payload)
         if self.commits.batch_of(wish.application) == wish.batch:
             raise Refusal(409, f"batch {wish.batch} of it is being committed")
@@ -159,9 +159,9 @@ class Desk:
             if not stage.claimed and (wish.stages is None or stage.key[2] in wish.stages)
         ]
         self.delete(self.stages.drop(gone))
-        self.answer(reply, {"dropped": len(gone)})
+        self.answer(asker, {"dropped": len(gone)})
 
-    def _batch(self, reply: bytes, payload: bytes) -> None:
+    def _batch(self, asker: Asker, payload: bytes) -> None:
         name = requests.read_application(payload)
         done = self.applications.last(name)
         facts: dict[str, Any] = {"application": name, "batch": None}
@@ -169,20 +169,20 @@ class Desk:
         if done is not None:
             facts |= {"batch": done.batch, "first": done.first, "last": done.last}
             facts |= {"rows": done.rows, "time": done.time}
-        self.answer(reply, facts | {"committing": self.commits.batch_of(name)})
+        self.answer(asker, facts | {"committing": self.commits.batch_of(name)})
 
     # What goes
 
-    def answer(self, reply: bytes, facts: dict[str, Any]) -> None:
-        self.plane.answer(reply, json.dumps(facts, separators=(",", ":")).encode(), b"")
+    def answer(self, asker: Asker, facts: dict[str, Any]) -> None:
+        self.plane.answer(*asker, json.dumps(facts, separators=(",", ":")).encode(), b"")
 
-    def refuse(self, reply: bytes, problem: Refusal) -> None:
+    def refuse(self, asker: Asker, problem: Refusal) -> None:
         """Answer with a status, and why; where a stage goes on, if that is the matter."""
         words = str(problem)
         status = f"NATS/1.0 {problem.status} {words[0].upper()}{words[1:]}\r\n"
         if problem.expected is not None:
             status += f"Seriatim-Offset: {problem.expected}\r\n"
-        self.plane.answer(reply, b"", f"{status}\r\n".encode())
+        self.plane.answer(*asker, b"", f"{status}\r\n".encode())
 
     def run(self, work: Callable[[], Result]) -> "asyncio.Future[Result]":
         """Have the thread do something with files."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.session import hold
 from broker.staged import Staged
-from broker.staging.requests import CommitWish
+from broker.staging.requests import Asker, CommitWish
 from broker.staging.stages import Stage
 from parser.machine import Parser
 from parser.table import START
@@ -54,7 +54,7 @@ class Commit:
         self.promised = False  # its intent is on the disk
         self.first = self.last = 0
         self.missing: list[tuple[int, int]] = [(1, self.rows)] if self.rows else []
-        self.waiters: list[tuple[bytes, bool]] = []  # whom to answer; if they named these stages
+        self.waiters: list[tuple[Asker, bool]] = []  # whom to answer; if they named these stages
 
 
 class Publishing:

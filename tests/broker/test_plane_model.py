@@ -100,6 +100,11 @@ class NaiveBroker:
         if client.on("pedantic") and not self._literal(sent.subject):
             heard.first.append((client, b"-ERR 'Invalid Publish Subject'\r\n"))
         asked = sent.subject.startswith(b"$SEQ.PUB.")
+        own = asked and sent.reply.startswith(b"$SEQ.")
+        if own:
+            words = b'Permissions Violation for Publish with Reply of "%b"' % sent.reply
+            heard.first.append((client, b"-ERR '%b'\r\n" % words))
+            return heard
         if asked and not self._forbidden(Message(b"a", b"", reply=sent.reply)):
             return self._acknowledged(client, sent, heard)
         if asked:
@@ -180,12 +185,12 @@ class NaiveBroker:
             digits = b"%d" % self.number
             answer = Message(sent.reply, b"%d:%b," % (len(digits), digits))
         if sent.reply:
-            self._answer(answer, heard)
+            self._answer(client, answer, heard)
         return heard
 
-    def _answer(self, answer: Message, heard: Heard) -> None:
+    def _answer(self, client: Client, answer: Message, heard: Heard) -> None:
         # Who has had as many messages as it wished for is asked no more: see `settle`.
-        found = [wish for wish in self.wishes() if matches(wish.subject, answer.subject)]
+        found = [wish for wish in client.wishes.values() if matches(wish.subject, answer.subject)]
         copies = [(w, message(answer, w.sid, 0, "none", w.owner.on("headers"))) for w in found]
         heard.last += [copy for copy in copies if not copy[0].queue]
         for queue in sorted({wish.queue for wish in found} - {b""}):
@@ -260,7 +265,10 @@ forbidden = st.sampled_from([b"_GR_.x", b"$NRG.", b"$SEQ.x", b"$SEQ.PUB"])
 asked = st.one_of(literal, odd, forbidden, subjects, st.just(b"$SEQ.x")).map(b"$SEQ.PUB.".__add__)
 sids = st.sampled_from([b"1", b"2", b"3", b"4"])
 replies = st.one_of(
-    st.just(b""), st.just(b""), literal, st.sampled_from([b"_R_.x", b"a..b", b"$JS.ACK.x"])
+    st.just(b""),
+    st.just(b""),
+    literal,
+    st.sampled_from([b"_R_.x", b"a..b", b"$JS.ACK.x", b"$SEQ.a"]),
 )
 payloads = st.sampled_from([b"", b"x", b"hello", b"\r\n", b"y" * 120])
 header_blocks = st.sampled_from([b"", b"", b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"])

@@ -12,7 +12,7 @@ from broker.staging.publishing import Publishing
 from tests.crash.staging import kept, settled
 from tests.support.raw import HEADERS, QUIET
 from tests.support.serving import Broker, serving
-from tests.support.staging import Batch, Publisher, Refused, judge, piece, request
+from tests.support.staging import Batch, Publisher, Refused, answer_of, judge, piece, request
 
 
 def staged(broker: Broker, batch: Batch) -> Publisher:
@@ -258,6 +258,35 @@ def test_given_many_who_wait_then_more_are_refused(
             Refused(429, "2 wait for this commit already"),
             Refused(429, "1 commits wait for their turn already"),
         ]
+
+
+def test_given_who_waited_and_has_gone_then_another_may_wait_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.staging.commits.WAITERS_MAX", 3)
+    batch, full = Batch("app", 1, 100), [True]
+    with serving(tmp_path) as broker:
+        publisher, store = staged(broker, batch), broker.server.store
+        assert store is not None
+        reserve = type(store).reserve
+
+        def refuse(self: object, need: int) -> None:
+            if full[0]:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            reserve(self, need)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(type(store), "reserve", refuse)
+        publisher.client.send(batch.commit())
+        broker.until(lambda: broker.server.plane.sequencer.full)
+        for _ in range(4):
+            other = Publisher(broker)
+            assert other.client.ask(batch.commit() * 2) == [], "both wait"
+            other.client.close()
+            broker.until(lambda: len(broker.server.sessions) == 1)
+        full[0] = False
+        broker.until(lambda: settled(broker))
+        told = [answer_of(one) for one in publisher.client.ask(b"")]
+        assert [one["rows"] for one in told if isinstance(one, dict)] == [100]
 
 
 def test_given_a_start_when_too_much_is_asked_at_once_then_some_are_told_to_ask_again(

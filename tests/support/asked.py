@@ -65,7 +65,7 @@ class OnePiece:
 
 @dataclass
 class NotedPlane:
-    """Notes what is answered and said; everybody listens, unless `deaf`."""
+    """Notes what is answered and said; who asks listens, unless `deaf`."""
 
     number: int
     deaf: bool = False
@@ -77,12 +77,10 @@ class NotedPlane:
     def sequencer(self) -> Any:
         return SimpleNamespace(number=self.number, now=0, full=False)
 
-    @property
-    def sublist(self) -> Any:
-        fanout = SimpleNamespace(plain=() if self.deaf else (1,), groups=None)
-        return SimpleNamespace(route=lambda reply: SimpleNamespace(fanout=fanout))
+    def listens(self, asker: Any, reply: bytes) -> bool:
+        return not self.deaf
 
-    def answer(self, reply: bytes, payload: bytes, headers: bytes) -> None:
+    def answer(self, asker: Any, reply: bytes, payload: bytes, headers: bytes) -> None:
         self.answers.append((reply, payload, headers))
 
     def say(self, link: Any, text: bytes) -> bool:
