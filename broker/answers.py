@@ -34,7 +34,6 @@ PREFIXES: Final = (
 )
 LOOKUPS_MAX: Final = 4096
 READS_MAX: Final = 4
-REMEMBERED_MAX: Final = 64  # links with cursors, before those that have ended are looked for
 WORK: Final = 512  # offers that reading or writing JSON costs
 MS_NS: Final = 1_000_000
 
@@ -45,8 +44,6 @@ class Answers:
     def __init__(self, server: "Server") -> None:
         self._server = server
         self._plane = server.plane
-        self._lookups: dict[Link, Lookup] = {}
-        self._reads: dict[Link, list[Bulk]] = {}
 
     def takes(self, subject: bytes) -> bool:
         """Whether a message to this subject is a question, or was meant to be one."""
@@ -102,17 +99,17 @@ class Answers:
             first = server.replays.store.first
             no_such_message(plane, link, subject, reply, number, kept_from=first)
             return
-        lookup = self._lookups.get(link)
-        fresh = lookup is None or lookup.ended
-        if lookup is None or fresh:
-            _forget_ended(self._lookups)
-            lookup = self._lookups[link] = Lookup(server.replays, link)
+        asked = server.replays.asked_by(link)
+        lookup = next((one for one in asked if isinstance(one, Lookup)), None)
+        fresh = lookup is None
+        if lookup is None:
+            lookup = Lookup(server.replays, link)
         if len(lookup.wanted) >= LOOKUPS_MAX:
             refuse(plane, link, subject, reply, 429, "too many messages are asked for at once")
             return
         lookup.want(number, subject, reply)
         if fresh:
-            server.replays.begin(lookup)
+            server.replays.ask(lookup)
 
     # Many messages
 
@@ -128,14 +125,11 @@ class Answers:
         if replays is None:
             refuse(plane, link, subject, reply, 404, "this broker keeps no messages")
             return
-        running = [read for read in self._reads.get(link, ()) if not read.ended]
-        if len(running) >= READS_MAX:
+        running = sum(isinstance(one, Bulk) for one in replays.asked_by(link))
+        if running >= READS_MAX:
             refuse(plane, link, subject, reply, 429, f"{READS_MAX} reads are running already")
             return
-        _forget_ended(self._reads)
-        read = Bulk(replays, link, reply, wish)
-        self._reads[link] = [*running, read]
-        replays.begin(read)
+        replays.ask(Bulk(replays, link, reply, wish))
 
     def _payload(self, link: Link) -> bytes:
         """The payload of the question, without headers."""
@@ -200,12 +194,3 @@ class Answers:
 def _need_headers(link: Link) -> None:
     if not link.headers:
         raise BadRequest("the answers have headers: say headers:true in CONNECT")
-
-
-def _forget_ended(cursors: dict[Link, Any]) -> None:
-    """Forget what has ended, once in a while: links that have gone say nothing here."""
-    if len(cursors) < REMEMBERED_MAX:
-        return
-    for link, held in list(cursors.items()):
-        if all(cursor.ended for cursor in (held if isinstance(held, list) else [held])):
-            del cursors[link]

@@ -139,6 +139,9 @@ class Bulk(Cursor):
     def at_head(self, number: int) -> bool:
         return True
 
+    def free(self) -> None:
+        self._lost.clear()
+
     def _answer(self, last: bool) -> None:
         """Answer with what was gathered; the last time if no further chunk is allowed."""
         collector, plane = self._collector, self._replays.plane

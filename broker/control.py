@@ -137,7 +137,7 @@ class Control:
             self._remove(sub)
         link.subs.clear()
         if self.replays is not None:
-            self.replays.wake(link)
+            self.replays.leave(link)
 
     def _remove(self, sub: Subscription) -> None:
         """Route nothing more to it; one that is still being replayed to has no route yet."""
@@ -148,6 +148,8 @@ class Control:
             self.sublist.remove(sub)
         else:
             sub.owner = None
+            if self.replays is not None:
+                self.replays.abandon(sub)
 
     # The verbs
 

@@ -7,7 +7,7 @@ serves all of a link's subscriptions, from where live delivery left it.
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker.link import Link
 from broker.outcomes import MORE
@@ -17,13 +17,24 @@ from sublist.subscription import Subscription
 if TYPE_CHECKING:
     from broker.replays import Replays
 
-DEFERRED_MAX = 1 << 14  # PINGs of one that lags, 4 MiB; who sends more does not wait for PONG
+DEFERRED_MAX = 1 << 12  # PINGs of one that lags, 1 MiB; who sends more does not wait for PONG
+NOBODY: Final = object()  # plays to a subscription that lives, for its cursor had a defect
+
+
+class Home(Protocol):
+    """Where a cursor stands until its turn: one of broker.queues, or the fetcher."""
+
+    def discard(self, cursor: "Cursor") -> None:
+        """It has ended."""
 
 
 class Cursor:
     """Written by `Replays`, but for `number` and `outcome`, which `play` leaves."""
 
-    __slots__ = ("ended", "fetched", "link", "number", "offset", "outcome", "parked_at", "piece")
+    __slots__ = (
+        *("dropped", "ended", "fetched", "home", "link", "number", "offset", "outcome"),
+        *("parked_at", "piece", "place_in_heap"),
+    )
 
     def __init__(self, link: Link, number: int) -> None:
         self.link = link
@@ -33,6 +44,9 @@ class Cursor:
         self.parked_at = 0.0  # loop time
         self.outcome = MORE
         self.ended = False
+        self.dropped = False  # nobody listens to it any more: it ends with its step
+        self.home: Home | None = None  # where it stands until its turn
+        self.place_in_heap = 0  # while it waits for a number
         self.fetched: bytearray | None = None  # what a thread has read for it
 
     def play(self, store: bytearray, stop: int) -> int:
@@ -65,6 +79,12 @@ class Cursor:
     def at_head(self, number: int) -> bool:
         """Nothing is left to play up to `number`, the last one given. True: it has ended."""
         raise NotImplementedError
+
+    def free(self) -> None:
+        """It has ended: let go of all that it holds.
+
+        The collector of cycles does not look at subscriptions, so none may be left.
+        """
 
 
 class Replay(Cursor):
@@ -107,6 +127,9 @@ class Replay(Cursor):
         self.replays.tell(self.sub, b"$SEQ.END.%d" % self.until)
         self.replays.conclude(self.sub)
         return True
+
+    def free(self) -> None:
+        unlink(self.sub, self)
 
     def at_head(self, number: int) -> bool:
         if self.until or self.number > number + 1:
@@ -159,3 +182,12 @@ class CatchUp(Cursor):
             return False
         self.link.detached = False
         return True
+
+    def free(self) -> None:
+        self._deferred.clear()
+
+
+def unlink(sub: Subscription, cursor: Cursor) -> None:
+    """A cursor that played to this subscription has ended."""
+    if sub.replay is cursor:
+        sub.replay = None if sub.owner is None else NOBODY

@@ -9,7 +9,7 @@ Memory: some 300 bytes a subject while it lasts, `SUBJECTS_MAX` subjects.
 
 from typing import TYPE_CHECKING, Any
 
-from broker.cursor import Cursor, Replay
+from broker.cursor import Cursor, Replay, unlink
 from broker.outcomes import BAD, ENDED, FULL, MORE
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import Walk
@@ -90,6 +90,10 @@ class Latest(Cursor):
 
     def at_head(self, number: int) -> bool:
         return False
+
+    def free(self) -> None:
+        unlink(self.sub, self)
+        self._found, self._newer, self._picks, self._pieces = {}, set(), [], []
 
     def _take_piece(self) -> None:
         """Go to the next older piece; after the oldest, to the first pick."""

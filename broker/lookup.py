@@ -103,6 +103,9 @@ class Lookup(Cursor):
     def at_head(self, number: int) -> bool:
         return not self.wanted
 
+    def free(self) -> None:
+        self.wanted.clear()
+
     def _missing(self) -> None:
         """The record is not there, or not readable."""
         number, subject, reply = self.wanted[0]

@@ -4,7 +4,7 @@
                          ^   `-------> parked          until the socket takes more (wake)
                          |   `-------> fetched         until a thread has read what is not in memory
                          |   `-------> waiting         for a number not given yet (advance)
-                         `------------------ ended: live again, or done
+                         `------------------ ended: live again, done, or given up by its client
 
 One turn of the event loop gives a few steps of 256 KiB to those that are ready, one after
 the other, and then everybody else is served: thousands of replays take half of the time, and
@@ -14,20 +14,19 @@ the socket.
 
 import asyncio
 import errno
-import heapq
 import logging
-from collections import deque
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 from broker import requests
-from broker.cursor import CatchUp, Cursor, Replay
+from broker.cursor import NOBODY, CatchUp, Cursor, Replay
+from broker.fetcher import Fetcher
 from broker.latest import Latest
 from broker.link import Link
 from broker.outcomes import BAD, ENDED, FULL, GAP, MORE
 from broker.plane import Plane
 from broker.player import Player
+from broker.queues import Parked, Ready, Waiting
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
 from sublist.subscription import Subscription
 
@@ -37,8 +36,6 @@ BUFFER = 1 << 18
 LOOK_UP = 1024  # offers that looking into an index costs
 STEPS = 16  # in one turn
 BYTES = 1 << 19  # consumed in one turn, after which others are served
-FETCHES = 16  # buffers that threads fill, or have filled for who has not had its turn
-FEW_WAIT = 64  # below so many, who waits for a number is not looked at
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the disk is well, something else is short
 RETRY = 0.1  # seconds until what is short is tried again
 
@@ -54,15 +51,14 @@ class Replays:
         self.started = self.catch_ups = self.catching_up = self.given_up = 0
         self._loop = loop
         self._buffer = bytearray(BUFFER)
-        self._ready: deque[Cursor] = deque()
-        self._parked: dict[Link, list[Cursor]] = {}
+        self._ready = Ready()
+        self._parked = Parked()
+        self._waiting = Waiting()
+        self._fetcher = Fetcher(loop, self._go_first, self._not_fetched)
+        self._asked: dict[Link, list[Cursor]] = {}
         self._catching: dict[Link, CatchUp] = {}
         self._latest: dict[Link, int] = {}
-        self._waiting: list[tuple[int, int, Cursor]] = []
-        self._waiting_most = FEW_WAIT
-        self._unfetched: deque[tuple[Cursor, int]] = deque()
-        self._fetches = 0
-        self._order = count()
+        self._at_hand: Cursor | None = None  # whose step this is
         self._scheduled = False
         self._told: set[tuple[Any, int]] = set()
 
@@ -92,6 +88,34 @@ class Replays:
         self.started += 1
         self._queue(cursor)
 
+    def ask(self, cursor: Cursor) -> None:
+        """The same for one that no subscription has, but a connection's questions."""
+        self._asked.setdefault(cursor.link, []).append(cursor)
+        self.begin(cursor)
+
+    def asked_by(self, link: Link) -> list[Cursor]:
+        """The cursors that serve the questions of one connection."""
+        return self._asked.get(link, [])
+
+    def abandon(self, sub: Subscription) -> None:
+        """A subscription has ended that was being played to: so has what played."""
+        cursor, sub.replay = sub.replay, None
+        if cursor is not NOBODY:
+            self._drop(cursor)
+
+    def leave(self, link: Link) -> None:
+        """A connection has gone, and so have its subscriptions."""
+        catching = self._catching.get(link)
+        for cursor in (*self.asked_by(link), *((catching,) if catching is not None else ())):
+            self._drop(cursor)
+        self.wake(link)
+
+    def _drop(self, cursor: Cursor) -> None:
+        """It ends now; in its own step, at the end of that."""
+        cursor.dropped = True
+        if cursor is not self._at_hand:
+            self._end(cursor)
+
     def catch_up(self, link: Link, number: int) -> None:
         """Serve a link that was detached, from the number that it had no room for."""
         self.catch_ups += 1
@@ -109,13 +133,14 @@ class Replays:
 
     def wake(self, link: Link) -> None:
         """This link's socket takes more, or it has gone."""
-        for cursor in self._parked.pop(link, ()):
+        for cursor in self._parked.take(link):
             self._queue(cursor)
 
     def wake_all(self) -> None:
         """Fences were lowered: outboxes may have room though no socket was full."""
-        for link in [link for link in self._parked if link.writable or link.closed]:
-            self.wake(link)
+        for link in self._parked.links:
+            if link.writable or link.closed:
+                self.wake(link)
 
     def let_go(self, patience: float) -> None:
         """Leave deleted files to the disk that are open for readers who have long read nothing.
@@ -123,21 +148,20 @@ class Replays:
         A reader in the middle of a file may read it to its end, but not hold it for ever.
         """
         before = self._loop.time() - patience
-        for cursors in self._parked.values():
-            for cursor in cursors:
-                if cursor.piece is not None and cursor.piece.gone and cursor.parked_at < before:
-                    self._leave(cursor)
+        for cursor in self._parked:
+            if cursor.piece is not None and cursor.piece.gone and cursor.parked_at < before:
+                self._leave(cursor)
 
     def advance(self) -> None:
         """Numbers were given: those that wait for them go on."""
         last = self.store.last
-        while self._waiting and self._waiting[0][0] <= last:
-            self._queue(heapq.heappop(self._waiting)[2])
+        while (cursor := self._waiting.take(last)) is not None:
+            self._queue(cursor)
 
     @property
     def waits(self) -> bool:
         """Whether anyone waits for a number."""
-        return bool(self._waiting)
+        return len(self._waiting) > 0
 
     def _since(self, sub: Subscription, time_ns: int) -> None:
         """From a time on. What may have been of that time, and is deleted, is told as lost."""
@@ -195,7 +219,13 @@ class Replays:
     # Turns
 
     def _queue(self, cursor: Cursor) -> None:
-        self._ready.append(cursor)
+        if not cursor.ended:
+            self._ready.put(cursor)
+            self._schedule()
+
+    def _go_first(self, cursor: Cursor) -> None:
+        """A thread has read for it: others wait for the place that its buffer takes."""
+        self._ready.put_first(cursor)
         self._schedule()
 
     def _schedule(self) -> None:
@@ -210,12 +240,13 @@ class Replays:
         for _ in range(STEPS):
             if not self._ready or left <= 0:
                 break
-            cursor = self._ready.popleft()
+            self._at_hand = cursor = self._ready.take()
             try:
                 left -= self._step(cursor)
-            except Exception:  # of a defect nobody else is to suffer
-                log.exception("Journal: a connection cannot be served from it")
-                self.plane.gate.cut(cursor.link)
+            except Exception as error:  # of a defect nobody else is to suffer
+                self._fail(cursor, error)
+            self._at_hand = None
+            if cursor.dropped:
                 self._end(cursor)
         if self._ready:
             self._schedule()
@@ -239,31 +270,17 @@ class Replays:
             if cursor.number <= self.plane.sequencer.number or not cursor.at_head(
                 self.plane.sequencer.number
             ):
-                self._await(cursor)
+                self._waiting.put(cursor)
             else:
                 self._end(cursor)
             return 0
         return self._read(cursor)
 
-    def _await(self, cursor: Cursor) -> None:
-        """It goes on when its number is given; who has gone by then is not kept for ever."""
-        heapq.heappush(self._waiting, (cursor.number, next(self._order), cursor))
-        if len(self._waiting) > self._waiting_most:
-            waiting = self._waiting
-            self._waiting = []
-            for item in waiting:
-                if item[2].link.closed or item[2].is_done():
-                    self._end(item[2])
-                else:
-                    self._waiting.append(item)  # a part of a heap in its order is not one yet
-            heapq.heapify(self._waiting)
-            self._waiting_most = max(2 * len(self._waiting), FEW_WAIT)
-
     def _read(self, cursor: Cursor) -> int:
         """Read the next records and have them played."""
         if cursor.piece is None:
             self.move(cursor)
-        buffer = self._take_fetched(cursor)
+        buffer = self._fetcher.take(cursor)
         fetched = buffer is not None
         if buffer is None:
             buffer = self._buffer
@@ -271,7 +288,7 @@ class Replays:
                 with memoryview(buffer) as view:
                     size = cursor.piece.read(cursor.offset, view, False)
             except BlockingIOError:
-                self._fetch(cursor, BUFFER)
+                self._fetcher.fetch(cursor, BUFFER)
                 return 0
             except OSError as error:
                 self._unreadable(cursor, error)
@@ -321,57 +338,23 @@ class Replays:
         if size >= HEADER_SIZE:
             need = (int.from_bytes(buffer[4:8], "little") + 7) & ~7
         if need <= left and need <= LENGTH_MAX and not (fetched and size >= need):
-            self._fetch(cursor, max(need, BUFFER))
+            self._fetcher.fetch(cursor, max(need, BUFFER))
             return
         self._damaged(cursor)
         self._queue(cursor)
 
-    # What a thread reads
+    def _not_fetched(self, cursor: Cursor, error: BaseException) -> None:
+        """A thread could not read for it."""
+        if isinstance(error, OSError):
+            self._unreadable(cursor, error)
+        else:
+            self._fail(cursor, error)
+            self.plane.release(None)
 
-    def _fetch(self, cursor: Cursor, size: int) -> None:
-        """Have a thread read what the disk must bring, or what is longer than the buffer."""
-        self._unfetched.append((cursor, size))
-        self._fetch_next()
-
-    def _fetch_next(self) -> None:
-        while self._unfetched and self._fetches < FETCHES:
-            cursor, size = self._unfetched.popleft()
-            if cursor.link.closed:
-                self._queue(cursor)
-            else:
-                self._fetches += 1
-                self._fetch_now(cursor, size)
-
-    def _take_fetched(self, cursor: Cursor) -> bytearray | None:
-        """What was read for this one; another may be read for in its place."""
-        buffer, cursor.fetched = cursor.fetched, None
-        if buffer is not None:
-            self._fetches -= 1
-            self._fetch_next()
-        return buffer
-
-    def _fetch_now(self, cursor: Cursor, size: int) -> None:
-        def read() -> bytearray:
-            buffer = bytearray(min(size, piece.size - offset))
-            with memoryview(buffer) as view:
-                filled = piece.read(offset, view, True)
-            if filled < len(buffer):
-                raise OSError(errno.EIO, "the file is shorter than it was")
-            return buffer
-
-        def done(future: "asyncio.Future[bytearray]") -> None:
-            error = future.exception()
-            if isinstance(error, OSError):
-                self._fetches -= 1
-                self._fetch_next()
-                self._unreadable(cursor, error)
-                return
-            cursor.fetched = future.result()
-            self._ready.appendleft(cursor)  # others wait for the place that it takes
-            self._schedule()
-
-        piece, offset = cursor.piece, cursor.offset
-        self._loop.run_in_executor(None, read).add_done_callback(done)
+    def _fail(self, cursor: Cursor, error: BaseException) -> None:
+        log.error("Journal: a connection cannot be served from it", exc_info=error)
+        self.plane.gate.cut(cursor.link)
+        self._end(cursor)
 
     def _unreadable(self, cursor: Cursor, error: OSError) -> None:
         """It was deleted just now; or the disk fails, and no more of this piece can be had."""
@@ -393,15 +376,16 @@ class Replays:
 
     def _enter(self, cursor: Cursor, piece: Any, offset: int) -> None:
         self._leave(cursor)
-        piece.hold()
-        cursor.piece = piece
-        cursor.offset = offset
+        if not cursor.ended:
+            piece.hold()
+            cursor.piece = piece
+            cursor.offset = offset
 
     def _leave(self, cursor: Cursor) -> None:
         if cursor.piece is not None:
             cursor.piece.release()
             cursor.piece = None
-        self._take_fetched(cursor)
+        self._fetcher.take(cursor)
 
     def _move_on(self, cursor: Cursor) -> None:
         """A piece is at its end: go where the cursor wants to go."""
@@ -430,19 +414,27 @@ class Replays:
     def _park(self, cursor: Cursor) -> None:
         """Until its socket takes more, or a fence is lowered."""
         cursor.parked_at = self._loop.time()
-        self._take_fetched(cursor)  # it is in the system's memory now
-        self._parked.setdefault(cursor.link, []).append(cursor)
+        self._fetcher.take(cursor)  # it is in the system's memory now
+        self._parked.put(cursor)
 
     def _end(self, cursor: Cursor) -> None:
-        self._leave(cursor)
+        """It is served no more, and nothing here knows it any more."""
         if cursor.ended:
             return
         cursor.ended = True
         self.active -= 1
+        self._leave(cursor)
+        if cursor.home is not None:
+            cursor.home.discard(cursor)
         if isinstance(cursor, Latest):
             self._latest[cursor.link] -= 1
             if not self._latest[cursor.link]:
                 del self._latest[cursor.link]
-        if isinstance(cursor, CatchUp):
+        elif isinstance(cursor, CatchUp):
             self._catching.pop(cursor.link, None)
             self.catching_up -= 1
+        elif cursor in (asked := self.asked_by(cursor.link)):
+            asked.remove(cursor)
+            if not asked:
+                del self._asked[cursor.link]
+        cursor.free()

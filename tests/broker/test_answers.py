@@ -175,15 +175,3 @@ def test_given_reads_that_run_when_one_more_is_asked_for_then_429_until_one_has_
     assert broker.replays is not None
     broker.replays.begun[0].ended = True
     assert broker.ask_as(link, b"$SEQ.READ", payload=b'{"from":5}') == []
-
-
-def test_given_connections_that_have_gone_when_others_ask_then_they_are_forgotten() -> None:
-    broker = three()
-    assert broker.replays is not None
-    for _ in range(3 * answers.REMEMBERED_MAX):
-        broker.ask_as(asker(), b"$SEQ.GET.5")
-        broker.ask_as(asker(), b"$SEQ.READ", payload=b'{"from":5}')
-        for cursor in broker.replays.begun:
-            cursor.ended = True
-    assert len(broker.answers._lookups) <= answers.REMEMBERED_MAX + 1
-    assert len(broker.answers._reads) <= answers.REMEMBERED_MAX + 1

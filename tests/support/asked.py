@@ -106,8 +106,11 @@ class Turns:
         self.store = store
         self.begun: list[Cursor] = []
 
-    def begin(self, cursor: Cursor) -> None:
+    def ask(self, cursor: Cursor) -> None:
         self.begun.append(cursor)
+
+    def asked_by(self, link: Any) -> list[Cursor]:
+        return [cursor for cursor in self.begun if cursor.link is link and not cursor.ended]
 
     def move(self, cursor: Cursor) -> None:
         cursor.piece, cursor.offset = cursor.place(self.store)
