@@ -58,6 +58,7 @@ class Keeper:
         self._retry_timer: asyncio.TimerHandle | None = None
         self._full_since = 0.0
         self._stopping = False
+        self._unnoted = False  # the highest number could not be noted, and the log says so
         self._awaited: list[tuple[int, Callable[[], None]]] = []  # who wants what on the disk
         self._refused: list[Callable[[], None]] = []  # who waits until the store takes more
 
@@ -162,10 +163,18 @@ class Keeper:
             self.trouble(error)
             return
         self.synced = future.result()
+        self._tell_unnoted()
         self._let_out(self.synced)
         if self._sequencer.safe < self._sequencer.written:
             self.unsafe()
         self._sync_awaited()
+
+    def _tell_unnoted(self) -> None:
+        """Tell once that the highest number is not noted: a shortened journal would not show."""
+        error = self.store.highest_error
+        if error is not None and not self._unnoted:
+            log.warning("Journal: %s: %s", error.filename or "the highest number", error.strerror)
+        self._unnoted = error is not None
 
     def _let_out(self, number: int) -> None:
         self._sequencer.synced(number)
