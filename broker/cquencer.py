@@ -24,11 +24,16 @@ from broker.session import hold
 from parser import errors
 
 if TYPE_CHECKING:
+    from broker.fitting import Fitting
     from broker.server import Server
 
 log = logging.getLogger("seriatim")
 
 BACKLOG = 1024  # connections that wait to be accepted
+
+
+# What no feed can carry; as PayloadTooLarge, with the reason.
+TOO_LONG = b"-ERR 'Maximum Payload Violation: %d bytes, and a datagram of the feed takes %d'"
 
 
 class Cquencer:
@@ -38,13 +43,16 @@ class Cquencer:
         settings = server.settings
         self._server = server
         self._loop = server.loop
+        subject = settings.sequencer.subject.encode()
+        self._max_payload = settings.limits.max_payload
+        self._fitting = _fitting(server, subject)
+        fits = self._max_payload if self._fitting is None else self._fitting.always
         self._poller = select.epoll()
         self.port = Port(
             server.plane,
             server.inbox.store,
-            settings.sequencer.subject.encode(),
-            settings.limits.max_payload,
-            errors.PayloadTooLarge.reply.rstrip(),
+            subject,
+            min(fits, self._max_payload),
             settings.sequencer.framing == "netstring",
             self._poller,
             self,
@@ -129,6 +137,16 @@ class Cquencer:
         deadline = self._server.settings.limits.write_deadline
         self._loop.call_later(deadline, self.port.close, caller)
 
+    def refusal(self, size: int) -> bytes:
+        """Why a message of this size cannot be taken now; nothing if it can."""
+        if size > self._max_payload:
+            return errors.PayloadTooLarge.reply.rstrip()
+        if self._fitting is not None:
+            most = self._fitting.most(self._server.plane.sequencer.number + 1)
+            if size > most:
+                return TOO_LONG % (size, most)
+        return b""
+
     def wake(self) -> None:
         """There is a turn to be had at once."""
         if not self._awake:
@@ -182,6 +200,16 @@ class Cquencer:
         self._loop.remove_reader(self._poller.fileno())
         self._server.plane.gate.port = None
         self._poller.close()
+
+
+def _fitting(server: "Server", subject: bytes) -> "Fitting | None":
+    """What the feeds of the port's messages can carry; None where that has no known bound."""
+    if server.feeds is None:
+        return None
+    from broker.fitting import Fitting  # only where there are feeds
+
+    fitting = Fitting(server.feeds.outlets, subject)
+    return fitting if fitting.is_known else None
 
 
 def _is_drained(caller: Caller) -> bool:

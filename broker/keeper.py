@@ -62,6 +62,7 @@ class Keeper:
         self._retry_timer: asyncio.TimerHandle | None = None
         self._full_since = 0.0
         self._stopping = False
+        self._unnoted = False  # the highest number could not be noted, and the log says so
         self._awaited: list[tuple[int, Callable[[], None]]] = []  # who wants what on the disk
         self._refused: list[Callable[[], None]] = []  # who waits until the store takes more
 
@@ -170,6 +171,7 @@ class Keeper:
             return
         self._short = False
         self.synced = future.result()
+        self._tell_unnoted()
         self._let_out(self.synced)
         if self._sequencer.safe < self._sequencer.written:
             self.unsafe()
@@ -187,6 +189,13 @@ class Keeper:
         self._sync_timer = None
         if self._syncing is None and not self._sync_due and not self._stopping:
             self._sync()
+
+    def _tell_unnoted(self) -> None:
+        """Tell once that the highest number is not noted: a shortened journal would not show."""
+        error = self.store.highest_error
+        if error is not None and not self._unnoted:
+            log.warning("Journal: %s: %s", error.filename or "the highest number", error.strerror)
+        self._unnoted = error is not None
 
     def _let_out(self, number: int) -> None:
         self._sequencer.synced(number)

@@ -29,9 +29,12 @@ def open_journal(settings: Settings) -> Store | Ring | None:
         retain_age_ns=int(journal.retain_age * SECOND),
         retain_count=journal.retain_count,
         ordered=journal.sync != "never",
+        accept_loss=journal.accept_loss,
     )
     for level, text in store.report:
         log.log(LEVELS[level], "Journal: %s", text)
+    if journal.accept_loss:
+        log.warning("Journal: --accept-loss is given: leave it out at the next start")
     log.info(
         "Journal %s in %s, epoch %d: numbers %d to %d, %d bytes, opened in %.2f s",
         *(store.journal, store.path, store.epoch, store.first, store.last, store.bytes),

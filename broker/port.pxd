@@ -48,7 +48,6 @@ cdef class Port:
     cdef bytearray store, subject
     cdef const unsigned char *text
     cdef Py_ssize_t max_payload, subject_size, length
-    cdef bytes too_large
     cdef unsigned int digest
     cdef bint netstrings, draining
     cdef object poller, owner
@@ -73,7 +72,7 @@ cdef class Port:
     cdef _tick(self)
     @cython.locals(caller=Caller)
     cdef int _serve(self, int fd, unsigned int events) except -1
-    @cython.locals(size=Py_ssize_t)
+    @cython.locals(size=Py_ssize_t, words=bytes)
     cdef int _read(self, Caller caller) except -1
     cdef int _throw_away(self, Caller caller) except -1
     @cython.locals(held=Py_ssize_t, got=Py_ssize_t, own=bytearray)
@@ -82,7 +81,8 @@ cdef class Port:
     cdef Py_ssize_t _receive(self, Caller caller, bytearray store, Py_ssize_t at,
                              Py_ssize_t size) except -2
     cdef int _cut(self, Caller caller, Py_ssize_t got) except -1
-    @cython.locals(data='const unsigned char *', at=Py_ssize_t, body=Py_ssize_t, end=Py_ssize_t)
+    @cython.locals(data='const unsigned char *', at=Py_ssize_t, body=Py_ssize_t, end=Py_ssize_t,
+                   words=bytes)
     cdef Py_ssize_t _walk(self, Caller caller, bytearray store, Py_ssize_t stop) except -1
     @cython.locals(data='const unsigned char *', first=Py_ssize_t, length=Py_ssize_t, whole=bint)
     cdef Py_ssize_t _head(self, Caller caller, bytearray store, Py_ssize_t at,
@@ -96,6 +96,7 @@ cdef class Port:
     @cython.locals(route=Route, nth='unsigned long long', number='unsigned long long')
     cdef int _take(self, Caller caller, bytearray store, Py_ssize_t at,
                    Py_ssize_t size) except -1
+    cdef bytes _judge(self, Py_ssize_t size)
     cdef int _query(self, Caller caller) except -1
     cdef int _no_room(self, Caller caller) except -1
     cdef int _refuse(self, Caller caller, bytes words) except -1

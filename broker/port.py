@@ -54,7 +54,8 @@ class Port:
     """One per broker, for its one thread. `owner` is told when somebody has gone or goes.
 
     `owner.closed(caller)` after a connection has ended; `owner.ending(caller)` when it was told
-    all, and has a while to end it; `owner.wake()` when there is a turn to be had at once.
+    all, and has a while to end it; `owner.wake()` when there is a turn to be had at once. What is
+    longer than `max_payload` is taken if `owner.refusal(size)` has no words against it.
     """
 
     def __init__(
@@ -63,7 +64,6 @@ class Port:
         store: bytearray,
         subject: bytes,
         max_payload: int,
-        too_large: bytes,
         netstrings: bool,
         poller: Any,
         owner: Any,
@@ -74,7 +74,6 @@ class Port:
         self.sublist: Sublist = self.plane.sublist
         self.store = store
         self.max_payload = max_payload
-        self.too_large = too_large  # the words for a message above it
         self.netstrings = netstrings
         self.poller = poller
         self.poller_fd = poller.fileno()
@@ -221,8 +220,8 @@ class Port:
             return self._query(caller)
         if self.store[size - 1] == 0:
             size -= 1
-        if size > self.max_payload:
-            return self._refuse(caller, self.too_large)
+        if size > self.max_payload and (words := self._judge(size)):
+            return self._refuse(caller, words)
         return self._take(caller, self.store, 0, size)
 
     def _throw_away(self, caller: Caller) -> int:
@@ -296,8 +295,8 @@ class Port:
             if body == 0:
                 break
             end = body + self.length
-            if self.length > self.max_payload:
-                self._refuse(caller, self.too_large)
+            if self.length > self.max_payload and (words := self._judge(self.length)):
+                self._refuse(caller, words)
                 caller.skip = self.length + 1
                 at = body
                 continue
@@ -380,6 +379,11 @@ class Port:
             self.asked.append(caller)
         caller.wanted = number
         return caller.number(number)
+
+    def _judge(self, size: int) -> bytes:
+        """Why a message of this size cannot be taken; nothing if it can."""
+        words: bytes = self.owner.refusal(size)
+        return words
 
     def _query(self, caller: Caller) -> int:
         """The answer is the last number given, whoever got it."""

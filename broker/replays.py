@@ -60,7 +60,7 @@ class Replays:
         self._latest: dict[Link, int] = {}
         self._at_hand: Cursor | None = None  # whose step this is
         self._scheduled = False
-        self._told: set[tuple[Any, int]] = set()
+        self._told: set[tuple[Any, int]] = set()  # faults: a piece, and an offset or -errno
 
     # What others ask
 
@@ -364,8 +364,11 @@ class Replays:
             self._loop.call_later(RETRY, self._queue, cursor)
             return
         if not piece.gone:
-            level = logging.DEBUG if error.errno == errno.ENOENT else logging.ERROR  # just deleted
-            log.log(level, "Journal: cannot read %s at %d: %s", piece, cursor.offset, error)
+            fault = (piece, -(error.errno or 0))  # one for all who come here, wherever they read
+            if fault not in self._told:
+                self._told.add(fault)
+                level = logging.DEBUG if error.errno == errno.ENOENT else logging.ERROR  # deleted
+                log.log(level, "Journal: cannot read %s at %d: %s", piece, cursor.offset, error)
             last = self.store.last if piece.following is None else piece.following.first - 1
             cursor.lose(cursor.number, last)
             cursor.number = last + 1

@@ -338,6 +338,16 @@ class JournalSettings:
         zero="0: such headers mean nothing here",
     )
 
+    accept_loss: bool = knob(
+        False,
+        "flag",
+        "Start also where messages are missing at the end of the journal that were there when the"
+        " broker stopped: they are lost then, which subscribers are told, and their numbers are"
+        " not given again. Without, the broker names them and does not start, for a copy may have"
+        " them. Give it for one start.",
+        flags=("--accept_loss", "--accept-loss"),
+    )
+
     @property
     def segment_limit(self) -> int:
         """What a segment may really grow to: retention needs more than one of them."""

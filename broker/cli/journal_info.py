@@ -7,6 +7,7 @@ from typing import Any
 
 from broker.cli.moment import show_time
 from sequencer.journal import Lost, Reader
+from sequencer.journal.highest import read_highest
 
 LOCKS = "/proc/locks"
 
@@ -25,7 +26,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """The whole journal; times are RFC 3339, empty where there is no message."""
+    """The whole journal; times are RFC 3339, empty where there is no message.
+
+    `highest` is the highest number that the disk is known to have had; 0 where nobody noted it.
+    """
 
     path: str
     journal: str
@@ -34,6 +38,7 @@ class Info:
     first: int
     last: int
     messages: int
+    highest: int
     bytes: int
     oldest: str
     newest: str
@@ -43,6 +48,7 @@ class Info:
 def info_of(reader: Reader) -> Info:
     """Look at the store. Nothing but the newest segment is read through."""
     view = reader.view
+    highest = read_highest(view.path, view.journal) or 0  # before what may come meanwhile
     first, last = reader.bounds()
     firsts = view.segments()
     parts = []
@@ -66,6 +72,7 @@ def info_of(reader: Reader) -> Info:
         first=first,
         last=last,
         messages=last - first + 1,
+        highest=highest,
         bytes=sum(part.bytes for part in parts),
         oldest=show_time(oldest) if oldest else "",
         newest=_newest(reader, last),
@@ -132,6 +139,8 @@ def _facts(info: Info) -> list[tuple[str, Any]]:
         numbers = f"{info.first} to {info.last}, {info.messages:,} messages"
     else:
         numbers = f"none; the next one is {info.last + 1}"
+    if info.highest > info.last:
+        numbers += f"; missing at the end: {info.last + 1} to {info.highest}"
     return [
         ("directory", info.path),
         ("journal", f"{info.journal}, epoch {info.epoch}"),

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sequencer.journal.disk import sync_folder
 from sequencer.journal.errors import StoreError
+from sequencer.journal.highest import FILE, start
 from sequencer.journal.recovery import Recovery
 from sequencer.journal.survey import Survey
 
@@ -26,7 +27,7 @@ def truncate(path: str, last: int, now: int = 0) -> Cut:
 
     A crash in between leaves a store that ends later: the newest goes first.
     """
-    found = Recovery(os.path.abspath(path), now).run()
+    found = Recovery(os.path.abspath(path), now, accept_loss=True).run()
     try:
         segments = found.segments
         first, end = segments[0].first, segments[-1].last
@@ -35,6 +36,8 @@ def truncate(path: str, last: int, now: int = 0) -> Cut:
                 f"{path}: the store has numbers {first} to {end}; give one of {first - 1} to {end}"
             )
         size = sum(segment.size for segment in segments)
+        # First, for it says that there is more, and a start would refuse what is left.
+        start(os.path.join(found.path, FILE), found.identity.journal, last)
         gone = 0
         while len(segments) > 1 and segments[-1].first > last:
             segment = segments.pop()

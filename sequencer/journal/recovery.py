@@ -5,8 +5,8 @@
     a head that is damaged              written anew, from store.json and the file's name
     a torn tail of the newest segment   cut off: nobody was told that it is safe
     damage with good records behind it  left as it is, and reported; so is a hole
-    the newest segment lost records     those that its index, written when the store was closed,
-                                        tells of: reported, and their numbers are not used again
+    the newest segment lost records     as its index, or `.highest`, tells: StoreError; or, with
+                                        `accept_loss`, reported, and no number is used again
 
 The newest segment's name and records say which number comes next, also where retention has
 removed all the others. Only that segment is read through; the sealed ones have an index.
@@ -29,6 +29,8 @@ from sequencer.journal.header import (
     number_of,
     stem,
 )
+from sequencer.journal.highest import FILE as HIGHEST
+from sequencer.journal.highest import read_highest
 from sequencer.journal.identity import (
     FILE,
     Identity,
@@ -52,11 +54,16 @@ FIRST_RECORD = struct.Struct("<IIQQ")
 
 
 class Recovery:
-    """One opening of a directory for writing, and what was found there."""
+    """One opening of a directory for writing, and what was found there.
 
-    def __init__(self, path: str, now: int) -> None:
+    With `accept_loss` also where numbers are missing at the end: they are lost then.
+    """
+
+    def __init__(self, path: str, now: int, accept_loss: bool = False) -> None:
         self.path = path
         self.now = now
+        self.accept_loss = accept_loss
+        self.highest = 0  # known to have been in the segments
         self.report: list[tuple[str, str]] = []
         self.damage: list[Damage] = []
         self.segments: list[Segment] = []
@@ -74,6 +81,7 @@ class Recovery:
             self.lock = lock(self.path)
             self._tidy()
             self._identify()
+            self._read_highest()
             self._open_segments()
             self._settle()
             return self
@@ -165,6 +173,14 @@ class Recovery:
                 f"{file}: its first number is {head.first}; give it back the name"
                 f" {stem(head.first)}{SEGMENT}"
             )
+
+    def _read_highest(self) -> None:
+        """Know which number was the highest that the disk had."""
+        highest = read_highest(self.path, self.identity.journal)
+        if highest is None:
+            file = os.path.join(self.path, HIGHEST)
+            self.say("warning", f"{file}: damaged; written anew from what the segments have")
+        self.highest = highest or 0
 
     def _open_segments(self) -> None:
         """Open the segments as far as their names, heads and indexes tell of them."""
@@ -274,14 +290,15 @@ class Recovery:
         head = os.pread(segment.fd, START, 0)
         headless = self.heads[segment.first] is None and len(head) == START and any(head)
         survey = Survey(segment.fd, self.identity.salt, segment.first, size).run()
+        summary = self._summary(segment)
+        promised = max(summary.last if summary else 0, self.highest)
+        self._agree(segment, survey.last)
         if self.heads[segment.first] is None:
             self._write_head(segment)
             self.say("error" if headless else "info", f"{segment.file}: its head is written anew")
         for damage in survey.damage:
             self.lose(damage)
         self._learn(segment, survey)
-        summary = self._summary(segment)
-        promised = summary.last if summary else 0
         doubtful = survey.torn and (not survey.certain or (headless and not survey.marks.words))
         if segment.last < promised:
             segment.size = max(size, START)
@@ -304,6 +321,20 @@ class Recovery:
             os.fsync(segment.fd)
             segment.synced = segment.size
         return max(segment.last, promised) + 1
+
+    def _agree(self, segment: Segment, last: int) -> None:
+        """Go on where numbers are missing only if that is wanted. Raises `StoreError`."""
+        highest = self.highest
+        if last >= highest or self.accept_loss:
+            return
+        one = last + 1 == highest
+        missing = f"number {highest} is" if one else f"numbers {last + 1} to {highest} are"
+        raise StoreError(
+            f"{segment.file}: {missing} missing: the newest segment ends with number {last}, and"
+            f" the journal had number {highest} before. Put back the files that are missing or"
+            " were cut short; or, if there is no copy, start once with --accept-loss"
+            f" (journal.accept_loss): then the loss is told, and the next number is {highest + 1}"
+        )
 
     def _leave(self, segment: Segment, survey: Survey, size: int) -> None:
         """Leave bytes that may be more than an unfinished write; go on in a new segment."""

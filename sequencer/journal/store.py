@@ -6,7 +6,8 @@ at a time. No lock is needed, for each attribute has one thread that writes it:
 
     writer   last, newest_time, the newest segment, the end of `_segments` and `_unsynced`,
              `_written`, `_torn`
-    keeper   the beginning of those lists, `_deleted`, `_names_synced`, `_suspect`, `_building`
+    keeper   the beginning of those lists, `_deleted`, `_names_synced`, `_suspect`, `_building`,
+             `_highest`
     both     only append to `damage` and `report`
 
 `write` waits for the kernel's copying alone: what it wrote is safe from a crash of the process,
@@ -23,6 +24,7 @@ from typing import Final
 from sequencer.journal.disk import remove, sync_file, sync_folder
 from sequencer.journal.errors import Damage
 from sequencer.journal.header import START, Head
+from sequencer.journal.highest import Highest
 from sequencer.journal.past import Ids, next_good, recent_ids
 from sequencer.journal.recovery import Recovery, conclude, survey_sealed
 from sequencer.journal.rewrite import rewrite
@@ -63,6 +65,9 @@ class Store:
         self._names_synced = self._active.first  # the names up to this segment's are on the disk
         self._suspect = False  # a sync failed, and what it may have lost is not rewritten yet
         self._building: tuple[Segment, Survey] | None = None
+        self._highest = Highest(found.path, found.identity.journal)
+        self.highest_error: OSError | None = None  # why the highest number could not be noted
+        self._note_highest(self.last)
 
     @classmethod
     def open(
@@ -76,13 +81,15 @@ class Store:
         retain_age_ns: int = 0,
         retain_count: int = 0,
         ordered: bool = True,
+        accept_loss: bool = False,
     ) -> "Store":
         """Open a directory for writing, made where it misses, after a crash recovered.
 
-        Not `ordered`, a roll does not wait for the disk: for who never syncs.
+        Not `ordered`, a roll does not wait for the disk: for who never syncs. `accept_loss`: also
+        where numbers that were there are missing at the end; they are not given again.
         StoreLocked where another process writes it, StoreError where it cannot be used.
         """
-        store = cls(Recovery(os.path.abspath(path), now).run())
+        store = cls(Recovery(os.path.abspath(path), now, accept_loss).run())
         store.segment_bytes = segment_bytes
         store.segment_age_ns = segment_age_ns
         store.retain_bytes = retain_bytes
@@ -189,6 +196,7 @@ class Store:
                 self._suspect = False  # nothing was lost: the disk was not even asked
             raise
         self._suspect = False
+        self._note_highest(last)
         return last
 
     def rewrite_unsynced(self) -> None:
@@ -321,6 +329,7 @@ class Store:
             self._write_index(active)
         finally:
             self._stop_building()
+            self._highest.close()
             for segment in self._segments:
                 segment.close()
             os.close(self._lock)
@@ -375,6 +384,17 @@ class Store:
         if newest > self._names_synced:
             sync_folder(self.path)
             self._names_synced = newest
+
+    def _note_highest(self, number: int) -> None:
+        """Note that the disk has all up to `number`; where that fails, the next sync tries again.
+
+        No message waits for it, and none is in danger.
+        """
+        try:
+            self._highest.write(number)
+            self.highest_error = None
+        except OSError as error:
+            self.highest_error = error
 
     def _is_over(self, segment: Segment, now: int) -> bool:
         if self.retain_bytes and self.bytes > self.retain_bytes:

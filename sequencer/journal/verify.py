@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from sequencer.journal.errors import Damage, StoreError
 from sequencer.journal.header import INDEX, SEGMENT, START, decode_head, number_of, stem
+from sequencer.journal.highest import FILE as HIGHEST
+from sequencer.journal.highest import read_highest
 from sequencer.journal.identity import FILE, Identity, read_identity
 from sequencer.journal.index import OFFSET, Summary, read_index, read_summary
 from sequencer.journal.survey import HEAD, Survey
@@ -38,20 +40,25 @@ def verify(path: str, progress: Progress = lambda done, total: None) -> Iterator
     """
     if not os.path.isdir(path):
         raise StoreError(f"{path}: no directory; give that of a store")
-    names = os.listdir(path)
-    firsts = sorted(number for name in names if (number := number_of(name, SEGMENT)))
+    firsts = _firsts(path)
     identity = read_identity(path)
     if identity is None:
         if not firsts:
             raise StoreError(f"{path}: no store is here; give the directory of one")
         yield Finding("warning", FILE, 0, "missing or damaged; the next start writes it anew")
         identity = _from_heads(path, firsts)
+    highest = read_highest(path, identity.journal)
+    if highest is None:
+        yield Finding("warning", HIGHEST, 0, "damaged; the next start writes it anew")
+    firsts = _firsts(path)  # once more: a broker may have begun the segment of the highest number
     total = sum(_size(os.path.join(path, stem(first) + SEGMENT)) for first in firsts)
     done = 0
     time = 0
     for at, first in enumerate(firsts):
         limit = firsts[at + 1] if at + 1 < len(firsts) else 0
         check = _Check(path, identity, first, limit, time)
+        if not limit:
+            check.highest = highest or 0
         while check.step():
             progress(min(done + check.survey.end, total), total)
         yield from check.findings()
@@ -66,6 +73,7 @@ class _Check:
     def __init__(self, path: str, identity: Identity, first: int, limit: int, time: int) -> None:
         self.identity = identity
         self.limit = limit
+        self.highest = 0  # that the journal had, for the newest segment
         self.before = time
         self.base = os.path.join(path, stem(first))
         self.name = stem(first) + SEGMENT
@@ -116,9 +124,10 @@ class _Check:
         for number in survey.disorder:
             text = f"number {number} has a time before that of the number before it"
             yield Finding("error", self.name, 0, text)
-        promised = self.limit - 1 if self.limit else 0
+        promised = self.limit - 1 if self.limit else self.highest
         if not self.limit and self.summary is not None:
-            promised = self.summary.last  # it was closed in good order, and all of this was there
+            # It was closed in good order, and all of this was there.
+            promised = max(promised, self.summary.last)
         if survey.last < promised:
             yield self._lost(
                 Damage(survey.first, survey.end, survey.size, survey.last + 1, promised)
@@ -167,6 +176,11 @@ class _Check:
             return True
         seen = (survey.last, survey.first_time, survey.last_time, survey.size)
         return summary[2:6] == seen
+
+
+def _firsts(path: str) -> list[int]:
+    """The first numbers of the segments that are there now."""
+    return sorted(number for name in os.listdir(path) if (number := number_of(name, SEGMENT)))
 
 
 def _from_heads(path: str, firsts: list[int]) -> Identity:

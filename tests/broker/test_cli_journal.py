@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.cli import main
+from sequencer.journal.highest import FILE, start
 from sequencer.netstring import FrameDecoder
 from tests.broker.command import COMMAND, environment, refusal, seriatim
 from tests.sequencer.stores import JOURNAL, WrittenStore, payload_of, records
@@ -70,6 +71,19 @@ def test_given_a_journal_when_asked_for_json_then_it_is_all_there(tmp_path: Path
         "indexed": False,
     }
     assert info["writer"] is None
+
+
+def test_given_a_journal_that_ends_too_early_when_asked_for_info_then_that_is_told(
+    tmp_path: Path,
+) -> None:
+    WrittenStore(tmp_path, (1, 10))
+    start(str(tmp_path / FILE), JOURNAL, 13)
+    done = seriatim("journal", "info", str(tmp_path))
+    assert b"numbers     1 to 10, 10 messages; missing at the end: 11 to 13\n" in done.stdout
+    assert json.loads(seriatim("journal", "info", str(tmp_path), "--json").stdout)["highest"] == 13
+    checked = seriatim("journal", "verify", str(tmp_path))
+    assert checked.returncode == 1
+    assert b"numbers 11 to 13 lost" in checked.stdout
 
 
 def test_given_an_empty_journal_when_asked_for_info_then_the_next_number_is_told(

@@ -74,6 +74,7 @@ def test_given_a_torn_end_then_what_recovery_did_is_in_the_log(
     segment.write_bytes(segment.read_bytes()[:-3])
     for index in (tmp_path / "store").glob("*.index"):
         index.unlink()
+    (tmp_path / "store" / ".highest").unlink()  # it was killed before it was synced
     caplog.set_level(logging.INFO)
     store = open_journal(settings(tmp_path))
     assert store is not None

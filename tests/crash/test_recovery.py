@@ -1,6 +1,7 @@
 """What a broker finds when it starts where another was killed: its log says so, and it goes on."""
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sequencer.journal.highest import FILE
 from tests.crash.talk import heard, pub, replay
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import HEADERS, QUIET, RawClient
@@ -86,11 +88,47 @@ def test_given_a_record_cut_in_half_then_the_numbers_go_on_before_it(
     newest = segments(broker)[-1]
     with newest.open("r+b") as file:
         file.truncate(newest.stat().st_size - 500)
+    (broker.store / FILE).unlink()  # as if it had been killed before the record was synced
     opened = begin(broker)
     assert opened[5] == str(COUNT - 1)
     assert replay(broker.port)[-1] == (COUNT - 1, payload(COUNT - 2))
     with RawClient(broker.port, QUIET) as client:
         assert heard(client.ask(b"SUB a 1\r\n" + pub(b"next"))) == [(COUNT, b"next")]
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_given_the_newest_segment_cut_short_then_the_start_is_refused_until_the_loss_is_accepted(
+    how: str,
+) -> None:
+    with SeriatimServer("netstring", None, ["--sync", "always"]) as broker:
+        with RawClient(broker.port, QUIET) as client:
+            assert heard(client.ask(b"SUB a 1\r\n" + pub(b"1") + pub(b"2") + pub(b"3")))[-1][0] == 3
+        if how == "killed":
+            broker.kill()
+        else:
+            broker.stop()
+        (newest,) = segments(broker)
+        with newest.open("r+b") as file:
+            file.truncate(newest.stat().st_size - 100)
+        command = [*broker.command, "-a", "127.0.0.1", "-p", "-1"]
+        refused = subprocess.run(
+            command, env=broker.env, capture_output=True, text=True, timeout=60
+        )
+        assert refused.returncode == 1
+        assert "numbers 2 to 3 are missing" in refused.stderr
+        assert str(newest) in refused.stderr
+        assert "--accept-loss" in refused.stderr
+        assert "Traceback" not in refused.stderr
+        broker.command.append("--accept-loss")
+        broker.start(broker.port)
+        with RawClient(broker.port, QUIET) as client:
+            client.send(b"SUB $SEQ.FROM.1.> 1\r\n" + pub(b"next"))
+            run = [client.operation() for _ in range(3)]
+            assert [one.subject for one in run] == [b"a", b"$SEQ.LOST.2.3", b"a"]
+            assert heard([run[0], run[2]]) == [(1, b"1"), (4, b"next")]
+        broker.stop()
+        broker.command.remove("--accept-loss")
+        broker.start(broker.port)
 
 
 def test_given_damage_in_the_newest_segment_then_one_message_is_lost_and_said_to_be(
@@ -114,6 +152,32 @@ def test_given_damage_in_the_newest_segment_then_one_message_is_lost_and_said_to
         kept = heard(one for one in run if not one.subject.startswith(b"$SEQ."))
         assert kept == [(at + 1, payload(at)) for at in range(COUNT) if at + 1 != hit]
         assert heard(client.ask(b"SUB a 1\r\n" + pub(b"next"))) == [(COUNT + 1, b"next")]
+
+
+@pytest.mark.parametrize("fault", ["shortened", "unreadable", "flipped"])
+def test_given_a_fault_that_many_replays_meet_then_each_is_told_the_loss_and_the_log_says_it_once(
+    broker: SeriatimServer, fault: str
+) -> None:
+    begin(broker)
+    hurt = segments(broker)[1]
+    first, following = int(hurt.stem), int(segments(broker)[2].stem)
+    data = hurt.read_bytes()
+    if fault == "shortened":
+        os.truncate(hurt, 30_000)
+    elif fault == "unreadable":
+        hurt.unlink()
+        hurt.mkdir()
+    else:
+        hurt.write_bytes(data[:20_000] + b"x" * 4000 + data[24_000:])
+    for at in range(20):
+        with RawClient(broker.port, QUIET) as client:
+            client.send(b"SUB $SEQ.RANGE.%d.%d.> 1\r\n" % (first + at // 2, following))
+            run = []
+            while not (operation := client.operation()).subject.startswith(b"$SEQ.END"):
+                run.append(operation.subject)
+            assert len([subject for subject in run if subject.startswith(b"$SEQ.LOST.")]) == 1
+    broker.stop()
+    assert len([line for line in broker.log if "[ERR]" in line and str(hurt) in line]) == 1
 
 
 @pytest.mark.parametrize("lost", ["store.json", "*.index", "lock"])
