@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 KIB, MIB = 1 << 10, 1 << 20
 ROWS_MAX: Final = 1 << 15  # in one chunk
 SCAN_MAX: Final = 64 * MIB  # read without an answer; then there is one, be it without a row
-FORMATS: Final = ("columns", "frames")
+FORMATS: Final = ("columns", "frames", "times")
 EVERY: Final = ">"
 FILTERS_MAX: Final = 64
 # Key: default, smallest, largest.
@@ -145,8 +145,9 @@ class Bulk(Cursor):
     def _answer(self, last: bool) -> None:
         """Answer with what was gathered; the last time if no further chunk is allowed."""
         collector, plane = self._collector, self._replays.plane
-        body = self._body()
-        self._left -= len(body)
+        columns = collector.chunk()
+        body = self._body(columns)
+        self._left -= len(columns)  # what was read: frames and times may be of no bytes at all
         self._over = last or self._left < self._wish.chunk_bytes
         headers = b"NATS/1.0\r\nSeriatim-Rows: %d\r\n" % collector.rows
         if collector.rows:
@@ -162,13 +163,13 @@ class Bulk(Cursor):
         self._lost.clear()
         self._scanned = 0
 
-    def _body(self) -> bytes:
-        columns = self._collector.chunk()
+    def _body(self, columns: bytes) -> bytes:
         if self._wish.format == "columns":
             return columns
-        return b"".join(
-            encode_frame(row.number, bytes(row.payload)) for row in chunk.Columns(columns)
-        )
+        rows = chunk.Columns(columns)
+        if self._wish.format == "times":
+            return bytes(rows.numbers) + bytes(rows.times)
+        return b"".join(encode_frame(row.number, bytes(row.payload)) for row in rows)
 
 
 def _filters(subject: object) -> tuple[bytes, ...]:

@@ -14,7 +14,7 @@ from broker.logs import reopen, start_logging
 from broker.server import Server
 from broker.settings import SequencerSettings, Settings
 from broker.version import VERSION, MixedBuild, is_compiled
-from sequencer.journal.errors import StoreError
+from sequencer.journal.errors import ELSEWHERE, StoreError
 
 log = logging.getLogger("seriatim")
 
@@ -63,9 +63,12 @@ def _run(settings: Settings, handler: logging.Handler, uvloop: bool) -> int:
         with asyncio.Runner(loop_factory=_uvloop_factory() if uvloop else None) as runner:
             return runner.run(_serve(settings, handler))
     except (OSError, StoreError) as error:
-        log.critical("%s", error)
+        text = str(error)
+        if text.endswith(ELSEWHERE):
+            text += " with -sd DIR (--store_dir)"
+        log.critical("%s", text)
         if settings.log_file:  # whoever started us looks here, not there
-            print(f"seriatim: {error}", file=sys.stderr)
+            print(f"seriatim: {text}", file=sys.stderr)
         return 1
 
 

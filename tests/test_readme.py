@@ -68,6 +68,24 @@ def test_given_the_python_example_when_run_then_it_prints_what_it_says(
     assert done.stdout == "1 orders.eu b'hello world'\nb'1:2,'\n"
 
 
+def test_given_the_first_screen_when_read_then_it_says_whom_it_keeps_out() -> None:
+    screen = " ".join(README.splitlines()[:24])
+    assert "There is neither authentication nor TLS yet." in screen
+    assert "bind it to loopback (`-a 127.0.0.1`), or keep it in a network that you trust" in screen
+
+
+def test_given_claims_of_speed_when_read_then_each_says_what_is_kept() -> None:
+    intro, tables = README.split("## Two commands")[0], README.split("## Speed")[1]
+    (claim,) = re.findall(r"[^.;]*two thirds and a sixth[^.;]*", intro)
+    assert "keeps nothing" in claim
+    first = re.search(r"\|---\|.*\n(.*)", tables)
+    assert first is not None
+    assert first[1].startswith("| 1:1, kept |"), "the default configuration comes first"
+    before, row, _ = tables.partition("| 1 publisher, no subscriber, 16 B |")
+    assert row
+    assert "--no-journal --ring_bytes 0" in before
+
+
 def test_given_the_readme_when_read_then_its_links_lead_somewhere() -> None:
     for target in re.findall(r"\]\(([^)]+)\)", README):
         assert (ROOT / target).exists(), target

@@ -6,6 +6,7 @@ with one line that says what the broker, or the network, said.
 
 import asyncio
 import os
+import uuid
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -17,10 +18,28 @@ from nats.errors import AuthorizationError, BadSubjectError, Error, MaxPayloadEr
 from broker.cli.errors import CliError
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
+INBOX_PREFIX = "_INBOX.seriatim"
 CONNECT_SECONDS_MAX = 5
 LOOK_SECONDS = 1.0
 CANCEL_AGAIN_SECONDS = 0.1
 Result = TypeVar("Result")
+
+
+class LinkLost(CliError):
+    """There is no connection, or no more; to connect again may help."""
+
+
+class Worded(Client):
+    """A client that keeps the broker's words as they came: nats-py makes them lower case."""
+
+    words = ""
+
+    async def _process_err(self, err_msg: str) -> None:
+        line = bytes(self._ps.buf).partition(b"\r\n")[0]  # what nats-py's parser is at
+        words = line.removeprefix(b"-ERR").decode("utf-8", "replace").strip().strip("'")
+        if words.lower() == err_msg.strip("'"):
+            self.words = words
+        await super()._process_err(err_msg)
 
 
 class Link:
@@ -28,7 +47,8 @@ class Link:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.client = Client()
+        self.client = Worded()
+        self.inbox = f"{INBOX_PREFIX}.{uuid.uuid4().hex}"  # where answers to us alone come
         self._closed = asyncio.Event()
         self._said: Exception | None = None
 
@@ -40,12 +60,13 @@ class Link:
         return str(info.get("frame", ""))
 
     async def open(self) -> None:
-        """Connect, or raise `CliError`."""
+        """Connect, or raise `LinkLost`."""
         try:
             async with asyncio.timeout(2 * CONNECT_SECONDS_MAX):
                 await self.client.connect(
                     self.url,
                     name="seriatim",
+                    inbox_prefix=self.inbox,
                     error_cb=self._on_error,
                     closed_cb=self._on_closed,
                     allow_reconnect=False,
@@ -54,10 +75,10 @@ class Link:
                     connect_timeout=CONNECT_SECONDS_MAX,
                 )
         except (OSError, Error, ValueError, TimeoutError) as error:
-            raise CliError(f"{self.url}: {describe(self._said or error)}") from error
+            raise LinkLost(f"{self.url}: {self._describe(self._said or error)}") from error
 
     async def during(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """The result of `work`; `CliError` when the broker refuses it or goes away meanwhile."""
+        """The result of `work`; `CliError` when the broker refuses it, `LinkLost` without one."""
         task = asyncio.ensure_future(work)
         closed = asyncio.ensure_future(self._closed.wait())
         try:
@@ -68,13 +89,21 @@ class Link:
                 )
             if task.done() and not task.cancelled() and self._said is None:
                 return task.result()
-            raise CliError(
-                f"{self.url}: {describe(self._said or self.client.last_error or UnexpectedEOF())}"
-            )
+            raise self._failure(self.client.last_error or UnexpectedEOF())
         except (OSError, Error, TimeoutError) as error:
-            raise CliError(f"{self.url}: {describe(self._said or error)}") from error
+            raise self._failure(error) from error
         finally:
             await _end({task, closed})
+
+    def _failure(self, error: Exception) -> CliError:
+        """What to raise for `error`, or for what the broker has said before."""
+        cause = self._said or error
+        gone = self.client.is_closed or isinstance(cause, OSError | TimeoutError)
+        return (LinkLost if gone else CliError)(f"{self.url}: {self._describe(cause)}")
+
+    def _describe(self, error: Exception) -> str:
+        text = describe(error)
+        return self.client.words if self.client.words.lower() == text else text
 
     async def settle(self, timeout: float) -> None:
         """Wait until the broker has taken everything, and has said what it has against it.

@@ -85,6 +85,29 @@ Latest = Annotated[
     bool,
     typer.Option("--last", metavar=" ", help="Begin with the last message of each subject."),
 ]
+UntilNow = Annotated[
+    bool,
+    typer.Option(
+        *("-e", "--until-now"),
+        metavar=" ",
+        help="End with what is there now; goes with --from or --since.",
+    ),
+]
+Reconnect = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        help="With the past: how long to wait for a broker that is gone. By default for ever.",
+        show_default=False,
+    ),
+]
+Raw = Annotated[
+    bool, typer.Option("--raw", metavar=" ", help="The payloads alone, nothing between them.")
+]
+Json = Annotated[
+    bool, typer.Option("--json", metavar=" ", help="A line of JSON for each, with its time.")
+]
 
 
 def run(argv: list[str]) -> int:
@@ -258,10 +281,10 @@ def sub(
     last: Last = None,
     since: Since = None,
     latest: Latest = False,
-    raw: Annotated[bool, typer.Option("--raw", metavar=" ", help="The payload alone.")] = False,
-    json: Annotated[
-        bool, typer.Option("--json", metavar=" ", help="A line of JSON for each.")
-    ] = False,
+    until_now: UntilNow = False,
+    reconnect: Reconnect = None,
+    raw: Raw = False,
+    json: Json = False,
     frame: Annotated[
         bool, typer.Option("--frame", metavar=" ", help="The frame as it came, a nested netstring.")
     ] = False,
@@ -271,6 +294,10 @@ def sub(
     """Show what arrives: number, subject and payload. Ctrl-C ends it.
 
     What is asked for of the past and is not kept any more is told on standard error.
+    What begins in the past goes on by itself when the broker was away, without a repeat.
+
+    In a line of JSON [bold]time[/bold] is when the broker took the message; where it keeps none
+    of it there is [bold]received[/bold] instead, when it came here.
 
     [bold]Examples[/bold]
 
@@ -281,6 +308,7 @@ def sub(
     [cyan]seriatim sub '>' --since 10m --count 5[/cyan]
     [cyan]seriatim sub 'prices.*' --last[/cyan]          the last of each, then what comes
     [cyan]seriatim sub '>' --from 1 --to 1000[/cyan]     and no more
+    [cyan]seriatim sub '>' --from 1 --until-now[/cyan]   what is there, without waiting
     [cyan]seriatim sub '>' --frame > frames[/cyan]       frames back to back, to decode later
     """
     from broker.cli import past, pub, sub, view
@@ -291,19 +319,21 @@ def sub(
     for subject in subjects:
         pub.checked_subject(subject, wildcards=True)
     group = "" if queue is None else pub.checked_queue(queue)
-    begin = past.read_past(first, last, since, latest)
+    begin = past.read_past(first, last, since, latest, until_now)
     if begin is not None and group:
         raise CliError("a queue group shares what comes; it has no past: leave out --queue")
+    if begin is None and reconnect is not None:
+        raise CliError("--reconnect goes on in the past; give --from, --since or --last with it")
     if colour is None:
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     show = view.printer(chosen[0] if chosen else "text", sys.stdout.buffer, colour)
 
-    def ready() -> None:
-        words = begin.words if begin is not None else ""
+    def ready(words: str) -> None:
         print(f"seriatim: listening to {' '.join(subjects)}{words}", file=sys.stderr, flush=True)
 
     try:
-        sub.subscribe(url, sub.Wish(subjects, group, count, begin), show, ready)
+        wish = sub.Wish(subjects, group, count, begin, json, reconnect)
+        sub.subscribe(url, wish, show, ready)
     except KeyboardInterrupt:
         if count:
             raise  # what was asked for did not come

@@ -128,7 +128,7 @@ def encoder(name: str) -> Callable[[Message], bytes]:
     """How a message of a feed is printed."""
     match name:
         case "raw":
-            return lambda message: bytes(message.payload) + b"\n"
+            return lambda message: bytes(message.payload)
         case "json":
             return as_json
         case "decode":

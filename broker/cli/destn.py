@@ -3,7 +3,7 @@
 datagrams       23:5:88485,11:hello world,,      as they come, nothing between them
 --decode           88485  orders.new  hello world
 --json          {"number": 88485, ...}           bytes that are no text in base64
---raw           hello world                      the payload alone, a line end after it
+--raw           hello world                      the payload alone, nothing between them
 """
 
 from typing import Annotated
@@ -72,7 +72,9 @@ def destn(
     json: Annotated[
         bool, typer.Option("--json", metavar=" ", help="A line of JSON for each message.")
     ] = False,
-    raw: Annotated[bool, typer.Option("--raw", metavar=" ", help="The payload alone.")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", metavar=" ", help="The payloads alone, nothing between them.")
+    ] = False,
     ordered: Annotated[
         bool,
         typer.Option(

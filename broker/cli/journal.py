@@ -91,7 +91,9 @@ def cat(
     follow: Annotated[
         bool, typer.Option("-f", "--follow", metavar=" ", help="Go on with what comes.")
     ] = False,
-    raw: Annotated[bool, typer.Option("--raw", metavar=" ", help="The payload alone.")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", metavar=" ", help="The payloads alone, nothing between them.")
+    ] = False,
     json: Annotated[
         bool, typer.Option("--json", metavar=" ", help="A line of JSON for each.")
     ] = False,

@@ -77,7 +77,7 @@ Encode = Callable[[Record], bytes]
 def encoder(view: str, terminal: bool) -> Encode:
     """How a message is printed in this view."""
     if view == "raw":
-        return lambda record: bytes(record.payload) + b"\n"
+        return lambda record: bytes(record.payload)
     if view == "json":
         return as_json
     if view == "frame":

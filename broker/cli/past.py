@@ -5,6 +5,9 @@ with the subjects they were published to, and beside them empty ones on
 
     $SEQ.LOST.<first>.<last>   numbers that were asked for, and are not there any more
     $SEQ.END.<last>            the range is at its end
+
+Where the connection breaks, `after` is what is asked for instead: what is behind the last that
+was shown. `--until-now` makes a range of it, up to the last number given (broker/cli/kept.py).
 """
 
 import time
@@ -23,6 +26,10 @@ class Past:
 
     request: str  # what stands between `$SEQ.` and the subject
     words: str
+    first: int = 0  # 0: it begins with a time, or with the last of each subject
+    last: int = 0  # 0: it has no end
+    since_ms: int = 0
+    until_now: bool = False
 
     def subject(self, subjects: list[str]) -> str:
         """The one subscription for all of `subjects`: several could not be put into one order.
@@ -31,8 +38,28 @@ class Past:
         """
         return f"$SEQ.{self.request}.{common(subjects)}"
 
+    def after(self, number: int) -> "Past | None":
+        """What is left of it behind `number`; None where that was the end."""
+        if self.last and number >= self.last:
+            return None
+        return numbers(max(number + 1, self.first), self.last)
 
-def read_past(first: int | None, last: int | None, since: str | None, latest: bool) -> Past | None:
+
+def numbers(first: int, last: int = 0, until_now: bool = False) -> Past:
+    """All from `first` on; to `last`, unless that is 0."""
+    if last:
+        words = f" from number {first} to {last}"
+        return Past(f"RANGE.{first}.{last}", words, first, last, until_now=until_now)
+    return Past(f"FROM.{first}", f" from number {first}", first, until_now=until_now)
+
+
+def read_past(
+    first: int | None,
+    last: int | None,
+    since: str | None,
+    latest: bool,
+    until_now: bool = False,
+) -> Past | None:
     """What the flags mean; None without any. Raises `CliError`."""
     given = [
         flag
@@ -43,15 +70,16 @@ def read_past(first: int | None, last: int | None, since: str | None, latest: bo
         raise CliError(f"give one of {' and '.join(given)}, not both")
     if last is not None and first is None:
         raise CliError("--to is the end of a range; give its begin, too: --from")
-    if last is not None and first is not None:
-        if last < first:
-            raise CliError(f"--to {last} is before --from {first}")
-        return Past(f"RANGE.{first}.{last}", f" from number {first} to {last}")
+    if until_now and first is None and since is None:
+        raise CliError("--until-now ends what begins in the past; give --from or --since with it")
     if first is not None:
-        return Past(f"FROM.{first}", f" from number {first}")
+        if last is not None and last < first:
+            raise CliError(f"--to {last} is before --from {first}")
+        return numbers(first, last or 0, until_now)
     if since is not None:
         time_ns = moment(since, time.time_ns())
-        return Past(f"SINCE.{time_ns // 1_000_000}", f" since {show_time(time_ns)}")
+        time_ms, words = time_ns // 1_000_000, f" since {show_time(time_ns)}"
+        return Past(f"SINCE.{time_ms}", words, since_ms=time_ms, until_now=until_now)
     return Past("LAST", ", the last message of each first") if latest else None
 
 
@@ -83,6 +111,16 @@ def lost(subject: str) -> str:
     if count == 1:
         return f"LOST number {first}: the broker does not have it any more"
     return f"LOST numbers {first} to {last}: the broker does not have these {count} any more"
+
+
+def first_lost(subject: str) -> int:
+    """The first number of an event on `$SEQ.LOST.`; 0 if it is another."""
+    return int(subject.split(".")[2]) if lost(subject) else 0
+
+
+def last_lost(subject: str) -> int:
+    """The last number of an event that `lost` has told of."""
+    return int(subject.split(".")[3])
 
 
 def is_end(subject: str) -> bool:

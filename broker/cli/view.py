@@ -1,7 +1,7 @@
 """How `seriatim sub` shows a message: for a person, or raw, as JSON, or as its frame.
 
 text    88485  orders.new  hello world      the number, the subject, the payload
-raw     hello world                         the payload alone, a line end after it
+raw     hello world                         the payload alone: its bytes, and nothing between them
 json    {"number": 88485, ...}              one line; bytes that are no text in base64
 frame   23:5:88485,11:hello world,,         as it came, back to back in a pipe
 """
@@ -10,10 +10,12 @@ import base64
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
 
+from broker.cli.moment import show_time
 from sequencer.netstring import NetstringError, decode_frame
 
 SEQUENCE_HEADER = "Nats-Sequence"
@@ -39,6 +41,8 @@ class Message:
     data: bytes
     reply: str = ""
     headers: dict[str, str] = field(default_factory=dict)
+    received: int = 0  # ns since 1970, by the clock here
+    time: int = 0  # when it was published, as the broker has noted it; 0: not known
 
 
 def understand(arrived: Arrived, frame: str) -> Message:
@@ -52,7 +56,15 @@ def understand(arrived: Arrived, frame: str) -> Message:
         # What the broker itself says, and what is excluded, has no frame.
         with contextlib.suppress(NetstringError):
             number, payload = decode_frame(arrived.data)
-    return Message(number, arrived.subject, payload, arrived.data, arrived.reply, headers)
+    return Message(
+        number,
+        arrived.subject,
+        payload,
+        arrived.data,
+        arrived.reply,
+        headers,
+        received=time.time_ns(),
+    )
 
 
 def printer(view: str, out: BinaryIO, colour: bool) -> Callable[[Message], None]:
@@ -63,7 +75,7 @@ def printer(view: str, out: BinaryIO, colour: bool) -> Callable[[Message], None]
 
     def show(message: Message) -> None:
         if view == "raw":
-            out.write(message.payload + b"\n")
+            out.write(message.payload)
         elif view == "json":
             out.write(as_json(message).encode() + b"\n")
         elif view == "frame":
@@ -81,8 +93,13 @@ def as_text(message: Message) -> str:
 
 
 def as_json(message: Message) -> str:
-    """One line of JSON."""
-    fields: dict[str, Any] = {"number": message.number, "subject": message.subject}
+    """One line of JSON: with the broker's time of the message, else with when it came here."""
+    fields: dict[str, Any] = {"number": message.number}
+    if message.time:
+        fields["time"] = show_time(message.time)
+    elif message.received:
+        fields["received"] = show_time(message.received)
+    fields["subject"] = message.subject
     if message.reply:
         fields["reply"] = message.reply
     if message.headers:

@@ -8,6 +8,8 @@ A disk that is full or fails under an open store raises plain OSError: that may 
 
 from typing import NamedTuple
 
+ELSEWHERE = "choose another directory"  # who knows how that is said adds it behind these words
+
 
 class StoreError(Exception):
     """The store cannot be used as it is; `str()` says what, where, and what to do."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from sequencer.journal.crc import crc32c
 from sequencer.journal.disk import FILE_MODE, pwrite_all, replace
-from sequencer.journal.errors import StoreError, StoreLocked
+from sequencer.journal.errors import ELSEWHERE, StoreError, StoreLocked
 
 FORMAT = 1
 FILE = "store.json"
@@ -94,7 +94,7 @@ def lock(path: str) -> int:
         pid = int(text) if text.isdigit() else 0
         who = f"process {pid}" if pid else "another process"
         raise StoreLocked(
-            f"{path}: {who} writes this store; stop it first, or choose another directory", pid
+            f"{path}: {who} writes this store; stop it first, or {ELSEWHERE}", pid
         ) from None
     except OSError:
         os.close(fd)

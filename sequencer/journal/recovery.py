@@ -17,7 +17,7 @@ import os
 import struct
 
 from sequencer.journal.disk import make_folder, pwrite_all, remove, sync_file, sync_folder
-from sequencer.journal.errors import Damage, StoreError
+from sequencer.journal.errors import ELSEWHERE, Damage, StoreError
 from sequencer.journal.header import (
     INDEX,
     SEGMENT,
@@ -43,7 +43,7 @@ from sequencer.journal.index import Summary, read_index, read_summary
 from sequencer.journal.segment import Segment
 from sequencer.journal.survey import Survey
 
-DENIED = "; let this user write there, or choose another directory"
+DENIED = f"; let this user write there, or {ELSEWHERE}"
 HINTS = {
     errno.EACCES: DENIED,
     errno.EPERM: DENIED,

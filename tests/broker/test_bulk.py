@@ -68,8 +68,8 @@ KEYS = "from, to, subject, format, max_bytes, chunk_bytes"
         (b'{"from": 1, "subject": ["a", "b."]}', '"b." is no subject that can be subscribed to'),
         (b'{"from": 1, "subject": [["a"]]}', '"[\\"a\\"]" is no subject that can be subscribed to'),
         (b'{"from": 1, "subject": []}', '"subject" is a list of 0; give 1 to 64'),
-        (b'{"from": 1, "format": "csv"}', '"csv" is no format; there are columns, frames'),
-        (b'{"from": 1, "format": []}', '"[]" is no format; there are columns, frames'),
+        (b'{"from": 1, "format": "csv"}', '"csv" is no format; there are columns, frames, times'),
+        (b'{"from": 1, "format": []}', '"[]" is no format; there are columns, frames, times'),
         (b'{"from": 1, "max_bytes": 0}', f'"max_bytes" is "0"; give 1 to {1 << 40}'),
         (b'{"from": 1, "chunk_bytes": 5}', f'"chunk_bytes" is "5"; give 4096 to {1 << 24}'),
     ],
@@ -155,6 +155,23 @@ def test_given_frames_when_asked_for_then_they_stand_one_behind_the_other() -> N
     assert list(FrameDecoder().feed(answer.body)) == [
         (number, b"%d" % number**9) for number in range(2, 7)
     ]
+
+
+def test_given_times_when_asked_for_then_numbers_and_behind_them_when_they_were() -> None:
+    store = OnePiece([Kept(number, payload=b"x" * 1000) for number in range(1, 101)])
+    wanted = {
+        row.number: row.time for row in Columns(ask(store, wish(1, 100, chunk_bytes=EIGHT))[0].body)
+    }
+    found: dict[int, int] = {}
+    at = 1
+    while at <= 100:
+        (answer,) = ask(store, wish(at, 100, format="times", max_bytes=5_000, chunk_bytes=5_000))
+        values = memoryview(answer.body).cast("q").tolist()
+        rows = int(answer.headers["Seriatim-Rows"])
+        assert 0 < rows < 6, "the messages that were read are bounded, and not what is said of them"
+        found |= zip(values[:rows], values[rows:], strict=True)
+        at = answer.next
+    assert found == wanted
 
 
 def test_given_a_limit_when_it_is_reached_then_the_last_chunk_says_where_to_go_on() -> None:

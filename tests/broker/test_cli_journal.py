@@ -98,14 +98,14 @@ def test_given_an_empty_journal_when_asked_for_info_then_the_next_number_is_told
 def test_given_no_directory_when_run_then_it_is_where_the_broker_keeps_it(tmp_path: Path) -> None:
     WrittenStore(tmp_path / "seriatim", (1, 3))
     env = {"XDG_STATE_HOME": str(tmp_path)}
-    assert seriatim("journal", "cat", "--raw", "-n", "1", env=env).stdout == b"message 1\n"
+    assert seriatim("journal", "cat", "--raw", "-n", "1", env=env).stdout == b"message 1"
     env = {"SERIATIM_STORE_DIR": str(tmp_path / "seriatim")}
-    assert seriatim("journal", "cat", "--raw", "-n", "1", env=env).stdout == b"message 1\n"
+    assert seriatim("journal", "cat", "--raw", "-n", "1", env=env).stdout == b"message 1"
 
 
 def test_given_messages_when_printed_then_each_view_is_its_own(tmp_path: Path) -> None:
     WrittenStore(tmp_path, (34, 36))
-    assert cat(tmp_path, "--raw") == b"message 34\nmessage 35\nmessage 36\n"
+    assert cat(tmp_path, "--raw") == b"message 34message 35message 36"
     assert cat(tmp_path, "-n", "1") == b"      34  orders.1  message 34\n"
     assert cat(tmp_path, "--from", "35", "-n", "1") == (
         b"      35  orders.2  reply answers  message 35\n          A: 35\n"
@@ -162,11 +162,11 @@ def test_given_a_span_when_printed_then_it_is_those_messages(
 def test_given_numbers_that_are_not_there_when_printed_then_that_is_said(tmp_path: Path) -> None:
     store = WrittenStore(tmp_path, (11, 20), (21, 30))
     done = seriatim("journal", "cat", str(tmp_path), "--from", "5", "--to", "11", "--raw")
-    assert (done.returncode, done.stdout) == (0, b"message 11\n")
+    assert (done.returncode, done.stdout) == (0, b"message 11")
     assert done.stderr == b"seriatim: numbers 5 to 10 are no longer in the journal\n"
     store.spoil(21, 25)
     done = seriatim("journal", "cat", str(tmp_path), "--from", "24", "--to", "26", "--raw")
-    assert (done.returncode, done.stdout) == (1, b"message 24\nmessage 26\n")
+    assert (done.returncode, done.stdout) == (1, b"message 24message 26")
     assert done.stderr.startswith(b"seriatim: number 25 is lost by damage in segment 21, bytes ")
 
 
@@ -183,7 +183,7 @@ def test_given_a_payload_that_is_no_text_when_printed_as_json_then_it_is_base64(
     found = json.loads(cat(tmp_path, "--json"))
     assert found["payload_base64"] == "/wA="
     assert found["headers"] == {"K": ["1", "2"], "L": "x"}
-    assert cat(tmp_path, "--raw") == b"\xff\0\n"
+    assert cat(tmp_path, "--raw") == b"\xff\0"
 
 
 def test_given_follow_when_more_is_written_then_it_is_printed_and_ctrl_c_ends_it(
@@ -198,12 +198,12 @@ def test_given_follow_when_more_is_written_then_it_is_printed_and_ctrl_c_ends_it
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline() == b"message 3\n"
+        assert process.stdout.read(9) == b"message 3"
         store.append(1, records(4, 4))
-        assert process.stdout.readline() == b"message 4\n"
+        assert process.stdout.read(9) == b"message 4"
         WrittenStore(tmp_path, (5, 6))
-        assert process.stdout.readline() == b"message 5\n"
-        assert process.stdout.readline() == b"message 6\n"
+        assert process.stdout.read(9) == b"message 5"
+        assert process.stdout.read(9) == b"message 6"
         process.send_signal(signal.SIGINT)
         assert process.stdout.read() == b""
         assert process.stderr.read() == b""
@@ -218,11 +218,11 @@ def test_given_follow_and_a_last_number_when_it_came_then_it_ends(tmp_path: Path
 
 def test_given_nobody_who_reads_on_when_printing_then_it_ends_in_silence(tmp_path: Path) -> None:
     WrittenStore(tmp_path, (1, 20_000))
-    line = f"'{COMMAND}' journal cat '{tmp_path}' --raw | head -n 1; echo ${{PIPESTATUS[0]}}"
+    line = f"'{COMMAND}' journal cat '{tmp_path}' | head -n 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", line], capture_output=True, text=True, check=True, env=environment()
     )
-    assert (done.stdout, done.stderr) == ("message 1\n1\n", "")
+    assert (done.stdout, done.stderr) == ("       1  orders.1  message 1\n1\n", "")
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")

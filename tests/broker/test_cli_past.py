@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.cli.errors import CliError
-from broker.cli.past import common, is_end, lost, read_past, takes_in
+from broker.cli.past import Past, common, is_end, lost, read_past, takes_in
 from sublist.subject import covers
 from tests.broker.command import Subscriber, refusal, seriatim
 from tests.support.processes import NatsServer, SeriatimServer
@@ -70,6 +70,30 @@ def test_given_flags_that_cannot_be_together_when_read_then_it_says_why(
     with pytest.raises(CliError) as refused:
         read_past(first, last, since, latest)
     assert str(refused.value).startswith(why)
+
+
+@pytest.mark.parametrize("latest", [False, True])
+def test_given_an_end_without_a_begin_when_read_then_it_says_why(latest: bool) -> None:
+    with pytest.raises(CliError, match="--until-now ends what begins in the past; give --from or"):
+        read_past(None, None, None, latest, until_now=True)
+
+
+@pytest.mark.parametrize(
+    ("past", "number", "subject"),
+    [
+        (read_past(5, None, None, False), 8, "$SEQ.FROM.9.>"),
+        (read_past(5, None, None, False), 2, "$SEQ.FROM.5.>"),
+        (read_past(5, 9, None, False), 8, "$SEQ.RANGE.9.9.>"),
+        (read_past(5, 9, None, False), 9, None),
+        (read_past(None, None, "1m", False), 8, "$SEQ.FROM.9.>"),
+        (read_past(None, None, None, True), 8, "$SEQ.FROM.9.>"),
+    ],
+)
+def test_given_what_was_shown_then_the_rest_is_asked_for(
+    past: Past, number: int, subject: str | None
+) -> None:
+    left = past.after(number)
+    assert (left and left.subject([">"])) == subject
 
 
 @pytest.mark.parametrize(
@@ -165,7 +189,7 @@ def test_given_the_past_when_it_is_over_then_what_comes_is_shown(url: str) -> No
     with Subscriber(">", "--from", "9", "--count", "2", "--url", url, "--raw") as listening:
         assert listening.greeting == "seriatim: listening to > from number 9\n"
         assert seriatim("pub", "late", "ten", "--url", url).returncode == 0
-        assert listening.end() == (0, b"9\nten\n", "")
+        assert listening.end() == (0, b"9ten", "")
 
 
 def test_given_messages_that_are_gone_when_asked_for_then_the_loss_is_told(url: str) -> None:

@@ -208,6 +208,9 @@ def test_given_a_store_in_use_then_a_second_broker_says_whose_it_is_and_ends(
     command = [*broker.command, "-a", "127.0.0.1", "-p", "-1"]
     second = subprocess.run(command, env=broker.env, capture_output=True, text=True, timeout=60)
     assert second.returncode == 1
-    assert f"process {broker.pid} writes this store" in second.stderr
+    told = (
+        f"{broker.store}: process {broker.pid} writes this store; stop it first, or choose another"
+    )
+    assert second.stderr.endswith(f"{told} directory with -sd DIR (--store_dir)\n")
     assert "Traceback" not in second.stderr
     assert is_whole(broker)
