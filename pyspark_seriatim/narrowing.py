@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
-from pyspark.sql.datasource import (
+from pyspark_seriatim.api import (
     EqualTo,
     Filter,
     GreaterThan,
@@ -22,7 +22,6 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
     StringStartsWith,
 )
-
 from pyspark_seriatim.values import NUMBER_MAX, SUBJECTS_MAX, is_pattern
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017
