@@ -66,11 +66,18 @@ def register(session: "SparkSession") -> None:
     """Make the source `seriatim` known to a session, whether Spark finds it by itself or not.
 
     Spark looks for sources in a Python worker, once in a session. Where that worker dies, the
-    session has no source in Python ever after.
+    session has no source in Python ever after. What it finds by itself it plans with the driver's
+    Python; so this does, for that of the executors may have no more than `--py-files` brings.
     """
     from pyspark_seriatim import DefaultSource
 
-    session.dataSource.register(DefaultSource)
+    context = session.sparkContext
+    executors = context.pythonExec
+    context.pythonExec = os.environ.get("PYSPARK_DRIVER_PYTHON") or executors
+    try:
+        session.dataSource.register(DefaultSource)
+    finally:
+        context.pythonExec = executors
 
 
 def _session(name: str, master: str | None, conf: Mapping[str, str]) -> "SparkSession":
