@@ -25,7 +25,6 @@ try:
         IsNotNull,
         LessThan,
         LessThanOrEqual,
-        StringStartsWith,
         WriterCommitMessage,
     )
     from pyspark.sql.streaming.datasource import (
@@ -55,7 +54,6 @@ __all__ = [
     "ReadAllAvailable",
     "ReadLimit",
     "ReadMaxRows",
-    "StringStartsWith",
     "SupportsTriggerAvailableNow",
     "WriterCommitMessage",
 ]
