@@ -8,10 +8,16 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    if name == "DefaultSource":
+    if name != "DefaultSource":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from pyspark_seriatim.source import SeriatimDataSource
+    except ImportError:  # an old PySpark, no pyarrow
         try:
-            from pyspark_seriatim.source import SeriatimDataSource
-        except ImportError as error:  # pyspark of old, no pyarrow: then there is no such source
-            raise AttributeError(f"{name} needs 'seriatim[spark]': {error}") from error
-        return SeriatimDataSource
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from pyspark_seriatim.unusable import UnusableDataSource
+        except ImportError:  # no PySpark, or one that looks for no sources: nothing is spoilt
+            pass
+        else:
+            return UnusableDataSource
+        raise
+    return SeriatimDataSource

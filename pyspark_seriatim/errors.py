@@ -4,6 +4,7 @@
     BrokerError      the broker refused, or said what it should not
       Unreachable    no broker, or it went away: asked again within fetchOffset.numRetries
     DataLost         numbers that were asked for are not there any more (failOnDataLoss)
+    PySparkNotUsable the PySpark that is installed is too old, or there is none
     RowError         a row that cannot be published
     ColumnError      a column that cannot be written
 
@@ -32,6 +33,10 @@ class Unreachable(BrokerError):
 
 class DataLost(RuntimeError):
     """Numbers that were asked for are gone, or the journal is another one."""
+
+
+class PySparkNotUsable(ImportError):
+    """There is no PySpark, or one that is too old; the message names it, and what is needed."""
 
 
 class RowError(ValueError):

@@ -4,14 +4,18 @@
 stay Spark's own as well, so that what is noted here may be less than they say, and never more:
 
     timestamp       a range of times; the journal's are finer, so its ends are widened to whole us
-    subject         =, IN, LIKE 'orders.%', as subjects to subscribe to
+    subject         = and IN, as subjects to subscribe to
+
+LIKE 'orders.%' is not noted: `orders.>` would leave out `orders.` and `orders..eu`, which a journal
+may have, and which no wildcard takes in.
 """
 
+import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
-from pyspark.sql.datasource import (
+from pyspark_seriatim.api import (
     EqualTo,
     Filter,
     GreaterThan,
@@ -20,12 +24,11 @@ from pyspark.sql.datasource import (
     IsNotNull,
     LessThan,
     LessThanOrEqual,
-    StringStartsWith,
 )
-
 from pyspark_seriatim.values import NUMBER_MAX, SUBJECTS_MAX, is_pattern
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017
+BYTES_MAX: Final = 16 << 10  # of the subjects of one request, far below any `max_payload`
 NEVER_NULL: Final = ("sequence", "subject", "payload", "timestamp")
 
 
@@ -105,16 +108,17 @@ class Narrowed:
                 found: list[str] = [value]
             case In():
                 found = [one for one in filter.value if isinstance(one, str)]
-            case StringStartsWith() if value.endswith("."):
-                found = [f"{value}>"]
             case _:
                 return
         # U+FFFD may stand for what is no UTF-8. And there are messages whose subject nobody can
         # subscribe to: publishers may leave a token empty, or use what is a blank only in Unicode.
         if any("�" in one or not is_pattern(one) for one in found):
             return
-        if self.wanted is None and len(found) <= SUBJECTS_MAX:
-            self.wanted = tuple(dict.fromkeys(found))
+        found = list(dict.fromkeys(found))
+        if len(found) > SUBJECTS_MAX or len(json.dumps(found)) > BYTES_MAX:
+            return  # the broker would refuse them
+        if self.wanted is None:
+            self.wanted = tuple(found)
 
 
 def covered(subject: str, patterns: tuple[str, ...]) -> bool:

@@ -22,13 +22,13 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
+from pyspark.sql.types import StructType
+
+from pyspark_seriatim.api import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from pyspark.sql.types import StructType
-
 from pyspark_seriatim.connection import Data
 from pyspark_seriatim.errors import BrokerError, OptionError
 from pyspark_seriatim.operations import Layout, layout_of, operations

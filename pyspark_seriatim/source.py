@@ -14,15 +14,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceReader,
-    DataSourceStreamArrowWriter,
-    DataSourceStreamReader,
-    Filter,
-    InputPartition,
-)
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -36,6 +27,15 @@ from pyspark.sql.types import (
 )
 
 from pyspark_seriatim import arrow, narrowing, offsets
+from pyspark_seriatim.api import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
 from pyspark_seriatim.client import CHUNK_BYTES, Chunk, Client, Info
 from pyspark_seriatim.errors import DataLost, OptionError
 from pyspark_seriatim.options import Options

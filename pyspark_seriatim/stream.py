@@ -16,16 +16,17 @@ about to delete what is old: what is lost would be foreign, but nobody could tel
 import time
 from typing import Final
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
+from pyspark.sql.types import StructType
+
+from pyspark_seriatim import arrow, offsets
+from pyspark_seriatim.api import (
+    DataSourceStreamReader,
+    InputPartition,
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
-
-from pyspark_seriatim import arrow, offsets
 from pyspark_seriatim.client import Info
 from pyspark_seriatim.offsets import Offset
 from pyspark_seriatim.options import Options

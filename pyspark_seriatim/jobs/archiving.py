@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from pyspark_seriatim.jobs.compaction import Compactor
 from pyspark_seriatim.jobs.coverage import Facts, Range, count, merged, without
-from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.errors import JobError, WrongRows
 from pyspark_seriatim.jobs.filelog import Change, DataFile, FileLog
 from pyspark_seriatim.jobs.files import Files
 from pyspark_seriatim.jobs.offsets_log import ending
@@ -104,10 +104,7 @@ class Archive:
             written, runs = self._write(frame, change.directory)
             rows = sum(file.rows for file in written)
             seen = merged(runs)
-            assert rows == count(seen), f"{rows} rows of {count(seen)} numbers: some came twice"
-            assert count(without((first, end - 1), seen)) == end - first - rows, (
-                f"{seen} are not of {first} to {end - 1}"
-            )
+            check_rows((first, end - 1), rows, seen)
             for file in written:
                 tags = {"date": file.date} | ({} if file.token is None else {"token": file.token})
                 added = change.add(
@@ -184,6 +181,25 @@ class Archive:
             covered=merged([*self._facts.covered, batch]),
             lost=merged([*self._facts.lost, *lost]),
         )
+
+
+def check_rows(batch: Range, rows: int, seen: list[Range]) -> None:
+    """Raise `WrongRows` unless these are so many rows of a batch, each number once."""
+    first, last = batch
+    numbers = count(seen)
+    if rows != numbers:
+        what = f"there are {rows} rows of {numbers} different numbers"
+    elif count(without(batch, seen)) != last - first + 1 - rows:
+        others = without((seen[0][0], seen[-1][1]), [batch])
+        shown = ", ".join(f"{begin} to {end}" for begin, end in others)
+        what = f"there are rows of others: {shown}"
+    else:
+        return
+    raise WrongRows(
+        f"numbers {first} to {last} were read, and {what}; nothing of this batch is in the archive."
+        " Start the job again; `seriatim spark audit --server URL` tells what is wrong with the"
+        " journal"
+    )
 
 
 def facts_of(log: FileLog) -> Facts | None:

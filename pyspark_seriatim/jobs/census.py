@@ -22,6 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyspark_seriatim.jobs.bitmaps import BITS, Bucket, pack, split, true_ranges
+from pyspark_seriatim.jobs.errors import WrongSummary
 from pyspark_seriatim.jobs.findings import Fall, Summary, Tally
 
 SPAN_BITS: Final = 16
@@ -266,7 +267,8 @@ class Join:
     def read(packed: bytes) -> Summary:
         """What it has put into the column `summary`."""
         found = pickle.loads(packed)
-        assert isinstance(found, Summary)
+        if not isinstance(found, Summary):
+            raise WrongSummary(f"a task has sent {type(found).__name__}, and no summary")
         return found
 
     def bucket(self, bucket: int, rows: Iterable[dict[str, Any]]) -> Summary:

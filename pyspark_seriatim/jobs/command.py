@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, ParamSpec
 
 import typer
 
-from pyspark_seriatim.errors import BrokerError, DataLost, OptionError
+from pyspark_seriatim.errors import BrokerError, DataLost, OptionError, PySparkNotUsable
 from pyspark_seriatim.jobs.errors import JobError, first_line
 
 DONE, FOUND, FAILED = 0, 1, 2
@@ -120,7 +120,7 @@ def job(function: Callable[P, int]) -> Callable[P, int]:
 
 def words(error: BaseException) -> str | None:
     """One line for what is no defect; None for what is one."""
-    if isinstance(error, JobError | OptionError | BrokerError | DataLost):
+    if isinstance(error, JobError | OptionError | BrokerError | DataLost | PySparkNotUsable):
         return str(error)
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRA:
         return f"{error.name} is not installed: pip install 'seriatim[spark]'"

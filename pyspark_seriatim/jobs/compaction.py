@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow.parquet as pq
 
+from pyspark_seriatim.jobs.errors import WrongRows
 from pyspark_seriatim.jobs.filelog import DataFile, FileLog
 from pyspark_seriatim.jobs.files import Files
 from pyspark_seriatim.jobs.parquet import Parts, Written
@@ -60,7 +61,13 @@ def merging(root: str, folder: str, by_token: bool, compression: str) -> Merge:
                 for batch in source.iter_batches(BATCH_ROWS):
                     parts.write(batch)
         written = parts.close()
-        assert len(written) == 1, "files of one partition have the rows of one"
+        if len(written) != 1:
+            found = ", ".join(sorted(one.target.rpartition("/")[0] for one in written)) or "none"
+            raise WrongRows(
+                f"{place.uri(paths[0])} and {len(paths) - 1} more of its folder have rows of other"
+                f" folders: {found}; they are not merged. `seriatim spark audit --archive {root}`"
+                " tells what is wrong with the archive"
+            )
         return written[0]
 
     return merge
@@ -102,7 +109,13 @@ class Compactor:
         written = self.run(work, [[file.path for file in group] for group in groups])
         for group, file in zip(groups, written, strict=True):
             rows = sum(one.rows for one in group)
-            assert rows == file.rows, f"{rows} rows of {group[0].path} and others, {file.rows} now"
+            if rows != file.rows:
+                raise WrongRows(
+                    f"{log.place.uri(group[0].path)} and {len(group) - 1} more of its folder have"
+                    f" {file.rows} rows, and {rows} by the list; they are not merged."
+                    f" `seriatim spark audit --archive {log.root}` tells what is wrong with the"
+                    " archive"
+                )
             table, tags = group[0].table, group[0].tags
             change.add(
                 file.path, DataFile(file.target, table, rows, 0, file.first, file.last, tags)

@@ -10,6 +10,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from pyspark_seriatim.jobs.errors import WrongSummary
+
 
 @dataclass(slots=True)
 class Ranges:
@@ -23,7 +25,11 @@ class Ranges:
 
     def add(self, first: int, last: int) -> None:
         """Numbers `first` to `last`, all above those before."""
-        assert self.last < first <= last, (self.last, first, last)
+        if not self.last < first <= last:
+            raise WrongSummary(
+                f"numbers {first} to {last} come after {self.last}: the tasks' findings are not in"
+                " order, so nothing is proved; run the audit again"
+            )
         self.numbers += last - first + 1
         if self.ranges and first == self.last + 1:
             if len(self.shown) == self.ranges:

@@ -32,6 +32,7 @@ from cardinal.transport.envelope import unpack
 from cardinal.transport.errors import BadEnvelope
 from cardinal.update import ChainUpdate, Stalled, Unlinked
 from pyspark_seriatim.jobs.envelopes import split
+from pyspark_seriatim.jobs.errors import WrongChain
 
 PIECE: Final = 16_384  # rows that the follower takes at once, with one time for all
 COLUMNS: Final = ("sequence", "subject", "payload", "timestamp")
@@ -219,7 +220,12 @@ class Fold:
             removed = [block.hash for block in update.removed]
             kept = max(len(out) - len(removed), 0)
             here = len(out) - kept
-            assert [one.block.hash for one in out[kept:]] == removed[len(removed) - here :]
+            if [one.block.hash for one in out[kept:]] != removed[len(removed) - here :]:
+                raise WrongChain(
+                    f"a reorg onto 0x{update.ancestor.hex()} removes other blocks than the last"
+                    f" {here} of this batch; nothing of the batch is in the tables. Start the job"
+                    " again; if it comes again, assemble into another directory"
+                )
             del out[kept:]
             if len(removed) > here:  # numbers rise, so this is below whatever was cut before
                 outcome.cut = update.removed[0].number

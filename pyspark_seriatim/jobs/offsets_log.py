@@ -3,12 +3,23 @@
 <checkpoint>/offsets/7:   v1
                           {"batchWatermarkMs":0,...}
                           {"journal":"7f3c...","sequence":5001}
+
+In v2 (`spark.sql.streaming.offsetLog.formatVersion`) the last line begins with `0:`, the source's
+name. The format is Spark's own, and no promise of it: one that is not known here is refused.
 """
 
 import json
+from typing import Final
 
+from pyspark_seriatim.installed import version
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.files import Files
+
+FORMATS: Final = {"v1": "", "v2": "0:"}  # what is before the offset of the only source
+
+
+class UnknownOffsetLog(JobError):
+    """Spark writes its checkpoints in a way that is not known here."""
 
 
 def ending(checkpoint: Files, batch: int, journal: str) -> int:
@@ -16,8 +27,14 @@ def ending(checkpoint: Files, batch: int, journal: str) -> int:
     path = f"offsets/{batch}"
     data = checkpoint.read(path)
     lines = data.decode(errors="replace").splitlines() if data is not None else []
+    if lines and lines[0] not in FORMATS:
+        raise UnknownOffsetLog(
+            f"{checkpoint.uri(path)} is of the format {lines[0][:20]!r}, which PySpark {version()}"
+            f" may write and Seriatim does not know; it knows {', '.join(FORMATS)}. Install a newer"
+            " Seriatim, or a PySpark of before, and give another --checkpoint"
+        )
     try:
-        offset = json.loads(lines[2])
+        offset = json.loads(lines[2].removeprefix(FORMATS[lines[0]]))
         found, sequence = str(offset["journal"]), int(offset["sequence"])
     except (IndexError, KeyError, TypeError, ValueError):
         raise JobError(

@@ -5,6 +5,8 @@ What a job needs is set where the user has not said otherwise, by `--conf` or sp
     checkpoints by plain file operations     40 ms less for each trigger than by Spark's default
     Arrow in batches of 65 536 rows, UTC     as the source delivers them
     one Python for driver and workers        Spark's default is whatever `python3` the PATH has
+
+And the source `seriatim` is registered with it.
 """
 
 import os
@@ -12,10 +14,10 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark_seriatim.installed import trouble
 from pyspark_seriatim.jobs.command import words
 from pyspark_seriatim.jobs.errors import JobError, first_line
 
@@ -53,19 +55,43 @@ def spark_session(
 
     Where spark-submit (or a test) has begun one, that one: of `conf` then only what may change.
     """
-    if find_spec("pyspark") is None:
-        raise JobError("Spark is not installed: pip install 'seriatim[spark]'")
+    if trouble():
+        raise JobError(trouble())
+    session = _session(name, master, conf or {})
+    register(session)
+    return session
+
+
+def register(session: "SparkSession") -> None:
+    """Make the source `seriatim` known to a session, whether Spark finds it by itself or not.
+
+    Spark looks for sources in a Python worker, once in a session. Where that worker dies, the
+    session has no source in Python ever after. What it finds by itself it plans with the driver's
+    Python; so this does, for that of the executors may have no more than `--py-files` brings.
+    """
+    from pyspark_seriatim import DefaultSource
+
+    context = session.sparkContext
+    executors = context.pythonExec
+    context.pythonExec = os.environ.get("PYSPARK_DRIVER_PYTHON") or executors
+    try:
+        session.dataSource.register(DefaultSource)
+    finally:
+        context.pythonExec = executors
+
+
+def _session(name: str, master: str | None, conf: Mapping[str, str]) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
-        return _adjusted(active, conf or {})
+        return _adjusted(active, conf)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has begun the JVM
     if not submitted:
-        _check_master(master or (conf or {}).get("spark.master", "local"))
+        _check_master(master or conf.get("spark.master", "local"))
         _find_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = dict(conf or {})
+    settings = dict(conf)
     if submitted:  # what it was given is in the JVM, and must not be overwritten from here
         settings |= {"spark.master": master} if master is not None else {}
     else:

@@ -24,6 +24,7 @@ from typing import Any
 
 import cython
 
+from sequencer.feed.errors import CodecError
 from sequencer.feed.message import Message
 from sequencer.journal.record import Batch, Walk
 
@@ -130,7 +131,8 @@ class Codec:
     ) -> int:
         """Fill in the head of the datagram at `out[start:end]`, now that it is complete."""
         head = self.head(previous, first, last, count)
-        assert len(head) == self.head_size, "a head has the size that was said"
+        if len(head) != self.head_size:  # of a user's codec
+            raise CodecError(0, f"a head of {len(head)} bytes, where head_size is {self.head_size}")
         copy(out, start, head, 0, self.head_size)
         return 0
 

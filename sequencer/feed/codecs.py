@@ -45,5 +45,6 @@ def codec_named(name: str, *, filtered: bool = False) -> Codec:
         raise CodecNotFound(
             f"codec {name!r}: cannot be made: {type(error).__name__}: {error}"
         ) from error
-    assert isinstance(made, Codec), "a class makes what it is"
+    if not isinstance(made, Codec):  # a `__new__` may make anything
+        raise CodecNotFound(f"codec {name!r}: it makes {type(made).__name__}, and no Codec")
     return made

@@ -119,12 +119,12 @@ def test_given_a_size_below_0_then_the_codec_cannot_be_made(sizes: tuple[int, in
         Codec(*sizes)
 
 
-def test_given_a_head_of_another_size_than_was_said_then_it_is_a_defect() -> None:
+def test_given_a_head_of_another_size_than_was_said_then_it_is_refused() -> None:
     class Long(Lines):
         """Its head is longer than it says."""
 
         def head(self, previous: int, first: int, last: int, count: int) -> bytes:
             return b"x" * (HEAD.size + 1)
 
-    with pytest.raises(AssertionError, match="the size that was said"):
+    with pytest.raises(CodecError, match=f"a head of {HEAD.size + 1} bytes, where head_size is"):
         Long().datagram([Message(1, b"")], 0)

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.files import Files
-from pyspark_seriatim.jobs.offsets_log import ending
+from pyspark_seriatim.jobs.offsets_log import UnknownOffsetLog, ending
 
 
 def checkpoint(root: Path, *lines: str) -> Files:
@@ -22,6 +23,20 @@ def test_given_the_offset_of_a_batch_when_read_then_it_is_the_number_that_follow
     assert ending(place, 3, "j1") == 51
     with pytest.raises(JobError, match="is of the journal j1, and the archive of j2"):
         ending(place, 3, "j2")
+
+
+def test_given_the_second_format_when_read_then_the_number_is_found_as_well(tmp_path: Path) -> None:
+    place = checkpoint(tmp_path, "v2", "{}", '0:{"journal":"j1","sequence":51}')
+    assert ending(place, 3, "j1") == 51
+
+
+def test_given_a_format_that_is_not_known_when_read_then_it_and_the_pyspark_are_named(
+    tmp_path: Path,
+) -> None:
+    place = checkpoint(tmp_path, "v3", "{}", '{"journal":"j1","sequence":51}')
+    words = f"offsets/3 is of the format 'v3', which PySpark {pyspark.__version__} may write"
+    with pytest.raises(UnknownOffsetLog, match=words):
+        ending(place, 3, "j1")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,29 @@
+"""Which PySpark is installed, and whether it is one that this is written for."""
+
+import re
+from importlib.util import find_spec
+from typing import Final
+
+NEEDED: Final = (4, 2)  # admission control and Trigger.AvailableNow for sources in Python
+GET_IT: Final = "pip install 'seriatim[spark]'"
+
+
+def version() -> str:
+    """That of the PySpark that is imported here; empty where there is none."""
+    if find_spec("pyspark") is None:
+        return ""
+    import pyspark
+
+    return str(getattr(pyspark, "__version__", "of an unknown version"))
+
+
+def trouble() -> str:
+    """Why the PySpark that is here will not do, and what to do; empty where it will."""
+    needed = ".".join(map(str, NEEDED))
+    found = version()
+    if not found:
+        return f"PySpark {needed} or later is not installed: {GET_IT}"
+    numbers = re.match(r"(\d+)\.(\d+)", found)
+    if numbers is None or (int(numbers[1]), int(numbers[2])) < NEEDED:
+        return f"PySpark {found} is installed, and {needed} or later is needed: {GET_IT}"
+    return ""
