@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from cardinal import codec
 from cardinal.block import Block
 from cardinal.codec import HEAD, WITH_ID
-from cardinal.errors import CardinalError, NotAnnounced
+from cardinal.errors import CardinalError, NotAnnounced, NotOnChannel
 from cardinal.message import (
     BATCH,
     DELETE,
@@ -99,8 +99,13 @@ class Assembler:
         age_max: float = AGE_MAX_SECONDS,
         remember: int = REMEMBER,
         skip: Mapping[str, Container[int]] | None = None,
+        channel: bool = True,
     ) -> None:
-        """`tracked` is asked for each key of a Batch; None: all are. `skip`: offsets to pass by."""
+        """`tracked` is asked for each key of a Batch; None: all are. `skip`: offsets to pass by.
+
+        `channel`: whether these may be the topics of a reorg's channel. Where they are not, a Reorg
+        or its end is dropped.
+        """
         self.blocks_max = blocks_max
         self.bytes_max = bytes_max
         self.age_max = age_max
@@ -111,6 +116,7 @@ class Assembler:
         self.pending_bytes = 0
         self._tracked = tracked
         self._skip = skip or {}
+        self._channel = channel
         self._done: dict[bytes, None] = {}  # the hashes of blocks that were given, oldest first
         # Of each source: kind and hash to the block, for Updates and Deletes of blocks of which
         # a message came from there already.
@@ -192,10 +198,17 @@ class Assembler:
 
     def floor(self, source: str) -> int:
         """The lowest offset that a pending block needs, or the next one if none does."""
-        highest = self._highest.get(source, -1)
-        return min(
-            (b.token.get(source, highest + 1) for b in self.pending.values()), default=highest + 1
-        )
+        lowest, following = self.lowest(source), self.following(source)
+        return following if lowest is None else min(lowest, following)
+
+    def lowest(self, source: str) -> int | None:
+        """The lowest offset that a pending block needs, or None if none needs any."""
+        tokens = (block.token for block in self.pending.values())
+        return min((token[source] for token in tokens if source in token), default=None)
+
+    def following(self, source: str) -> int:
+        """The offset behind the highest that has come."""
+        return self._highest.get(source, -1) + 1
 
     def _told(self) -> list[Event]:
         events, self._events = self._events, []
@@ -218,7 +231,14 @@ class Assembler:
             if kind == PING:
                 self.pings += 1
             elif kind in (REORG, REORG_COMPLETE):
-                self._events.append(codec.decode_reorg(key, value))
+                reorg = codec.decode_reorg(key, value)
+                if not self._channel:
+                    name = type(reorg).__name__
+                    raise NotOnChannel(
+                        f"a {name} of block {reorg.number} on an ordinary topic, where it changes"
+                        " nothing: it belongs on a topic reorg.*"
+                    )
+                self._events.append(reorg)
             elif not BATCH <= kind <= DELETE or len(key) < HEAD:
                 codec.decode(key, value)  # says what is wrong
             elif hash in self._done:

@@ -1,77 +1,29 @@
-"""The chain: blocks in any order, to updates that lead from one head to the next.
+"""The chain: blocks in any order, and the branches of reorg channels, to updates.
 
-An update removes the blocks behind an ancestor and adds others on it, both oldest first. The rules:
+`links.py` has the rules for blocks. One more for channels:
 
-1  A block on the head is added at once, and what waited for it with it.
-2  Of branches the one with the heaviest block wins, strictly: equals never replace each other.
-   From there on the path goes to the heaviest block behind, and so on to the end.
-3  What is more than `threshold` numbers below the head is forgotten, and not taken any more.
-4  A number must be above its parent's. At a number of the whitelist only the block named there is
-   taken; what stands on another is refused with it.
 5  The branch that a reorg channel has brought is as any other, wherever its ancestor is known. If
    that is below what is kept, the branch waits aside until it is the heavier one: then it replaces
    the whole chain (`beyond`). So a copy of it that comes late changes nothing.
 
-Without a start the first block from nowhere is taken for one: `unlinked` in its update tells the
-consumer that its state begins anew. The reference does so with up to nine; so does `bootstrap=9`.
-
-Memory: the blocks of the last `threshold` numbers, and at most `spare_max`, of `spare_bytes_max`,
-that are not on the chain: those of other branches, and those whose parent did not come yet; and
-as many again of channels that wait. What is given up before it was linked is told (`Unlinked`).
+Memory: that of the links, and as many spare blocks again of channels that wait.
 """
 
 from collections.abc import Mapping, Sequence
 
 from cardinal.block import Block
 from cardinal.branch import Branch
-from cardinal.message import HASH_SIZE, NUMBER_MAX
-from cardinal.tree import Spare, Tree
-from cardinal.update import ChainUpdate, Event, Stalled, Unlinked, Why
+from cardinal.links import BOOTSTRAP, NO_PARENT, PAST_MAX, THRESHOLD, Links
+from cardinal.message import NUMBER_MAX
+from cardinal.update import ChainUpdate, Event, Why
 
-THRESHOLD = 128  # what the reference's users take
-BOOTSTRAP = 9
-SPARE_MAX = 4096  # some branches of the length of the threshold, and a gap in the past
-SPARE_BYTES_MAX = 256 << 20
+__all__ = ["BOOTSTRAP", "NO_PARENT", "PAST_MAX", "THRESHOLD", "Chain"]
+
 ASIDE_MAX = 16  # channels that wait
-PAST_MAX = 4096  # hashes of blocks of the chain that are forgotten
-STALLED = 64  # blocks that wait beside those of two thresholds, before it is told
-NO_PARENT = bytes(HASH_SIZE)  # of the first block of a chain
 
 
-class Chain:
+class Chain(Links):
     """One chain and its branches; one writer."""
-
-    def __init__(
-        self,
-        start: bytes | None = None,
-        *,
-        number: int | None = None,
-        threshold: int = THRESHOLD,
-        whitelist: Mapping[int, bytes] | None = None,
-        bootstrap: int = BOOTSTRAP,
-        spare_max: int = SPARE_MAX,
-        spare_bytes_max: int = SPARE_BYTES_MAX,
-    ) -> None:
-        """`start` is the hash of the last block that was applied, `number` its number if known."""
-        self.head = NO_PARENT if start is None else start
-        self.number = number
-        self.threshold = threshold
-        self.spare_max = spare_max
-        self.spare_bytes_max = spare_bytes_max
-        self.repeated = 0  # blocks that came though they were known
-        self._whitelist = dict(whitelist or {})
-        self._bootstrap = bootstrap if start is None else 0  # so many may still be a start
-        self._tree = Tree()
-        self._chain = {self.head}  # hashes, from the bottom to the head
-        self._bottom = self.head
-        self._forgotten: tuple[bytes, int, bytes] | None = None  # the bottom's block, if it was
-        self._past: dict[bytes, int] = {}  # blocks of the chain below, by hash, the lowest first
-        self._tree.linked.add(self.head)
-        self._spare = Spare()
-        self._refused: dict[bytes, None] = {}  # by the whitelist
-        self._aside: list[Branch] = []  # of channels, as they came
-        self._stalled = self._patience  # so many must be spare before it is told
-        self._events: list[Event] = []
 
     def add(self, block: Block) -> list[Event]:
         """Take a block; return what came of it."""
@@ -104,258 +56,24 @@ class Chain:
 
     def rewind(self, source: str, first: int) -> None:
         """A source has taken back all from offset `first` on, and gives it anew."""
-        self._tree.rewind(source, first)
+        super().rewind(source, first)
         for one in self._aside:
             one.rewind(source, first)
 
     def floor(self, source: str) -> int | None:
         """The lowest offset of what is retained; None if nothing is."""
         floors = [one.token[source] for one in self._aside if source in one.token]
-        retained = self._tree.floor(source)
+        retained = super().floor(source)
         return min(floors if retained is None else [*floors, retained], default=None)
-
-    @property
-    def waiting(self) -> list[Block]:
-        """The blocks whose parents have not come, in the order they came."""
-        return [self._tree.blocks[one] for one in self._spare if one not in self._tree.linked]
 
     @property
     def retained(self) -> list[Block]:
         """Every block that is kept: of the chain, of its branches, and those that wait."""
-        aside = [block for one in self._aside for block in one.blocks]
-        return [*self._tree.blocks.values(), *aside]
-
-    def __contains__(self, hash: object) -> bool:
-        return hash in self._chain
+        return [*super().retained, *(block for one in self._aside for block in one.blocks)]
 
     def knows(self, hash: bytes) -> bool:
-        """Whether this block has come, and is not forgotten."""
-        there = hash in self._chain or hash in self._tree.blocks
-        return there or any(hash in one.hashes for one in self._aside)
-
-    def _told(self) -> list[Event]:
-        """What came of it all, after making room."""
-        self._forget_old()
-        spare = self._spare
-        while len(spare) > self.spare_max:
-            self._cut(next(iter(spare)), Why.CROWD)
-        while spare.bytes > self.spare_bytes_max and (hash := self._too_much()) is not None:
-            self._cut(hash, Why.CROWD)
-        if len(spare) >= self._stalled:
-            self._look_for_a_gap()
-        events, self._events = self._events, []
-        return events
-
-    def _too_much(self) -> bytes | None:
-        """The oldest of the spare blocks; after a start not one that may be of the chain itself."""
-        spare, blocks = self._spare, self._tree.blocks
-        if self.head in blocks or self.number is None:
-            return next(iter(spare)) if len(spare) > 1 else None
-        return next((one for one in spare if blocks[one].number > self.number), None)
-
-    def _give_up(self, block: Block, why: Why) -> None:
-        self._events.append(Unlinked(block.hash, block.number, block.parent, why))
-
-    @property
-    def _patience(self) -> int:
-        return 2 * self.threshold + STALLED
-
-    def _look_for_a_gap(self) -> None:
-        """Tell once in a while that nothing can be linked, and what misses."""
-        self._stalled = 2 * len(self._spare)
-        waiting = self.waiting
-        if self.head not in self._tree.blocks or len(waiting) < self._patience:
-            return  # what the chain began with may still come
-        lowest = min(waiting, key=lambda block: block.number)
-        number = self._tree.blocks[self.head].number
-        self._events.append(Stalled(lowest.parent, lowest.number, len(waiting), number))
-
-    def _take(self, block: Block) -> None:
-        if not self._retain(block):
-            return
-        if self._bootstrap > 0:
-            self._bootstrap -= 1
-            if block.parent not in self._tree.linked and block.parent != NO_PARENT:
-                self._begin_with(block)
-                return
-        self._spare.add(block)
-        if block.hash == self._bottom:
-            self._grow_down()
-        elif block.parent in self._tree.linked:
-            self._tree.link(block.hash)
-            self._consider(block.hash)
-
-    def _retain(self, block: Block) -> bool:
-        """Put a block into the tree, unless it is known already or a rule forbids it."""
-        tree = self._tree
-        if block.hash in tree.blocks:
-            self.repeated += 1
-            return False
-        parent = tree.blocks.get(block.parent)
-        low = [
-            hash
-            for hash in tree.children.get(block.hash, ())
-            if tree.blocks[hash].number <= block.number
-        ]
-        if self._is_refused(block):
-            self._refuse(block)
-        elif self._is_old(block):
-            self._give_up(block, Why.OLD)
-        elif (
-            block.hash == block.parent
-            or self._is_another_bottom(block)
-            or (parent is not None and block.number <= parent.number)
-            or any(hash in self._chain for hash in low)
-        ):
-            self._give_up(block, Why.NUMBER)
-        else:
-            for hash in low:
-                self._cut(hash, Why.NUMBER)
-            tree.add(block)
-            return True
-        return False
-
-    def _is_another_bottom(self, block: Block) -> bool:
-        """Whether it has the hash on which the chain stands, and is not what stood there."""
-        was = self._forgotten
-        own = (block.hash, block.number, block.parent)
-        return was is not None and block.hash == self._bottom == was[0] and own != was
-
-    def _is_old(self, block: Block) -> bool:
-        return self.number is not None and block.number < self.number - self.threshold
-
-    def _is_refused(self, block: Block) -> bool:
-        named = self._whitelist.get(block.number, block.hash)
-        return named != block.hash or block.parent in self._refused
-
-    def _refuse(self, block: Block) -> None:
-        """The whitelist does not let this block in, nor what stands on it."""
-        self._give_up(block, Why.WHITELIST)
-        self._refused[block.hash] = None
-        for hash in tuple(self._tree.children.get(block.hash, ())):
-            if hash not in self._chain:  # on which one was told to start
-                self._refused.update(dict.fromkeys(self._tree.under(hash)))
-                self._cut(hash, Why.WHITELIST)
-        while len(self._refused) > self.spare_max:
-            del self._refused[next(iter(self._refused))]
-
-    def _begin_with(self, block: Block) -> None:
-        """Take a block from nowhere for the start of the chain."""
-        for hash in self._behind(self._bottom):
-            self._spare.add(self._tree.blocks[hash])
-        self._rest_on(block.parent)
-        self._chain.add(block.hash)
-        self.head, self.number = block.hash, block.number
-        self._reach_down()
-        self._events.append(ChainUpdate([block], [], block.parent, unlinked=True))
-
-    def _rest_on(self, bottom: bytes) -> None:
-        """Let the chain be one hash, whose block need not be known."""
-        self._chain = {bottom}
-        self._bottom = self.head = bottom
-        self._tree.linked.clear()
-        self._tree.link(bottom)
-
-    def _grow_down(self) -> None:
-        """The block at the bottom has come: the chain reaches to its parent, and further."""
-        if self.number is None:
-            self.number = self._tree.blocks[self._bottom].number
-        self._reach_down()
-        self._choose(extend=False)
-
-    def _reach_down(self) -> None:
-        while self._bottom in self._tree.blocks:
-            self._spare.drop(self._bottom)
-            self._bottom = self._tree.blocks[self._bottom].parent
-            self._chain.add(self._bottom)
-        self._tree.link(self._bottom)
-
-    def _choose(self, extend: bool) -> None:
-        """Move to the heaviest of all branches; on the head itself only if `extend`."""
-        _, path = self._tree.heaviest(self._bottom, self._chain)
-        shared = next((at for at, hash in enumerate(path) if hash not in self._chain), len(path))
-        ancestor, added = path[shared - 1], path[shared:]
-        if added and (extend or ancestor != self.head):
-            self._move(self._behind(ancestor), ancestor, added)
-
-    def _consider(self, hash: bytes) -> None:
-        """Move to a linked branch if what it ends with is heavier than all that it replaces."""
-        blocks = self._tree.blocks
-        weight, path = self._tree.heaviest(hash)
-        ancestor = blocks[hash].parent
-        while ancestor not in self._chain:
-            path.insert(0, ancestor)
-            ancestor = blocks[ancestor].parent
-        removed = self._behind(ancestor)
-        if not removed or weight > max(blocks[hash].weight for hash in removed):
-            self._move(removed, ancestor, path)
-
-    def _behind(self, ancestor: bytes) -> list[bytes]:
-        """The hashes of the chain behind one of it, oldest first."""
-        found, at = [], self.head
-        while at != ancestor:
-            found.append(at)
-            at = self._tree.blocks[at].parent
-        found.reverse()
-        return found
-
-    def _move(self, removed: list[bytes], ancestor: bytes, added: list[bytes]) -> None:
-        blocks = self._tree.blocks
-        self._chain.difference_update(removed)
-        for hash in removed:
-            self._spare.add(blocks[hash])
-        self._adopt(added)
-        self._events.append(
-            ChainUpdate([blocks[hash] for hash in added], [blocks[h] for h in removed], ancestor)
-        )
-
-    def _adopt(self, added: list[bytes]) -> None:
-        """Let these be on the chain, the last of them its head."""
-        self._chain.update(added)
-        for hash in added:
-            self._spare.drop(hash)
-        self.head, self.number = added[-1], self._tree.blocks[added[-1]].number
-        self._stalled = len(self._spare) + self._patience
-
-    def _forget_old(self) -> None:
-        """Drop what is too far below the head, with the branches that stood on it."""
-        if self.number is None:
-            return
-        tree, least = self._tree, self.number - self.threshold
-        while (block := tree.lowest()) is not None and block.number < least:
-            if block.hash in self._chain:
-                self._raise_bottom(block)
-            elif block.hash in tree.linked:
-                self._cut(block.hash, None)
-            else:
-                tree.remove(block.hash)
-                self._spare.drop(block.hash)
-                self._give_up(block, Why.PARENT)
-
-    def _raise_bottom(self, block: Block) -> None:
-        """Forget the lowest block of the chain; its hash is the bottom now."""
-        for hash in tuple(self._tree.children[self._bottom]):
-            if hash != block.hash:
-                self._cut(hash, None)
-        self._tree.remove(block.hash)
-        self._chain.discard(self._bottom)
-        self._tree.linked.discard(self._bottom)
-        self._bottom = block.hash
-        self._forgotten = (block.hash, block.number, block.parent)
-        self._tree.linked.add(block.hash)
-        self._past[block.hash] = block.number
-        if len(self._past) > PAST_MAX:
-            del self._past[next(iter(self._past))]
-
-    def _cut(self, hash: bytes, why: Why | None) -> None:
-        """Forget a block that is not on the chain, and all that hangs on it."""
-        for one in tuple(self._tree.under(hash)):
-            block = self._tree.remove(one)
-            self._spare.drop(one)
-            if why is not None:
-                self._give_up(block, why)
-
-    # What channels bring
+        """Whether this block has come, as far as that is remembered."""
+        return super().knows(hash) or any(hash in one.hashes for one in self._aside)
 
     def _line(self, ancestor: bytes, blocks: Sequence[Block]) -> list[Block]:
         """Those that stand on the ancestor and on each other; what does not is as any other."""
@@ -467,6 +185,8 @@ class Chain:
         other = tree.blocks.get(branch.ancestor)
         if other is not None and other.number >= branch.blocks[0].number:
             self._cut(branch.ancestor, Why.NUMBER)
+        if self.begun is not None:
+            self.begun = branch.blocks[0].number
         number = self._past.get(branch.ancestor, branch.number)
         self._past = {hash: one for hash, one in self._past.items() if one <= number}
         self._rest_on(branch.ancestor)

@@ -8,10 +8,11 @@
     |   |-- BadCount              a count or size of a block of entries that cannot be true
     |   |-- BadText, BadFlag      a key that is not UTF-8, a boolean that is neither 0 nor 1
     |   `-- RepeatedKey           a map has one key twice
-    |-- MisplacedMessage          a message that has no place in its block
+    |-- MisplacedMessage          a message that has no place in its block, or on its topic
     |   |-- NotCounted            nothing is missing that its key could be
     |   |-- NotAnnounced          the Batch has no such sub-batch
-    |   `-- IndexTooHigh          its sub-batch has fewer messages
+    |   |-- IndexTooHigh          its sub-batch has fewer messages
+    |   `-- NotOnChannel          a Reorg, or its end, on an ordinary topic
     |-- NotEncodable              a field of a message to be sent is not what it must be
     |-- LineError                 a line of JSON that is no block
     |-- SchemaError               prefixes and topics that cannot be used, each with its reason
@@ -82,7 +83,7 @@ class RepeatedKey(MalformedMessage):
 
 
 class MisplacedMessage(CardinalError):
-    """A message that has no place in its block."""
+    """A message that has no place in its block, or on its topic."""
 
 
 class NotCounted(MisplacedMessage):
@@ -95,6 +96,10 @@ class NotAnnounced(MisplacedMessage):
 
 class IndexTooHigh(MisplacedMessage):
     """Its sub-batch has fewer messages than its index says."""
+
+
+class NotOnChannel(MisplacedMessage):
+    """A Reorg or a ReorgComplete that came on an ordinary topic."""
 
 
 class NotEncodable(CardinalError):

@@ -5,13 +5,16 @@
 
 In: rows as they come from a transport or a file. Out: events. A `Step` carries an update of the
 chain, and the token to store with it: who begins to read there again gets all that is not in the
-state yet. A token reaches back over the blocks that are kept for reorgs, those that wait, and
-those that are not whole, so no margin has to be guessed.
+state yet. A token has a place in every source that has given a row; it reaches back over what came
+from there of the blocks that are kept for reorgs, those that wait, and those that are not whole, so
+no margin has to be guessed.
+
+Without a start, the chain begins with the lowest block that is on its way (`start.py`).
 
 A topic `reorg.*` is a channel: what comes between its Reorg and its ReorgComplete is given to the
 chain as a whole, at its end, so that a producer that dies between the two holds up nobody. A
 channel of which nothing comes for `age_max` seconds is given up; its blocks are ordinary ones then,
-as are those of a channel whose Reorg was not seen.
+as are those of a channel whose Reorg was not seen. On any other topic a Reorg is dropped, and told.
 
 Memory: that of the assembler and the chain, and for each of `CHANNELS_MAX` channels that of an
 assembler, and as many whole blocks as a chain may have to spare. No clock, no I/O.
@@ -19,6 +22,7 @@ assembler, and as many whole blocks as a chain may have to spare. No clock, no I
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from cardinal.assembler import (
     AGE_MAX_SECONDS,
@@ -34,7 +38,8 @@ from cardinal.block import Block
 from cardinal.chain import THRESHOLD, Chain
 from cardinal.message import NUMBER_MAX, Reorg, ReorgComplete
 from cardinal.schema import REORG_TOPIC, Tracking
-from cardinal.token import format_token
+from cardinal.start import Start
+from cardinal.token import check_name, format_token, read_token
 from cardinal.update import ChainUpdate, Stalled, Unlinked
 from cardinal.update import Event as Linked
 
@@ -42,6 +47,8 @@ CHANNELS_MAX = 16  # a reorg is rare; two producers may announce it differently
 TOPICS_MAX = 1024  # topics of which it is remembered whether they are tracked
 
 Row = tuple[str, bytes, bytes, int]  # topic, key, value, offset
+Places = Mapping[str, int]  # of each source, an offset
+NOWHERE: Places = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +81,14 @@ class Lane:
         self.ancestor: Reorg | None = None  # of an open channel
         self.blocks: list[Block] = []  # that have come on it
         self.bytes = 0  # of these
-        self.begun = NUMBER_MAX  # the lowest offset of an open channel
+        self.begun: dict[str, int] = {}  # of each source, the lowest offset since it was opened
         self.heard = 0.0
 
     def floor(self, source: str) -> int:
         """Of a channel: where to begin again to have all of it that is still wanted."""
         if self.ancestor is None and not self.assembler.pending:
             return NUMBER_MAX
-        return self.begun
+        return self.begun.get(source, NUMBER_MAX)
 
 
 class Follower:
@@ -101,8 +108,12 @@ class Follower:
         bytes_max: int = BYTES_MAX,
         age_max: float = AGE_MAX_SECONDS,
         remember: int = REMEMBER,
+        hold: bool = True,
     ) -> None:
-        """`start` and `number` are of the last block that was applied; see `Chain`, `Assembler`."""
+        """`start` and `number` are of the last block that was applied; see `Chain`, `Assembler`.
+
+        `hold`: whether a chain without a start is begun as `start.py` has it, or at once.
+        """
         self.chain = Chain(
             start,
             number=number,
@@ -122,10 +133,14 @@ class Follower:
             "age_max": age_max,
             "remember": remember,
         }
-        self._main = Lane("", self._assembler())
+        self._main = Lane("", self._assembler(channel=False))
+        self._start = Start(bytes_max)
+        self._holds = hold and bootstrap == 1  # with more, they are passed on as they come
         self._lanes: dict[str, Lane | None] = {}  # by topic; None: not tracked
         self._channels: dict[str, Lane] = {}  # by topic, the oldest first
-        self._first: dict[str, int] = {}  # of each source, the offset of the first row
+        self._next: dict[str, int] = {}  # of each source, the offset behind all that was used
+        self._resumed: dict[str, int] = {}  # as the token said where to go on
+        self._now = 0.0
         self._events: list[Event] = []
 
     @property
@@ -142,19 +157,37 @@ class Follower:
     def retained(self) -> list[Block]:
         """Every whole block that is kept: by the chain, or until its channel is complete."""
         waiting = [block for one in self._channels.values() for block in one.blocks]
-        return [*self.chain.retained, *waiting]
+        return [*self.chain.retained, *self._start.held, *waiting]
 
     def knows(self, hash: bytes) -> bool:
-        """Whether this block has come whole, and is not forgotten."""
-        waiting = (block.hash for one in self._channels.values() for block in one.blocks)
+        """Whether this block has come whole, as far as that is remembered."""
+        blocks = [block for one in self._channels.values() for block in one.blocks]
+        waiting = (block.hash for block in [*blocks, *self._start.held])
         return self.chain.knows(hash) or hash in waiting
 
+    def resume(self, token: str) -> dict[str, int]:
+        """Go on from a token; where to read each source. Raises `BadToken`.
+
+        A source that it does not name is to be read from its beginning.
+        """
+        self._resumed, self.chain.begun = read_token(token)
+        return dict(self._resumed)
+
+    def forget(self, source: str) -> None:
+        """The offsets of this source mean nothing any more, and tokens need none."""
+        self._next.pop(source, None)
+        self._resumed.pop(source, None)
+
     def take(self, rows: Sequence[Row], source: str, now: float) -> list[Event]:
-        """Take rows of one source, in their order; return what came of them."""
+        """Take rows of one source, in their order; return what came of them.
+
+        Raises `BadToken` for a name of a source that no token can have.
+        """
         lanes, lane = self._lanes, self._main
+        self._now = now
         run: list[tuple[bytes, bytes, int]] = []
-        if rows:
-            self._first.setdefault(source, rows[0][3])
+        if rows and source not in self._next:
+            self._next[check_name(source)] = rows[0][3]
         for topic, key, value, offset in rows:
             here = lanes[topic] if topic in lanes else self._lane(topic, now)
             if here is not lane:
@@ -167,7 +200,12 @@ class Follower:
                 lane = here
             run.append((key, value, offset))
         self._feed(lane, run, source, now)
-        return self._told(source, now)
+        return self._told(now)
+
+    def flush(self) -> list[Event]:
+        """No more rows are to come for now: begin with what is held back for its parent."""
+        self._give(self._start.release(), NOWHERE)
+        return self._told(self._now)
 
     def follow(
         self, event: Block | Reorg | ReorgComplete, topic: str, source: str, now: float
@@ -178,39 +216,58 @@ class Follower:
         """
         lane = (self._lanes.get(topic) or self._lane(topic, now)) if topic else self._main
         assert lane is not None, f"{topic} is no channel"
-        lane.heard = now
-        self._link(lane, [event], source)
-        return self._told(source, now)
+        assert topic or isinstance(event, Block), "only a channel has a Reorg"
+        lane.heard = self._now = now
+        self._next.setdefault(source, 0)
+        self._link(lane, [event])
+        return self._told(now)
 
     def rewind(self, source: str, first: int) -> None:
         """The source has taken back all from offset `first` on, and gives these anew."""
         self._main.assembler.rewind(source, first)
         for channel in self._channels.values():
             channel.assembler.rewind(source, first)
-            channel.begun = min(channel.begun, first)
+            if source in channel.begun:
+                channel.begun[source] = min(channel.begun[source], first)
             for block in channel.blocks:
                 if source in block.token:
                     block.token[source] = min(block.token[source], first)
         self.chain.rewind(source, first)
-        if source in self._first:
-            self._first[source] = min(self._first[source], first)
+        self._start.rewind(source, first)
+        if source in self._next:
+            self._next[source] = min(self._next[source], first)
 
-    def _told(self, source: str, now: float) -> list[Event]:
+    def _told(self, now: float) -> list[Event]:
         for channel in list(self._channels.values()):
             if channel.heard + self.age_max < now:
-                self._give_up(channel, "age", source)
+                self._give_up(channel, "age")
+        if self._start.is_over(self._main.assembler.pending, now):
+            self._give(self._start.release(), NOWHERE)
         events, self._events = self._events, []
         return events
 
-    def token(self, source: str, waiting: int = NUMBER_MAX) -> str:
-        """Where to begin again; `waiting`: the lowest offset of what is not in the chain yet."""
-        floors = [waiting, max(self._main.assembler.floor(source), self._first.get(source, 0))]
-        floors += [channel.floor(source) for channel in self._channels.values()]
-        retained = self.chain.floor(source)
-        return format_token({source: min(floors if retained is None else [*floors, retained])})
+    def token(self, source: str | None = None) -> str:
+        """Where to begin again: with every source, or with this one."""
+        return self._token({}, None if source is None else [source])
 
-    def _assembler(self) -> Assembler:
-        return Assembler(**self._assembler_options)  # type: ignore[arg-type]
+    def _token(self, waiting: Places, sources: Sequence[str] | None = None) -> str:
+        """`waiting`: the lowest offsets of what is not in the chain yet."""
+        named = [*self._next] if sources is None else sources
+        places = {source: self._floor(source, waiting) for source in named}
+        if sources is None:
+            places = {**self._resumed, **places}
+        return format_token(places, self.chain.begun)
+
+    def _floor(self, source: str, waiting: Places) -> int:
+        floors = [waiting.get(source, NUMBER_MAX), self._next.get(source, 0)]
+        for floor in (self._main.assembler.lowest(source), self.chain.floor(source)):
+            floors += [] if floor is None else [floor]
+        floors += [channel.floor(source) for channel in self._channels.values()]
+        floors += [block.token.get(source, NUMBER_MAX) for block in self._start.held]
+        return min(floors)
+
+    def _assembler(self, *, channel: bool = True) -> Assembler:
+        return Assembler(**self._assembler_options, channel=channel)  # type: ignore[arg-type]
 
     def _lane(self, topic: str, now: float) -> Lane | None:
         """Whose the rows of a topic are, seen for the first time or again after its channel."""
@@ -231,73 +288,80 @@ class Follower:
         """Give a lane its rows, and the chain what becomes of them."""
         if run and lane.topic:
             lane.heard = now
-            lane.begun = min(lane.begun, run[0][2])
-        self._link(lane, lane.assembler.feed(run, source, now), source)
+            lane.begun[source] = min(lane.begun.get(source, NUMBER_MAX), run[0][2])
+        events = lane.assembler.feed(run, source, now)
+        if run:
+            self._next[source] = max(self._next[source], lane.assembler.following(source))
+        self._link(lane, events)
 
-    def _link(self, lane: Lane, events: Sequence[Assembled], source: str) -> None:
+    def _link(self, lane: Lane, events: Sequence[Assembled]) -> None:
         """Give the chain what has become of a lane's rows."""
-        waiting = [NUMBER_MAX]  # behind each event, the lowest offset of the blocks that follow
-        for event in reversed(events):
-            lowest = event.token.get(source, NUMBER_MAX) if isinstance(event, Block) else NUMBER_MAX
-            waiting.append(min(waiting[-1], lowest))
-        for place, event in enumerate(events, 2):
-            after = waiting[-place]
+        # Behind each event, the lowest offsets of the blocks that follow.
+        waiting = _behind([one.token if isinstance(one, Block) else {} for one in events])
+        for event, after in zip(events, waiting, strict=True):
             if isinstance(event, Block):
                 if lane.ancestor is None:
-                    self._add([event], source, after)
+                    self._add([event], after)
                 else:
-                    self._collect(lane, event, source, after)
+                    self._collect(lane, event, after)
             elif isinstance(event, Reorg):
-                if lane.topic and lane.ancestor is None:
+                if lane.ancestor is None:
                     lane.ancestor = event
                     # It may have been closed, or given up, since these rows were found to be its.
                     self._lanes[lane.topic] = self._channels[lane.topic] = lane
             elif isinstance(event, ReorgComplete):
-                if lane.topic:
-                    self._complete(lane, source, after)
+                self._complete(lane, after)
             else:
-                self._events.append(event)
+                self._tell_given_up(event)
         if lane.topic and self._channels.get(lane.topic) is not lane:
             self._abandon(lane)
         if len(self._channels) > CHANNELS_MAX:
-            self._give_up(next(iter(self._channels.values())), "count", source)
+            self._give_up(next(iter(self._channels.values())), "count")
 
-    def _tell(
-        self, events: Sequence[Linked], source: str, waiting: int, before: int = NUMBER_MAX
-    ) -> None:
-        """`before`: the lowest offset of what the chain had and was given. The last of several
+    def _tell(self, events: Sequence[Linked], waiting: Places, before: Places) -> None:
+        """`before`: the lowest offsets of what the chain had and was given. The last of several
         updates may have made it forget what the others need."""
         left = sum(isinstance(event, ChainUpdate) for event in events)
         for event in events:
             if isinstance(event, ChainUpdate):
                 left -= 1
-                token = self.token(source, min(waiting, before) if left else waiting)
+                token = self._token(_lowest(waiting, before) if left else waiting)
                 self._events.append(Step(event, token))
             else:
                 self._events.append(event)
 
-    def _before(self, blocks: Sequence[Block], source: str) -> int:
-        floors = [block.token.get(source, NUMBER_MAX) for block in blocks]
-        retained = self.chain.floor(source)
-        return min([*floors, NUMBER_MAX if retained is None else retained])
+    def _tell_given_up(self, event: Dropped | Evicted) -> None:
+        """Who has a block lacks nothing of it, whatever has come of a copy."""
+        if isinstance(event, Dropped) or not self.knows(event.hash):
+            self._events.append(event)
 
-    def _add(self, blocks: Sequence[Block], source: str, waiting: int) -> None:
+    def _before(self, blocks: Sequence[Block]) -> Places:
+        floors = {source: self.chain.floor(source) for source in self._next}
+        kept = {source: at for source, at in floors.items() if at is not None}
+        return _lowest(kept, _floors(blocks))
+
+    def _add(self, blocks: Sequence[Block], waiting: Places) -> None:
+        """Blocks are whole: they are for the chain, or held back until it begins."""
+        if not (self._holds and self.chain.begins):
+            self._give(blocks, waiting)
+            return
+        for block in blocks:
+            self._start.hold(block, self._now)
+
+    def _give(self, blocks: Sequence[Block], waiting: Places) -> None:
         """Give the chain blocks, one after the other."""
-        after = [waiting]
-        for block in reversed(blocks):
-            after.append(min(after[-1], block.token.get(source, NUMBER_MAX)))
-        for place, block in enumerate(blocks, 2):
-            before = self._before([block], source)
-            self._tell(self.chain.add(block), source, after[-place], before)
+        for block, after in zip(blocks, _behind([one.token for one in blocks]), strict=True):
+            before = self._before([block])
+            self._tell(self.chain.add(block), _lowest(waiting, after), before)
 
-    def _collect(self, lane: Lane, block: Block, source: str, waiting: int) -> None:
+    def _collect(self, lane: Lane, block: Block, waiting: Places) -> None:
         """Keep a block until its channel is complete."""
         lane.blocks.append(block)
         lane.bytes += block.size
         if len(lane.blocks) > self.chain.spare_max:
-            self._give_up(lane, "blocks", source, waiting)
+            self._give_up(lane, "blocks", waiting)
         elif lane.bytes > self.chain.spare_bytes_max:
-            self._give_up(lane, "bytes", source, waiting)
+            self._give_up(lane, "bytes", waiting)
 
     def _close(self, lane: Lane) -> tuple[Reorg | None, list[Block]]:
         """The channel is at its end: what has announced it, and its blocks."""
@@ -307,26 +371,43 @@ class Follower:
         lane.ancestor, lane.blocks, lane.bytes = None, [], 0
         return found
 
-    def _complete(self, lane: Lane, source: str, waiting: int) -> None:
+    def _complete(self, lane: Lane, waiting: Places) -> None:
         reorg, blocks = self._close(lane)
         if reorg is not None:
-            before = min(lane.begun, self._before(blocks, source))
-            events = self.chain.branch(reorg.hash, blocks, {source: lane.begun}, reorg.number)
-            self._tell(events, source, waiting, before)
+            of_channel = _lowest(_lowest(waiting, lane.begun), _floors(blocks))
+            self._give(self._start.release(), of_channel)
+            before = _lowest(lane.begun, self._before(blocks))
+            events = self.chain.branch(reorg.hash, blocks, lane.begun, reorg.number)
+            self._tell(events, waiting, before)
 
-    def _give_up(self, lane: Lane, why: str, source: str, waiting: int = NUMBER_MAX) -> None:
+    def _give_up(self, lane: Lane, why: str, waiting: Places = NOWHERE) -> None:
         reorg, blocks = self._close(lane)
         if reorg is not None:
             self._events.append(ChannelGivenUp(lane.topic, why))
-        self._add(blocks, source, waiting)
+        self._add(blocks, waiting)
         self._abandon(lane)
 
     def _abandon(self, lane: Lane) -> None:
         """Tell what is not whole of a channel that was closed, unless another has brought it."""
-        waiting = {block.hash for one in self._channels.values() for block in one.blocks}
         for event in lane.assembler.give_up("channel"):
-            known = isinstance(event, Evicted) and (
-                event.hash in waiting or self.chain.knows(event.hash)
-            )
-            if isinstance(event, Dropped | Evicted) and not known:
-                self._events.append(event)
+            if isinstance(event, Dropped | Evicted):
+                self._tell_given_up(event)
+
+
+def _lowest(some: Places, others: Places) -> Places:
+    """Of each source the lower of two offsets."""
+    fresh = {at: n for at, n in others.items() if n < some.get(at, NUMBER_MAX)}
+    return {**some, **fresh} if fresh else some
+
+
+def _floors(blocks: Sequence[Block]) -> Places:
+    """The lowest offsets of blocks."""
+    return reduce(_lowest, (block.token for block in blocks), NOWHERE)
+
+
+def _behind(tokens: Sequence[Places]) -> list[Places]:
+    """Behind each of these, the lowest offsets in those that follow."""
+    found: list[Places] = [NOWHERE]
+    for token in reversed(tokens[1:]):
+        found.append(_lowest(found[-1], token))
+    return found[: len(tokens)][::-1]

@@ -1,10 +1,15 @@
 """The resumption token: where to begin to read again, as text to be stored with each block.
 
     1141c2c3a6b8558d=1337              stream=number;stream=number...
+    1141c2c3a6b8558d=1337;begun:40     the same, of a chain that was begun in its middle
 
 Whoever reads each stream from its number on misses nothing that comes after the block with which
-the token was stored. A stream of Seriatim is the id of a journal: the number of another journal
-means nothing. Names are without `=`, `;` and blanks, numbers are 0 to 2^63 - 1.
+the token was stored; a stream that is not named is read from its beginning. A stream of Seriatim is
+the id of a journal: the number of another journal means nothing. Names are without `=`, `;` and
+blanks, numbers are 0 to 2^63 - 1.
+
+`begun` is the number of the first block that was applied, where what is below it was not, and may
+still come. It is left out as soon as that would be too old.
 """
 
 import re
@@ -14,6 +19,7 @@ from cardinal.errors import CardinalError
 from cardinal.message import NUMBER_MAX
 
 NAME = re.compile(r"[!-:<>-~]+")  # printable ASCII but ; and =
+BEGUN = "begun:"
 DIGITS = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
@@ -21,25 +27,38 @@ class BadToken(CardinalError):
     """Text that is no resumption token."""
 
 
-def format_token(streams: Mapping[str, int]) -> str:
+def format_token(streams: Mapping[str, int], begun: int | None = None) -> str:
     """A token of these streams. Raises `BadToken`."""
-    return ";".join(f"{_name(name)}={_number(str(streams[name]))}" for name in sorted(streams))
+    parts = [f"{check_name(name)}={_number(str(streams[name]))}" for name in sorted(streams)]
+    if begun is not None:
+        parts.append(f"{BEGUN}{_number(str(begun))}")
+    return ";".join(parts)
 
 
 def parse_token(text: str) -> dict[str, int]:
     """The streams of a token; none for the empty text. Raises `BadToken`."""
+    return read_token(text)[0]
+
+
+def read_token(text: str) -> tuple[dict[str, int], int | None]:
+    """The streams of a token, and where its chain was begun. Raises `BadToken`."""
     found: dict[str, int] = {}
+    begun: int | None = None
     for part in text.split(";") if text else ():
         name, equals, number = part.partition("=")
+        if not equals and begun is None and part.startswith(BEGUN):
+            begun = _number(part.removeprefix(BEGUN))
+            continue
         if not equals:
             raise BadToken(f"{part!r} is not stream=number")
         if name in found:
             raise BadToken(f"the stream {name!r} is there twice")
-        found[_name(name)] = _number(number)
-    return found
+        found[check_name(name)] = _number(number)
+    return found, begun
 
 
-def _name(name: str) -> str:
+def check_name(name: str) -> str:
+    """The name of a stream, if it can be one. Raises `BadToken`."""
     if not NAME.fullmatch(name) or "=" in name:
         raise BadToken(f"{name!r} is no name of a stream")
     return name

@@ -21,8 +21,10 @@ class ChainUpdate:
     """Take `removed` back, the newest first; then apply `added`, the oldest first.
 
     `ancestor` is the hash of the block that both stand on. `unlinked`: nothing is known of what
-    came before; the state begins anew. `beyond`: the reorg goes deeper than the chain reaches, so
-    that more is to be taken back than `removed` has: all that stands on `ancestor`.
+    came before; the state begins anew. It does so again if the block below comes later: then
+    `removed` is all that was added, and `added` has it again behind that block. `beyond`: the reorg
+    goes deeper than the chain reaches, so that more is to be taken back than `removed` has: all
+    that stands on `ancestor`.
     """
 
     added: list[Block]
@@ -34,7 +36,11 @@ class ChainUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Unlinked:
-    """A block that was given up and never added, or was removed and can not come back."""
+    """A block that was given up and never added, or was removed and can not come back.
+
+    If it is too old, it may also be a copy of one that was added so long ago, or before a restart,
+    that this is not remembered.
+    """
 
     hash: bytes
     number: int
@@ -42,7 +48,8 @@ class Unlinked:
     why: Why
 
     def __str__(self) -> str:
-        return f"block {self.number} {self.hash.hex()} given up: {self.why}"
+        done = "not taken" if self.why is Why.OLD else "given up"
+        return f"block {self.number} {self.hash.hex()} {done}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,8 @@ class Printer:
             first = next((one for one in update.added if self._is_wanted(one)), None)
             if first is None:
                 return
-            self.lowest, removed = first.number, []
+            begin = self.wanted.beginning.number
+            self.lowest, removed = (first.number if begin is None else begin), []
         update = replace(
             update,
             added=[one for one in update.added if one.number >= self.lowest],
@@ -156,6 +157,7 @@ class Following:
     def __init__(self, wanted: Wanted) -> None:
         begin = wanted.beginning
         self.follower = Follower(wanted.tracking, start=begin.after, threshold=wanted.threshold)
+        self.follower.resume(begin.token)
         self.printer = Printer(wanted)
         self.whole = True  # nothing was lost on the way
         self.gathered = Gathered()
@@ -166,21 +168,29 @@ class Following:
             self.whole &= not isinstance(one, Lost)
             if isinstance(one, Rewound):
                 self.follower.rewind(stream, one.last + 1)
+            elif isinstance(one, JournalChanged):
+                for name in one.old.split(","):
+                    self.follower.forget(name)
             kind = (Unreadable, type(one.error)) if isinstance(one, Unreadable) else None
             self.gathered.tell(kind, _told(one), now)
 
     def take(self, rows: Sequence[Row], stream: str, now: float) -> None:
         """Take rows; print and tell what comes of them."""
-        for event in self.follower.take(rows, stream, now):
+        self._show(self.follower.take(rows, stream, now), now)
+        self.gathered.look(now)
+
+    def _show(self, events: Sequence[Event], now: float) -> None:
+        for event in events:
             if isinstance(event, Step):
                 if not self.printer.done:
                     self.printer.update(event.update, event.token)
             else:
                 self.gathered.tell(*_given_up(event), now)
-        self.gathered.look(now)
 
-    def end(self, all_read: bool) -> None:
+    def end(self, all_read: bool, now: float) -> None:
         """Tell what is left; raises `CliError` if the wanted block did not come."""
+        if all_read:
+            self._show(self.follower.flush(), now)
         self.gathered.end()
         if all_read and not self.printer.done:
             _say_what_lacks(self.follower)
@@ -212,7 +222,7 @@ async def _consumed(url: str, wanted: Wanted) -> bool:
         raise CliError(str(error)) from error
     finally:
         following.gathered.end()
-    following.end(wanted.once)
+    following.end(wanted.once, clock())
     return following.whole
 
 
@@ -232,7 +242,7 @@ def _of_capture(path: str, wanted: Wanted) -> bool:
         raise CliError(f"{path}: cannot be read: {error.strerror}") from error
     finally:
         following.gathered.end()
-    following.end(all_read=True)
+    following.end(all_read=True, now=0.0)
     return following.whole
 
 

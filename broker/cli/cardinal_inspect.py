@@ -189,7 +189,10 @@ class Inspector:
                 self._print(row, {"type": "wrong", "error": str(error)}, f"WRONG {error}")
             return
         channel = row.topic if row.topic.split(".")[0] == REORG_TOPIC else ""
-        assembler = self._assemblers.setdefault((row.application, channel), Assembler())
+        where = (row.application, channel)
+        assembler = self._assemblers.get(where)
+        if assembler is None:
+            assembler = self._assemblers[where] = Assembler(channel=bool(channel))
         copies = assembler.duplicates
         events = assembler.feed([(row.key, row.value, row.number)], row.topic)
         fields, words = _described(message)

@@ -20,8 +20,7 @@ from cardinal.assembler import Evicted
 from cardinal.chain import NO_PARENT
 from cardinal.follower import Event as Followed
 from cardinal.follower import Follower, Step
-from cardinal.token import parse_token
-from cardinal.transport.reader import WINDOW, Happening, Reader, Rewound
+from cardinal.transport.reader import WINDOW, Happening, JournalChanged, Reader, Rewound
 from cardinal.transport.waiting import Outcome, Waiting
 from cardinal.update import Unlinked
 
@@ -50,8 +49,9 @@ class Consumer:
         Tokens of a `Follower` need no rollback. `options` are the reader's and nats-py's; with
         `last` the events come to an end. Raises `BadToken`, `BadTopic`.
         """
-        streams = {name: max(1, at - rollback) for name, at in parse_token(token).items()}
         self.follower = follower or Follower()
+        places = self.follower.resume(token)
+        streams = {name: max(1, at - rollback) for name, at in places.items()}
         self.reader = Reader(
             application, url, streams=streams, first=first, window=window, **options
         )
@@ -86,12 +86,18 @@ class Consumer:
         """The next event. Raises `Refused`, `NoNumbers`."""
         while not self._events:
             if self.reader.ended:
-                raise StopAsyncIteration
+                self._events.extend(self.follower.flush())
+                if not self._events:
+                    raise StopAsyncIteration
+                break
             rows, happened = await self.reader.read(LOOK_SECONDS)
             self._events.extend(happened)
             for one in happened:
                 if isinstance(one, Rewound):
                     self.follower.rewind(self.reader.stream, one.last + 1)
+                elif isinstance(one, JournalChanged):
+                    for name in one.old.split(","):
+                        self.follower.forget(name)
             now = asyncio.get_running_loop().time()
             self._events.extend(self.follower.take(rows, self.reader.stream, now))
         event = self._events.popleft()

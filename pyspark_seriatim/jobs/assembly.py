@@ -207,7 +207,9 @@ class Assembly:
                 f"{self.wanted.root} is the directory of something else, such as an archive; give"
                 " another one for the tables"
             )
-        follower = Follower(self.wanted.tracking, threshold=self.wanted.threshold)
+        # Nothing is held back: what is would depend on where one batch ends.
+        wanted = self.wanted
+        follower = Follower(wanted.tracking, threshold=wanted.threshold, hold=False)
         self.fold = Fold(follower, self._settings["journal"], self.wanted.prefix)
         if about:
             self._compare(about)

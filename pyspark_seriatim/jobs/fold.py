@@ -231,9 +231,9 @@ class Fold:
                 outcome.cut = update.removed[0].number
         added = [Added(block, clock(block)) for block in update.added]
         out += added
-        if removed or update.beyond:
+        hashes = [one.block.hash for one in added]
+        if update.beyond or not set(removed) <= set(hashes):  # else what is below came late
             last = max(added, key=lambda one: one.block.last)
-            hashes = [one.block.hash for one in added]
             outcome.reorgs.append(
                 Reorged(last.block.last, last.time, update.ancestor, removed, hashes, update.beyond)
             )

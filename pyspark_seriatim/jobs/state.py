@@ -102,7 +102,7 @@ class Blocks(StatefulProcessor):
         sequences, moments, payloads = unpack(blob for frame in rows for blob in frame["messages"])
         times = dict(zip(sequences.tolist(), moments.tolist(), strict=True))
         kept = self._kept.get()
-        given, timer, assembler = self._opened(kept)
+        given, timer, assembler = self._opened(kept, topic)
         found, messages = [], []
         keys, values, bad = split(payloads)
         for at, sequence in enumerate(times):
@@ -130,7 +130,7 @@ class Blocks(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """A block has had its time."""
         del timerValues, expiredTimerInfo
-        _, timer, assembler = self._opened(self._kept.get())
+        _, timer, assembler = self._opened(self._kept.get(), key[0])
         self._kept.clear()
         pending = list(assembler.pending.values())
         events = assembler.give_up("age")
@@ -142,9 +142,9 @@ class Blocks(StatefulProcessor):
     def close(self) -> None:
         """Nothing is open."""
 
-    def _opened(self, kept: Any) -> tuple[bool, int, Assembler]:
+    def _opened(self, kept: Any, topic: str) -> tuple[bool, int, Assembler]:
         """Whether the block was given, the time of its timer, and what came of it."""
-        assembler = Assembler(self._tracking, age_max=float("inf"))
+        assembler = Assembler(self._tracking, age_max=float("inf"), channel=bool(topic))
         if kept is None:
             return False, 0, assembler
         blob = bytes(kept[0])

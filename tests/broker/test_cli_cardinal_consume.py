@@ -2,15 +2,18 @@
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cardinal.producer import Producer
+from cardinal.producer import Messages, Producer
 from cardinal.schema import Schema
 from cardinal.transport.capture import CaptureWriter
+from cardinal.transport.publisher import Publisher
 from tests.broker.conftest import Ask
+from tests.clients.served import run
 
 
 def lines(*blocks: tuple[int, int, int]) -> str:
@@ -37,7 +40,7 @@ def updates(out: str) -> list[tuple[list[int], list[int]]]:
 
 
 GATHERED = (
-    r"^seriatim: (?:(\d+) more such, the last: )?block (\d+) \w{64} given up:"
+    r"^seriatim: (?:(\d+) more such, the last: )?block (\d+) \w{64} not taken:"
     r" its number is too far below the head$"
 )
 CHAIN = [(number, number, number - 1) for number in range(1, 6)]
@@ -98,7 +101,7 @@ def test_given_a_reorg_that_ends_below_the_first_block_when_consumed_then_it_is_
     assert updates(out) == [([], [3]), ([], [4]), ([], [5]), ([3, 4, 5], []), ([], [0x13])]
 
 
-def test_given_many_late_copies_when_consumed_then_they_are_told_as_one(
+def test_given_late_copies_of_blocks_that_were_applied_when_consumed_then_nothing_is_told(
     ask: Ask, flags: list[str], tmp_path: Path
 ) -> None:
     count = 1500
@@ -107,10 +110,109 @@ def test_given_many_late_copies_when_consumed_then_they_are_told_as_one(
     rest = ["--topic", "a/=b", "--default", "again", *flags]  # as others, so they come again
     assert ask("produce", str(tmp_path / "a.jsonl"), *rest)[0] == 0
     status, out, err = ask("consume", "--once", "--brief", *flags)
+    assert (status, len(out.splitlines()), err) == (0, count - 1, "")
+
+
+def test_given_many_blocks_that_are_too_old_when_consumed_then_they_are_told_as_one(
+    ask: Ask, flags: list[str], tmp_path: Path
+) -> None:
+    count, below = 1500, 1300
+    chain = [(number, number, number - 1) for number in range(1, count)]
+    forks = [(number, 0x10000 + number, number - 1) for number in range(1, below)]
+    produced(ask, tmp_path / "a.jsonl", lines(*chain, *forks), flags)
+    status, out, err = ask("consume", "--once", "--brief", *flags)
     assert (status, len(out.splitlines())) == (0, count - 1)
     told = re.findall(GATHERED, err, re.MULTILINE)
     assert len(told) == err.count("\n") < count / 10, "one in a second"
-    assert sum(int(more or 1) for more, _ in told) == int(told[-1][1]), "from the first block on"
+    assert sum(int(more or 1) for more, _ in told) == below - 1
+    assert int(told[-1][1]) == below - 1
+
+
+async def sent(url: str, application: str, messages: Sequence[Messages]) -> None:
+    """Each in its turn: the broker gives them numbers in this order."""
+    async with Publisher(application, url) as publisher:
+        for one in messages:
+            await publisher.send(one)
+
+
+def late(first: int, *numbers: int) -> list[Messages]:
+    """These blocks on each other, and then the rest of the first: a sub-batch."""
+    producer, id = Producer(Schema({"a/": "accounts"}, "block")), b"\x07" * 32
+    found = [
+        producer.block(
+            number,
+            number.to_bytes(32, "big"),
+            (number - 1).to_bytes(32, "big") if number else b"\xee" * 32,
+            number,
+            {"a/1": b"x"},
+            (),
+            {"s/": id} if number == first else {},
+        )
+        for number in (first, *numbers)
+    ]
+    return [*found, producer.sub_batch(first.to_bytes(32, "big"), id, (), {"s/1": b"x"})]
+
+
+@pytest.mark.parametrize(
+    ("first", "begin", "expected"),
+    [
+        (0, ["--from-block", "0"], [0, 1, 2, 3]),
+        (0, [], [0, 1, 2, 3]),
+        (0, ["--from-block", "2"], [2, 3]),
+        (40, ["--from-block", "40"], [40, 41, 42, 43]),
+        (40, ["--from-block", f"0x{40:02x}"], [40, 41, 42, 43]),
+    ],
+)
+def test_given_a_block_whose_child_is_whole_first_when_consumed_then_it_is_printed(
+    first: int,
+    begin: list[str],
+    expected: list[int],
+    ask: Ask,
+    flags: list[str],
+) -> None:
+    _, application, _, address = flags
+    messages = late(first, first + 1, first + 2, first + 3)
+    run(sent(f"nats://{address}", application, messages))
+    status, out, err = ask("consume", "--once", *begin, *flags)
+    assert (status, err) == (0, "")
+    assert [(removed, *added) for removed, added in updates(out)] == [
+        ([], number) for number in expected
+    ]
+
+
+def test_given_a_parent_that_is_not_whole_when_consumed_then_it_is_told_and_comes_after_it(
+    ask: Ask, flags: list[str]
+) -> None:
+    _, application, _, address = flags
+    *messages, rest = late(40, 41, 42)
+    run(sent(f"nats://{address}", application, messages))
+    begin = ["consume", "--once", "--from-block", "40"]
+    status, out, err = ask(*begin, *flags)
+    assert status == 0
+    assert updates(out) == [([], [41]), ([], [42])]
+    assert re.search(r"^seriatim: block 40 0x\w+ is not whole: without .*sub-batch", err)
+    last = json.loads(out.splitlines()[-1])
+    run(sent(f"nats://{address}", application, [rest]))
+    place = ["--after-block", last["added"][-1]["hash"], "--token", last["token"]]
+    status, out, err = ask("consume", "--once", *place, *flags)
+    assert (status, err) == (0, "")
+    assert updates(out) == [([41, 42], [40, 41, 42])]
+    assert updates(ask(*begin, *flags)[1]) == [([], [40]), ([], [41]), ([], [42])]
+
+
+def test_given_a_reorg_on_an_ordinary_topic_when_consumed_then_it_is_told(
+    ask: Ask, flags: list[str]
+) -> None:
+    _, application, _, address = flags
+    channel = Producer(Schema({}, "block")).reorg(41, (41).to_bytes(32, "big"), 9, b"2" * 32)
+    ((_, reorg),) = channel.begin().items()
+    run(sent(f"nats://{address}", application, [*late(41, 42), {"block": reorg}]))
+    status, out, err = ask("consume", "--once", *flags)
+    assert (status, len(out.splitlines())) == (0, 2)
+    assert err.endswith(
+        ": NotOnChannel: a Reorg of block 41 on an ordinary topic, where it changes nothing: it"
+        " belongs on a topic reorg.*\n"
+    )
 
 
 def test_given_a_capture_when_consumed_then_its_updates_are_those_of_the_broker(

@@ -69,6 +69,18 @@ def test_given_a_capture_when_inspected_then_there_is_a_line_for_each_message(
     assert inspect(capture(tmp_path / "c", MESSAGES)) == (0, SHOWN, "")
 
 
+def test_given_a_reorg_on_an_ordinary_topic_when_inspected_then_it_is_told(
+    inspect: Any, tmp_path: Path
+) -> None:
+    path = capture(tmp_path / "c", [*MESSAGES, ("blocks", Reorg(B, 7))])
+    status, out, _ = inspect(path, "--missing")
+    assert status == 1
+    assert out == (
+        f"MISPLACED in 0x{B.hex()}: a Reorg of block 7 on an ordinary topic, where it changes"
+        " nothing: it belongs on a topic reorg.*\n"
+    )
+
+
 def test_given_incomplete_blocks_when_inspected_then_what_they_lack_comes_last(
     inspect: Any, tmp_path: Path
 ) -> None:

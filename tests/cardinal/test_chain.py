@@ -111,6 +111,15 @@ def test_given_a_block_below_the_threshold_when_it_comes_then_it_is_told() -> No
     assert feed(chain, block("z", 7, "y")) == ["+yz -defg"]
 
 
+def test_given_a_leap_when_what_it_stands_on_comes_again_then_that_is_known_for_applied() -> None:
+    chain = Chain(named("a"), threshold=3)
+    feed(chain, *line("bcdefghi", "a", 1))
+    assert bring(chain, "d", block("x", 4, "d", 50)) == ["+x -fghi beyond"]
+    assert feed(chain, *line("bc", "a", 1)) == []
+    on_it = [block(str(at), 5 + at, str(at - 1) if at else "x", 51 + at) for at in range(9)]
+    assert "PARENT" not in " ".join(feed(chain, *on_it))
+
+
 def test_given_a_start_number_when_the_past_comes_then_it_is_not_taken() -> None:
     chain = Chain(named("a"), number=100, threshold=3)
     assert feed(chain, block("x", 96, "y"), block("z", 97, "x"), block("b", 101, "a")) == [
@@ -199,8 +208,8 @@ def test_given_a_start_that_the_whitelist_forbids_when_it_comes_then_the_chain_s
 def test_given_no_start_when_only_the_first_may_be_one_then_all_else_must_link() -> None:
     chain = Chain(bootstrap=1)
     k, i = block("k", 5, "i"), block("i", 4, "h")
-    assert feed(chain, k, i, block("x", 4, "g")) == ["+k unlinked"]
-    assert feed(chain, block("l", 6, "k")) == ["+l"]
+    assert feed(chain, k, block("x", 4, "g")) == ["+k unlinked"]
+    assert feed(chain, block("l", 6, "k"), i) == ["+l", "+ikl -kl unlinked"]
     assert feed(chain, *line("rst", "i", 5)) == ["+rst -kl"]
 
 
@@ -274,8 +283,9 @@ def test_given_a_copy_of_a_channel_when_it_comes_late_then_it_changes_nothing() 
     old = [block("x", 1, "old"), block("y", 2, "x", 7)]
     assert bring(chain, "old", *old) == ["+xy -efg beyond"]
     feed(chain, *(block(str(at), 3 + at, str(at - 1) if at else "y", 8 + at) for at in range(9)))
-    assert bring(chain, "old", *old) == ["x OLD", "y OLD"]
-    assert chain.head == named("8")
+    assert bring(chain, "old", *old) == [], "they were applied"
+    assert (chain.head, chain.repeated) == (named("8"), 2)
+    assert bring(chain, "old", *line("uv", "old", 1)) == ["u OLD", "v OLD"]
 
 
 def test_given_a_start_when_a_channel_of_its_past_comes_first_then_that_is_known_for_one() -> None:

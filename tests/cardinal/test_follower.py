@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardinal.assembler import Evicted
+from cardinal.assembler import Dropped, Evicted
+from cardinal.errors import NotOnChannel
 from cardinal.follower import ChannelGivenUp, Event, Follower, Row, Step
 from cardinal.producer import Messages, Producer
 from cardinal.token import parse_token
@@ -224,11 +225,20 @@ def test_given_a_channel_without_its_begin_when_followed_then_its_blocks_are_ord
     assert application.chain == [block.hash for block in [BASE[0], *branch(BASE[0], "d", 5)]]
 
 
-def test_given_reorg_messages_on_an_ordinary_topic_when_followed_then_they_change_nothing() -> None:
+def test_given_reorg_messages_on_an_ordinary_topic_when_followed_then_they_are_told() -> None:
     before, between, _ = reorganised()
     misplaced = [("blocks", *between[0][1:]), ("blocks", *between[-1][1:])]
     application = Application()
-    application.apply(Follower().take(misplaced + before, STREAM, 0.0))
+    events = Follower().take(misplaced + before, STREAM, 0.0)
+    told = [event for event in events if isinstance(event, Dropped)]
+    assert [(type(one.error), one.key, one.source, one.offset) for one in told] == [
+        (NotOnChannel, row[1], STREAM, row[3]) for row in misplaced
+    ]
+    assert str(told[0].error) == (
+        "a Reorg of block 1 on an ordinary topic, where it changes nothing: it belongs on a topic"
+        " reorg.*"
+    )
+    application.apply([event for event in events if event not in told])
     assert application.chain == [block.hash for block in [*BASE, *LEFT]]
 
 
@@ -240,6 +250,19 @@ def test_given_a_block_that_is_never_whole_when_time_passes_then_it_is_told() ->
     (event,) = follower.take([], STREAM, 10.1)
     assert isinstance(event, Evicted)
     assert follower.token(STREAM) == f"{STREAM}={rows[-2][3] + 1}"
+
+
+def test_given_a_message_of_a_block_that_was_applied_when_it_comes_late_then_nothing_is_told() -> (
+    None
+):
+    follower = Follower(age_max=10.0, remember=1, threshold=1)
+    rows = rows_of(sent(BASE))
+    assert len(follower.take(rows, STREAM, 0.0)) == len(BASE)
+    (*_, last) = (row for row in rows if row[1][1:33] == BASE[0].hash)
+    assert follower.take([(*last[:3], rows[-1][3] + 1)], STREAM, 0.0) == []
+    assert [block.hash for block in follower.assembler.pending.values()] == [BASE[0].hash]
+    assert follower.take([], STREAM, 10.1) == []
+    assert follower.assembler.evicted == 1
 
 
 @pytest.mark.parametrize("first", [5000, 1])

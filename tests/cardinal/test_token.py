@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardinal.token import BadToken, format_token, parse_token
+from cardinal.token import BadToken, format_token, parse_token, read_token
 
 names = st.from_regex(r"[a-zA-Z0-9.:_>*-]{1,16}", fullmatch=True)
 
@@ -26,6 +26,9 @@ def test_given_two_streams_when_written_then_the_text_is_always_the_same() -> No
     ("text", "reason"),
     [
         ("a", "'a' is not stream=number"),
+        ("begun:", "'' is no number"),
+        ("a=1;begun:x", "'x' is no number"),
+        ("begun:1;begun:2", "'begun:2' is not stream=number"),
         ("a=1;", "'' is not stream=number"),
         ("=1", "'' is no name"),
         ("a b=1", "'a b' is no name"),
@@ -42,6 +45,14 @@ def test_given_two_streams_when_written_then_the_text_is_always_the_same() -> No
 def test_given_text_that_is_no_token_when_read_then_it_is_told_why(text: str, reason: str) -> None:
     with pytest.raises(BadToken, match=reason):
         parse_token(text)
+
+
+def test_given_where_a_chain_was_begun_when_written_then_it_is_read_and_is_no_stream() -> None:
+    text = format_token({"b": 2, "begun:1": 1}, 40)
+    assert text == "b=2;begun:1=1;begun:40"
+    assert read_token(text) == ({"b": 2, "begun:1": 1}, 40)
+    assert parse_token(text) == {"b": 2, "begun:1": 1}
+    assert read_token("b=2") == ({"b": 2}, None)
 
 
 @pytest.mark.parametrize("streams", [{"a;b": 1}, {"": 1}, {"a=b": 1}, {"a": -1}, {"a": 2**63}])

@@ -5,7 +5,7 @@ from cardinal.update import Stalled, Unlinked, Why
 
 def test_given_what_was_given_up_when_printed_then_it_says_which_and_why() -> None:
     event = Unlinked(b"\xaa" * 32, 7, bytes(32), Why.OLD)
-    assert str(event) == f"block 7 {'aa' * 32} given up: its number is too far below the head"
+    assert str(event) == f"block 7 {'aa' * 32} not taken: its number is too far below the head"
 
 
 def test_given_a_chain_that_stands_still_when_printed_then_it_says_what_it_waits_for() -> None:

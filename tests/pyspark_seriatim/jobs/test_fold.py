@@ -11,7 +11,7 @@ from cardinal.message import Reorg, ReorgComplete
 from cardinal.simulation import Plan
 from pyspark_seriatim.jobs import snapshot
 from pyspark_seriatim.jobs.fold import Added, Fold, Outcome, Told, Whole
-from tests.cardinal.chains import GENESIS, SCHEMA, Producer, branch, messages_of
+from tests.cardinal.chains import GENESIS, SCHEMA, Producer, branch, messages_of, rows_of
 from tests.pyspark_seriatim.jobs.streams import (
     BEGIN,
     JOURNAL,
@@ -57,6 +57,24 @@ class Applied:
 
 def fold(**options: object) -> Fold:
     return Fold(Follower(**options), JOURNAL, "cardinal.chain.")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("pieces", [1, 4])
+def test_given_a_block_whose_children_are_whole_first_when_folded_then_it_is_in_the_tables(
+    pieces: int,
+) -> None:
+    blocks = branch(GENESIS, "x", 4)
+    producer = Producer(SCHEMA)
+    sent = [messages_of(producer, block) for block in blocks]
+    late = [part for parts in sent[1:] for part in parts] + sent[0]
+    rows = table(row[:3] for row in rows_of([sent[0][0], *late]))
+    applied, folded = Applied(), fold(hold=False)
+    for piece in cut(rows, [rows.num_rows // pieces]):
+        applied.apply(folded.take(piece, applied))
+    assert applied.chain == [block.hash for block in blocks]
+    assert [one for outcome in applied.outcomes for one in outcome.reorgs] == [], (
+        "none was replaced"
+    )
 
 
 plans = st.builds(

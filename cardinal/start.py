@@ -1,0 +1,67 @@
+"""Where a chain begins that nobody has told where: with the lowest block that is on its way.
+
+Blocks become whole in any order: a sub-batch may come long after the rest of its block, and then
+the block's child is whole first. So the first whole block is not begun with at once if messages of
+its parent have come: it is held back, with all that becomes whole meanwhile, until the parent is
+whole or was given up, and in the same way the parent's parent.
+
+What was sent before we began to read never becomes whole, so this has bounds: `BLOCKS_MAX` blocks,
+the bytes that blocks may take that wait, and `SECONDS`. Then the chain begins with what there is,
+and nothing is lost all the same: if the parent comes later, the chain begins anew with it.
+"""
+
+from collections.abc import Container
+
+from cardinal.block import Block
+
+BLOCKS_MAX = 64  # some minutes of most chains, and read from a journal in no time
+SECONDS = 5.0  # a sub-batch that is not read in this time is not on its way
+
+
+class Start:
+    """The whole blocks that are held back; one writer."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.held: list[Block] = []  # as they came
+        self._bytes = 0
+        self._bytes_max = bytes_max
+        self._since = 0.0
+
+    def hold(self, block: Block, now: float) -> None:
+        """Hold a block back."""
+        if not self.held:
+            self._since = now
+        self.held.append(block)
+        self._bytes += block.size
+
+    def is_over(self, pending: Container[bytes], now: float) -> bool:
+        """Whether the chain is to begin; `pending` are the hashes of the blocks on their way."""
+        return bool(self.held) and (
+            _path(self.held)[0].parent not in pending
+            or len(self.held) > BLOCKS_MAX
+            or self._bytes > self._bytes_max
+            or now > self._since + SECONDS
+        )
+
+    def release(self) -> list[Block]:
+        """What was held back: first the block to begin with and those up to the one that was whole
+        first, then the others as they came."""
+        blocks, self.held, self._bytes = self.held, [], 0
+        path = _path(blocks) if blocks else []
+        known = {block.hash for block in path}
+        return [*path, *(block for block in blocks if block.hash not in known)]
+
+    def rewind(self, source: str, first: int) -> None:
+        """A source has taken back all from offset `first` on, and gives it anew."""
+        for block in self.held:
+            if source in block.token:
+                block.token[source] = min(block.token[source], first)
+
+
+def _path(blocks: list[Block]) -> list[Block]:
+    """The first of these and its ancestors that are here, the lowest first."""
+    by_hash = {block.hash: block for block in blocks}
+    path = [blocks[0]]
+    while (parent := by_hash.get(path[0].parent)) and parent.number < path[0].number:
+        path.insert(0, parent)
+    return path
