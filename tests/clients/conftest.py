@@ -1,12 +1,23 @@
-"""One broker for each frame mode, shared by the tests of all real clients."""
+"""One broker for each frame mode, shared by the tests of all real clients; node, for those in it.
 
+Node is taken from the machine, or installed with apt-get where we may; the client's modules are
+installed once, from the lock file. Without either the tests are skipped, and say why.
+"""
+
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from tests.clients.served import Served
 from tests.support.processes import FRAMES, server
+
+FOLDER = Path(__file__).parent / "npm"
+INSTALL_S = 300
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +30,34 @@ def started() -> Iterator[dict[str, Served]]:
 def served(request: pytest.FixtureRequest, started: dict[str, Served]) -> Served:
     """The running broker in each frame mode in turn. Tests keep to subjects of their own."""
     return started[request.param]
+
+
+def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=FOLDER, capture_output=True, text=True, timeout=seconds, check=False
+    )
+
+
+def _install_node() -> None:
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        pytest.skip("node and npm are not installed, and we may not install them with apt-get")
+    command = ["apt-get", "install", "-y", "--no-install-recommends", "nodejs", "npm"]
+    done = _run(["apt-get", "update"], INSTALL_S)
+    if done.returncode == 0:
+        done = _run(command, INSTALL_S)
+    if done.returncode != 0:
+        pytest.skip(f"node and npm could not be installed with apt-get: {done.stderr[-500:]}")
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    """Where node is, after its modules have been made ready."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        _install_node()
+    if not (FOLDER / "node_modules" / "nats" / "package.json").exists():
+        done = _run(["npm", "ci", "--no-audit", "--no-fund"], INSTALL_S)
+        if done.returncode != 0:
+            pytest.skip(f"the npm package nats could not be installed: {done.stderr[-500:]}")
+    found = shutil.which("node")
+    assert found is not None
+    return found
