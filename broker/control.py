@@ -155,6 +155,9 @@ class Control:
         session: Session = link.session
         options = session.options | read_options(self._text(link))
         check_options(options)
+        if session.introduced:
+            self._unsubscribe_all(link)
+        session.introduced = True
         session.options = options
         link.verbose = options.get("verbose", True)
         link.pedantic = options.get("pedantic", True)
@@ -248,6 +251,15 @@ class Control:
             sub.limit = sub.delivered + len(sub.owed)
         else:
             self.finished(sub)
+
+    def _unsubscribe_all(self, link: Link) -> None:
+        """A client that says CONNECT again begins anew, as with nats-server."""
+        for key, sub in list(link.subs.items()):
+            if link.detached and sub.replay is None:
+                if key == sub.sid:  # else it is ending by now
+                    self._finish_lagging(link, sub)
+            else:
+                self.finished(sub)
 
     def _finish_late(self, sub: Subscription) -> None:
         if sub.owner is not None:

@@ -1,13 +1,13 @@
 """What a client may say in CONNECT, and how it is read: as nats-server reads it.
 
-A JSON object; keys in any case, unknown ones ignored, the last of two equal ones wins;
-`null` leaves an option as it is. A second CONNECT adds to the first. Anything else that is
-no object, or has a value of the wrong type, hangs up on the client without a word.
+A JSON object; keys in any case, unknown ones ignored, the last of equal ones wins; `null`
+leaves an option as it is. A second CONNECT adds to the first. Anything else that is no
+object, or has a value of the wrong type, hangs up on the client without a word.
 """
 
-import json
-from typing import Any
+from typing import Any, Final
 
+from broker.go_json import Pairs, read
 from parser.errors import (
     BadConnect,
     BadFrameOption,
@@ -17,34 +17,39 @@ from parser.errors import (
 )
 
 FRAMES = ("netstring", "header", "none")
+SECRETS: Final = ("pass", "auth_token", "jwt", "nkey", "sig", "proxy_sig")
 _TYPES: dict[str, type] = {
     **dict.fromkeys(
         ("verbose", "pedantic", "echo", "headers", "no_responders", "tls_required", "new_account"),
         bool,
     ),
     **dict.fromkeys(
-        ("name", "lang", "version", "account", "user", "pass", "auth_token", "jwt", "nkey", "sig"),
+        (*SECRETS, "name", "lang", "version", "account", "user", "remote_account"),
         str,
     ),
     "protocol": int,
     "frame": str,
+    "import": Pairs,
+    "export": Pairs,
 }
+SHOWN: Final = frozenset(_TYPES) - {*SECRETS, "import", "export"}  # may be in the log
+_WORDS = {bool: "bool", str: "string", int: "whole number", Pairs: "object"}
 
 
-def _no_constant(word: str) -> None:
-    raise ValueError(f"{word} is not JSON")
+def folded(key: str) -> str:
+    """A key as it is compared: Go knows two more letters than ASCII's that have a case."""
+    return key.lower().replace("\N{LATIN SMALL LETTER LONG S}", "s")
 
 
-def read_object(text: bytes) -> dict[str, Any]:
+def read_object(text: bytes) -> Pairs:
     """A JSON object, or `null` for an empty one. Raises `BadConnect`."""
     try:
-        # Invalid UTF-8 within a string is nobody's business here: nats-server takes it too.
-        value = json.loads(text.decode("utf-8", "replace"), parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        value = read(text)
+    except ValueError as error:
         raise BadConnect(f"no JSON: {error}") from error
     if value is None:
-        return {}
-    if not isinstance(value, dict):
+        return Pairs()
+    if not isinstance(value, Pairs):
         raise BadConnect(f"JSON, but no object: a {type(value).__name__}")
     return value
 
@@ -52,17 +57,30 @@ def read_object(text: bytes) -> dict[str, Any]:
 def read_options(text: bytes) -> dict[str, Any]:
     """The options that a CONNECT sets, by their lower-case names. Raises `WireError`."""
     options: dict[str, Any] = {}
-    for key, value in read_object(text).items():
-        name = key.lower()
+    for key, value in read_object(text):
+        name = folded(key)
         wanted = _TYPES.get(name)
         if value is None or wanted is None:
             continue
-        if type(value) is not wanted:
-            raise BadConnect(f"{name}: {value!r} is no {wanted.__name__}")
+        if type(value) is not wanted:  # what it is stays out of the log: it may be a password
+            raise BadConnect(f"{name} is no {_WORDS[wanted]}")
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise BadConnect(f"{name} is out of range")
+        if isinstance(value, Pairs):
+            _check_permissions(name, value)
         options[name] = value
-    if not -(1 << 63) <= options.get("protocol", 0) < 1 << 63:
-        raise BadConnect("protocol: out of range")
     return options
+
+
+def _check_permissions(name: str, permissions: Pairs) -> None:
+    """They concern nobody here, but must be what Go could read. Raises `BadConnect`."""
+    for key, subjects in permissions:
+        if subjects is None or folded(key) not in ("allow", "deny"):
+            continue
+        if type(subjects) is not list or not all(
+            type(one) in (str, type(None)) for one in subjects
+        ):
+            raise BadConnect(f"{name}.{folded(key)} is no list of strings")
 
 
 def check_options(options: dict[str, Any]) -> None:

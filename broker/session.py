@@ -80,6 +80,7 @@ class Session(asyncio.BufferedProtocol):
         "cid",
         "door",
         "held_by",
+        "introduced",
         "ip",
         "link",
         "options",
@@ -94,6 +95,7 @@ class Session(asyncio.BufferedProtocol):
         self.cid = 0
         self.ip, self.port = "", 0
         self.options: dict[str, Any] = {}
+        self.introduced = False  # it has said CONNECT
         self.started_at = time.time()
         self.rtt = 0.0
         limits = server.settings.limits

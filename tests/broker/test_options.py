@@ -84,7 +84,7 @@ def test_given_no_options_then_the_client_is_hung_up_on_without_a_word(text: byt
 
 
 def test_given_an_object_then_its_values_are_not_judged() -> None:
-    assert read_object(b'{"verbose":1}') == {"verbose": 1}
+    assert read_object(b'{"verbose":1,"verbose":2}') == [("verbose", 1), ("verbose", 2)]
 
 
 @pytest.mark.parametrize("options", [{}, {"protocol": 0}, {"protocol": 1}, {"account": ""}])

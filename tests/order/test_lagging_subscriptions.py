@@ -67,6 +67,22 @@ def test_given_a_subscription_that_ends_while_its_connection_lags_then_the_other
         assert counts(said, b"2") == list(range(COUNT)), "what was published before, and no more"
 
 
+def test_given_a_second_connect_while_a_connection_lags_then_what_was_before_it_still_comes(
+    keeping: Keeping,
+) -> None:
+    with keeping.deaf(b"SUB flood 1", b"SUB * 2") as slow:
+        pour(keeping.port, b"flood")
+        assert keeping.lags(1)
+        slow.send(QUIET + b"SUB flood 1\r\nSUB end 9\r\nPUB over 0\r\n\r\n")
+        assert keeping.awaits(lambda: keeping.head == COUNT + 1)
+        pour(keeping.port, b"flood", first=COUNT)
+        with RawClient(keeping.port, QUIET) as publisher:
+            publisher.ask(END)
+        said = take_until(slow, b"end")
+        assert counts(said, b"1") == list(range(2 * COUNT)), "the old one, then the new one"
+        assert counts(said, b"2") == list(range(COUNT))
+
+
 def test_given_a_wish_that_comes_while_its_connection_lags_then_it_begins_there(
     keeping: Keeping,
 ) -> None:

@@ -110,6 +110,7 @@ class Peer:
         self.stage = stage
         self.listener_frame = frame
         self.options: dict[str, object] = {}
+        self.introduced = False
         self.link = Link(self, Parser(*stage.limits), max_pending)
         self.link.settle(frame)
         self.link.origin = stage.joined = stage.joined + 1

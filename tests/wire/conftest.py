@@ -17,6 +17,7 @@ from tests.support.processes import (
 LIMITS: dict[str, dict[str, Limit]] = {
     "default": {},
     "tiny": {"max_control_line": 256},
+    "long": {"max_control_line": 65536},
     "small": {"max_control_line": 512, "max_payload": 10, "max_subscriptions": 2},
 }
 

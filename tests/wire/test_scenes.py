@@ -116,6 +116,17 @@ SCENES = [
         ],
     ),
     Scene(
+        "a second CONNECT drops what its connection has subscribed, and nobody else's",
+        [
+            ("ear", QUIET + b"SUB t 1\r\nSUB t q 2\r\n"),
+            ("other", QUIET + b"SUB t 1\r\nSUB t q 2\r\n"),
+            ("ear", QUIET),
+            ("pub", QUIET + TEN),
+            ("ear", b"SUB t 1\r\n"),
+            ("pub", TEN),
+        ],
+    ),
+    Scene(
         "subscriptions made and dropped while messages pass",
         [
             ("pub", QUIET + TEN),
