@@ -7,12 +7,14 @@ from sublist.subject import covers, is_literal
 
 ORDINARY: Final = 0
 EXCLUDED: Final = 1  # passes unnumbered and unframed, by configuration
-CONTROL: Final = 2  # `$SEQ.`: a request to the broker itself
-RESERVED: Final = 3  # subjects that nats-server keeps for its own routing
-ACKNOWLEDGED: Final = 4  # `$SEQ.PUB.` and an ordinary subject: the number is answered
+UNMATCHABLE: Final = 2  # has an empty token: no subscription can match it, so it gets no number
+CONTROL: Final = 3  # `$SEQ.`: a request to the broker itself
+RESERVED: Final = 4  # subjects that nats-server keeps for its own routing
+ACKNOWLEDGED: Final = 5  # `$SEQ.PUB.` and an ordinary subject: the number is answered
 
 CONTROL_PREFIX: Final = b"$SEQ."
 PUBLISH_PREFIX: Final = b"$SEQ.PUB."
+EVERY: Final = b">"
 
 
 def classifier(exclude: Sequence[bytes] = ()) -> Callable[[bytes], int]:
@@ -29,6 +31,8 @@ def classifier(exclude: Sequence[bytes] = ()) -> Callable[[bytes], int]:
                 return CONTROL
             if subject.startswith(b"$NRG.") or _below(subject, b"_GR_.", b"$GR."):
                 return RESERVED
+        if not covers(EVERY, subject):
+            return UNMATCHABLE
         if exclude and any(covers(pattern, subject) for pattern in exclude):
             return EXCLUDED
         return ORDINARY

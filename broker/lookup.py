@@ -14,6 +14,7 @@ from broker.link import Link
 from broker.outcomes import BAD, ENDED, FULL
 from broker.plane import Plane
 from parser.errors import PublishForbidden
+from sequencer.headers import with_fields
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import Walk
 from sequencer.netstring import encode_frame
@@ -122,9 +123,8 @@ class Lookup(Cursor):
             payload = encode_frame(walk.number, payload)
         told = b"Nats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n"
         told %= (subject, walk.number, timestamp(walk.time))
-        first, end, rest = headers.partition(b"\r\n")
-        headers = first + end + told + rest if end else b"NATS/1.0\r\n" + told + b"\r\n"
-        self._replays.plane.answer(link, self.wanted[0][2], payload, headers)
+        told_first = with_fields(headers, told)
+        self._replays.plane.answer(link, self.wanted[0][2], payload, told_first)
 
 
 def timestamp(time_ns: int) -> bytes:

@@ -36,7 +36,7 @@ from sublist.subscription import Subscription
 
 if not cython.compiled:
     from broker.answerer import is_plain_reply
-    from broker.kinds import ACKNOWLEDGED, CONTROL, EXCLUDED, ORDINARY
+    from broker.kinds import ACKNOWLEDGED, CONTROL, ORDINARY
     from parser.ops import HPUB, IGNORED, MORE, PUB
     from sequencer.frame import BARE, BARE_HEADERS, FRAMED_HEADERS
     from sequencer.journal.layout import ID_FLAG
@@ -301,8 +301,8 @@ class Plane:
             self.control.publish_special(link, route, reply)
             return 0
         self.number = 0
-        fresh = route.kind == EXCLUDED or self._take_once(link)
-        if fresh and self.number == 0 and route.kind != EXCLUDED:
+        fresh = route.kind != ORDINARY or self._take_once(link)
+        if fresh and self.number == 0 and route.kind == ORDINARY:
             return self._refuse(link, route)
         self._confirm(link)
         if fresh and self._fan_out() == 0 and reply and link.no_responders:

@@ -9,6 +9,7 @@ from sublist.sublist cimport Sublist
 cdef enum:
     ORDINARY = 0
     EXCLUDED = 1
+    UNMATCHABLE = 2
 
 cdef enum:
     BAD = -1

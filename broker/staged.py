@@ -19,7 +19,7 @@ from sublist.sublist import Sublist
 
 if not cython.compiled:
     from broker.answerer import is_plain_reply
-    from broker.kinds import EXCLUDED, ORDINARY
+    from broker.kinds import EXCLUDED, ORDINARY, UNMATCHABLE
     from parser.ops import FAULT, HPUB, MORE, PUB
 
     BAD = -1
@@ -55,7 +55,7 @@ class Staged:
             size = parser.subject_end - parser.subject
             route = self.sublist.find(data, parser.subject, size, parser.digest)
             if route.kind != ORDINARY:
-                return self._refuse_subject(rows, route.subject, route.kind == EXCLUDED)
+                return self._refuse_subject(rows, route.subject, route.kind)
             size = parser.reply_end - parser.reply
             plain = parser.reply_end == 0 or is_plain_reply(data, parser.reply, size)
             if not plain and self._is_reserved(rows, parser):
@@ -124,8 +124,12 @@ class Staged:
         self._refuse(rows, f"the reply {_shown(reply)} is a reserved subject")
         return True
 
-    def _refuse_subject(self, rows: int, subject: bytes, excluded: bool) -> int:
-        why = "is excluded from sequencing" if excluded else "cannot be published to"
+    def _refuse_subject(self, rows: int, subject: bytes, kind: int) -> int:
+        why = "cannot be published to"
+        if kind == EXCLUDED:
+            why = "is excluded from sequencing"
+        elif kind == UNMATCHABLE:
+            why += ": it has an empty token, so no subscription could match it"
         return self._refuse(rows, f"{_shown(subject)} {why}")
 
 

@@ -301,7 +301,8 @@ class Model:
         if asking:
             return self._ask(link, op)
         place = len(link.events)
-        taken = self._send(link, op, op.subject, op.reply, not self._excluded(op.subject))
+        numbered = tokens_match(b">", op.subject) and not self._excluded(op.subject)
+        taken = self._send(link, op, op.subject, op.reply, numbered)
         if taken == "refused":
             return self._refuse(link, op.subject)
         if link.has("verbose"):

@@ -1,5 +1,6 @@
 """One message as one subscriber must get it, byte for byte, from sequencing.md and wire.md."""
 
+import re
 from dataclasses import dataclass
 
 NETSTRING, HEADER, NONE = "netstring", "header", "none"
@@ -51,9 +52,17 @@ def _sizes(headers: bytes, payload: bytes) -> list[bytes]:
 
 
 def _numbered(headers: bytes, number: int) -> bytes:
-    """The number as a header, after the first line of what headers there are."""
+    """The number as a header, after the first line of what headers there are, and nowhere else."""
     field = b"Nats-Sequence: %d\r\n" % number
-    if not headers:
-        return b"NATS/1.0\r\n" + field + b"\r\n"
     line, end, rest = headers.partition(b"\r\n")
-    return line + end + field + rest if end else headers
+    broken = b"\r" in line or b"\n" in line
+    if not end or broken or not (line + b" ").startswith((b"NATS/1.0 ", b"NATS/1.0\t")):
+        left_out = b"Seriatim-Left-Out: %d\r\n" % len(headers) if headers else b""
+        return b"NATS/1.0\r\n" + field + left_out + b"\r\n"
+    kept, gone = b"", True
+    for one in re.split(rb"(?<=\n)|(?<=\r)(?!\n)", rest):
+        if not (gone and one.startswith((b" ", b"\t"))):
+            name = one.split(b":")[0].strip(bytes(range(33)))
+            gone = name.lower() == b"nats-sequence"
+        kept += b"" if gone else one
+    return line + end + field + kept

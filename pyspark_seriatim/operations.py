@@ -13,6 +13,7 @@ wire. Out come buffers of whole operations, 64 MiB of rows each at most. Memory:
 that.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,9 +33,10 @@ LEFT_OUT: Final = ("sequence", "timestamp")
 BINARY: Final = pa.binary()
 VERSION_LINE: Final = b"NATS/1.0\r\n"
 
-# All else PUB takes and numbers: empty tokens, wildcards and control bytes, too. A line feed may
-# begin a line's arguments, and only there is it no line's end.
-BAD_SUBJECT: Final = r"(?s)^$|[ \t]|.\n|^\$(SEQ|NRG)\.|^(_GR_|\$GR)\.."
+# All else PUB takes and numbers: wildcards and control bytes, too. A line feed may begin a line's
+# arguments, and only there is it no line's end. With an empty token no subscription matches it.
+OWN: Final = r"^\$(SEQ|NRG)\.|^(_GR_|\$GR)\.."
+BAD_SUBJECT: Final = rf"(?s)^$|[ \t]|.\n|{OWN}|^\.|\.\.|\.$"
 BAD_REPLY: Final = r"(?s)[ \t\n]|^_R_\.|^(_GR_|\$GR|\$JS\.ACK)\.."
 BAD_NAME: Final = r"^$|[^!-9;-~]"  # RFC 9110: visible ASCII, and a colon ends it
 BAD_VALUE: Final = r"[\r\n]"
@@ -210,6 +212,11 @@ def _check_subjects(column: str, subjects: Any, bad: str) -> None:
         why = "it is empty; name one"
     elif set(subject) & set(b" \t\n"):
         why = f"it has a blank; replace it, say by regexp_replace({column}, '\\\\s', '_')"
+    elif column == "subject" and not re.search(OWN.encode(), subject, re.DOTALL):
+        why = (
+            "it has an empty token, so no subscription could match it; replace it, say by "
+            "regexp_replace(subject, '(?<=^|\\.)(?=\\.|$)', '_')"
+        )
     else:
         prefix = subject[: subject.index(b".") + 1].decode()
         why = f"what begins with {prefix} is the broker's own; rename it"

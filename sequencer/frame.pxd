@@ -34,7 +34,7 @@ cdef class Frame:
     @cython.locals(width=Py_ssize_t, inner=Py_ssize_t)
     cdef int _lay_out(self, unsigned long long number, Py_ssize_t size) except -1
     cdef int _frame_head(self, unsigned long long number, Py_ssize_t size) except -1
-    @cython.locals(line=Py_ssize_t, width=Py_ssize_t, extra=Py_ssize_t)
+    @cython.locals(line=Py_ssize_t, extra=Py_ssize_t, block=bytes)
     cdef int _number_header(self, unsigned long long number, const unsigned char *data,
                             Py_ssize_t body, Py_ssize_t header_size, Py_ssize_t size) except -1
     @cython.locals(need=Py_ssize_t, end=Py_ssize_t)
@@ -48,6 +48,8 @@ cdef class Frame:
     @cython.locals(width=Py_ssize_t, at=Py_ssize_t)
     cdef void _decimal(self, unsigned long long value) noexcept
 
+@cython.locals(first='const unsigned char *', line=Py_ssize_t, at=Py_ssize_t, end=Py_ssize_t)
+cdef bint is_simple(const unsigned char *data, Py_ssize_t body, Py_ssize_t size)
 @cython.locals(width=Py_ssize_t)
 cdef Py_ssize_t width_of(unsigned long long value) noexcept
 @cython.locals(width=Py_ssize_t)

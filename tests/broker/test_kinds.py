@@ -12,6 +12,7 @@ from broker.kinds import (
     EXCLUDED,
     ORDINARY,
     RESERVED,
+    UNMATCHABLE,
     classifier,
     is_reserved_reply,
 )
@@ -32,9 +33,9 @@ from broker.kinds import (
         (b"$SEQ", ORDINARY),
         (b"$SEQS.a", ORDINARY),
         (b"$seq.a", ORDINARY),
-        (b"_GR_.", ORDINARY),
+        (b"_GR_.", UNMATCHABLE),
         (b"_GR_.x", RESERVED),
-        (b"$GR.", ORDINARY),
+        (b"$GR.", UNMATCHABLE),
         (b"$GR.x", RESERVED),
         (b"$NRG.", RESERVED),
         (b"$NRG.x", RESERVED),
@@ -46,7 +47,15 @@ from broker.kinds import (
         (b"tick.1", EXCLUDED),
         (b"tick.1.2", ORDINARY),
         (b"one", EXCLUDED),
-        (b"", ORDINARY),
+        (b"", UNMATCHABLE),
+        (b".", UNMATCHABLE),
+        (b".a", UNMATCHABLE),
+        (b"a.", UNMATCHABLE),
+        (b"a..b", UNMATCHABLE),
+        (b"$SYS..x", UNMATCHABLE),
+        (b"tick..1", UNMATCHABLE),
+        (b"a.*.>", ORDINARY),
+        (b">", ORDINARY),
     ],
 )
 def test_given_a_subject_then_it_is_of_this_kind(subject: bytes, kind: int) -> None:
@@ -87,6 +96,9 @@ def test_given_a_reply_then_it_is_reserved_where_nats_server_has_it_so(
 
 
 def test_given_the_pxd_then_its_numbers_are_those_of_the_python_side() -> None:
-    text = (Path(kinds.__file__).parent / "plane.pxd").read_text()
-    assert (ORDINARY, EXCLUDED, CONTROL, RESERVED, ACKNOWLEDGED) == (0, 1, 2, 3, 4)
-    assert re.search(r"cdef enum:\n    ORDINARY, EXCLUDED, CONTROL, RESERVED, ACKNOWLEDGED\n", text)
+    folder = Path(kinds.__file__).parent
+    names = "ORDINARY, EXCLUDED, UNMATCHABLE, CONTROL, RESERVED, ACKNOWLEDGED"
+    assert [getattr(kinds, name) for name in names.split(", ")] == [0, 1, 2, 3, 4, 5]
+    assert f"cdef enum:\n    {names}\n" in (folder / "plane.pxd").read_text()
+    found = re.findall(r"    ([A-Z]+) = (\d)\n", (folder / "staged.pxd").read_text())
+    assert [int(number) for name, number in found if name in names] == [0, 1, 2]

@@ -50,7 +50,13 @@ def test_given_an_asker_without_frames_when_answered_then_the_payload_is_undistu
     [
         (b"NATS/1.0\r\nA: b\r\n\r\n", b"NATS/1.0\r\n%bA: b\r\n\r\n"),
         (b"NATS/1.0 503\r\n\r\n", b"NATS/1.0 503\r\n%b\r\n"),
-        (b"no headers at all", b"NATS/1.0\r\n%b\r\n"),
+        (b"no headers at all", b"NATS/1.0\r\n%bSeriatim-Left-Out: 17\r\n\r\n"),
+        (b"junk\r\nnats-subject: x\r\n", b"NATS/1.0\r\n%bSeriatim-Left-Out: 23\r\n\r\n"),
+        (
+            b"NATS/1.0\r\nnats-subject: forged\r\nNats-Sequence: 9\r\nA: b\r\n"
+            b"NATS-TIME-STAMP: never\r\n\r\n",
+            b"NATS/1.0\r\n%bA: b\r\n\r\n",
+        ),
     ],
 )
 def test_given_a_message_with_headers_when_answered_then_they_are_behind_ours(

@@ -116,7 +116,7 @@ class NaiveBroker:
         if client.on("verbose"):
             heard.first.append((client, b"+OK\r\n"))
         number = 0
-        if not matches(EXCLUDED, sent.subject):
+        if not matches(EXCLUDED, sent.subject) and matches(b">", sent.subject):
             number = self.number = self.number + 1
         self._fan_out(client, sent, number, heard)
         nobody = not heard.all_of and not heard.one_of
@@ -271,7 +271,19 @@ replies = st.one_of(
     st.sampled_from([b"_R_.x", b"a..b", b"$JS.ACK.x", b"$SEQ.a"]),
 )
 payloads = st.sampled_from([b"", b"x", b"hello", b"\r\n", b"y" * 120])
-header_blocks = st.sampled_from([b"", b"", b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"])
+header_blocks = st.sampled_from(
+    [
+        *(
+            b"",
+            b"",
+            b"NATS/1.0\r\n\r\n",
+            b"NATS/1.0\r\nA: b\r\n\r\n",
+            b"junk",
+            b"NATS/1.0 503\r\n\r\n",
+        ),
+        *(b"NATS/1.0\r\nnats-sequence: 9\r\nA: b\r\n\r\n", b"NATS/1.0\r\nQ: sequence\r\n\r\n"),
+    ]
+)
 
 
 NOTHING = Message(b"", b"")

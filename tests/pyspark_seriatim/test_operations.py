@@ -176,6 +176,11 @@ def test_given_any_subject_and_reply_then_they_are_taken_just_where_pub_takes_th
         ({"subject": "a.b", "payload": None}, "'payload' is null in a row of subject 'a.b'"),
         ({"subject": "", "payload": b""}, "subject '' cannot be published to: it is empty"),
         (
+            {"subject": "a..b", "payload": b""},
+            "subject 'a..b' cannot be published to: it has an empty token, so no subscription",
+        ),
+        ({"subject": "_GR_.", "payload": b""}, "subject '_GR_.' cannot be published to: it has an"),
+        (
             {"subject": "a b", "payload": b""},
             r"a blank; .* regexp_replace\(subject, '\\\\s', '_'\)",
         ),

@@ -147,7 +147,7 @@ def test_given_odd_subjects_that_the_broker_numbered_when_archived_then_all_is_r
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    odd = ["a..x", ".a", "a.", "..", "a.*", ">", "$SEQ", "__HIVE_DEFAULT_PARTITION__.x", "\ufffd.x"]
+    odd = ["a.*", ">", "$SEQ", "__HIVE_DEFAULT_PARTITION__.x", "\ufffd.x"]
     for subject in odd:
         publish([b"x"], subject.encode().replace(b"\xef\xbf\xbd", b"\xff"))
     root, url = str(tmp_path / "archive"), f"127.0.0.1:{broker.port}"
@@ -168,8 +168,8 @@ def test_given_odd_subjects_that_the_broker_numbered_when_archived_then_all_is_r
 def test_given_rows_that_no_broker_takes_when_replayed_then_the_first_is_named_or_they_are_skipped(
     spark: SparkSession, broker: SeriatimServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    subjects = ["a", "$SEQ.x", "a", "x" * 5000, "b"]
-    root = write(tmp_path / "odd", {"a.parquet": rows(range(11, 16), subject=subjects)})
+    subjects = ["a", "$SEQ.x", "a", "x" * 5000, "b", "a..b"]
+    root = write(tmp_path / "odd", {"a.parquet": rows(range(11, 17), subject=subjects)})
     url = f"127.0.0.1:{broker.port}"
     assert run(replay, [root, "--server", url]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -177,8 +177,8 @@ def test_given_rows_that_no_broker_takes_when_replayed_then_the_first_is_named_o
     assert got(spark, broker.port) == []
     assert run(replay, [root, "--server", url, "--skip-unpublishable"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("replayed 3 messages, up to number 15 of the archive")
-    assert "; 2 that cannot be published were passed over, the first: number 12: subject '$S" in out
+    assert out.startswith("replayed 3 messages, up to number 16 of the archive")
+    assert "; 3 that cannot be published were passed over, the first: number 12: subject '$S" in out
     assert [one[1] for one in got(spark, broker.port)] == [b"payload %d" % n for n in (11, 13, 15)]
 
 

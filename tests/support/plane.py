@@ -264,12 +264,14 @@ class Message:
 
 
 def numbered_headers(headers: bytes, number: int) -> bytes:
-    """Headers with the number after their first line; those that have none stay as they are."""
+    """Headers with the number after their first line, and no other one; see sequencer.headers."""
     field_line = b"Nats-Sequence: %d\r\n" % number
-    if not headers:
-        return b"NATS/1.0\r\n" + field_line + b"\r\n"
     first, end, rest = headers.partition(b"\r\n")
-    return first + end + field_line + rest if end else headers
+    if not end or first.partition(b" ")[0] != b"NATS/1.0":
+        left_out = b"Seriatim-Left-Out: %d\r\n" % len(headers) if headers else b""
+        return b"NATS/1.0\r\n" + field_line + left_out + b"\r\n"
+    lines = [line for line in rest.split(b"\r\n") if not line.lower().startswith(b"nats-sequence:")]
+    return first + end + field_line + b"\r\n".join(lines)
 
 
 def message(sent: Message, sid: bytes, number: int, frame: str, takes_headers: bool) -> bytes:
