@@ -40,6 +40,15 @@ NICE: list[int] = [
 ]  # characters of an example, if they can be
 SURROGATES = (0xD800, 0xDFFF)
 SPECIAL = "^$.*+?{}[]()|\\"
+AROUND = "what it matches depends on what stands around it"  # and a producer cuts the key off there
+CHARACTERS = "write the characters that are meant, as in [0-9A-Za-z]"
+NOT_TAKEN = {  # escapes of Go, and why
+    **dict.fromkeys("bBAzZ", AROUND),
+    **dict.fromkeys("pP", f"tables of Unicode differ; {CHARACTERS}"),
+    **dict.fromkeys("sS", "Go and others differ in what it is; write [ \\t\\n], or what is meant"),
+    "C": f"keys are text, and no octets; {CHARACTERS}",
+    "Q": "write \\ before each character that is punctuation",
+}
 
 
 class PatternError(ValueError):
@@ -194,7 +203,9 @@ class _Reader:
     def _one(self) -> Tree:
         if self._skip("("):
             if self._next() == "?" and not self._skip("?:"):
-                raise self._error("of (? only (?: is taken")
+                raise self._error(
+                    "of (? only (?: is taken; without flags, write both cases as in [Aa]"
+                )
             inner = self._alternatives()
             if not self._skip(")"):
                 raise self._error("a group is not closed")
@@ -206,7 +217,10 @@ class _Reader:
         if self._next() == "\\":
             return ("chars", self._escaped())
         if self._next() in SPECIAL:
-            raise self._error(f"{self._next()} cannot stand here; a plain one is \\{self._next()}")
+            why = f": {AROUND}" if self._next() in "^$" else ""
+            raise self._error(
+                f"{self._next()} cannot stand here{why}; a plain one is \\{self._next()}"
+            )
         self.at += 1
         char = ord(self.text[self.at - 1])
         return ("chars", ((char, char),))
@@ -227,7 +241,8 @@ class _Reader:
         code = CONTROL.get(char, ord(char) if char else 0)
         if not char or (char not in CONTROL and (char.isalnum() or not char.isascii())):
             self.at -= 1
-            raise self._error(f"\\{char} is not taken" if char else "nothing follows \\")
+            why = f": {NOT_TAKEN[char]}" if char in NOT_TAKEN else ""
+            raise self._error(f"\\{char} is not taken{why}" if char else "nothing follows \\")
         return ((code, code),)
 
     def _set(self) -> Ranges:
@@ -255,6 +270,8 @@ class _Reader:
         if char == "\\":
             return self._escaped()
         last = self.text[self.at + 1 : self.at + 2] == "]"
+        if self.text.startswith("[:", self.at):
+            raise self._error(f"a class such as [:alpha:] is not taken; {CHARACTERS}")
         if char == "[" or (char in "&|~-" and self._next() * 2 == self.text[self.at : self.at + 2]):
             raise self._error(f"{char} in a set is written \\{char}")
         if char == "-" and self.at != first and not last:

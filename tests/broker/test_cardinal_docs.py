@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from cardinal.errors import SchemaError
+from cardinal.pattern import Pattern, PatternError
+from cardinal.schema import Schema
 from cardinal.simulation import Plan, Simulation
 from cardinal.update import ChainUpdate
 from tests.broker.command import COMMAND, COMMAND_S, environment, seriatim
@@ -102,3 +105,48 @@ def test_given_the_page_when_it_lists_the_commands_then_they_are_all_and_their_f
 
 def test_given_the_page_when_it_names_flags_of_an_update_then_it_has_them() -> None:
     assert {"removed", "added", "unlinked"} <= set(ChainUpdate.__dataclass_fields__)
+
+
+# Each thing that Go's expressions have (the page of its `regexp/syntax`), once.
+GO = r"""
+    . [xyz] [^xyz] \d \D \w \W \s \S \pL \p{Greek} \P{L} [[:alpha:]] [[:^digit:]]
+    xy x|y x* x+ x? x{2,5} x{2,} x{2} x*? x+? x?? x{2,5}? x{2,}? x{2}?
+    (a) (?P<n>a) (?<n>a) (?:a) (?i)a (?i:a) (?s). (?m)a (?U)a* ^a a^ a$ \Aa a\b a\B a\z
+    \a \f \t \n \r \v \* \101 \x7F \x{41} \Qa.b\E \C
+    [\d] [^\d] [\D] [^\D] [\p{L}] []a] [a[] [a-c-e] [a\-c] [-a] [a-] (a*)* (a?)+ a{ a{,2} } ]
+"""
+
+
+def refused() -> list[tuple[list[str], list[str]]]:
+    """Of each line of the page's table the examples, and the errors."""
+    table = PAGE.partition("<!-- refused -->\n")[2].partition("\n\n")[0].splitlines()[2:]
+    rows = [line.strip("| ").split(" | ") for line in table]
+    return [
+        (re.findall("`(.+?)`", some), re.findall("`(.+?)`", errors)) for _, some, errors in rows
+    ]
+
+
+def test_given_the_page_when_it_lists_refused_patterns_then_the_errors_are_as_it_says() -> None:
+    listed = refused()
+    assert len(listed) > 10
+    for some, errors in listed:
+        told = []
+        for text in some:
+            with pytest.raises(PatternError) as caught:
+                Pattern(text)
+            told.append(str(caught.value))
+            assert any(error in told[-1] for error in errors), (text, told[-1])
+            with pytest.raises(SchemaError, match="character"):
+                Schema({f"k/{text}": "topic"}, "default")
+        assert all(any(error in one for one in told) for error in errors), errors
+
+
+def test_given_the_syntax_of_go_when_a_part_of_it_is_refused_then_the_page_lists_it() -> None:
+    listed = {text for some, _ in refused() for text in some}
+    found = set()
+    for text in GO.split():
+        try:
+            Pattern(text)
+        except PatternError:
+            found.add(text)
+    assert found == listed & set(GO.split())

@@ -155,7 +155,7 @@ def test_given_two_patterns_then_a_shortest_key_that_begins_with_both_is_found(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("a$", r"character 2: \$ cannot stand here; a plain one is \\\$"),
+        ("a$", r"character 2: \$ cannot stand here: what .* around it; a plain one is \\\$"),
         ("a^", r"character 2: \^ cannot stand here"),
         ("(a", "a group is not closed"),
         ("a)", r"character 2: no \( for this \)"),
@@ -166,7 +166,9 @@ def test_given_two_patterns_then_a_shortest_key_that_begins_with_both_is_found(
         ("[]", "a set is empty"),
         ("[b-a]", "a range goes from one character"),
         (r"[\d-z]", "a range goes from one character"),
-        ("[[:alpha:]]", r"\[ in a set is written \\\["),
+        ("[[:alpha:]]", r"character 2: a class such as \[:alpha:\] is not taken; write"),
+        ("[[a]", r"\[ in a set is written \\\["),
+        (r"\pL", r"character 2: \\p is not taken: tables of Unicode differ; write"),
         ("[a--b]", "in a set is written"),
         ("[a&&b]", "& in a set is written"),
         ("*a", r"\* cannot stand here"),
