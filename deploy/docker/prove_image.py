@@ -12,6 +12,7 @@ namespace: a process 1 gets no signal it has no handler for, and this is where m
 `docker stop`. They run twice, the second time on the volume that the first has left.
 """
 
+import errno
 import json
 import os
 import select
@@ -29,6 +30,7 @@ from typing import Any, BinaryIO
 
 READY_SECONDS, STOP_SECONDS = 30.0, 5.0
 SERIATIM = "/opt/seriatim/bin/seriatim"
+ELSEWHERE = "127.0.0.2"  # an address that whoever is bound to 127.0.0.1 does not have
 PING = b"PING\r\n"  # two seconds after CONNECT, and amid the rest on a slow machine
 COMPILERS = ("gcc", "cc", "c++", "clang", "tcc", "make")
 
@@ -199,6 +201,13 @@ def running(image: Image) -> Iterator[Broker]:
             process.kill()
 
 
+def is_closed(host: str, port: int) -> bool:
+    """Whether nobody listens there."""
+    with socket.socket() as client:
+        client.settimeout(READY_SECONDS)
+        return client.connect_ex((host, port)) == errno.ECONNREFUSED
+
+
 def line(wire: BinaryIO) -> bytes:
     """Return one protocol line but the broker's PINGs; an empty one where the connection ended."""
     while (found := wire.readline()) == PING:
@@ -234,7 +243,7 @@ def conversation(port: int) -> Iterator[BinaryIO]:
 
 def prove(image: Image) -> None:
     check_contents(image)
-    check({4222, 8222} <= image.ports, "ports 4222 and 8222 are exposed")
+    check(image.ports == {4222}, "port 4222 is exposed, and no other")
     print(f"--- running as {image.user}: {' '.join(image.command)}", flush=True)
     with running(image) as broker:
         broker.read_log("Server is ready", READY_SECONDS)
@@ -246,6 +255,8 @@ def prove(image: Image) -> None:
             sent = image.run(SERIATIM, "pub", "proof.c", "again", "--ack")
             told = f"`seriatim pub --ack` in the image prints {sent.stdout.strip()!r} {sent.stderr}"
             check(sent.returncode == 0 and "3" in sent.stdout, told.strip())
+            check(not is_closed(ELSEWHERE, 4222), "clients are let in on every address")
+            check(is_closed(ELSEWHERE, 8222), "the monitoring port is open on 127.0.0.1 alone")
             healthy = image.run(*image.health)
             check(healthy.returncode == 0, f"HEALTHCHECK exits 0 {healthy.stderr.strip()}".strip())
             asked = time.monotonic()

@@ -6,6 +6,8 @@ Whether it builds and runs is shown by deploy/docker/prove.sh; these tests keep 
 import json
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from broker.version import VERSION
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+RUN_S = 120.0
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -26,15 +29,15 @@ def instructions() -> list[tuple[str, str]]:
     return [(row.split()[0], row.partition(" ")[2]) for row in joined.splitlines() if row.strip()]
 
 
-def stages() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the instructions of the stage that builds and of the one that is shipped."""
+def stages() -> list[list[tuple[str, str]]]:
+    """Return the instructions of the stages: the first builds, one tests, the last is shipped."""
     rows = instructions()
-    first, second = (at for at, (name, _) in enumerate(rows) if name == "FROM")
-    return rows[first:second], rows[second:]
+    first, second, third = (at for at, (name, _) in enumerate(rows) if name == "FROM")
+    return [rows[first:second], rows[second:third], rows[third:]]
 
 
 def only(name: str) -> str:
-    (rest,) = (rest for found, rest in stages()[1] if found == name)
+    (rest,) = (rest for found, rest in stages()[-1] if found == name)
     return rest
 
 
@@ -61,7 +64,7 @@ def test_given_objects_built_in_place_when_the_context_is_sent_then_they_stay_he
 
 
 def test_given_the_version_when_released_then_the_label_says_the_same() -> None:
-    assert ("ARG", f"VERSION={VERSION}") in stages()[1]
+    assert ("ARG", f"VERSION={VERSION}") in stages()[-1]
 
 
 @pytest.mark.parametrize("name", ["ENTRYPOINT", "CMD"])
@@ -76,26 +79,63 @@ def test_given_the_image_when_run_then_it_is_not_root_by_number() -> None:
 
 def test_given_any_command_when_run_then_the_journal_is_in_the_volume() -> None:
     (volume,) = json.loads(only("VOLUME"))
-    stores = [rest for name, rest in stages()[1] if rest.startswith("SERIATIM_STORE_DIR=")]
+    stores = [rest for name, rest in stages()[-1] if rest.startswith("SERIATIM_STORE_DIR=")]
     assert stores == [f"SERIATIM_STORE_DIR={volume}"]
-    assert any(f"--mode=0750 {volume}" in rest for name, rest in stages()[1] if name == "RUN")
+    assert any(f"--mode=0750 {volume}" in rest for name, rest in stages()[-1] if name == "RUN")
 
 
 def test_given_the_ports_when_exposed_then_command_and_healthcheck_use_them() -> None:
-    client, http = only("EXPOSE").split()
+    (client,) = only("EXPOSE").split()
     command = json.loads(only("CMD"))
     assert command[command.index("-p") + 1] == client
-    assert command[command.index("-m") + 1] == http
+    http = command[command.index("-m") + 1]
+    assert command[command.index("--http_host") + 1] == "127.0.0.1", "nobody else may ask there"
     options, _, check = only("HEALTHCHECK").partition("CMD ")
     assert "--interval=" in options
     assert json.loads(check)[-1] == http
 
 
-def test_given_two_stages_when_shipped_then_the_compiler_stayed_in_the_first() -> None:
-    builder, shipped = stages()
+def test_given_stages_when_shipped_then_the_compiler_stayed_in_the_first() -> None:
+    builder, _, shipped = stages()
     assert any("gcc" in rest for _, rest in builder)
     assert any("SERIATIM_REQUIRE_COMPILED=1" in rest for _, rest in builder)
     assert not any(re.search(r"\b(gcc|pip|dev)\b", rest) for name, rest in shipped if name == "RUN")
+
+
+def test_given_tests_that_fail_when_built_then_there_is_no_image() -> None:
+    _, tested, shipped = stages()
+    assert tested[0] == ("FROM", "builder AS test"), "what is tested is what was built"
+    (run,) = (rest for name, rest in tested if name == "RUN" and "run_tests.sh" in rest)
+    assert not re.search(r"[|;&]", run), "nothing hides its status"
+    copied = [shlex.split(rest) for name, rest in shipped if name == "COPY"]
+    sources = [words for words in copied if words[0].startswith("--from")]
+    # A stage that nothing is copied from is not built at all.
+    assert sources == [["--from=test", "/opt/seriatim", "/opt/seriatim"]]
+    written = [rest for name, rest in tested if name in ("RUN", "COPY")]
+    assert not any("/opt/seriatim" in rest for rest in written), "tests leave no trace in the image"
+
+
+@pytest.mark.parametrize(("test", "status"), [("assert True", 0), ("assert False", 1)])
+def test_given_a_test_when_the_stage_runs_it_then_its_status_is_that_of_the_build(
+    test: str, status: int, tmp_path: Path
+) -> None:
+    (tmp_path / "test_one.py").write_text(f"def test_one() -> None:\n    {test}\n")
+    done = subprocess.run(
+        ["sh", str(ROOT / "deploy/docker/run_tests.sh"), sys.executable, "test_one.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=RUN_S,
+        check=False,
+    )
+    assert done.returncode == status, done.stdout
+
+
+def test_given_what_is_tested_in_a_build_then_it_is_there() -> None:
+    script = (ROOT / "deploy/docker/run_tests.sh").read_text()
+    named = re.findall(r"tests/[\w/*.]+", script.partition("set --")[2])
+    assert len(named) > 5
+    for pattern in named:
+        assert list(ROOT.glob(pattern)), f"{pattern} is nothing"
 
 
 def test_given_some_machine_when_it_builds_then_its_registries_are_not_in_the_dockerfile() -> None:

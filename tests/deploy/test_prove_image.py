@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.broker.web import http_port
 from tests.support.processes import SeriatimServer
 
 SCRIPT = Path(__file__).resolve().parent.parent.parent / "deploy/docker/prove_image.py"
@@ -22,8 +23,8 @@ INSPECTED: dict[str, Any] = {
             "Volumes": {"/var/lib/seriatim": {}},
             "Env": ["PATH=/usr/bin"],
             "Entrypoint": ["/opt/seriatim/bin/seriatim"],
-            "Cmd": ["serve", "-m", "8222"],
-            "ExposedPorts": {"4222/tcp": {}, "8222/tcp": {}},
+            "Cmd": ["serve", "-m", "8222", "--http_host", "127.0.0.1"],
+            "ExposedPorts": {"4222/tcp": {}},
             "Healthcheck": {"Test": ["CMD", "/usr/bin/python3", "check.py"]},
             "StopSignal": "SIGTERM",
         }
@@ -71,13 +72,23 @@ def test_given_a_broker_that_frames_otherwise_when_talked_to_then_a_fault(proof:
         pass
 
 
+@pytest.mark.parametrize(("host", "closed"), [("127.0.0.1", True), ("0.0.0.0", False)])
+def test_given_monitoring_when_looked_for_from_elsewhere_then_only_loopback_is_right(
+    proof: Any, host: str, closed: bool
+) -> None:
+    with SeriatimServer("netstring", arguments=["-m", "-1", "--http_host", host]) as broker:
+        port = http_port(broker)
+        assert proof.is_closed("127.0.0.2", port) is closed
+        assert not proof.is_closed("127.0.0.1", port)
+
+
 def test_given_what_buildah_says_of_an_image_when_read_then_it_would_run_like_that(
     proof: Any,
 ) -> None:
     image = proof.Image.inspected("/mounted", "/kept", INSPECTED)
-    assert image.command == ("/opt/seriatim/bin/seriatim", "serve", "-m", "8222")
+    assert image.command[:4] == ("/opt/seriatim/bin/seriatim", "serve", "-m", "8222")
     assert image.health == ("/usr/bin/python3", "check.py")
-    assert image.ports == {4222, 8222}
+    assert image.ports == {4222}
     assert image.stop_signal == signal.SIGTERM
     line = image.entering(("id", "-u"))
     assert line[-8:] == [
