@@ -7,6 +7,7 @@ by IPv4. A name may stand for several addresses; they all get one port.
 
 import errno
 import socket
+from collections.abc import Hashable
 from typing import Any, Final
 
 EVERYWHERE: Final = ("", "0.0.0.0", "::")
@@ -38,6 +39,14 @@ def reason_of(error: OSError) -> str:
 def peer_ip(ip: str) -> str:
     """A peer's address; one of IPv4 as such, though it came by a socket of IPv6."""
     return ip[len(_MAPPED) :] if ip.startswith(_MAPPED) and "." in ip else ip
+
+
+def network_of(host: str) -> Hashable:
+    """Whom an address belongs to: with IPv6, whoever has one has 2^64."""
+    host = peer_ip(host)
+    if ":" not in host:
+        return host
+    return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8]
 
 
 def bound_to(host: str, bound: socket.socket) -> tuple[str, int]:

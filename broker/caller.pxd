@@ -21,6 +21,7 @@ cdef class Caller:
     cdef readonly double started_at
     cdef int interest
     cdef bint late, ending, ended
+    cdef readonly bytes fault
     # answers
     cdef bytearray out
     cdef unsigned char *data

@@ -43,6 +43,7 @@ class Caller:
         self.interest = EPOLLIN
         self.late = False  # it has said more than there was time for
         self.ending = False  # nothing that it says counts any more
+        self.fault = b""  # why nothing more is taken from it
         self.ended = False  # it knows that nothing comes any more
         # answers
         self.out = bytearray(OUT_MIN)

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker import requests
+from broker.closings import violation
 from broker.kinds import (
     CONTROL,
     CONTROL_PREFIX,
@@ -326,12 +327,15 @@ class Control:
 
     def _tell(self, link: Link, error: errors.WireError) -> None:
         """Answer what a peer did wrong, and hang up if it cannot go on."""
-        log.debug("%s - %s: %s", link.session.label, type(error).__name__, error)
         if error.reply:
             self.plane.say(link, error.reply)
         if error.closes:
+            parser = link.parser
+            at = parser.subject if parser.fault is None else parser.at
             link.closed = True
-            link.session.finish()
+            link.session.finish(violation(str(error), self.plane.store, at))
+        else:
+            log.debug("%s - %s: %s", link.session.label, type(error).__name__, error)
 
 
 def _late_key(sub: Subscription) -> bytes:

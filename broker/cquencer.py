@@ -100,7 +100,7 @@ class Cquencer:
         admitted = server.has_room()
         caller = Caller(connection, peer, *server.new_client())
         if not admitted:
-            log.warning("%s - maximum connections exceeded", caller.label)
+            server.full(caller.ip, caller.label)
             words = errors.ConnectionsExceeded.reply.rstrip()
             with suppress(OSError):
                 connection.send(b"%d:%b," % (len(words), words), socket.MSG_NOSIGNAL)
@@ -132,6 +132,10 @@ class Cquencer:
 
     def ending(self, caller: Caller) -> None:
         """A client has heard all that there is for it; it has a while to end the connection."""
+        if caller.fault:
+            text = "%s - cquencer's client closed: %s"
+            why = caller.fault.decode()
+            self._server.closings.tell(logging.INFO, caller.ip, text, caller.label, why)
         with suppress(OSError):
             caller.connection.shutdown(socket.SHUT_WR)
         deadline = self._server.settings.limits.write_deadline

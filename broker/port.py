@@ -359,7 +359,8 @@ class Port:
         """What follows byte `at` of a connection has no borders: nothing more is taken."""
         caller.ending = True
         words = b"-ERR 'Not a Netstring: at byte %d: expected %b, got %b'"
-        return self._refuse(caller, words % (at, expected, seen))
+        caller.fault = words % (at, expected, seen)
+        return self._refuse(caller, caller.fault)
 
     # Messages and answers
 

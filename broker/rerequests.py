@@ -13,7 +13,6 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Hashable
 from typing import Any, Final
 
 from broker import addresses
@@ -82,7 +81,7 @@ class RerequestServer:
             except OSError:  # there are no more; or the system has told of an unreachable peer
                 return
             now = self._loop.time()
-            who = network_of(peer[0])
+            who = addresses.network_of(peer[0])
             search = asked.ask(datagram, who, now, self._sequencer.safe)
             if search is not None:
                 self._go_on(search, peer)
@@ -144,11 +143,3 @@ class RerequestServer:
             self._told.add(error.errno)
             where = addresses.shown(*self.address)
             log.warning("Re-request on %s not answered: %s", where, error)
-
-
-def network_of(host: str) -> Hashable:
-    """Whom an address belongs to: with IPv6, whoever has one has 2^64."""
-    host = addresses.peer_ip(host)
-    if ":" not in host:
-        return host
-    return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8]

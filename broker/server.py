@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker import addresses
 from broker.answers import Answers
+from broker.closings import Closings
 from broker.control import Control
 from broker.doorkeeper import Doorkeeper
 from broker.heartbeat import Heartbeat
@@ -98,6 +99,7 @@ class Server:
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.heartbeat = Heartbeat(self.loop)
+        self.closings = Closings(self.loop, limits.closings_logged)
         self.cquencer = self._make_cquencer() if settings.sequencer.port else None
         self.staging: Desk | None = None
         if isinstance(self.store, Store) and os.path.isdir(os.path.join(self.store.path, STAGING)):
@@ -169,6 +171,7 @@ class Server:
         """Take in nothing more, deliver what was accepted, close; bounded by `drain_timeout`."""
         self.doorkeeper.close()
         self.heartbeat.stop()
+        self.closings.stop()
         if self.staging is not None:
             await self.staging.stop()
         for session in self.sessions.values():
@@ -239,7 +242,7 @@ class Server:
         self.total_connections += 1
         session.cid, session.link.origin = self.new_client()
         if not self.has_room():
-            log.warning("%s - maximum connections exceeded", session.label)
+            self.full(session.ip, session.label)
             return False
         self.sessions[session.cid] = session
         return True
@@ -248,6 +251,11 @@ class Server:
         """The cid of one more client, and who it is in the journal's records."""
         self._cids += 1
         return self._cids, self._run << 32 | (self._cids & 0xFFFFFFFF)
+
+    def full(self, ip: str, label: str) -> None:
+        """There is no place for one more client."""
+        text = "%s - maximum connections exceeded"
+        self.closings.tell(logging.WARNING, ip, text, label)
 
     def has_room(self) -> bool:
         """Whether one more client may be connected."""

@@ -17,6 +17,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from broker.addresses import peer_ip, shown
+from broker.hidden import Reads
 from broker.inbox import Intake
 from broker.link import Link
 from parser import errors
@@ -73,10 +74,12 @@ class Session(asyncio.BufferedProtocol):
         "_linger_timer",
         "_ping_sent",
         "_pings_out",
+        "_reads",
         "_server",
         "_stall_timer",
         "_stalled_bytes",
         "_transport",
+        "_why",
         "cid",
         "door",
         "held_by",
@@ -104,6 +107,8 @@ class Session(asyncio.BufferedProtocol):
         self.link.settle(door.frame)
         self._intake = Intake(server.inbox)
         self._backlog: bytearray | None = None  # read, and to be served in a later turn
+        self._reads = Reads() if server.settings.trace else None  # as they may be logged
+        self._why = ""  # it was closed by us
         self._draining = False  # nothing more is taken in
         self._ending = False
         self._greeted = False
@@ -175,6 +180,7 @@ class Session(asyncio.BufferedProtocol):
         self._transport.write(self._server.info(self))
         if not admitted:
             self._transport.write(errors.ConnectionsExceeded.reply)
+            self._why = "Maximum Connections Exceeded"
             self._close()
             return
         log.debug("%s - Client connection created", self.label)
@@ -191,8 +197,9 @@ class Session(asyncio.BufferedProtocol):
             return  # nothing that it says counts any more
         store, stop = self._intake.filled(nbytes)
         self._heard = server.loop.time()
-        if server.settings.trace:
-            log.debug("%s - <<- %r", self.label, bytes(memoryview(store)[stop - nbytes : stop]))
+        if self._reads is not None:
+            read = bytes(memoryview(store)[stop - nbytes : stop])
+            log.debug("%s - <<- %r", self.label, self._reads.shown(read))
         self._serve(store, stop)
 
     def _serve(self, store: bytearray, stop: int) -> None:
@@ -238,7 +245,8 @@ class Session(asyncio.BufferedProtocol):
             if timer is not None:
                 timer.cancel()
         self._let_go()
-        log.debug("%s - Client connection closed: %s", self.label, exc or "Client Closed")
+        why = self._why or exc or "Client Closed"
+        log.debug("%s - Client connection closed: %s", self.label, why)
 
     def pause_writing(self) -> None:
         self.link.writable = False
@@ -290,23 +298,29 @@ class Session(asyncio.BufferedProtocol):
             sent = 0
         except OSError:
             self.link.closed = True
+            self._why = self._why or "Write Error"
             self._transport.abort()
             return
         if sent < len(view):
             self._transport.write(bytes(view[sent:]))
 
-    def finish(self) -> None:
+    def finish(self, why: str) -> None:
         """Close when what has been said so far is out; the data plane is still at work."""
         self._ending = True
+        self._blame(why)
+
+    def _blame(self, why: str) -> None:
+        """Say in the log why this connection is closed by us."""
+        self._why = why
+        text = "%s - Client connection closed: %s"
+        self._server.closings.tell(logging.INFO, self.ip, text, self.label, why)
 
     def cut_off(self, reason: str = "") -> None:
         """Close on a slow consumer: drop what waits, say so after the last whole message."""
         limit = self._server.settings.limits.max_pending
-        log.info(
-            "%s - Slow Consumer Detected: %s",
-            self.label,
-            reason or f"MaxPending of {limit} Exceeded",
-        )
+        why = f"Slow Consumer Detected: {reason or f'MaxPending of {limit} Exceeded'}"
+        self._server.closings.tell(logging.INFO, self.ip, "%s - %s", self.label, why)
+        self._why = why
         self._server.slow_consumers += 1
         self.link.drop_output()
         self._let_go()
@@ -413,7 +427,7 @@ class Session(asyncio.BufferedProtocol):
         if self._ping_sent and now - self._heard < limits.ping_interval:
             return self._heard + limits.ping_interval
         if self._pings_out >= limits.ping_max:
-            log.debug("%s - Stale Client Connection - Closing", self.label)
+            self._blame(f"Stale Connection: {limits.ping_max} PINGs unanswered")
             self._server.plane.say(self.link, errors.StaleConnection.reply)
             self._server.plane.release(None)
             self._close()
@@ -450,4 +464,5 @@ class Session(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close without a word, as nats-server does when it stops; what is not out is dropped."""
+        self._why = self._why or "Server Shutdown"
         self._transport.abort()

@@ -167,6 +167,16 @@ class Limits:
         flags=("--auth_timeout",),
         bounds=(0.01, 60.0),
     )
+    closings_logged: int = knob(
+        10,
+        "count",
+        "How many lines a minute the log has, for each address, of connections that we have closed"
+        " or refused; the others are counted. Enough to see what is wrong with a client; few"
+        " enough that one which tries again for ever does not fill the disk.",
+        flags=("--closings_logged",),
+        bounds=(0, 1_000_000),
+        zero="0: no limit",
+    )
     drain_timeout: float = knob(
         2.0,
         "duration",

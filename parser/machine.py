@@ -228,12 +228,14 @@ class Parser:
         if state == INFO_ARGUMENT:
             return INFO
         if state == ERR_ARGUMENT:
+            self.at = at
             return self._broken(PeerError("the client reported an error"))
         words = self._words(at, end, True)
         if state == SUB_ARGUMENT and 2 <= words <= 3:
             return SUB
         if state == UNSUB_ARGUMENT and 1 <= words <= 2:
             return UNSUB
+        self.at = at  # so that what was wrong can be shown
         return self._broken(BadArguments(f"{words} words after the verb"))
 
     def _words(self, at: int, end: int, any_blank: bool) -> int:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from broker import rerequests
-from broker.rerequests import RerequestServer, network_of
+from broker.addresses import network_of
+from broker.rerequests import RerequestServer
 from sequencer.feed.moldudp64 import MoldUDP64Codec, request, session_name
 from sequencer.feed.rerequest import Rerequests
 from sequencer.journal.segment import Segment

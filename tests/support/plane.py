@@ -141,8 +141,9 @@ class Peer:
             if self.socket_room <= 0:
                 self.link.writable = False
 
-    def finish(self) -> None:
+    def finish(self, why: str) -> None:
         self.finished = True
+        self.why = why
 
     def cut_off(self) -> None:
         self.slow = True
