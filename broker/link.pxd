@@ -24,6 +24,7 @@ cdef class Link:
     cdef readonly unsigned long long passed, allowed, sealed
     cdef unsigned long long mark
     cdef readonly bint fenced
+    cdef bint shutting
     cdef public unsigned long long origin
     cdef public Py_ssize_t owed
     # what the client chose
@@ -45,6 +46,7 @@ cdef class Link:
     cdef bint make_room(self, Py_ssize_t need, list spare) except -1
     cdef _adopt(self, bytearray store)
     cpdef bytearray take_store(self)
+    cpdef shut(self)
     cpdef drop_output(self)
     @cython.locals(size=Py_ssize_t)
     cpdef next_waiting(self)

@@ -61,7 +61,8 @@ class Link:
         self.dirty = False  # in the plane's list of links to flush
         self.writable = True  # the socket takes what is written
         self.lagging = False  # has held its publishers as long as one may
-        self.closed = False  # takes no more deliveries
+        self.closed = False  # takes no more deliveries, but for what there is room for
+        self.shutting = False  # takes nothing at all
         self.verbose = self.pedantic = self.echo = True
         self.headers = self.no_responders = False
         self.chatty = True
@@ -173,6 +174,8 @@ class Link:
             self.store[: self.end - count] = self.store[count : self.end]
         self.end -= count
         self.passed += count
+        if self.shutting:
+            self.size = self.end
 
     def next_waiting(self) -> memoryview | None:
         """Take the oldest full store, as far as it may pass, out of the queue."""
@@ -190,6 +193,12 @@ class Link:
         self.waiting_bytes -= size
         self.passed += size
         return view
+
+    def shut(self) -> None:
+        """Take no more of anything: what is here may still go out."""
+        self.closed = self.shutting = True
+        self.detached = False  # nor does the journal serve it any more
+        self.size = self.end
 
     def drop_output(self) -> None:
         """Forget all that has not been written; what comes next begins a new message."""

@@ -24,6 +24,7 @@ cdef enum:
 
 cdef enum:
     ANSWER_WORK = 16
+    COPY_SHIFT = 9
     MASK32 = 0xFFFFFFFF
     CONTROL_WORK = 64
     WORK_MAX = 262144

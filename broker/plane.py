@@ -48,6 +48,7 @@ if not cython.compiled:
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
     WORK_MAX = 1 << 18  # offers in one read event; in the time they take nobody else is served
     MASK32 = 0xFFFFFFFF
+    COPY_SHIFT = 9  # copying 512 bytes is one offer more
     ANSWER_WORK = 16  # offers that one answer costs
     CONTROL_WORK = 64  # and one control operation, which is not compiled
 
@@ -376,7 +377,7 @@ class Plane:
         if self.number == 0:  # unnumbered: a bare frame is stale though its number is the same
             for shape in (BARE, BARE_HEADERS):
                 cython.cast(Frame, self.frames[shape]).expire()
-        self.work += len(fanout.plain)
+        self.work += len(fanout.plain) * (1 + (self.payload_size >> COPY_SHIFT))
         for item in fanout.plain:
             reached += self._offer(cython.cast(Subscription, item))
         if fanout.groups is not None:

@@ -168,9 +168,8 @@ class Replays:
     def make_live(self, sub: Subscription, number: int) -> None:
         """All up to `number`, the last one given, was played: the plane goes on."""
         if sub.owner is not None:
-            sub.replay = None
             sub.seen = number
-            self.plane.sublist.insert(sub)
+            self.plane.control.make_live(sub)
 
     def give_up(self, link: Link, first: int, last: int) -> None:
         """What a lagging link needs is not there any more: NATS' way.

@@ -94,6 +94,17 @@ class Limits:
         bounds=(0, 100_000_000),
         zero="0: no limit",
     )
+    max_match_nodes: int = knob(
+        8192,
+        "count",
+        "Through how many nodes of the tree of wildcard subscriptions one message may lead."
+        " A pattern of more than 10 tokens with which that could be more is refused: in all"
+        " combinations of `a` and `*`, each token doubles it. Usual patterns stay far below a"
+        " hundred, however many there are; 8192 take some 5 ms, for which nobody else is served.",
+        flags=("--max_match_nodes",),
+        bounds=(0, 100_000_000),
+        zero="0: no limit",
+    )
     max_pending: int = knob(
         64 * MIB,
         "size",

@@ -23,6 +23,7 @@ from broker.version import VERSION
 ROUTE_GAUGES = (
     ("subscriptions", "subscriptions", "Subscriptions of all connections."),
     ("subscription_patterns", "patterns", "Different subjects among the subscriptions."),
+    ("match_nodes", "match_nodes", "Nodes that the worst subject visits among the patterns."),
     ("routes", "routes", "Subjects whose subscribers are remembered."),
     ("routes_limit", "max_routes", "Subjects whose subscribers may be remembered."),
 )
