@@ -7,6 +7,7 @@ is told so and costs nothing else; a fatal one ends the conversation after its a
 """
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from broker import requests
@@ -23,6 +24,7 @@ from broker.kinds import (
 from broker.link import Link
 from broker.options import check_options, read_object, read_options
 from broker.plane import Plane
+from broker.relief import relieve
 from parser import errors
 from parser.ops import CONNECT, FAULT, INFO, PING, PONG, SUB, UNSUB
 from sequencer.netstring import encode
@@ -51,6 +53,7 @@ class Control:
         self.replays: Replays | None = None  # where there is a journal, or a ring
         self.keeper: Keeper | None = None  # where it is on disk
         self.answers: Answers | None = None
+        self.sessions: Mapping[int, Session] = {}
         self.dropping = Dropping(self)
         self._verbs = {
             CONNECT: self._connect,
@@ -134,6 +137,10 @@ class Control:
         """A link lags; from `number` on it is served from the journal."""
         assert self.replays is not None, "only a journal can serve it"
         self.replays.catch_up(link, number)
+
+    def relieve(self) -> None:
+        """All outboxes together hold more than they may."""
+        relieve(self.plane.gate, self.plane.gate.budget, self.sessions.values())
 
     def unsafe(self) -> None:
         """Something waits at the gate until it is synced, or written."""

@@ -84,6 +84,8 @@ class Server:
         self.hold_pending = min(limits.hold_pending, limits.max_pending // 2)
         self.plane = Plane(sublist, sequencer, self.hold_pending)
         self.control = Control(self.plane, limits.max_subscriptions)
+        self.control.sessions = self.sessions
+        self.plane.gate.budget.limit = limits.max_pending_total
         self.control.dropping.later = self.loop.call_soon
         self.plane.attach(self.control)
         self.feeds = self._make_feeds() if settings.feeds else None

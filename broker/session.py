@@ -77,6 +77,7 @@ class Session(asyncio.BufferedProtocol):
         "_stalled_bytes",
         "_transport",
         "cid",
+        "cut_reason",
         "door",
         "held_by",
         "ip",
@@ -91,13 +92,14 @@ class Session(asyncio.BufferedProtocol):
         self._server = server
         self.door = door
         self.cid = 0
+        self.cut_reason = ""  # why it is cut off, if not for what it holds itself
         self.ip, self.port = "", 0
         self.options: dict[str, Any] = {}
         self.started_at = time.time()
         self.rtt = 0.0
         limits = server.settings.limits
         parser = Parser(limits.max_control_line, limits.max_payload)
-        self.link = Link(self, parser, limits.max_pending)
+        self.link = Link(self, parser, limits.max_pending, server.plane.gate.budget)
         self.link.settle(door.frame)
         self._intake = Intake(server.inbox)
         self._backlog: bytearray | None = None  # read, and to be served in a later turn
@@ -302,7 +304,7 @@ class Session(asyncio.BufferedProtocol):
         log.info(
             "%s - Slow Consumer Detected: %s",
             self.label,
-            reason or f"MaxPending of {limit} Exceeded",
+            reason or self.cut_reason or f"MaxPending of {limit} Exceeded",
         )
         self._server.slow_consumers += 1
         self.link.drop_output()

@@ -113,6 +113,16 @@ class Limits:
         flags=("--max_pending",),
         bounds=(4 * KIB, 16 * GIB),
     )
+    max_pending_total: int = knob(
+        512 * MIB,
+        "size",
+        "How many unsent bytes all subscribers may have together. Above it the journal serves"
+        " those that lag; without one, who has the most is a slow consumer and is closed. Eight"
+        " times the default of one alone: a crowd of dead readers must not take the machine.",
+        flags=("--max_pending_total",),
+        bounds=(0, 1 << 44),
+        zero="0: no limit",
+    )
     hold_pending: int = knob(
         1 * MIB,
         "size",
