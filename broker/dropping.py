@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.link import Link
+from broker.turns import TURNS
 
 if TYPE_CHECKING:
     from broker.control import Control
@@ -47,6 +48,7 @@ class Dropping:
                 self.later(self._turn)
 
     def _turn(self) -> None:
+        begun = TURNS.begin()
         sublist = self._control.sublist
         spent = -sublist.effort
         while self._links and spent + sublist.effort < TURN:
@@ -56,6 +58,7 @@ class Dropping:
                 self._links.append(link)
         if self._links and self.later is not None:
             self.later(self._turn)
+        TURNS.end(begun)
 
     def _take_out(self, link: Link, most: int) -> int:
         """Take out so many of a link's subscriptions; how many there were."""

@@ -28,6 +28,7 @@ from broker.link import Link
 from broker.outcomes import BAD, ENDED, FULL, GAP, MORE
 from broker.plane import Plane
 from broker.player import Player
+from broker.turns import TURNS
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
 from sublist.subscription import Subscription
 
@@ -205,6 +206,7 @@ class Replays:
     def _turn(self) -> None:
         """Serve those that are ready a little."""
         self._scheduled = False
+        begun = TURNS.begin()
         left = BYTES
         for _ in range(STEPS):
             if not self._ready or left <= 0:
@@ -219,6 +221,7 @@ class Replays:
         if self._ready:
             self._schedule()
         self.plane.release(None)
+        TURNS.end(begun)
 
     def _step(self, cursor: Cursor) -> int:
         """Serve one, by one buffer at most, and say where it goes; how much it consumed."""

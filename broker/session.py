@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from broker.inbox import Intake
 from broker.link import Link
+from broker.turns import TURNS
 from parser import errors
 from parser.machine import Parser
 
@@ -196,6 +197,7 @@ class Session(asyncio.BufferedProtocol):
 
     def _serve(self, store: bytearray, stop: int) -> None:
         """Have the plane serve what was read, in more than one turn if it is much work."""
+        begun = TURNS.begin()
         plane = self._server.plane
         plane.sequencer.tick(time.time_ns())
         rest = plane.receive(self.link, store, stop)
@@ -212,6 +214,7 @@ class Session(asyncio.BufferedProtocol):
             replays.advance()
         if self._ending:
             self._close()
+        TURNS.end(begun)
 
     def go_on(self) -> None:
         """Serve what was read before, unless a subscriber holds us; then read again."""

@@ -97,6 +97,11 @@ class BrokerCollector(Collector):
             "Bytes not yet sent, of the client with the most.",
             state.pending_bytes_max,
         )
+        yield _gauge(
+            "loop_turn_seconds_max",
+            "The longest that the broker's thread was busy at a stretch, lately.",
+            state.turn_seconds_max,
+        )
         yield _gauge("start_time_seconds", "When the broker started.", self._server.started_at)
 
     def _routes(self, state: State) -> Iterator[Metric]:
