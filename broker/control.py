@@ -7,10 +7,12 @@ is told so and costs nothing else; a fatal one ends the conversation after its a
 """
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from broker import requests
 from broker.closings import violation
+from broker.dropping import Dropping
 from broker.kinds import (
     CONTROL,
     CONTROL_PREFIX,
@@ -23,6 +25,7 @@ from broker.kinds import (
 from broker.link import Link
 from broker.options import check_options, read_object, read_options
 from broker.plane import Plane
+from broker.relief import relieve
 from parser import errors
 from parser.ops import CONNECT, FAULT, INFO, PING, PONG, SUB, UNSUB
 from sequencer.netstring import encode
@@ -51,6 +54,8 @@ class Control:
         self.replays: Replays | None = None  # where there is a journal, or a ring
         self.keeper: Keeper | None = None  # where it is on disk
         self.answers: Answers | None = None
+        self.sessions: Mapping[int, Session] = {}
+        self.dropping = Dropping(self)
         self._verbs = {
             CONNECT: self._connect,
             INFO: self._info,
@@ -104,7 +109,17 @@ class Control:
         """A subscription has had as many messages as it asked for."""
         link: Link = sub.owner
         del link.subs[sub.sid if link.subs.get(sub.sid) is sub else _late_key(sub)]
-        self._remove(sub)
+        self.remove(sub)
+
+    def make_live(self, sub: Subscription) -> None:
+        """A subscription has had the past, and gets what comes."""
+        if self.sublist.admits(sub.subject):
+            sub.replay = None
+            self.sublist.insert(sub)
+        else:
+            link: Link = sub.owner
+            self.finished(sub)
+            self._tell(link, errors.TooManyMatches(sub.subject, self.sublist.max_match_nodes))
 
     def journal_full(self, link: Link, subject: bytes, told: bool = True) -> None:
         """A message was refused: there is no room for it, and it has no number."""
@@ -124,6 +139,10 @@ class Control:
         assert self.replays is not None, "only a journal can serve it"
         self.replays.catch_up(link, number)
 
+    def relieve(self) -> None:
+        """All outboxes together hold more than they may."""
+        relieve(self.plane.gate, self.plane.gate.budget, self.sessions.values())
+
     def unsafe(self) -> None:
         """Something waits at the gate until it is synced, or written."""
         if self.keeper is not None:
@@ -132,15 +151,13 @@ class Control:
     # What the sessions ask for
 
     def drop(self, link: Link) -> None:
-        """Forget every subscription of a connection that has gone."""
-        link.closed = True
-        for sub in link.subs.values():
-            self._remove(sub)
-        link.subs.clear()
+        """Route nothing to a connection that has gone, and forget its subscriptions, in turns."""
+        link.shut()
+        self.dropping.drop(link)
         if self.replays is not None:
             self.replays.leave(link)
 
-    def _remove(self, sub: Subscription) -> None:
+    def remove(self, sub: Subscription) -> None:
         """Route nothing more to it; one that is still being replayed to has no route yet."""
         if sub.owed:
             sub.owner.owed -= len(sub.owed)
@@ -201,6 +218,8 @@ class Control:
         elif sid not in link.subs:
             if not is_pattern(subject):
                 raise errors.InvalidSubject(f"subscription to {subject!r}")
+            if not self.sublist.admits(subject):
+                raise errors.TooManyMatches(subject, self.sublist.max_match_nodes)
             sub = Subscription(subject, sid, queue, link)
             sub.seen = self.plane.sequencer.number
             link.subs[sid] = sub

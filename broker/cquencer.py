@@ -21,6 +21,7 @@ from broker import addresses
 from broker.caller import Caller
 from broker.port import Port
 from broker.session import hold
+from broker.turns import TURNS
 from parser import errors
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ class Cquencer:
         self._awake = False
         if self.held_by and not self._draining:
             return
+        begun = TURNS.begin()
         self.port.turn()
         server = self._server
         if server.plane.gate.crowded and not self._draining:
@@ -171,6 +173,7 @@ class Cquencer:
                 self._loop.remove_reader(self._poller.fileno())
         if (replays := server.replays) is not None and replays.waits:
             replays.advance()
+        TURNS.end(begun)
 
     def go_on(self) -> None:
         """The subscribers that the clients have outrun have drained, or held them long enough."""

@@ -1,6 +1,6 @@
 # The compiler's view of gate.py: types only, never behaviour.
 cimport cython
-from broker.link cimport Link, SEGMENT
+from broker.link cimport Budget, Link, SEGMENT
 from sequencer.sequencer cimport Sequencer
 
 cdef enum:
@@ -16,11 +16,13 @@ cdef class Gate:
     cdef list dirty, slow
     cdef readonly list spare
     cdef Link reader
+    cdef readonly Budget budget
 
     cdef soil(self, Link link)
     cpdef bint say(self, Link link, bytes text) except -1
     @cython.locals(stored=Py_ssize_t, full=bint, held=Py_ssize_t, most=Py_ssize_t)
     cdef bint make_room(self, Link link, Py_ssize_t need, unsigned long long number) except -1
+    cdef bint _relieve(self, Link link) except -1
     cpdef cut(self, Link link)
     @cython.locals(link=Link, safe=bint, slow=list)
     cpdef release(self, Link last)

@@ -15,7 +15,7 @@ from typing import Any
 
 import cython
 
-from broker.link import Link
+from broker.link import Budget, Link
 from sequencer.sequencer import Sequencer
 
 if not cython.compiled:
@@ -30,6 +30,7 @@ class Gate:
     def __init__(self, sequencer: Sequencer, hold_pending: int) -> None:
         self.sequencer = sequencer
         self.control: Any = None
+        self.budget = Budget()  # of all links together
         self.hold_pending = hold_pending
         self.catchup_pending = 0  # unsent bytes over which the journal serves a link; 0: never
         self.crowded: list[Link] = []  # links whose publishers should wait a little
@@ -72,6 +73,11 @@ class Gate:
                 self.soil(link)
         held = link.held()
         most = min(self.catchup_pending, link.max_pending)
+        if self.budget.is_exceeded():
+            if number and most:
+                most = 1  # the journal serves it from now on, unless it holds nothing
+            elif held and self._relieve(link):  # an empty one takes any one message
+                return False
         if number and most and held and held + need > most:
             link.detached = True
             self.control.detached(link, number)
@@ -80,6 +86,16 @@ class Gate:
             return True
         self.cut(link)
         return False
+
+    def _relieve(self, link: Link) -> bool:
+        """All outboxes hold too much: write what can be written, or cut off who holds the most."""
+        if not link.fenced:
+            self.release(self.reader)
+            if not link.dirty:
+                self.soil(link)
+        if self.budget.is_exceeded():
+            self.control.relieve()
+        return link.closed
 
     def cut(self, link: Link) -> None:
         """This one is too slow: it is told so, and closed, at the release."""

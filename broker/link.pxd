@@ -8,6 +8,12 @@ cdef enum:
     SEGMENT = 262144
 
 @cython.final
+cdef class Budget:
+    cdef public Py_ssize_t limit, bytes
+
+    cdef bint is_exceeded(self) noexcept
+
+@cython.final
 cdef class Link:
     cdef readonly object session
     cdef readonly Parser parser
@@ -19,11 +25,13 @@ cdef class Link:
     cdef readonly object waiting
     cdef readonly Py_ssize_t waiting_bytes
     cdef readonly Py_ssize_t max_pending
+    cdef Budget budget
     cdef public bint dirty, writable, lagging, closed, detached, numbered
     # the fence; positions in all that was ever put into the outbox
     cdef readonly unsigned long long passed, allowed, sealed
     cdef unsigned long long mark
     cdef readonly bint fenced
+    cdef bint shutting
     cdef public unsigned long long origin
     cdef public Py_ssize_t owed
     # what the client chose
@@ -41,10 +49,12 @@ cdef class Link:
     @cython.locals(size=Py_ssize_t)
     cdef bint write(self, bytes text) except -1
     cpdef Py_ssize_t held(self)
+    cpdef Py_ssize_t kept(self)
     @cython.locals(size=Py_ssize_t, held=Py_ssize_t, store=bytearray, kept=bytearray)
     cdef bint make_room(self, Py_ssize_t need, list spare) except -1
     cdef _adopt(self, bytearray store)
     cpdef bytearray take_store(self)
+    cpdef shut(self)
     cpdef drop_output(self)
     @cython.locals(size=Py_ssize_t)
     cpdef next_waiting(self)

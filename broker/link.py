@@ -7,7 +7,8 @@ handed to the transport always does, and an error can be told between two messag
     deliver -> store --(full, client reads)--> flushed by the plane, used again
                      `-(full, client stalls)-> waiting ... up to max_pending, then cut off
 
-Memory: nothing while idle (the plane lends stores), `max_pending` and one store at most.
+Memory: nothing while idle (the plane lends stores), `max_pending` and one store at most; of all
+links together what their `budget` says.
 
 What shows a number that is not safe yet stays behind a fence until it is: positions in all
 that was ever put into the outbox.   passed ... allowed ... sealed ... passed + held
@@ -37,10 +38,24 @@ else:
     SEGMENT = 262144  # a store is not grown beyond this, unless for one message
 
 
+class Budget:
+    """What all outboxes hold together, and may; 0 is no limit."""
+
+    def __init__(self, limit: int = 0) -> None:
+        self.limit = limit
+        self.bytes = 0
+
+    def is_exceeded(self) -> bool:
+        """Whether they hold too much."""
+        return self.limit != 0 and self.bytes > self.limit
+
+
 class Link:
     """Written by the data plane; the options by the conversation; `writable` by the session."""
 
-    def __init__(self, session: Any, parser: Parser, max_pending: int) -> None:
+    def __init__(
+        self, session: Any, parser: Parser, max_pending: int, budget: Budget | None = None
+    ) -> None:
         self.session = session
         self.parser = parser
         self.subs: dict[bytes, Any] = {}
@@ -50,6 +65,7 @@ class Link:
         self.waiting: deque[memoryview] | None = None
         self.waiting_bytes = 0
         self.max_pending = max_pending
+        self.budget = Budget() if budget is None else budget
         self.passed = 0  # bytes written to the transport so far, or dropped
         self.mark = 0  # where what this read event brings begins
         self.fenced = False  # in the plane's list; nothing beyond `allowed` may pass
@@ -61,7 +77,8 @@ class Link:
         self.dirty = False  # in the plane's list of links to flush
         self.writable = True  # the socket takes what is written
         self.lagging = False  # has held its publishers as long as one may
-        self.closed = False  # takes no more deliveries
+        self.closed = False  # takes no more deliveries, but for what there is room for
+        self.shutting = False  # takes nothing at all
         self.verbose = self.pedantic = self.echo = True
         self.headers = self.no_responders = False
         self.chatty = True
@@ -122,6 +139,10 @@ class Link:
         """Bytes that have not been written to the transport."""
         return self.waiting_bytes + self.end
 
+    def kept(self) -> int:
+        """Bytes of memory for that."""
+        return self.waiting_bytes + len(self.store)
+
     def stored(self) -> int:
         """Bytes in the store that is being filled."""
         return self.end
@@ -145,6 +166,7 @@ class Link:
                 kept = kept[: self.end]
             self.waiting.append(memoryview(kept)[: self.end])
             self.waiting_bytes += self.end
+            self.budget.bytes += self.end
             self.end = 0
             self.size = 0
         size = self.size * 2 if self.size else STORE_MIN
@@ -173,6 +195,8 @@ class Link:
             self.store[: self.end - count] = self.store[count : self.end]
         self.end -= count
         self.passed += count
+        if self.shutting:
+            self.size = self.end
 
     def next_waiting(self) -> memoryview | None:
         """Take the oldest full store, as far as it may pass, out of the queue."""
@@ -188,12 +212,20 @@ class Link:
             self.waiting[0] = view[size:]
             view = view[:size]
         self.waiting_bytes -= size
+        self.budget.bytes -= size
         self.passed += size
         return view
+
+    def shut(self) -> None:
+        """Take no more of anything: what is here may still go out."""
+        self.closed = self.shutting = True
+        self.detached = False  # nor does the journal serve it any more
+        self.size = self.end
 
     def drop_output(self) -> None:
         """Forget all that has not been written; what comes next begins a new message."""
         self.passed += self.waiting_bytes + self.end
+        self.budget.bytes -= self.waiting_bytes
         self.waiting = None
         self.waiting_bytes = 0
         self.end = 0
@@ -232,6 +264,7 @@ class Link:
         self.session = None
 
     def _adopt(self, store: bytearray) -> None:
+        self.budget.bytes += len(store) - len(self.store)
         self.store = store
         self.data = self.store
         self.size = len(store)

@@ -47,6 +47,7 @@ if not cython.compiled:
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
     WORK_MAX = 1 << 18  # offers in one read event; in the time they take nobody else is served
     MASK32 = 0xFFFFFFFF
+    COPY_SHIFT = 9  # copying 512 bytes is one offer more
     CONTROL_WORK = 64  # offers that one control operation costs, which is not compiled
 
 
@@ -372,7 +373,7 @@ class Plane:
         if self.number == 0:  # unnumbered: a bare frame is stale though its number is the same
             for shape in (BARE, BARE_HEADERS):
                 cython.cast(Frame, self.frames[shape]).expire()
-        self.work += len(fanout.plain)
+        self.work += len(fanout.plain) * (1 + (self.payload_size >> COPY_SHIFT))
         for item in fanout.plain:
             reached += self._offer(cython.cast(Subscription, item))
         if fanout.groups is not None:

@@ -180,7 +180,7 @@ class Player:
             self.gate.soil(link)
         if not link.deliver(frame, self.data, walk.payload, walk.payload_size, counted):
             need = frame.end - frame.start + walk.payload_size + 4
-            if held and held + need > link.max_pending:
+            if held and (held + need > link.max_pending or self.gate.budget.is_exceeded()):
                 return False  # who reads slowly from the journal is waited for, not cut off
             if not self.gate.make_room(link, need, 0):
                 return False

@@ -27,6 +27,7 @@ from broker.outcomes import BAD, ENDED, FULL, GAP, MORE
 from broker.plane import Plane
 from broker.player import Player
 from broker.queues import Parked, Ready, Waiting
+from broker.turns import TURNS
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
 from sublist.subscription import Subscription
 
@@ -192,9 +193,8 @@ class Replays:
     def make_live(self, sub: Subscription, number: int) -> None:
         """All up to `number`, the last one given, was played: the plane goes on."""
         if sub.owner is not None:
-            sub.replay = None
             sub.seen = number
-            self.plane.sublist.insert(sub)
+            self.plane.control.make_live(sub)
 
     def give_up(self, link: Link, first: int, last: int) -> None:
         """What a lagging link needs is not there any more: NATS' way.
@@ -236,6 +236,7 @@ class Replays:
     def _turn(self) -> None:
         """Serve those that are ready a little."""
         self._scheduled = False
+        begun = TURNS.begin()
         left = BYTES
         for _ in range(STEPS):
             if not self._ready or left <= 0:
@@ -251,6 +252,7 @@ class Replays:
         if self._ready:
             self._schedule()
         self.plane.release(None)
+        TURNS.end(begun)
 
     def _step(self, cursor: Cursor) -> int:
         """Serve one, by one buffer at most, and say where it goes; how much it consumed."""

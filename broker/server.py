@@ -80,11 +80,15 @@ class Server:
         limits = settings.limits
         exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
         sublist = Sublist(classifier(exclude), limits.max_routes)
+        sublist.max_match_nodes = limits.max_match_nodes
         sequencer = Sequencer()
         # Below max_pending, or a flood would cut off readers that could have kept up.
         self.hold_pending = min(limits.hold_pending, limits.max_pending // 2)
         self.plane = Plane(sublist, sequencer, self.hold_pending)
         self.control = Control(self.plane, limits.max_subscriptions)
+        self.control.sessions = self.sessions
+        self.plane.gate.budget.limit = limits.max_pending_total
+        self.control.dropping.later = self.loop.call_soon
         self.plane.attach(self.control)
         self.feeds = self._make_feeds() if settings.feeds else None
         self.store = open_journal(settings)

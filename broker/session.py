@@ -20,6 +20,7 @@ from broker.addresses import peer_ip, shown
 from broker.hidden import Reads
 from broker.inbox import Intake
 from broker.link import Link
+from broker.turns import TURNS
 from parser import errors
 from parser.machine import Parser
 
@@ -81,6 +82,7 @@ class Session(asyncio.BufferedProtocol):
         "_transport",
         "_why",
         "cid",
+        "cut_reason",
         "door",
         "held_by",
         "introduced",
@@ -96,6 +98,7 @@ class Session(asyncio.BufferedProtocol):
         self._server = server
         self.door = door
         self.cid = 0
+        self.cut_reason = ""  # why it is cut off, if not for what it holds itself
         self.ip, self.port = "", 0
         self.options: dict[str, Any] = {}
         self.introduced = False  # it has said CONNECT
@@ -103,7 +106,7 @@ class Session(asyncio.BufferedProtocol):
         self.rtt = 0.0
         limits = server.settings.limits
         parser = Parser(limits.max_control_line, limits.max_payload)
-        self.link = Link(self, parser, limits.max_pending)
+        self.link = Link(self, parser, limits.max_pending, server.plane.gate.budget)
         self.link.settle(door.frame)
         self._intake = Intake(server.inbox)
         self._backlog: bytearray | None = None  # read, and to be served in a later turn
@@ -204,6 +207,7 @@ class Session(asyncio.BufferedProtocol):
 
     def _serve(self, store: bytearray, stop: int) -> None:
         """Have the plane serve what was read, in more than one turn if it is much work."""
+        begun = TURNS.begin()
         plane = self._server.plane
         plane.sequencer.tick(time.time_ns())
         rest = plane.receive(self.link, store, stop)
@@ -220,6 +224,7 @@ class Session(asyncio.BufferedProtocol):
             replays.advance()
         if self._ending:
             self._close()
+        TURNS.end(begun)
 
     def go_on(self) -> None:
         """Serve what was read before, unless a subscriber holds us; then read again."""
@@ -318,7 +323,8 @@ class Session(asyncio.BufferedProtocol):
     def cut_off(self, reason: str = "") -> None:
         """Close on a slow consumer: drop what waits, say so after the last whole message."""
         limit = self._server.settings.limits.max_pending
-        why = f"Slow Consumer Detected: {reason or f'MaxPending of {limit} Exceeded'}"
+        why = reason or self.cut_reason or f"MaxPending of {limit} Exceeded"
+        why = f"Slow Consumer Detected: {why}"
         self._server.closings.tell(logging.INFO, self.ip, "%s - %s", self.label, why)
         self._why = why
         self._server.slow_consumers += 1

@@ -95,6 +95,17 @@ class Limits:
         bounds=(0, 100_000_000),
         zero="0: no limit",
     )
+    max_match_nodes: int = knob(
+        8192,
+        "count",
+        "Through how many nodes of the tree of wildcard subscriptions one message may lead."
+        " A pattern of more than 10 tokens with which that could be more is refused: in all"
+        " combinations of `a` and `*`, each token doubles it. Usual patterns stay far below a"
+        " hundred, however many there are; 8192 take some 5 ms, for which nobody else is served.",
+        flags=("--max_match_nodes",),
+        bounds=(0, 100_000_000),
+        zero="0: no limit",
+    )
     max_pending: int = knob(
         64 * MIB,
         "size",
@@ -104,6 +115,16 @@ class Limits:
         " default: it outlasts a pause of half a second at 1 Gbit/s.",
         flags=("--max_pending",),
         bounds=(4 * KIB, 16 * GIB),
+    )
+    max_pending_total: int = knob(
+        512 * MIB,
+        "size",
+        "How many unsent bytes all subscribers may have together. Above it the journal serves"
+        " those that lag; without one, who has the most is a slow consumer and is closed. Eight"
+        " times the default of one alone: a crowd of dead readers must not take the machine.",
+        flags=("--max_pending_total",),
+        bounds=(0, 1 << 44),
+        zero="0: no limit",
     )
     hold_pending: int = knob(
         1 * MIB,

@@ -18,7 +18,7 @@ the peer is hung up on without a word, as nats-server does:
     |   `-- ConnectionsExceeded, StaleConnection, SlowConsumer
     `-- Refused                        this one operation is dropped; the next one is fine
         |-- InvalidSubject, InvalidPublishSubject, SubscriptionsExceeded
-        |-- PublishForbidden, ReplyForbidden, SubscribeForbidden, ReplayRefused
+        |-- PublishForbidden, ReplyForbidden, SubscribeForbidden, TooManyMatches, ReplayRefused
         `-- JournalFull
 
 `str(error)` is for our log and says what was seen; `error.reply` is for the peer and says
@@ -163,6 +163,18 @@ class SubscribeForbidden(Refused):
         group = b" using queue %b" % quoted(queue) if queue else b""
         words = b"-ERR 'Permissions Violation for Subscription to %b%b'\r\n"
         self.reply = words % (quoted(subject), group)
+
+
+class TooManyMatches(Refused):
+    """A pattern with which matching one subject could visit too many nodes."""
+
+    def __init__(self, subject: bytes, most: int) -> None:
+        super().__init__(f"subscribe to {subject!r}: over {most} nodes to match")
+        words = (
+            b"-ERR 'Permissions Violation for Subscription to %b: with the other patterns, one"
+            b" message could lead through over %d nodes (max_match_nodes); use fewer wildcards'\r\n"
+        )
+        self.reply = words % (quoted(subject), most)
 
 
 class ReplayRefused(Refused):

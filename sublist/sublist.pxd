@@ -18,6 +18,8 @@ cdef enum:
     SHARED_MAX = 4096
     LONG = 64
     ENTRIES_MAX = 1048576
+    SHALLOW = 10
+    NODE_WORK = 8
 
 @cython.final
 cdef class Sublist:
@@ -26,6 +28,7 @@ cdef class Sublist:
     cdef list slots, changes, replies
     cdef dict shared
     cdef readonly Py_ssize_t max_routes, routes
+    cdef public Py_ssize_t max_match_nodes
     cdef unsigned int mask
     cdef Py_ssize_t hand, made, parted
     cdef readonly Py_ssize_t effort
@@ -42,6 +45,8 @@ cdef class Sublist:
     cpdef Route route(self, bytes subject)
     cpdef insert(self, Subscription sub)
     cpdef remove(self, Subscription sub)
+    @cython.locals(most=Py_ssize_t)
+    cpdef bint admits(self, bytes subject) except -1
     @cython.locals(route=Route)
     cdef _changed(self, bytes subject)
     @cython.locals(oldest='long long')

@@ -35,6 +35,8 @@ if not cython.compiled:
     SHARED_MAX = 4096  # sets of patterns that match together; each may be as long as all of them
     LONG = 64  # entries of a fan-out; a longer one costs far more to send to than to find
     ENTRIES_MAX = 1 << 20  # 8 MiB of references, in long fan-outs
+    SHALLOW = 10  # tokens: patterns of no more than that are never refused
+    NODE_WORK = 8  # offers that visiting a node costs, for it is seldom in the processor's cache
     CHANGES_MAX = 64  # as many patterns are compared in the time a route is found anew
 
 
@@ -47,6 +49,7 @@ class Sublist:
         self.trie = Trie()
         self.classify = classify
         self.max_routes = max_routes
+        self.max_match_nodes = 0  # that one subject may have us visit; 0: as many as there are
         self.slots: list[Route | None] = [None] * SLOTS_MIN
         self.mask = SLOTS_MIN - 1
         self.replies: list[Route | None] = [None] * REPLIES
@@ -56,7 +59,7 @@ class Sublist:
         self.changes: list[bytes] = []  # the patterns of the latest generations
         self.shared: dict[tuple[Subscription, ...], Fanout] = {}
         self.made = 0  # entries of all long fan-outs made since the table was cleared
-        self.effort = 0  # nodes visited and subscriptions found, by all resolving so far
+        self.effort = 0  # work so far, in offers: what was resolved, inserted and removed
         self.parted = 0  # wildcards removed since stale routes were forgotten
         self.inserts = self.removes = 0
         self.misses = self.rechecks = self.resolves = self.evictions = 0
@@ -103,16 +106,30 @@ class Sublist:
             route = route.following
         return self._learn(subject, digest)
 
+    def admits(self, subject: bytes) -> bool:
+        """Whether a subscription to this pattern leaves matching what it may cost.
+
+        Short patterns always do: all of them together cost some two thousand nodes at most.
+        """
+        most = self.max_match_nodes
+        if most == 0 or subject.count(b".") < SHALLOW:
+            return True
+        return self.trie.cost_with(subject) <= max(most, self.trie.worst())
+
     def insert(self, sub: Subscription) -> None:
         """Route messages to this subscription from now on. Its subject is a valid pattern."""
         self.inserts += 1
+        self.effort -= NODE_WORK * self.trie.handled
         self.trie.insert(sub)
+        self.effort += NODE_WORK * self.trie.handled
         self._changed(sub.subject)
 
     def remove(self, sub: Subscription) -> None:
         """Route no more messages to this subscription, which was inserted before."""
         self.removes += 1
+        self.effort -= NODE_WORK * self.trie.handled
         self.trie.remove(sub)
+        self.effort += NODE_WORK * self.trie.handled
         self._changed(sub.subject)
         if has_wildcard(sub.subject):
             self.parted += 1
@@ -125,6 +142,7 @@ class Sublist:
         return {
             "subscriptions": self.trie.subscriptions,
             "patterns": self.trie.patterns,
+            "match_nodes": self.trie.worst(),
             "inserts": self.inserts,
             "removes": self.removes,
             "routes": self.routes,
@@ -176,7 +194,7 @@ class Sublist:
             self._clear()
         literal = self.trie.literal(subject)
         wild = self.trie.wild(subject)
-        self.effort += self.trie.visited + len(literal) + len(wild)
+        self.effort += NODE_WORK * self.trie.visited + len(literal) + len(wild)
         if literal:
             self._count_long(len(literal) + len(wild))
             return fan_out(literal + wild)

@@ -6,8 +6,13 @@ cdef extern from "Python.h":
 from sublist.subscription cimport Subscription
 from sublist.subject cimport has_wildcard
 
+cdef enum:
+    FEW = 16
+    MANY = 16384
+
 @cython.final
 cdef class Node:
+    cdef Py_ssize_t cost
     cdef dict below
     cdef Node star, tail
     cdef Subscription first
@@ -16,24 +21,36 @@ cdef class Node:
 cdef class Trie:
     cdef dict literals
     cdef Node root
-    cdef readonly Py_ssize_t patterns, subscriptions, visited
+    cdef readonly Py_ssize_t patterns, subscriptions, visited, handled
+    cdef Py_ssize_t credit
 
-    @cython.locals(node=Node, first=Subscription)
+    @cython.locals(node=Node, first=Subscription, tokens=list, known=list)
     cpdef insert(self, Subscription sub)
     @cython.locals(node=Node, first=Subscription, tokens=list, path=list)
     cpdef remove(self, Subscription sub)
-    @cython.locals(node=Node, child=Node)
-    cdef Node _grow(self, bytes subject)
+    cpdef Py_ssize_t worst(self)
+    @cython.locals(tokens=list)
+    cpdef Py_ssize_t cost_with(self, bytes subject)
     @cython.locals(node=Node, child=Node, path=list)
-    cdef list _path(self, list tokens)
-    @cython.locals(node=Node, parent=Node, depth=Py_ssize_t)
+    cdef list _known(self, list tokens)
+    @cython.locals(child=Node, count=Py_ssize_t)
+    cdef Node _grow(self, Node node, list tokens, Py_ssize_t depth)
+    @cython.locals(node=Node, depth=Py_ssize_t, before=Py_ssize_t, after=Py_ssize_t,
+                   cost=Py_ssize_t, beside=Py_ssize_t)
+    cdef Py_ssize_t _climb(self, list known, list tokens, bint commit) except -1
+    @cython.locals(node=Node, parent=Node, depth=Py_ssize_t, before=Py_ssize_t,
+                   after=Py_ssize_t, cost=Py_ssize_t, beside=Py_ssize_t)
     cdef _prune(self, list path, list tokens)
+    @cython.locals(child=Node, count=Py_ssize_t, most=Py_ssize_t)
+    cdef Py_ssize_t _dearest(self, Node node, Py_ssize_t before) except -1
     @cython.locals(sub=Subscription, found=list)
     cpdef list literal(self, bytes subject)
     @cython.locals(node=Node, child=Node, tokens=list, frontier=list, onward=list, found=list)
     cpdef list wild(self, bytes subject)
 
 
+@cython.locals(size=Py_ssize_t)
+cdef Py_ssize_t chain_cost(list tokens, Py_ssize_t depth) except -1
 @cython.locals(sub=Subscription)
 cdef collect(Subscription first, list found)
 @cython.locals(first=Subscription)

@@ -7,6 +7,11 @@
 Literal subjects need no tokens: one look-up finds them, and a million of them cost one
 table entry each. Only patterns have nodes; a node goes when nothing hangs on it any more.
 Matching walks level by level, without recursion: a subject may have thousands of tokens.
+
+From a node, matching goes on to one literal child at most, and to the `*` beside it; so every
+`*` may double what is visited. Each node knows its `cost`, the nodes that the worst subject visits
+from there on: 1, and the largest cost of its literal children, and that of its `*`. The root's is
+a bound for every message, and `cost_with` says what it would be with one pattern more.
 """
 
 import cython
@@ -14,14 +19,19 @@ import cython
 from sublist.subject import has_wildcard
 from sublist.subscription import Subscription
 
+if not cython.compiled:
+    FEW = 16  # literal children that are always looked through
+    MANY = 16384  # more never are: the largest cost that they ever had stays until they go
+
 
 class Node:
     """One token of a pattern; `*` and `>` have places of their own beside the literal ones."""
 
-    __slots__ = ("below", "first", "star", "tail")
+    __slots__ = ("below", "cost", "first", "star", "tail")
 
     def __init__(self) -> None:
         self.below: dict[bytes, Node] | None = None
+        self.cost = 1
         self.star: Node | None = None
         self.tail: Node | None = None
         self.first: Subscription | None = None
@@ -38,13 +48,19 @@ class Trie:
         self.patterns = 0  # subscriptions with a wildcard
         self.subscriptions = 0
         self.visited = 0  # nodes, by the last matching of wildcards
+        self.handled = 0  # nodes, by all that was inserted and removed so far
+        self.credit = 0  # children that may be looked through: as many as patterns have gone
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription at the head of its subject's chain."""
         self.subscriptions += 1
         if has_wildcard(sub.subject):
             self.patterns += 1
-            node = self._grow(sub.subject)
+            tokens = sub.subject.split(b".")
+            self.handled += len(tokens)
+            known = self._known(tokens)
+            self._climb(known, tokens, True)
+            node = self._grow(known[len(known) - 1], tokens, len(known) - 1)
             first = node.first
             node.first = sub
         else:
@@ -60,10 +76,13 @@ class Trie:
         if has_wildcard(sub.subject):
             self.patterns -= 1
             tokens = sub.subject.split(b".")
-            path = self._path(tokens)
+            self.handled += len(tokens)
+            path = self._known(tokens)
+            assert len(path) > len(tokens), "what was inserted has its nodes"
             node = path[len(tokens)]
             node.first = without(node.first, sub)
             if node.first is None:
+                self.credit += 1
                 self._prune(path, tokens)
         else:
             first = without(self.literals[sub.subject], sub)
@@ -71,6 +90,17 @@ class Trie:
                 self.literals[sub.subject] = first
             else:
                 del self.literals[sub.subject]
+
+    def worst(self) -> int:
+        """The nodes that matching visits for the worst subject, or fewer."""
+        return self.root.cost
+
+    def cost_with(self, subject: bytes) -> int:
+        """What `cost` would be with this pattern."""
+        if not has_wildcard(subject):
+            return self.root.cost
+        tokens = subject.split(b".")
+        return self._climb(self._known(tokens), tokens, False)
 
     def literal(self, subject: bytes) -> list[Subscription]:
         """The subscriptions to exactly this subject."""
@@ -105,29 +135,8 @@ class Trie:
             collect(node.first, found)
         return found
 
-    def _grow(self, subject: bytes) -> Node:
-        """The node of a pattern, made with those above it where they are missing."""
-        node = self.root
-        for token in subject.split(b"."):
-            if token == b"*":
-                child = node.star
-                if child is None:
-                    child = node.star = Node()
-            elif token == b">":
-                child = node.tail
-                if child is None:
-                    child = node.tail = Node()
-            else:
-                if node.below is None:
-                    node.below = {}
-                child = node.below.get(token)
-                if child is None:
-                    child = node.below[token] = Node()
-            node = child
-        return node
-
-    def _path(self, tokens: list[bytes]) -> list[Node]:
-        """The nodes of a pattern that is here, from the root on."""
+    def _known(self, tokens: list[bytes]) -> list[Node]:
+        """The nodes of a pattern that are here, from the root on."""
         node = self.root
         path = [node]
         for token in tokens:
@@ -137,29 +146,121 @@ class Trie:
                 child = node.tail
             else:
                 child = None if node.below is None else node.below.get(token)
-            assert child is not None, "what was inserted has its nodes"
+            if child is None:
+                break
             node = child
             path.append(node)
         return path
 
+    def _grow(self, node: Node, tokens: list[bytes], depth: int) -> Node:
+        """The node of a pattern, of which all above `depth` tokens are here, and end in `node`."""
+        count = len(tokens)
+        while depth < count:
+            token = tokens[depth]
+            child = Node()
+            child.cost = chain_cost(tokens, depth)
+            if token == b"*":
+                node.star = child
+            elif token == b">":
+                node.tail = child
+            else:
+                if node.below is None:
+                    node.below = {}
+                node.below[token] = child
+            node = child
+            depth += 1
+        return node
+
+    def _climb(self, known: list[Node], tokens: list[bytes], commit: bool) -> int:
+        """The root's cost when what is missing of a pattern is there; `commit` it to all above."""
+        depth = len(known)
+        if depth > len(tokens):
+            return self.root.cost
+        before = 0  # what the node below has cost so far, and costs then
+        after = chain_cost(tokens, depth - 1)
+        while depth:
+            depth -= 1
+            node = known[depth]
+            token = tokens[depth]
+            cost = node.cost
+            beside = 0 if node.star is None else node.star.cost
+            if token == b"*":
+                after = cost - before + after
+            elif token != b">":
+                after = max(cost, 1 + after + beside)
+            else:
+                after = cost
+            before = cost
+            if after == cost:
+                return self.root.cost
+            if commit:
+                node.cost = after
+        return after
+
     def _prune(self, path: list[Node], tokens: list[bytes]) -> None:
         """Drop the nodes at the end of the path on which nothing hangs any more."""
         depth = len(tokens)
+        before = 0
         while depth:
             node = path[depth]
-            parent = path[depth - 1]
             if node.first is not None or node.below or node.star or node.tail:
-                return
+                break
+            parent = path[depth - 1]
             token = tokens[depth - 1]
+            before = node.cost
             if parent.star is node:
                 parent.star = None
             elif parent.tail is node:
                 parent.tail = None
+                before = 0
             elif parent.below is not None:
                 del parent.below[token]
                 if not parent.below:
                     parent.below = None
             depth -= 1
+        after = 0
+        while before and depth >= 0:
+            node = path[depth]
+            cost = node.cost
+            beside = 0 if node.star is None else node.star.cost
+            if tokens[depth] == b"*":
+                node.cost = cost - before + after
+            else:
+                node.cost = 1 + self._dearest(node, cost - 1 - beside) + beside
+            if node.cost == cost:
+                return
+            before = cost
+            after = node.cost
+            depth -= 1
+
+    def _dearest(self, node: Node, before: int) -> int:
+        """The largest cost of a node's literal children, which was `before` and may stay that.
+
+        It is looked for as often as patterns go, and not among very many: what one costs must not
+        depend on how many there are.
+        """
+        if node.below is None:
+            return 0
+        count = len(node.below)
+        if count > FEW:
+            if count > MANY or count > self.credit:
+                return before
+            self.credit -= count
+            self.handled += count // 8  # they are only looked at
+        most = 0
+        for item in node.below.values():
+            child = cython.cast(Node, item)
+            if child.cost > most:
+                most = child.cost
+        return most
+
+
+def chain_cost(tokens: list[bytes], depth: int) -> int:
+    """The cost of a node under which nothing but the rest of one pattern hangs."""
+    size = len(tokens) - depth
+    if tokens[len(tokens) - 1] == b">":
+        size -= 1
+    return size
 
 
 def collect(first: Subscription | None, found: list[Subscription]) -> None:

@@ -13,6 +13,10 @@ from typing import NoReturn
 from broker.cli.errors import CliError
 from broker.settings import Settings, settings_to_json
 
+# Without these glibc raises the size above which memory is mapped by itself, and so given back, as
+# soon as one large outbox is freed; those of a thousand dead readers would never be given back.
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "4194304"}
+
 
 def become_broker(settings: Settings) -> NoReturn:
     """Replace this process by the broker. Returns only by raising `CliError`."""
@@ -25,7 +29,7 @@ def become_broker(settings: Settings) -> NoReturn:
         *("-m", "broker", "--settings-fd", str(settings_fd)),
     ]
     try:
-        os.execv(sys.executable, command)
+        os.execve(sys.executable, command, {**MALLOC, **os.environ})
     except OSError as error:
         raise CliError(f"cannot start {sys.executable}: {error.strerror}") from error
 

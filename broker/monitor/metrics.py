@@ -23,6 +23,7 @@ from broker.version import VERSION
 ROUTE_GAUGES = (
     ("subscriptions", "subscriptions", "Subscriptions of all connections."),
     ("subscription_patterns", "patterns", "Different subjects among the subscriptions."),
+    ("match_nodes", "match_nodes", "Nodes that the worst subject visits among the patterns."),
     ("routes", "routes", "Subjects whose subscribers are remembered."),
     ("routes_limit", "max_routes", "Subjects whose subscribers may be remembered."),
 )
@@ -95,6 +96,11 @@ class BrokerCollector(Collector):
             "pending_bytes_max",
             "Bytes not yet sent, of the client with the most.",
             state.pending_bytes_max,
+        )
+        yield _gauge(
+            "loop_turn_seconds_max",
+            "The longest that the broker's thread was busy at a stretch, lately.",
+            state.turn_seconds_max,
         )
         yield _gauge("start_time_seconds", "When the broker started.", self._server.started_at)
 

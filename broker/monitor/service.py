@@ -28,6 +28,7 @@ from broker.monitor.http import HttpServer
 from broker.monitor.observed import Observed
 from broker.monitor.process import CpuMeter
 from broker.monitor.query import BadQuery, connections_query, page_query, subscriptions_query
+from broker.turns import TURNS
 
 PATIENCE_SECONDS = 5.0  # a loop that is busy for longer is not healthy
 JSON = "application/json"
@@ -166,11 +167,13 @@ class Monitor:
         answer: concurrent.futures.Future[Taken] = concurrent.futures.Future()
 
         def run() -> None:
+            begun = TURNS.begin()
             if answer.set_running_or_notify_cancel():
                 try:
                     answer.set_result(take())
                 except Exception as error:
                     answer.set_exception(error)
+            TURNS.end(begun)
 
         try:
             self._loop.call_soon_threadsafe(run)

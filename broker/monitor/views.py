@@ -22,6 +22,7 @@ from broker.monitor.observed import Observed, Session, Subscription, Traffic
 from broker.monitor.process import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import SORTS, ConnectionsQuery, Page, SubscriptionsQuery
 from broker.monitor.staging import take_staging
+from broker.turns import TURNS
 from broker.version import VERSION
 from sublist.subject import covers
 
@@ -45,6 +46,7 @@ class State:
     feeds: list[FeedState]
     port: dict[str, int]
     staging: dict[str, int]
+    turn_seconds_max: float
 
     def lookups(self) -> int:
         """How often a route was looked up: once for every message that came in."""
@@ -72,6 +74,7 @@ def take_state(server: Observed) -> State:
         feeds=take_feeds(server),
         port=take_port(server),
         staging=take_staging(server),
+        turn_seconds_max=TURNS.worst(),
     )
 
 
@@ -121,6 +124,7 @@ def varz_page(server: Observed, state: State, http_port: int, cpu: CpuMeter) -> 
         "subscriptions": state.sublist.get("subscriptions", 0),
         "sequence": state.last_number,
         "pending_bytes": state.pending_bytes,
+        "loop_turn_seconds_max": state.turn_seconds_max,
         "journal": journal_page(state.journal),
         "feeds": feeds_page(state.feeds),
         "cquencer": port_page(server, state.port),

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,27 @@ def test_given_a_limit_of_subscriptions_then_it_is_each_connections_own() -> Non
             (refused,) = client.ask(b"SUB a 2\r\n")
             assert refused.text == b"'maximum subscriptions exceeded'"
         assert len(first.ask(b"PUB a 1\r\nx\r\n")) == 1
+
+
+def test_given_patterns_in_all_combinations_then_those_that_cost_others_too_much_are_refused() -> (
+    None
+):
+    words = list(product((b"a", b"*"), repeat=12))
+    dear = [b"SUB %b.b %d\r\n" % (b".".join(tokens), sid) for sid, tokens in enumerate(words)]
+    with (
+        SeriatimServer(limits={"max_match_nodes": 2500}) as broker,
+        RawClient(broker.port, QUIET) as attacker,
+        RawClient(broker.port, QUIET) as other,
+    ):
+        refused = attacker.ask(b"".join(dear))
+        assert 1000 < len(refused) < len(dear)
+        assert b"max_match_nodes" in refused[0].text
+        attacker.send(b"SUB $SEQ.FROM.1.%b 9999\r\n" % b".".join([b"*"] * 1500))
+        assert b"max_match_nodes" in attacker.line(), "when it has had the past"
+        usual = [b"SUB orders.%d.*.> %d\r\n" % (sid, sid) for sid in range(5000)]
+        assert other.ask(b"".join(usual)) == []
+        (heard,) = other.ask(b"PUB orders.7.eu.x 2\r\nhi\r\n")
+        assert heard.sid == b"7"
 
 
 def test_given_a_client_that_makes_a_lot_of_work_then_another_is_served_in_between() -> None:

@@ -53,6 +53,11 @@ def test_given_a_broken_rule_then_the_peer_is_told_so_in_nats_servers_words(name
             b'Permissions Violation for Subscription to "$SEQ.>" using queue "q"',
         ),
         (
+            errors.TooManyMatches(b"a.*", 9),
+            b'Permissions Violation for Subscription to "a.*": with the other patterns, one message'
+            b" could lead through over 9 nodes (max_match_nodes); use fewer wildcards",
+        ),
+        (
             errors.ReplayRefused(b"$SEQ.FROM.0.>", b"0 is no number"),
             b'Permissions Violation for Subscription to "$SEQ.FROM.0.>": 0 is no number',
         ),

@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable
-from itertools import count, islice
+from itertools import count, islice, product
 
 import pytest
 
@@ -15,6 +15,9 @@ CHAIN = 16
 SLOTS = 1024
 ENTRIES = 1 << 20  # of all fan-outs that are kept
 Counts = tuple[int, int, int]
+
+
+NODE_WORK = 8  # offers that visiting a node counts as
 
 
 def counts(sublist: Sublist) -> Counts:
@@ -321,11 +324,11 @@ def test_given_a_route_that_is_found_then_the_effort_counts_nodes_and_subscripti
     before = sublist.effort
     sublist.route(b"a.b.c")
     # Visited: the root, `a`, below it `b` and `*`. Found: all five.
-    assert sublist.effort - before == 4 + 5
+    assert sublist.effort - before == 4 * NODE_WORK + 5
     sublist.route(b"a.b.c")
-    assert sublist.effort - before == 9, "a route that is known costs none"
+    assert sublist.effort - before == 4 * NODE_WORK + 5, "a route that is known costs none"
     sublist.route(b"x..y")
-    assert sublist.effort - before == 9
+    assert sublist.effort - before == 4 * NODE_WORK + 5
 
 
 class Owner:
@@ -358,3 +361,31 @@ def test_given_inserts_and_removes_then_the_statistics_count_them() -> None:
     assert figures["subscriptions"] == 2
     assert figures["patterns"] == 1
     assert figures["routes"] == figures["misses"] == 1
+
+
+def test_given_patterns_in_all_combinations_then_what_a_message_visits_stays_bounded() -> None:
+    sublist = Sublist()
+    sublist.max_match_nodes = 1000
+    refused = 0
+    for tokens in product((b"a", b"*"), repeat=13):
+        pattern = b".".join((*tokens, b"b"))
+        if sublist.admits(pattern):
+            sublist.insert(subscription(pattern))
+        else:
+            refused += 1
+    assert refused > 1000
+    before = sublist.effort
+    sublist.route(b".".join((b"a",) * 13 + (b"b",)))
+    assert NODE_WORK * 500 < sublist.effort - before < NODE_WORK * 1000 + 1000
+    assert sublist.admits(b"x.*.c"), "short patterns are never refused"
+    assert sublist.admits(b"*.*.*.*.*.*.*.*.*.y")
+    assert sublist.admits(b"orders.eu.a.b.c.d.e.f.g.h.i.*"), "nor those beside what is dear"
+    assert not sublist.admits(b"*." * 13 + b"a.a.a.a.a.a.a.>")
+
+
+def test_given_no_limit_or_no_wildcard_then_every_pattern_is_admitted() -> None:
+    sublist = Sublist()
+    assert sublist.admits(b"*." * 2000 + b"a")
+    sublist.max_match_nodes = 1
+    assert not sublist.admits(b"*." * 2000 + b"a")
+    assert sublist.admits(b"a." * 2000 + b"a")

@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -40,6 +41,57 @@ def test_given_any_subscriptions_then_a_naive_matcher_finds_the_same(
         assert found(trie, subject) == sids(expected)
     assert trie.subscriptions == len(subs)
     assert trie.patterns == sum(is_wild(sub.subject) for sub in subs)
+
+
+def naive_worst(wanted: list[bytes]) -> int:
+    """The most nodes that any subject leads through, the root and the last ones included."""
+    tree: dict[bytes, Any] = {}
+    for pattern in wanted:
+        node = tree
+        for token in pattern.split(b"."):
+            if is_wild(pattern) and token != b">":
+                node = node.setdefault(token, {})
+
+    def cost(node: dict[bytes, Any]) -> int:
+        costs = {token: cost(below) for token, below in node.items()}
+        star = costs.pop(b"*", 0)
+        return 1 + star + max(costs.values(), default=0)
+
+    return cost(tree)
+
+
+@many
+@given(
+    wanted=st.lists(patterns(), min_size=1, max_size=12),
+    gone=st.lists(st.integers(0, 11), max_size=12),
+)
+def test_given_any_patterns_then_the_worst_subject_is_known_before_and_after(
+    wanted: list[bytes], gone: list[int]
+) -> None:
+    trie = Trie()
+    subs = [subscription(pattern) for pattern in wanted]
+    for at, sub in enumerate(subs):
+        foreseen = trie.cost_with(sub.subject)
+        trie.insert(sub)
+        assert trie.worst() == foreseen == naive_worst(wanted[: at + 1])
+    for at in gone:
+        if at < len(subs):
+            trie.remove(subs.pop(at))
+            assert trie.worst() == naive_worst([sub.subject for sub in subs])
+
+
+def test_given_many_beside_each_other_when_the_dear_ones_go_then_the_bound_comes_down() -> None:
+    trie = Trie()
+    cheap = [subscription(b"x%d.*" % at) for at in range(300)]
+    dear = [subscription(b"a%d.*.b.*.c" % at) for at in range(2000)]
+    for sub in [*cheap, *dear]:
+        trie.insert(sub)
+    assert trie.worst() == 6
+    for sub in dear:
+        trie.remove(sub)
+    for sub in cheap[:150]:
+        trie.remove(sub)
+    assert trie.worst() == 3
 
 
 @pytest.mark.parametrize("pattern", [b"a.b", b"a.*", b"a.>"])

@@ -1,0 +1,69 @@
+"""Subscriptions of connections that have gone: taken out a few at a time, fairly.
+
+A link that is dropped is closed and full, so it gets nothing from that moment on; what is left is
+to take its subscriptions out of the sublist. A few are taken out at once. Of a million, each turn
+of the event loop takes out `SLICE` of one link after the other, until `TURN` is reached, so
+that nobody waits for another one's end. Nothing waits for it either: not even the broker's own.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.link import Link
+from broker.turns import TURNS
+
+if TYPE_CHECKING:
+    from broker.control import Control
+
+AT_ONCE = 64  # what nearly every connection has
+SLICE = 512  # subscriptions of one link, before it is another's turn
+TURN = 32_768  # of work, in offers; some 3 ms
+REMOVAL = 16  # offers that taking out a subscription costs, besides its nodes
+
+
+class Dropping:
+    """One per broker, beside the control."""
+
+    def __init__(self, control: "Control") -> None:
+        self._control = control
+        self._links: deque[Link] = deque()
+        self.later: Callable[[Callable[[], None]], object] | None = None  # calls in another turn
+
+    @property
+    def waiting(self) -> int:
+        """Links that still have subscriptions to be taken out."""
+        return len(self._links)
+
+    def drop(self, link: Link) -> None:
+        """Take out all of a link's subscriptions, now or soon."""
+        if self.later is None:
+            self._take_out(link, len(link.subs))
+        elif len(link.subs) <= AT_ONCE:
+            if link.subs and link not in self._links:
+                self._take_out(link, AT_ONCE)
+        elif link not in self._links:
+            self._links.append(link)
+            if len(self._links) == 1:
+                self.later(self._turn)
+
+    def _turn(self) -> None:
+        begun = TURNS.begin()
+        sublist = self._control.sublist
+        spent = -sublist.effort
+        while self._links and spent + sublist.effort < TURN:
+            link = self._links.popleft()
+            spent += REMOVAL * self._take_out(link, SLICE)
+            if link.subs:
+                self._links.append(link)
+        if self._links and self.later is not None:
+            self.later(self._turn)
+        TURNS.end(begun)
+
+    def _take_out(self, link: Link, most: int) -> int:
+        """Take out so many of a link's subscriptions; how many there were."""
+        subs = link.subs
+        count = min(len(subs), most)
+        for _ in range(count):
+            self._control.remove(subs.popitem()[1])
+        return count
