@@ -362,8 +362,8 @@ class JournalSettings:
     dedupe_ids: int = knob(
         1_000_000,
         "count",
-        "How many ids are remembered at most; the oldest are forgotten first. A million takes"
-        " some 240 MB.",
+        "How many ids are remembered at most, of all publishers together; the oldest are forgotten"
+        " first, so who publishes very many makes others' forgotten. A million takes some 240 MB.",
         flags=("--dedupe_ids",),
         bounds=(0, 100_000_000),
         zero="0: such headers mean nothing here",

@@ -34,9 +34,19 @@ class StagingSettings:
         "duration",
         "How long a stage is kept that nobody adds to or commits, and how long a batch is"
         " remembered whose publisher asks for no more than that. Ten minutes outlast a retry, and"
-        " a restart of the publisher; what a lost one has left does not stay for long.",
+        " a restart of the publisher; what a lost one has left does not stay for long. Bytes that"
+        " are there already and are sent again do not count.",
         flags=("--staging_expiry",),
         bounds=(0.1, 30 * DAY),
+    )
+    max_age: float = knob(
+        6 * 3600.0,
+        "duration",
+        "How long a stage is kept in all, from its first byte on, whatever is added to it: so that"
+        " nobody holds room for good with a byte now and then. Six hours are longer than"
+        " a batch takes.",
+        flags=("--staging_max_age",),
+        bounds=(0.1, 365 * DAY),
     )
     max_applications: int = knob(
         10_000,
@@ -45,4 +55,21 @@ class StagingSettings:
         " batch could be published twice; one more is refused. 10 000 take some 5 MB.",
         flags=("--staging_max_applications",),
         bounds=(1, 10_000_000),
+    )
+    address_share: int = knob(
+        50,
+        "count",
+        "How many percent of all this one address may have (with IPv6 one /64): of the bytes, the"
+        " stages, the applications that are remembered, and the commits that wait. Half leaves"
+        " room for others whatever it does, and to one machine that has all the work 2 GiB.",
+        flags=("--staging_address_share",),
+        bounds=(1, 100),
+    )
+    connection_share: int = knob(
+        25,
+        "count",
+        "The same for one connection: half of its address's by default, for behind a proxy all"
+        " clients have one address.",
+        flags=("--staging_connection_share",),
+        bounds=(1, 100),
     )

@@ -4,7 +4,7 @@ One sealed line for each commit (broker/staging/lines.py), appended and synced b
 is answered; the last line of an application counts:
 
     5f0c22d9 {"application":"query-1","batch":7,"first":101,"last":120,"rows":20,"time":17...,
-              "remember":true}
+              "remember":true,"address":"10.0.0.7"}
 
 Lines that a later one has made meaningless go when the file has become twice as long as it
 needs to be: then it is written anew beside, and renamed. A torn line at the end is of a commit
@@ -14,7 +14,10 @@ that was not answered, and does not count.
 import os
 from dataclasses import asdict, dataclass
 
+from broker.settings_staging import StagingSettings
 from broker.staging.lines import seal, unseal
+from broker.staging.requests import Refusal
+from broker.staging.shares import Owner, Shares
 from sequencer.journal.disk import FILE_MODE, pwrite_all, replace, sync_file, sync_folder
 
 SPARE_LINES = 1024  # that may be meaningless before the file is written anew
@@ -22,7 +25,10 @@ SPARE_LINES = 1024  # that may be meaningless before the file is written anew
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A batch that was committed: its first and last number (0 without a row), and when (ms)."""
+    """A batch that was committed: its first and last number (0 without a row), and when (ms).
+
+    `address` is whose the application is: "" where that is not known.
+    """
 
     application: str
     batch: int
@@ -31,6 +37,7 @@ class Done:
     rows: int
     time: int
     remember: bool
+    address: str = ""
 
 
 class Applications:
@@ -39,11 +46,14 @@ class Applications:
     `write` runs in another one, one at a time; `take` is called when it has returned.
     """
 
-    def __init__(self, file: str, durable: bool) -> None:
+    def __init__(self, file: str, durable: bool, settings: StagingSettings) -> None:
         self.file = file
         self.damaged = 0  # lines that could not be read, but for a torn one at the end
         self._durable = durable
         self.done: dict[str, Done] = {}
+        self._most = settings.max_applications
+        self._shares = Shares(self._most, settings)
+        self._owners: dict[str, Owner] = {}  # of those that are known, or about to be
         self._lines = 0
         self._end = 0
         self._anew = True  # the file is to be written anew, for it misses or cannot be trusted
@@ -71,6 +81,8 @@ class Applications:
             # The later one, be its batch a lower one: then the one before was forgotten meanwhile.
             done = Done(**fields)
             self.done[done.application] = done
+        for done in self.done.values():
+            self._own(done.application, Owner(done.address, 0))
 
     def last(self, application: str) -> Done | None:
         """What is known of an application."""
@@ -84,6 +96,36 @@ class Applications:
             if not one.remember and one.time < before_ms
         ]:
             del self.done[name]
+            self.disown(name)
+
+    def claim(self, name: str, owner: Owner) -> None:
+        """Have a place for an application that commits its first batch. Raises `Refusal`."""
+        if len(self._owners) >= self._most:
+            raise Refusal(
+                429,
+                f"{self._most} applications are known, and no more may be"
+                " (staging.max_applications)",
+            )
+        if why := self._shares.over(owner, 1):
+            raise Refusal(429, f"of the applications that are known {why}")
+        self._own(name, owner)
+
+    def disown(self, name: str) -> None:
+        """Give the place of an application back, for it has committed nothing."""
+        if name not in self.done and (owner := self._owners.pop(name, None)) is not None:
+            self._shares.add(owner, -1)
+
+    def address_of(self, name: str, owner: Owner) -> str:
+        """Whose an application is; one that is nobody's is from now on the owner's."""
+        if name not in self._owners or (owner.address and not self._owners[name].address):
+            self._own(name, owner)
+        return self._owners[name].address
+
+    def _own(self, name: str, owner: Owner) -> None:
+        if (before := self._owners.get(name)) is not None:
+            self._shares.add(before, -1)
+        self._owners[name] = owner
+        self._shares.add(owner, 1)
 
     def plan(self, done: Done) -> list[Done] | None:
         """Which lines to write anew with this one; None where it is enough to append it."""

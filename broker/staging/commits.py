@@ -23,6 +23,7 @@ from broker.staging.applications import Done
 from broker.staging.intents import Intent, intent_file
 from broker.staging.publishing import RETRY, Commit, Damaged, Publishing, Stopped
 from broker.staging.requests import ANY, Asker, CommitWish, Refusal
+from broker.staging.shares import Shares, owner_of
 from broker.staging.stages import Stage
 from sequencer.journal.disk import remove, sync_file
 
@@ -42,6 +43,7 @@ class Commits:
         self._desk = desk
         self._publishing = publishing
         self._queue: deque[Commit] = deque()
+        self._queued = Shares(WAITING_MAX, desk.settings)
         self._running: dict[str, Commit] = {}  # by application; those that wait, too
         self._broken: dict[str, str] = {}  # applications whose promise cannot be kept, and why
         self._task: asyncio.Task[None] | None = None
@@ -69,10 +71,7 @@ class Commits:
         if running is not None:
             if running.wish.batch != wish.batch:
                 raise Refusal(409, f"batch {running.wish.batch} of it is being committed")
-            running.waiters = [one for one in running.waiters if not one[0][0].closed]
-            if len(running.waiters) >= WAITERS_MAX:
-                raise Refusal(429, f"{WAITERS_MAX} wait for this commit already")
-            running.waiters.append((asker, wish.stages == running.wish.stages))
+            self._join(running, wish, asker)
             return
         last = None if done is None else done.batch
         if wish.after not in (ANY, last):
@@ -80,9 +79,12 @@ class Commits:
             raise Refusal(409, f"{told}, and this one is to come after {wish.after}")
         if len(self._queue) >= WAITING_MAX:
             raise Refusal(429, f"{WAITING_MAX} commits wait for their turn already")
+        owner = owner_of(asker[0])
+        if why := self._queued.over(owner, 1):
+            raise Refusal(429, f"of the commits that may wait {why}")
+        commit = Commit(wish, self._claim(wish), owner)
         if done is None:
-            self._make_room_for_one()
-        commit = Commit(wish, self._claim(wish))
+            desk.applications.claim(name, owner)
         commit.waiters.append((asker, True))
         self.begin(commit)
 
@@ -92,6 +94,7 @@ class Commits:
             stage.claimed = True
         self._running[commit.wish.application] = commit
         self._queue.append(commit)
+        self._queued.add(commit.owner, 1)
         if self._task is None:
             self._task = self._desk.loop.create_task(self._work())
 
@@ -129,13 +132,17 @@ class Commits:
         else:
             desk.answer(asker, _answer(Done(wish.application, wish.batch, 0, 0, 0, 0, True), True))
 
-    def _make_room_for_one(self) -> None:
-        known, most = self._desk.applications, self._desk.settings.max_applications
-        new = sum(known.last(name) is None for name in self._running)
-        if len(known.done) + new >= most:
-            raise Refusal(
-                429, f"{most} applications are known, and no more may be (staging.max_applications)"
-            )
+    def _join(self, running: Commit, wish: CommitWish, asker: Asker) -> None:
+        """One more waits for a commit that is on its way. Raises `Refusal`."""
+        running.waiters = [one for one in running.waiters if not one[0][0].closed]
+        if len(running.waiters) >= WAITERS_MAX:
+            raise Refusal(429, f"{WAITERS_MAX} wait for this commit already")
+        waiting = Shares(WAITERS_MAX, self._desk.settings)
+        for (link, _), _ in running.waiters:
+            waiting.add(owner_of(link), 1)
+        if why := waiting.over(owner_of(asker[0]), 1):
+            raise Refusal(429, f"of those who may wait for this commit {why}")
+        running.waiters.append((asker, wish.stages == running.wish.stages))
 
     def _claim(self, wish: CommitWish) -> list[Stage]:
         """The stages as they are asked for. Raises `Refusal`."""
@@ -160,6 +167,7 @@ class Commits:
         try:
             while self._queue:
                 commit = self._queue.popleft()
+                self._queued.add(commit.owner, -1)
                 try:
                     await self._carry_out(commit)
                 except (OSError, Damaged) as error:
@@ -191,7 +199,8 @@ class Commits:
         commit.number = desk.plane.sequencer.number
         stages = tuple((one.key[2], one.bytes, one.crc) for one in commit.stages)
         identity = (wish.application, wish.batch, wish.remember)
-        intent = Intent(*identity, commit.origin, commit.number, commit.rows, stages)
+        rows = (commit.origin, commit.number, commit.rows)
+        intent = Intent(*identity, *rows, stages, commit.owner.address)
         files = [stage.file for stage in commit.stages]
 
         def work() -> None:
@@ -212,7 +221,8 @@ class Commits:
         known, wish = self._desk.applications, commit.wish
         now = time.time_ns() // 1_000_000
         numbers = (commit.first, commit.last, commit.rows)
-        done = Done(wish.application, wish.batch, *numbers, now, wish.remember)
+        address = known.address_of(wish.application, commit.owner)
+        done = Done(wish.application, wish.batch, *numbers, now, wish.remember, address)
         while True:
             anew = known.plan(done)
             try:
@@ -245,6 +255,7 @@ class Commits:
         desk, wish = self._desk, commit.wish
         log.error("Staging: %s", problem)
         del self._running[wish.application]
+        desk.applications.disown(wish.application)
         desk.delete(desk.stages.drop(commit.stages))
         other = Refusal(503, "the disk took no commit of other stages of this batch; ask again")
         for asker, same in commit.waiters:
@@ -257,6 +268,7 @@ class Commits:
         what = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         why = self.give_up(commit, what)
         del self._running[wish.application]
+        desk.applications.disown(wish.application)
         for asker, _ in commit.waiters:
             desk.refuse(asker, Refusal(500, why))
         desk.plane.release(None)

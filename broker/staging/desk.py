@@ -31,6 +31,7 @@ from broker.staging.commits import Commits
 from broker.staging.past import Left, left_behind
 from broker.staging.publishing import Commit, Publishing
 from broker.staging.requests import Asker, CommitWish, Named, Refusal
+from broker.staging.shares import Owner, Shares, owner_of
 from broker.staging.stages import Stages
 from sequencer.journal.disk import make_folder, remove, sync_folder
 from sequencer.journal.store import Store
@@ -70,14 +71,15 @@ class Desk:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="staging")
         staged = Staged(server.plane)
         limits = (settings.limits.max_control_line, settings.limits.max_payload)
-        most = (self.settings.max_bytes, self.settings.max_stages)
-        self.stages = Stages(self.folder, staged, limits, *most)
-        self.applications = Applications(os.path.join(self.folder, "applications"), self.durable)
+        self.stages = Stages(self.folder, staged, limits, self.settings)
+        file = os.path.join(self.folder, "applications")
+        self.applications = Applications(file, self.durable, self.settings)
         self.publishing = Publishing(server, staged, self.run)
         self.commits = Commits(self, self.publishing)
         self.pieces = 0
         self._waiting: list[Callable[[], None]] | None = []  # requests; None when all is read
         self._waiting_bytes = 0
+        self._waiting_shares = Shares(REQUESTS_MAX, self.settings)
         self._left: list[Left] = []
         if isinstance(store, Store):
             self._load(store)
@@ -103,10 +105,13 @@ class Desk:
             self._do(word, asker, bytes(store[span.start : at]), store, at, span.stop)
             return
         size = len(span)
-        if len(self._waiting) >= REQUESTS_MAX or self._waiting_bytes + size > REQUESTS_BYTES_MAX:
+        owner = owner_of(asker[0])
+        full = len(self._waiting) >= REQUESTS_MAX or self._waiting_shares.over(owner, 1)
+        if full or self._waiting_bytes + size > REQUESTS_BYTES_MAX:
             self.refuse(asker, Refusal(503, "what was staged before is being read; ask again"))
             return
         self._waiting_bytes += size
+        self._waiting_shares.add(owner, 1)
         headers, payload = bytes(store[span.start : at]), store[at : span.stop]
         self._waiting.append(lambda: self._do(word, asker, headers, payload, 0, len(payload)))
 
@@ -142,7 +147,8 @@ class Desk:
 
     def _stage(self, asker: Asker, headers: bytes, store: bytearray, at: int, stop: int) -> None:
         piece = requests.read_piece(headers)
-        stage = self.stages.append(piece, store, at, stop, self.loop.time())
+        now = self.loop.time()
+        stage = self.stages.append(piece, store, at, stop, now, owner_of(asker[0]))
         self.pieces += 1
         self.answer(asker, {"bytes": stage.bytes, "rows": stage.rows})
 
@@ -205,11 +211,12 @@ class Desk:
 
     def _look(self) -> None:
         """Drop what has expired, once in a while."""
-        expiry = self.settings.expiry
+        expiry, now = self.settings.expiry, self.loop.time()
         if self._waiting is None:
-            self.delete(self.stages.expire(self.loop.time() - expiry))
+            self.delete(self.stages.expire(now - expiry, now - self.settings.max_age))
             self.applications.forget(self._expired_ms())
-        self._timer = self.loop.call_later(min(expiry / LOOKS, LOOK_MAX), self._look)
+        pause = min(min(expiry, self.settings.max_age) / LOOKS, LOOK_MAX)
+        self._timer = self.loop.call_later(pause, self._look)
 
     def _expired_ms(self) -> int:
         """Who was committed before, and need not be remembered, is forgotten."""
@@ -297,7 +304,8 @@ class Desk:
             self.delete([left.file, *unseen])
             return
         named = tuple(Named(*one) for one in intent.stages)
-        commit = Commit(CommitWish(name, batch, named, intent.remember), stages)
+        owner = Owner(intent.address, 0)
+        commit = Commit(CommitWish(name, batch, named, intent.remember), stages, owner)
         commit.origin, commit.number, commit.rows = intent.origin, left.number, intent.rows
         commit.first, commit.last = left.there.first, left.there.last
         commit.missing = left.there.missing(commit.rows)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from broker.session import hold
 from broker.staged import Staged
 from broker.staging.requests import Asker, CommitWish
+from broker.staging.shares import NOBODY, Owner
 from broker.staging.stages import Stage
 from parser.machine import Parser
 from parser.table import START
@@ -42,11 +43,12 @@ class Commit:
 
     __slots__ = (
         *("first", "last", "missing", "number", "origin", "promised", "rows", "stages"),
-        *("waiters", "wish"),
+        *("owner", "waiters", "wish"),
     )
 
-    def __init__(self, wish: CommitWish, stages: list[Stage]) -> None:
+    def __init__(self, wish: CommitWish, stages: list[Stage], owner: Owner = NOBODY) -> None:
         self.wish = wish
+        self.owner = owner
         self.stages = stages
         self.rows = sum(stage.rows for stage in stages)
         self.origin = int.from_bytes(os.urandom(8), "big")  # no client has the same one

@@ -1,7 +1,8 @@
 """Stages: pieces of a stream of operations, each stage a file until it is committed or expires.
 
     <folder>/<id>.stage
-        d2a1f0c4 {"application":"query-1","batch":7,"stage":"0-12"}     its name, in one line
+        d2a1f0c4 {"application":"query-1","batch":7,"stage":"0-12",     its name, in one line;
+                  "address":"10.0.0.7","begun":1769860800000}           whose it is, since when
         PUB orders 5                                                    then what was staged,
         hello                                                           byte for byte
 
@@ -17,13 +18,16 @@ the checksum of the commit finds the rest.
 import contextlib
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from zlib import crc32
 
+from broker.settings_staging import StagingSettings
 from broker.staged import Staged
 from broker.staging.lines import seal, unseal
 from broker.staging.requests import Key, Piece, Refusal
+from broker.staging.shares import NOBODY, Owner, Shares
 from parser.machine import Parser
 from parser.table import START
 from sequencer.journal.disk import FILE_MODE, pwrite_all, remove
@@ -41,7 +45,9 @@ class Stage:
     file: str
     head: int  # bytes of the first line
     parser: Parser
-    touched: float  # seconds of the loop's clock
+    touched: float  # when there last was something new; seconds of the loop's clock
+    begun: float  # when there first was
+    owner: Owner = NOBODY  # who began it
     bytes: int = 0
     rows: int = 0
     crc: int = 0
@@ -58,13 +64,15 @@ class Stages:
     """All stages of a broker, by name. Written by its one thread."""
 
     def __init__(
-        self, folder: str, staged: Staged, limits: tuple[int, int], max_bytes: int, max_stages: int
+        self, folder: str, staged: Staged, limits: tuple[int, int], settings: StagingSettings
     ) -> None:
         self._folder = folder
         self._staged = staged
         self._limits = limits  # of a control line, and of a payload
-        self._max_bytes = max_bytes
-        self.most = max_stages
+        self._max_bytes = settings.max_bytes
+        self.most = settings.max_stages
+        self._byte_shares = Shares(self._max_bytes, settings)
+        self._shares = Shares(self.most, settings)
         self._stages: dict[Key, Stage] = {}
         self._next = 1
         self.bytes = 0
@@ -89,10 +97,13 @@ class Stages:
 
     # What comes
 
-    def append(self, piece: Piece, store: bytearray, at: int, stop: int, now: float) -> Stage:
+    def append(
+        self, piece: Piece, store: bytearray, at: int, stop: int, now: float, by: Owner = NOBODY
+    ) -> Stage:
         """Add `store[at:stop]` to a stage, made where it misses. Raises `Refusal`.
 
-        What is there already is passed over, so that a piece may be sent again.
+        What is there already is passed over, so that a piece may be sent again. Whoever has made
+        a stage has all that is in it.
         """
         stage = self._stages.get(piece.key)
         total = stage.bytes if stage is not None else 0
@@ -103,25 +114,33 @@ class Stages:
         at = min(at + total - piece.offset, stop)
         if self.bytes + stop - at > self._max_bytes:
             raise Refusal(413, f"{self._max_bytes} bytes are staged at most (staging.max_bytes)")
+        owner = by if stage is None else stage.owner
+        if at < stop and (why := self._byte_shares.over(owner, stop - at)):
+            raise Refusal(413, f"of the bytes that may be staged {why}")
         fresh = stage is None
         if stage is None:
             if len(self) >= self.most:
                 raise Refusal(429, f"there are {self.most} stages (staging.max_stages)")
-            stage = self._make(piece.key, now)
+            if why := self._shares.over(owner, 1):
+                raise Refusal(429, f"of the stages {why}")
+            stage = self._make(piece.key, now, owner)
         try:
             self._add(stage, store, at, stop)
         except OSError as error:
             if fresh:
                 remove(stage.file)
             raise Refusal(507, f"the disk takes no stage: {error.strerror}") from error
-        stage.touched = now
-        self._stages[stage.key] = stage
+        if at < stop:
+            stage.touched = now
+        if fresh:
+            self._stages[stage.key] = stage
+            self._shares.add(owner, 1)
         return stage
 
-    def _make(self, key: Key, now: float) -> Stage:
+    def _make(self, key: Key, now: float, owner: Owner) -> Stage:
         file = os.path.join(self._folder, f"{self._next:016x}.stage")
         self._next += 1
-        return Stage(key, file, 0, self._parser(), now)
+        return Stage(key, file, 0, self._parser(), now, now, owner)
 
     def _parser(self) -> Parser:
         return Parser(*self._limits)
@@ -132,7 +151,9 @@ class Stages:
         try:
             if not stage.head:
                 application, batch, name = stage.key
-                line = seal({"application": application, "batch": batch, "stage": name})
+                fields = {"application": application, "batch": batch, "stage": name}
+                begun = time.time_ns() // 1_000_000
+                line = seal(fields | {"address": stage.owner.address, "begun": begun})
                 pwrite_all(fd, line, 0)
                 stage.head = len(line)
             end = stage.head + stage.bytes
@@ -148,6 +169,7 @@ class Stages:
         stage.crc = crc
         stage.bytes += stop - at
         self.bytes += stop - at
+        self._byte_shares.add(stage.owner, stop - at)
 
     def _write(self, fd: int, view: memoryview, end: int) -> None:
         """Write behind `end`; where that fails the room is given back, for the journal needs it."""
@@ -187,15 +209,22 @@ class Stages:
             self._forget(stage)
         return [stage.file for stage in gone]
 
-    def expire(self, before: float) -> list[str]:
-        """Forget what was not touched since, and no commit has; the files, to be deleted."""
-        late = [one for one in self if one.touched < before and not one.claimed]
+    def expire(self, before: float, begun: float) -> list[str]:
+        """Forget what nothing was added to since, or was begun before `begun`, and no commit has.
+
+        Returned are the files, to be deleted.
+        """
+        late = [
+            one for one in self if (one.touched < before or one.begun < begun) and not one.claimed
+        ]
         self.expired += len(late)
         return self.drop(late)
 
     def _forget(self, stage: Stage) -> None:
         if self._stages.pop(stage.key, None) is not None:
             self.bytes -= stage.bytes
+            self._byte_shares.add(stage.owner, -stage.bytes)
+            self._shares.add(stage.owner, -1)
 
     # After a start
 
@@ -219,7 +248,11 @@ class Stages:
             os.close(fd)
             return None
         key = (fields["application"], fields["batch"], fields["stage"])
-        return Survey(self, self._staged, Stage(key, file, len(line) + 1, self._parser(), now), fd)
+        # What a broker has written that knew neither was begun now, and by nobody.
+        begun = now - max(time.time() - fields.get("begun", time.time() * 1000) / 1000, 0.0)
+        owner = Owner(fields.get("address", ""), 0)
+        stage = Stage(key, file, len(line) + 1, self._parser(), now, begun, owner)
+        return Survey(self, self._staged, stage, fd)
 
     def adopt(self, stage: Stage) -> list[str]:
         """Take a stage that was read through. Of two of one name the newer: what is to go."""
@@ -227,6 +260,8 @@ class Stages:
         gone = self.drop([older] if older is not None else [])
         self._stages[stage.key] = stage
         self.bytes += stage.bytes
+        self._byte_shares.add(stage.owner, stage.bytes)
+        self._shares.add(stage.owner, 1)
         return gone
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.raw import HEADERS, QUIET
 from tests.support.serving import Broker, serving
-from tests.support.staging import LISTEN, Batch, Publisher, Refused, piece, request
+from tests.support.staging import ALONE, LISTEN, Batch, Publisher, Refused, piece, request
 
 ROW = b"PUB orders 5\r\nhello\r\n"
 MILLION = 1_000_000
@@ -19,6 +19,7 @@ MILLION = 1_000_000
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
     flags = {"sequencer.exclude": "open.>", "staging.max_bytes": "5MB", "staging.max_stages": "5"}
+    flags |= ALONE
     with serving(tmp_path / "store", flags=flags) as broker:
         yield broker
 
@@ -297,7 +298,7 @@ def test_given_more_than_may_be_staged_then_it_is_refused_and_what_is_there_stay
 def test_given_more_applications_than_are_remembered_then_a_new_one_is_refused(
     tmp_path: Path,
 ) -> None:
-    with serving(tmp_path, flags={"staging.max_applications": "2"}) as broker:
+    with serving(tmp_path, flags={"staging.max_applications": "2", **ALONE}) as broker:
         publisher = Publisher(broker)
         for name in ("a", "b"):
             publisher.publish(Batch(name, 1, 1))

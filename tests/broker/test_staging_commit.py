@@ -12,7 +12,7 @@ from broker.staging.publishing import Publishing
 from tests.crash.staging import kept, settled
 from tests.support.raw import HEADERS, QUIET
 from tests.support.serving import Broker, serving
-from tests.support.staging import Batch, Publisher, Refused, answer_of, judge, piece, request
+from tests.support.staging import ALONE, Batch, Publisher, Refused, answer_of, judge, piece, request
 
 
 def staged(broker: Broker, batch: Batch) -> Publisher:
@@ -248,7 +248,7 @@ def test_given_many_who_wait_then_more_are_refused(
 ) -> None:
     monkeypatch.setattr("broker.staging.commits.WAITERS_MAX", 2)
     monkeypatch.setattr("broker.staging.commits.WAITING_MAX", 1)
-    with serving(tmp_path) as broker:
+    with serving(tmp_path, flags=ALONE) as broker:
         publisher = Publisher(broker)
         publisher.publish(Batch("b", 0, 0, stages=0))  # one that is known waits as any other
         batches = [Batch(name, 1, 0, stages=0) for name in ("a", "b")]
@@ -265,7 +265,7 @@ def test_given_who_waited_and_has_gone_then_another_may_wait_in_its_place(
 ) -> None:
     monkeypatch.setattr("broker.staging.commits.WAITERS_MAX", 3)
     batch, full = Batch("app", 1, 100), [True]
-    with serving(tmp_path) as broker:
+    with serving(tmp_path, flags=ALONE) as broker:
         publisher, store = staged(broker, batch), broker.server.store
         assert store is not None
         reserve = type(store).reserve
@@ -293,7 +293,7 @@ def test_given_a_start_when_too_much_is_asked_at_once_then_some_are_told_to_ask_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.staging.desk.REQUESTS_MAX", 2)
-    with serving(tmp_path) as broker:
+    with serving(tmp_path, flags=ALONE) as broker:
         publisher = Publisher(broker)
         asked = [request("BATCH", {"application": "a"})] * 3
         told = publisher.ask(*asked)

@@ -90,10 +90,11 @@ class Broker:
         """Run the loop until this is done."""
         return self._runner.run(_bounded(work))
 
-    def client(self, connect: bytes = QUIET) -> Client:
-        """One more connection, greeted."""
+    def client(self, connect: bytes = QUIET, source: str = "") -> Client:
+        """One more connection, greeted; from the address `source`."""
         host, port = self.server.addresses[0]
-        reader, writer = self.run(asyncio.open_connection(host, port))
+        local = (source, 0) if source else None
+        reader, writer = self.run(asyncio.open_connection(host, port, local_addr=local))
         client = Client(self, reader, writer)
         client.ask(connect)
         self.clients.append(client)

@@ -16,6 +16,7 @@ from tests.support.raw import HEADERS, Operation
 from tests.support.serving import Broker
 
 FILLER = bytes(range(256)) * 16  # CR, LF and NUL too
+ALONE = dict.fromkeys(("staging.address_share", "staging.connection_share"), "100")
 LISTEN = b"SUB _INBOX.staging.> staging\r\n"
 
 
@@ -154,11 +155,11 @@ def answer_of(operation: Operation) -> Answer:
 
 
 class Publisher:
-    """Who stages and commits on a broker in the test's own process."""
+    """Who stages and commits on a broker in the test's own process; `host` is where from."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, host: str = "") -> None:
         self.broker = broker
-        self.client = broker.client(HEADERS + LISTEN)
+        self.client = broker.client(HEADERS + LISTEN, host)
 
     def ask(self, *asked: bytes) -> list[Answer]:
         """The answers to requests, in the order in which they come."""

@@ -1,0 +1,227 @@
+"""One client takes all that it can get of staging: others still stage and commit."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from broker.settings_staging import StagingSettings
+from broker.staging.commits import WAITERS_MAX, WAITING_MAX
+from broker.staging.lines import seal, unseal
+from broker.staging.shares import NOBODY, Owner, Shares, owner_at
+from tests.support.serving import WAIT_S, Broker, serving
+from tests.support.staging import Answer, Batch, Publisher, Refused, piece, request
+
+ROW = b"PUB orders 5\r\nhello\r\n"
+GREEDY, OTHER = "127.0.0.1", "127.0.0.2"
+
+
+def refused(told: list[Answer]) -> list[Refused]:
+    return [one for one in told if isinstance(one, Refused)]
+
+
+def names(publisher: Publisher, word: str, count: int) -> int:
+    """Commit a batch without a row under so many names; how many were taken."""
+    told: list[Answer] = []
+    for first in range(0, count, 8):
+        batches = (Batch(f"{word}{at}", 0, 0, stages=0) for at in range(first, first + 8))
+        told += publisher.ask(*(batch.commit() for batch in batches))
+    assert {one.status for one in refused(told)} <= {429}
+    return len(told) - len(refused(told))
+
+
+def test_given_one_that_takes_all_names_then_others_have_theirs_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    flags = {"staging.max_applications": "40"}
+    with serving(tmp_path, flags=flags) as broker:
+        assert names(Publisher(broker, GREEDY), "a", 40) == 10, "a quarter"
+        same = Publisher(broker, GREEDY)
+        assert names(same, "b", 40) == 10, "another connection, up to half for the address"
+        assert same.one(Batch("c", 0, 0, stages=0).commit()) == Refused(
+            429,
+            "Of the applications that are known this address has 20 of its 20"
+            " (staging.address_share)",
+        )
+        assert same.publish(Batch("a0", 1, 3))["rows"] == 3, "its own go on"
+    with serving(tmp_path, flags=flags) as broker:
+        assert names(Publisher(broker, GREEDY), "d", 8) == 0
+        other = Publisher(broker, OTHER)
+        assert other.publish(Batch("e", 0, 3))["rows"] == 3
+        assert names(other, "f", 40) == 9
+
+
+def test_given_one_that_takes_all_stages_then_others_have_theirs_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    flags = {"staging.max_stages": "40"}
+
+    def stage(publisher: Publisher, word: str) -> int:
+        told = publisher.ask(*(piece("app", 1, f"{word}{at}", 0, ROW) for at in range(40)))
+        assert {one.status for one in refused(told)} == {429}
+        return len(told) - len(refused(told))
+
+    with serving(tmp_path, flags=flags) as broker:
+        assert stage(Publisher(broker, GREEDY), "a") == 10
+        assert stage(Publisher(broker, GREEDY), "b") == 10
+        assert stage(Publisher(broker, GREEDY), "c") == 0
+    with serving(tmp_path, flags=flags) as broker:
+        assert stage(Publisher(broker, GREEDY), "c") == 0
+        other = Publisher(broker, OTHER)
+        assert other.publish(Batch("e", 0, 10, stages=5))["rows"] == 10
+        assert stage(other, "f") == 10
+
+
+def test_given_one_that_takes_all_bytes_then_others_have_theirs_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    flags = {"staging.max_bytes": "40KB"}
+    row = b"PUB a 980\r\n" + b"x" * 980 + b"\r\n"
+
+    def stage(publisher: Publisher, word: str) -> list[Answer]:
+        at = len(row)
+        return publisher.ask(*(piece("app", 1, word, at * n, row) for n in range(40)))
+
+    with serving(tmp_path, flags=flags) as broker:
+        told = stage(Publisher(broker, GREEDY), "a")
+        assert told[10] == Refused(
+            413,
+            "Of the bytes that may be staged this connection has 9930 of its 10000"
+            " (staging.connection_share)",
+        )
+        assert len(refused(stage(Publisher(broker, GREEDY), "b"))) == 30
+        assert len(refused(stage(Publisher(broker, GREEDY), "c"))) == 40
+    with serving(tmp_path, flags=flags) as broker:
+        assert len(refused(stage(Publisher(broker, GREEDY), "c"))) == 40
+        other = Publisher(broker, OTHER)
+        assert len(refused(stage(other, "d"))) == 30
+        dropped = other.one(request("ABORT", {"application": "app", "batch": 1}))
+        assert dropped == {"dropped": 3}
+        assert len(refused(stage(Publisher(broker, GREEDY), "c"))) == 30, "what goes is given back"
+
+
+def test_given_a_row_that_is_wrong_then_its_stage_is_nobodys_any_more(tmp_path: Path) -> None:
+    with serving(tmp_path, flags={"staging.max_stages": "4"}) as broker:
+        publisher = Publisher(broker)
+        for _ in range(3):
+            assert publisher.one(piece("app", 1, "a", 0, ROW)) == {"bytes": len(ROW), "rows": 1}
+            told = publisher.one(piece("app", 1, "a", len(ROW), b"PUB $NRG.x 0\r\n\r\n"))
+            assert refused([told])[0].status == 400
+
+
+def test_given_one_that_has_many_commits_wait_then_others_may_wait_too(tmp_path: Path) -> None:
+    with serving(tmp_path) as broker:
+        publisher = Publisher(broker)
+        batches = [Batch(f"a{at}", 0, 0, stages=0) for at in range(WAITING_MAX)]
+        told = publisher.ask(*(one.commit() for one in batches))
+        few = WAITING_MAX // 4
+        words = f"Of the commits that may wait this connection has {few} of its {few}"
+        assert refused(told)[0] == Refused(429, f"{words} (staging.connection_share)")
+        again = publisher.ask(*(one.commit() for one in batches[:few]))
+        assert refused(again) == [], "those that are done wait no more"
+
+
+def test_given_one_that_waits_for_a_commit_many_times_then_others_may_wait_too(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as broker:
+        publisher = Publisher(broker)
+        batch = Batch("a", 0, 5)
+        publisher.stage(batch)
+        told = publisher.ask(*[batch.commit()] * WAITERS_MAX)
+        few = WAITERS_MAX // 4
+        assert len(told) - len(refused(told)) == few
+        assert f"this connection has {few} of its {few}" in refused(told)[0].words
+
+
+def rewrite(file: Path, drop: set[str], **other: Any) -> None:
+    """Bring the first line of a file into the form that another broker wrote."""
+    line, _, rest = file.read_bytes().partition(b"\n")
+    fields = {key: value for key, value in (unseal(line) or {}).items() if key not in drop}
+    file.write_bytes(seal(fields | other) + rest)
+
+
+def test_given_files_of_an_older_broker_then_what_is_in_them_is_nobodys(tmp_path: Path) -> None:
+    flags = {"staging.max_applications": "8", "staging.max_stages": "8"}
+    batch = Batch("b", 0, 3)
+    with serving(tmp_path, flags=flags) as broker:
+        publisher = Publisher(broker)
+        first = publisher.publish(Batch("a", 0, 3))
+        publisher.stage(batch)
+    rewrite(tmp_path / "staging" / "applications", {"address"})
+    (stage,) = (tmp_path / "staging").glob("*.stage")
+    rewrite(stage, {"address", "begun"})
+    with serving(tmp_path, flags=flags) as broker:
+        publisher = Publisher(broker)
+        assert publisher.publish(Batch("a", 0, 3)) == first | {"repeated": True}
+        assert isinstance(publisher.one(batch.commit()), dict)
+        assert names(publisher, "c", 8) == 1, "b is the connection's: who commits it has it"
+    with serving(tmp_path, flags=flags) as broker:
+        assert names(Publisher(broker), "d", 8) == 2
+
+
+def staged(broker: Broker) -> int:
+    assert broker.server.staging is not None
+    return len(broker.server.staging.stages)
+
+
+def test_given_a_byte_that_is_sent_again_and_again_then_its_stage_expires_all_the_same(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path, flags={"staging.expiry": "0.3s"}) as broker:
+        publisher = Publisher(broker)
+        publisher.one(piece("app", 1, "a", 0, ROW))
+        end = time.monotonic() + WAIT_S
+        while staged(broker):
+            assert time.monotonic() < end
+            # No offset but 0 is right for what has expired, so this makes none anew.
+            publisher.one(piece("app", 1, "a", 1, ROW[1:]))
+        assert broker.server.staging is not None
+        assert broker.server.staging.stages.expired == 1
+
+
+def test_given_a_stage_that_grows_for_ever_then_it_goes_when_it_is_too_old(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path, flags={"staging.max_age": "0.3s"}) as broker:
+        publisher, at = Publisher(broker), 0
+        publisher.one(piece("app", 1, "a", 0, ROW))
+        end = time.monotonic() + WAIT_S
+        while staged(broker):
+            assert time.monotonic() < end
+            at += 1
+            publisher.one(piece("app", 1, "a", at * len(ROW), ROW))
+
+
+def test_given_a_stage_that_was_begun_long_ago_then_a_restart_makes_it_no_younger(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as broker:
+        Publisher(broker).one(piece("app", 1, "a", 0, ROW))
+    (stage,) = (tmp_path / "staging").glob("*.stage")
+    rewrite(stage, set(), begun=1_700_000_000_000)
+    with serving(tmp_path) as broker:
+        broker.until(lambda: broker.server.staging.is_ready)  # type: ignore[union-attr]
+        assert broker.server.staging is not None
+        assert staged(broker) == 1
+        broker.server.staging._look()
+        assert staged(broker) == 0
+
+
+def test_given_addresses_then_those_of_one_network_of_ipv6_are_one() -> None:
+    assert owner_at("10.0.0.7", 3) == Owner("10.0.0.7", 3)
+    assert owner_at("::ffff:10.0.0.7", 3) == Owner("10.0.0.7", 3)
+    assert owner_at("2001:db8:1:2:3::4", 3) == owner_at("2001:db8:1:2::", 3)
+    assert owner_at("2001:db8:1:3::", 3) != owner_at("2001:db8:1:2::", 3)
+    assert owner_at("fe80::1%eth0", 3).address == "fe80::/64"
+
+
+def test_given_nobody_then_there_is_no_share() -> None:
+    shares = Shares(4, StagingSettings())
+    shares.add(NOBODY, 100)
+    assert shares.over(NOBODY, 100) == ""
+    one = Owner("a", 1)
+    assert shares.over(one, 1) == ""
+    assert shares.over(one, 2) == "this connection has 0 of its 1 (staging.connection_share)"
+    shares.add(one, 1)
+    shares.add(Owner("a", 2), 1)
+    assert shares.over(Owner("a", 3), 1) == "this address has 2 of its 2 (staging.address_share)"
