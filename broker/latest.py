@@ -78,13 +78,11 @@ class Latest(Cursor):
             if not surveys.extend(self, MARGIN):
                 return self._is_refused()
             self._begin()
-        elif not self._pieces:
+        if not self._pieces:
             self._sort()
             self.replays.go_on(self)
             return False
-        elif not surveys.extend(self, self._size + MARGIN):
-            return self._is_refused()
-        return True
+        return surveys.extend(self, self._size + MARGIN) or self._is_refused()
 
     def forget(self) -> None:
         """Let go of all memory; it begins again at its next step."""
