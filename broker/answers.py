@@ -125,7 +125,8 @@ class Answers:
         if replays is None:
             refuse(plane, link, subject, reply, 404, "this broker keeps no messages")
             return
-        running = sum(isinstance(one, Bulk) for one in replays.asked_by(link))
+        asked = replays.asked_by(link)
+        running = sum(isinstance(one, Bulk) and not one.over for one in asked)
         if running >= READS_MAX:
             refuse(plane, link, subject, reply, 429, f"{READS_MAX} reads are running already")
             return

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.cursor import Cursor
 from broker.link import Link
+from broker.memory import ANSWERED, SHORT
 from broker.outcomes import BAD, ENDED, FULL, MORE
 from broker.requests import BadRequest, quote_value
 from sequencer.journal import chunk
@@ -38,6 +39,10 @@ ROWS_MAX: Final = 1 << 15  # in one chunk
 SCAN_MAX: Final = 64 * MIB  # read without an answer; then there is one, be it without a row
 FORMATS: Final = ("columns", "frames", "times")
 EVERY: Final = ">"
+SLICE: Final = 16 * KIB  # of a buffer, after which the work that filters are is looked at
+WORK_MAX: Final = 256 * KIB  # in one step, counted as bytes consumed
+SUBJECT_WORK: Final = 64
+FILTER_WORK: Final = 16
 FILTERS_MAX: Final = 64
 # Key: default, smallest, largest.
 SIZES: Final = {
@@ -88,32 +93,85 @@ def read_wish(payload: bytes, head: int) -> Wish:
 class Bulk(Cursor):
     """One request, until its last chunk is answered, or nobody listens any more."""
 
-    __slots__ = ("_collector", "_left", "_lost", "_over", "_replays", "_reply", "_scanned", "_wish")
+    __slots__ = (
+        *("_chunk", "_collector", "_left", "_lost", "_need", "_replays", "_reply", "_scanned"),
+        *("_wish", "over"),
+    )
 
     def __init__(self, replays: "Replays", link: Link, reply: bytes, wish: Wish) -> None:
         super().__init__(link, wish.first)
         self._replays = replays
         self._reply = reply
         self._wish = wish
-        self._collector = Collector(
-            replays.store.salt, ROWS_MAX, wish.chunk_bytes, replays.store.checked
-        )
-        self._collector.begin(wish.first, wish.last, _judge(wish.filters))
+        self._collector: Collector | None = None  # while it has memory to gather in
+        self._chunk = 0  # what that has room for
+        self._need = 0  # the size of a record that is longer
         self._lost: list[bytes] = []
         self._left = wish.max_bytes
         self._scanned = 0
-        self._over = False
+        self.over = False
+
+    @property
+    def lingers(self) -> bool:
+        return True
+
+    def ready(self) -> bool:
+        if self._collector is None:  # and what it answered before has left the outbox
+            reads = self._replays.memory.reads
+            reads.hold(self, 0)
+            self._chunk = reads.grant(self, self._wish.chunk_bytes, self._need)
+            if self._chunk == 0:
+                return False
+            self._gather(self._chunk)
+        return True
+
+    def allows(self, size: int) -> bool:
+        if size <= max(self._chunk, SHORT):
+            return True
+        assert self._collector is not None, "it has read"
+        self._need = size
+        if self._collector.rows:
+            self._answer(last=False)
+        self._collector = None
+        return False
+
+    def _gather(self, size: int) -> Collector:
+        """Begin a chunk of about so many bytes."""
+        store = self._replays.store
+        self._collector = Collector(store.salt, ROWS_MAX, size, store.checked)
+        self._collector.begin(self.number, self._wish.last, self._judge())
+        return self._collector
+
+    def _judge(self) -> Callable[[bytes], bool] | None:
+        """Whether a subject is wanted; None where every one is."""
+        filters = self._wish.filters
+        if EVERY.encode() in filters:
+            return None
+        cost = SUBJECT_WORK + FILTER_WORK * len(filters)
+
+        def judge(subject: bytes) -> bool:
+            self.work += cost
+            return any(covers(filter, subject) for filter in filters)
+
+        return judge
 
     def play(self, store: bytearray, stop: int) -> int:
         """Gather what is in `store[:stop]`, and answer when a chunk is full."""
         collector, at = self._collector, 0
+        assert collector is not None, "it is ready"
         if collector.next < self.number:
             collector.skip(self.number)
-        while (state := collector.take(store, at, stop)) == chunk.GAP:
-            self.lose(collector.next, collector.found - 1)
+        end = min(stop, SLICE) if len(self._wish.filters) > 1 else stop
+        while True:
+            state = collector.take(store, at, end)
             at = collector.at
-            collector.skip(collector.found)
-        at = collector.at
+            if state == chunk.GAP:
+                self.lose(collector.next, collector.found - 1)
+                collector.skip(collector.found)
+            elif state == MORE and end < stop and (at == 0 or self.work < WORK_MAX):
+                end = min(stop, end + SLICE)
+            else:
+                break
         self.number = collector.next
         self._scanned += at
         self.outcome = MORE
@@ -130,25 +188,31 @@ class Bulk(Cursor):
         self._lost.append(b"%d-%d" % (first, min(last, self._wish.last)))
 
     def is_done(self) -> bool:
-        if not self._over and not self._replays.plane.listens(self.link, self._reply):
-            self._over = True  # who asked listens no more
-        if not self._over and self.number > self._wish.last:
+        if not self.over and not self._replays.plane.listens(self.link, self._reply):
+            self.over = True  # who asked listens no more
+        if not self.over and self.number > self._wish.last:
             self._answer(last=True)
-        return self._over
+        return self.over
 
     def at_head(self, number: int) -> bool:
         return True
 
     def free(self) -> None:
         self._lost.clear()
+        self._collector = None
+        self._replays.memory.reads.leave(self)
 
     def _answer(self, last: bool) -> None:
         """Answer with what was gathered; the last time if no further chunk is allowed."""
-        collector, plane = self._collector, self._replays.plane
+        plane = self._replays.plane
+        collector = self._collector or self._gather(SHORT)
         columns = collector.chunk()
         body = self._body(columns)
+        self._collector = None
+        self._need = 0
+        self._replays.memory.reads.hold(self, ANSWERED * len(body))
         self._left -= len(columns)  # what was read: frames and times may be of no bytes at all
-        self._over = last or self._left < self._wish.chunk_bytes
+        self.over = last or self._left < self._wish.chunk_bytes
         headers = b"NATS/1.0\r\nSeriatim-Rows: %d\r\n" % collector.rows
         if collector.rows:
             headers += b"Seriatim-First: %d\r\n" % collector.first
@@ -156,10 +220,9 @@ class Bulk(Cursor):
         headers += b"Seriatim-Next: %d\r\n" % min(self.number, beyond)
         if self._lost:
             headers += b"Seriatim-Lost: %b\r\n" % b",".join(self._lost)
-        if self._over:
+        if self.over:
             headers += b"Seriatim-Last: 1\r\n"
         plane.answer(self.link, self._reply, body, headers + b"\r\n")
-        collector.clear()
         self._lost.clear()
         self._scanned = 0
 
@@ -181,15 +244,6 @@ def _filters(subject: object) -> tuple[bytes, ...]:
         if not isinstance(one, str) or not is_pattern(one.encode("utf-8", "replace")):
             raise BadRequest(f"{quote_value(one)} is no subject that can be subscribed to")
     return tuple(one.encode("utf-8", "replace") for one in given)
-
-
-def _judge(filters: tuple[bytes, ...]) -> Callable[[bytes], bool] | None:
-    """Whether a subject is wanted; None where every one is."""
-    if EVERY.encode() in filters:
-        return None
-    if len(filters) == 1:
-        return lambda subject: covers(filters[0], subject)
-    return lambda subject: any(covers(filter, subject) for filter in filters)
 
 
 def _whole(raw: dict[str, Any], key: str, low: int, high: int) -> int:

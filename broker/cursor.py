@@ -33,7 +33,7 @@ class Cursor:
 
     __slots__ = (
         *("dropped", "ended", "fetched", "home", "link", "number", "offset", "outcome"),
-        *("parked_at", "piece", "place_in_heap"),
+        *("parked_at", "piece", "place_in_heap", "work"),
     )
 
     def __init__(self, link: Link, number: int) -> None:
@@ -47,7 +47,26 @@ class Cursor:
         self.dropped = False  # nobody listens to it any more: it ends with its step
         self.home: Home | None = None  # where it stands until its turn
         self.place_in_heap = 0  # while it waits for a number
+        self.work = 0  # done in a step beside what it consumed, in bytes consumed
         self.fetched: bytearray | None = None  # what a thread has read for it
+
+    @property
+    def needs_socket(self) -> bool:
+        """Whether it can only go on when its socket takes more."""
+        return True
+
+    @property
+    def lingers(self) -> bool:
+        """Whether it ends only when its client has taken what it said."""
+        return False
+
+    def ready(self) -> bool:
+        """Whether it may read on; False: it is somewhere else by now, or is refused."""
+        return True
+
+    def allows(self, size: int) -> bool:
+        """Whether it has room for one record of this size; False: it will be ready again first."""
+        return True
 
     def play(self, store: bytearray, stop: int) -> int:
         """Use the records in `store[:stop]`; how many bytes were consumed."""

@@ -104,6 +104,11 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._heap)
 
+    @property
+    def lowest(self) -> int:
+        """The lowest number that one waits for; somebody does."""
+        return self._heap[0][0]
+
     def put(self, cursor: "Cursor") -> None:
         """It waits for the number that it has now."""
         cursor.home = self

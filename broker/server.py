@@ -146,7 +146,9 @@ class Server:
         plane, journal = self.plane, self.settings.journal
         if self.feeds is not None:
             self.feeds.attach(store)
-        self.replays = self.control.replays = Replays(plane, store, self.loop)
+        self.replays = self.control.replays = Replays(
+            plane, store, self.loop, self.settings.limits.answers_pending
+        )
         if isinstance(store, Ring):
             plane.sequencer.keep(store, False, lambda error: None)
             return

@@ -154,6 +154,16 @@ class Limits:
         flags=("--catchup_pending",),
         bounds=(4 * KIB, 16 * GIB),
     )
+    answers_pending: int = knob(
+        512 * MIB,
+        "size",
+        "How much memory `$SEQ.READ` and `$SEQ.LAST` may take in all, of all connections: a quarter"
+        " for chunks that are gathered or not taken yet, the rest for subjects that are looked for."
+        " Who needs more waits until others have given back. Two million subjects at a time, and"
+        " some 300 reads whose clients take nothing.",
+        flags=("--answers_pending",),
+        bounds=(8 * MIB, 1 << 40),
+    )
     write_deadline: float = knob(
         10.0,
         "duration",

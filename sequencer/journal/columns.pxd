@@ -12,7 +12,8 @@ cdef enum:
     FRAME_SIZE = 192
     ROOM_MIN = 4096
     ROWS_MIN = 256
-    KNOWN_MAX = 16384
+    KNOWN_SIZE = 100
+    KNOWN_MIN = 65536
 
 @cython.final
 cdef class Strings:
@@ -42,6 +43,7 @@ cdef class Collector:
     cdef object wanted
     cdef bint filtered, subject_taken
     cdef dict known
+    cdef Py_ssize_t known_size
     cdef bytes subject
 
     cpdef int begin(self, unsigned long long first, unsigned long long last,

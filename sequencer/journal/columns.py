@@ -12,7 +12,7 @@ what cannot be is said, never passed over:
          -> BAD   at `at` is no record
 
 A filter is asked once for each subject, and remembered. Memory: a chunk's bytes twice at
-most, and one record more than that when it is longer than a chunk may be.
+most, and subjects that take as much as one; one record more when it is longer than a chunk.
 """
 
 import struct
@@ -34,7 +34,8 @@ else:
     FRAME_SIZE = HEAD_SIZE + 4 * 4 + SECTIONS * 8
     ROOM_MIN = 1 << 12
     ROWS_MIN = 1 << 8
-    KNOWN_MAX = 1 << 14
+    KNOWN_SIZE = 100  # bytes that a subject takes beside its text
+    KNOWN_MIN = 1 << 16
 
 NUMBER_MAX = (1 << 63) - 1
 ROWS_MAX = 1 << 15
@@ -133,6 +134,7 @@ class Collector:
         self.wanted = wanted
         self.filtered = wanted is not None
         self.known: dict[bytes, bool] = {}
+        self.known_size = 0
         self.subject = b""
         self.subject_taken = False
         self.clear()
@@ -255,8 +257,10 @@ class Collector:
             subject = bytes(store[walk.subject : walk.subject + walk.subject_size])
         taken = self.known.get(subject)
         if taken is None:
-            if len(self.known) >= KNOWN_MAX:
+            if self.known_size > max(self.bytes_max, KNOWN_MIN):
                 self.known.clear()
+                self.known_size = 0
+            self.known_size += len(subject) + KNOWN_SIZE
             taken = bool(self.wanted(subject)) if self.wanted else True
             self.known[subject] = taken
         self.subject = subject

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from broker import latest
 from sequencer.journal.ring import Ring
 from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
@@ -198,17 +197,3 @@ def test_given_a_damaged_record_then_the_last_good_one_of_its_subject_is_played(
         lost = b"MSG $SEQ.LOST.%d.%d 1 0\r\n\r\n" % (number, number)
         assert (lost in heard) == (number > 150)
         assert active(stage) == 0
-
-
-def test_given_more_subjects_than_one_may_ask_for_then_it_is_cut_off(
-    store: Store | Ring, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(latest, "SUBJECTS_MAX", 30)
-    stage = Stage(store=store)
-    for at in range(40):
-        fill(stage, 1, subject=b"s.%d" % at)
-    greedy, modest = asking(stage, b"$SEQ.LAST.>"), asking(stage, b"$SEQ.LAST.s.5")
-    stage.turns.run()
-    assert greedy.slow
-    assert heard_numbers(modest.take()) == [6]
-    assert active(stage) == 0

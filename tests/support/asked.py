@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from broker.cursor import Cursor
+from broker.memory import Memory
 from broker.outcomes import BAD, MORE
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import Batch, Walk
@@ -105,12 +106,16 @@ class Turns:
         self.plane: Any = plane
         self.store = store
         self.begun: list[Cursor] = []
+        self.memory = Memory(1 << 29, self.begun.append)
 
     def ask(self, cursor: Cursor) -> None:
         self.begun.append(cursor)
 
     def asked_by(self, link: Any) -> list[Cursor]:
         return [cursor for cursor in self.begun if cursor.link is link and not cursor.ended]
+
+    def withdraw(self, cursor: Cursor) -> None:
+        cursor.piece = None
 
     def move(self, cursor: Cursor) -> None:
         cursor.piece, cursor.offset = cursor.place(self.store)
@@ -135,6 +140,7 @@ def serve(cursor: Cursor, turns: Turns, buffer_size: int = 1 << 16) -> int:
     """Serve a cursor to its end; in how many reads. What is damaged is lost."""
     reads, size = 0, buffer_size
     while not cursor.is_done():
+        assert cursor.ready()
         if cursor.piece is None:
             turns.move(cursor)
         buffer = turns.store.data[cursor.offset : cursor.offset + size]

@@ -59,6 +59,7 @@ class Stage:
         store: Store | Ring | None = None,
         sync: Literal["never", "interval", "always"] = "never",
         catchup_pending: int = 1 << 20,
+        answers_pending: int = 1 << 29,
     ) -> None:
         self.sublist = Sublist(classifier(exclude), max_routes)
         self.sequencer = Sequencer(number)
@@ -73,12 +74,14 @@ class Stage:
         self.replays: Replays | None = None
         self.keeper: Keeper | None = None
         if store is not None:
-            self._keep(store, sync, catchup_pending)
+            self._keep(store, sync, catchup_pending, answers_pending)
 
-    def _keep(self, store: Store | Ring, sync: str, catchup_pending: int) -> None:
+    def _keep(
+        self, store: Store | Ring, sync: str, catchup_pending: int, answers_pending: int
+    ) -> None:
         """Number and keep as a broker with this store; its loop is `turns`."""
         loop: Any = self.turns
-        self.replays = self.control.replays = Replays(self.plane, store, loop)
+        self.replays = self.control.replays = Replays(self.plane, store, loop, answers_pending)
         settings = JournalSettings(sync=sync)
         self.keeper = self.control.keeper = Keeper(self.plane.gate, self.replays, settings, loop)
         self.sequencer.keep(store, sync == "always", self.keeper.trouble)
