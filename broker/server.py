@@ -31,6 +31,7 @@ from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
+from sublist.subscription import Subscription
 
 if TYPE_CHECKING:
     from broker.cquencer import Cquencer
@@ -306,6 +307,12 @@ class Server:
     def last_number(self) -> int:
         """The last number given; 0 before the first."""
         return self.plane.sequencer.number
+
+    def reached_by(self, subject: bytes) -> list[Subscription]:
+        """The subscriptions that a message to this subject would reach."""
+        trie = self.plane.sublist.trie
+        found = trie.literal(subject) + trie.wild(subject)
+        return [sub for sub in found if sub.owner is not None and not sub.owner.closed]
 
     def sublist_statistics(self) -> dict[str, int]:
         """The counters of subscriptions and routes."""

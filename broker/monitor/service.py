@@ -15,7 +15,8 @@ import html
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
@@ -26,6 +27,7 @@ from broker.monitor import metrics, views
 from broker.monitor.cquencer import take_callers
 from broker.monitor.http import HttpServer
 from broker.monitor.observed import Observed
+from broker.monitor.pieces import pieces
 from broker.monitor.process import CpuMeter
 from broker.monitor.query import BadQuery, connections_query, page_query, subscriptions_query
 from broker.turns import TURNS
@@ -34,7 +36,8 @@ PATIENCE_SECONDS = 5.0  # a loop that is busy for longer is not healthy
 JSON = "application/json"
 PAGES = {
     "/varz": "the broker, its limits and its totals",
-    "/connz": "connections; subs=1, subs=detail, sort=, offset=, limit=, cid=",
+    "/connz": "connections; subs=1, subs=detail, sort=, offset=, limit=, cid=,"
+    " subs_offset=, subs_limit=",
     "/subsz": "the route table; subs=1, test=SUBJECT, offset=, limit=",
     "/subscriptionsz": "the same as /subsz",
     "/portz": "clients of cquencer's port; offset=, limit=",
@@ -44,6 +47,7 @@ PAGES = {
 
 log = logging.getLogger("seriatim")
 Taken = TypeVar("Taken")
+Body = bytes | Iterator[bytes]
 StartResponse = Callable[..., Any]
 
 
@@ -114,14 +118,16 @@ class Monitor:
             status, kind, body = _refusal("500 Internal Server Error", f"a defect: {error!r}")
         headers = [
             ("Content-Type", kind),
-            ("Content-Length", str(len(body))),
             ("Cache-Control", "no-store"),
             ("X-Content-Type-Options", "nosniff"),
         ]
+        if isinstance(body, bytes):
+            headers.append(("Content-Length", str(len(body))))
+            body = iter((body,))  # otherwise its end is that of the connection
         start_response(status, headers)
-        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else body
 
-    def _answer(self, path: str, environ: dict[str, Any]) -> tuple[str, str, bytes]:
+    def _answer(self, path: str, environ: dict[str, Any]) -> tuple[str, str, Body]:
         """Status, kind and body of a page."""
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return _refusal("405 Method Not Allowed", "use GET")
@@ -135,7 +141,10 @@ class Monitor:
             page = self._pages[path](_query(environ.get("QUERY_STRING", "")))
         except BadQuery as error:
             return _refusal("400 Bad Request", str(error))
-        return "200 OK", JSON, _json(page)
+        written = pieces(page)
+        first = next(written)
+        second = next(written, None)
+        return "200 OK", JSON, first if second is None else chain((first, second), written)
 
     def _varz(self, query: dict[str, list[str]]) -> dict[str, Any]:
         return views.varz_page(self._server, self._ask(self._state), self._http_port, self._cpu)
@@ -194,7 +203,7 @@ def _query(text: str) -> dict[str, list[str]]:
         raise BadQuery("the query has more parameters than there are") from error
 
 
-def _refusal(status: str, reason: str) -> tuple[str, str, bytes]:
+def _refusal(status: str, reason: str) -> tuple[str, str, Body]:
     words = {"503": "unavailable"}.get(status[:3], "error")  # nats-server's words at /healthz
     return status, JSON, _json({"status": words, "status_code": int(status[:3]), "error": reason})
 

@@ -9,10 +9,10 @@ are nats-server's, for its tools read them.
 import heapq
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 from broker.monitor.cquencer import TakenCaller, port_page, take_port
@@ -24,7 +24,6 @@ from broker.monitor.query import SORTS, ConnectionsQuery, Page, SubscriptionsQue
 from broker.monitor.staging import take_staging
 from broker.turns import TURNS
 from broker.version import VERSION
-from sublist.subject import covers
 
 SECOND_NS = 1_000_000_000
 
@@ -160,22 +159,30 @@ def take_connections(server: Observed, query: ConnectionsQuery) -> tuple[int, li
         wanted = pick(page.offset + page.limit, server.sessions.values(), key=_measure(name))
     chosen = islice(wanted, min(page.offset, total), min(page.offset + page.limit, total))
     now = time.time()
-    return total, [_take_session(session, now, query) for session in chosen]
+    taken, left = [], query.subs_limit if query.subs else 0
+    for session in chosen:
+        taken.append(_take_session(session, now, query.subs_offset, left))
+        left -= len(taken[-1].subs)
+    return total, taken
 
 
 def connections_page(
     server: Observed, query: ConnectionsQuery, total: int, taken: list[TakenSession]
 ) -> dict[str, Any]:
     """/connz: one page of connections."""
-    return {
+    page: dict[str, Any] = {
         "server_id": server.server_id,
         "now": timestamp(taken[0].now if taken else time.time()),
         "num_connections": len(taken),
         "total": total,
         "offset": query.page.offset,
         "limit": query.page.limit,
-        "connections": [_connection(one, query) for one in taken],
     }
+    if query.subs:
+        page |= {"subs_offset": query.subs_offset, "subs_limit": query.subs_limit}
+        page["subs_cut"] = any(_is_cut(one, query) for one in taken)
+    page["connections"] = (_connection(one, query) for one in taken)
+    return page
 
 
 def callers_page(
@@ -200,14 +207,18 @@ def take_subscriptions(
     state = take_state(server)
     if not query.subs and not query.test:
         return state, []
-    everything = chain.from_iterable(
-        ((session.cid, sub) for sub in session.link.subs.values())
-        for session in server.sessions.values()
-    )
     if query.test:
-        return state, list(everything)
-    first, total = query.page.offset, state.sublist.get("subscriptions", 0)
-    return state, list(islice(everything, min(first, total), min(first + query.page.limit, total)))
+        return state, [(sub.owner.session.cid, sub) for sub in server.reached_by(query.test)]
+    first, left = query.page.offset, query.page.limit
+    taken: list[tuple[int, Subscription]] = []
+    for session in server.sessions.values():
+        subs = session.link.subs
+        if first < len(subs) and left:
+            some = _some(subs.values(), first, left)
+            taken += [(session.cid, sub) for sub in some]
+            left -= len(some)
+        first = max(first - len(subs), 0)
+    return state, taken
 
 
 def subscriptions_page(
@@ -221,8 +232,8 @@ def subscriptions_page(
     hits = max(0, lookups - sublist.get("misses", 0))
     total = sublist.get("subscriptions", 0)
     if query.test:
-        taken = [(cid, sub) for cid, sub in taken if covers(sub.subject, query.test)]
         total = len(taken)
+        taken.sort(key=lambda one: (one[0], len(one[1].sid), one[1].sid))
         taken = taken[query.page.offset : query.page.offset + query.page.limit]
     page: dict[str, Any] = {
         "server_id": server.server_id,
@@ -239,7 +250,7 @@ def subscriptions_page(
         "limit": query.page.limit,
     }
     if query.subs or query.test:
-        page["subscriptions_list"] = [_subscription(cid, sub) for cid, sub in taken]
+        page["subscriptions_list"] = (_subscription(cid, sub) for cid, sub in taken)
     return page
 
 
@@ -276,7 +287,7 @@ def _measure(name: str) -> Any:
     return lambda session: getattr(session, name)
 
 
-def _take_session(session: Session, now: float, query: ConnectionsQuery) -> TakenSession:
+def _take_session(session: Session, now: float, first: int, most: int) -> TakenSession:
     link = session.link
     return TakenSession(
         session=session,
@@ -286,8 +297,18 @@ def _take_session(session: Session, now: float, query: ConnectionsQuery) -> Take
         last_activity=session.last_activity,
         rtt=session.rtt,
         subscriptions=len(link.subs),
-        subs=list(link.subs.values()) if query.subs else [],
+        subs=_some(link.subs.values(), first, most),
     )
+
+
+def _some(items: Collection[Subscription], first: int, most: int) -> list[Subscription]:
+    """So many of them, from the `first` on."""
+    return list(islice(items, min(first, len(items)), min(first + most, len(items))))
+
+
+def _is_cut(taken: TakenSession, query: ConnectionsQuery) -> bool:
+    """Whether the connection has more subscriptions than are listed."""
+    return query.subs_offset + len(taken.subs) < taken.subscriptions
 
 
 def _connection(taken: TakenSession, query: ConnectionsQuery) -> dict[str, Any]:
@@ -314,10 +335,12 @@ def _connection(taken: TakenSession, query: ConnectionsQuery) -> dict[str, Any]:
         if getattr(session, name):
             entry[name] = getattr(session, name)
     entry["frame"] = session.frame
+    if query.subs and _is_cut(taken, query):
+        entry["subscriptions_cut"] = True
     if query.subs == "names" and taken.subs:
-        entry["subscriptions_list"] = [_text(sub.subject) for sub in taken.subs]
+        entry["subscriptions_list"] = (_text(sub.subject) for sub in taken.subs)
     if query.subs == "detail" and taken.subs:
-        entry["subscriptions_list_detail"] = [_subscription(session.cid, s) for s in taken.subs]
+        entry["subscriptions_list_detail"] = (_subscription(session.cid, s) for s in taken.subs)
     return entry
 
 
