@@ -119,7 +119,7 @@ def _write_parquet(
     held: list[Any] = []
     rows = size = 0
     options = {"compression": target.compression, "use_dictionary": ["subject", "reply"]}
-    with parquet.ParquetWriter(out, schema, **options) as writer:
+    with parquet.ParquetWriter(out, schema, write_page_checksum=True, **options) as writer:
 
         def write_group() -> None:
             nonlocal rows, size

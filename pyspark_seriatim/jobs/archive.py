@@ -236,7 +236,7 @@ def archived(session: "SparkSession", wish: Wish, info: Info) -> tuple[Archive, 
     """Run the query until it ends. Raises what has ended it."""
     log = FileLog.open(wish.root)
     work = archive_of(session, wish, log, info)
-    work.reflect()  # what a crash has kept from it
+    work.repair()  # what a crash has kept from it
     tasks = session.sparkContext.defaultParallelism  # of a large batch; a small one has fewer
     source = session.readStream.format("seriatim").options(**source_options(wish, work.begin))
     stream = source.option("minPartitions", tasks).load()
@@ -345,6 +345,12 @@ def summary(work: Archive, done: Run) -> str:
         f"{work.log.root}: numbers {covered}; {rows:,} messages in {len(files):,} files,"
         f" {size:,} bytes"
     )
+    replaced = len(work.log.state.removed)
+    if replaced:
+        lines.append(
+            f"{replaced:,} merged files are still there: until they are deleted (--vacuum) the"
+            " plain folder has their rows twice; read by the list"
+        )
     if facts.lost:
         shown = ", ".join(f"{first:,} to {last:,}" for first, last in facts.lost[:LOST_SHOWN])
         more = ", ..." if len(facts.lost) > LOST_SHOWN else ""

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark_seriatim.jobs.compaction import Compactor
 from pyspark_seriatim.jobs.coverage import Facts, Range, count, merged, without
 from pyspark_seriatim.jobs.errors import JobError, WrongRows
-from pyspark_seriatim.jobs.filelog import Change, DataFile, FileLog
+from pyspark_seriatim.jobs.filelog import CHANGES, Change, DataFile, FileLog
 from pyspark_seriatim.jobs.files import Files
 from pyspark_seriatim.jobs.offsets_log import ending
 from pyspark_seriatim.jobs.parquet import REPORT, Parts, Written, report, understood
@@ -30,6 +30,16 @@ if TYPE_CHECKING:
 
 APPLICATION: Final = "archive"
 TABLE: Final = "messages"
+MARKER: Final = "_READ_BY_THE_LIST.txt"  # readers of Parquet overlook such a name
+MARKED: Final = b"""\
+Do not read this folder as plain Parquet files: not all that are here are valid at a time. While
+small files are merged, and until those that were merged are deleted, or when the job was killed
+in between, their rows are here twice or more. Which files are valid the list in _seriatim says:
+
+    from pyspark_seriatim.jobs.filelog import FileLog
+    log = FileLog.open("<this folder>")
+    spark.read.option("basePath", log.root).parquet(*log.paths("messages"))
+"""
 
 
 class Mirror(Protocol):
@@ -72,6 +82,9 @@ class Archive:
         self.mirror: Mirror | None = None  # set once the archive is known to be the right one
         self._facts = facts_of(log) or self._founded(wanted)
         self._facts.check(log.root, wanted)
+        if not log.place.exists(MARKER):
+            log.place.make(CHANGES)
+            log.place.create(MARKER, MARKED, CHANGES)
         self.begin = self._facts.next  # where a query without a checkpoint is to begin
         self._checkpoint = Files(checkpoint)
         self._compression, self._first_kept = compression, first_kept
@@ -126,6 +139,12 @@ class Archive:
         """What is to be done when the query has ended."""
         if self.compactor is not None:
             self._compact(self.compactor)
+
+    def repair(self) -> None:
+        """Do what a run before has not come to: another list, the deletion of merged files."""
+        self.reflect()
+        if self.compactor is not None:
+            self.compactor.vacuum(self.log)
 
     def reflect(self) -> None:
         """Let the readers of another format see what the log has."""

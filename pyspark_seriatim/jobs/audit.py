@@ -33,6 +33,13 @@ Filter = Annotated[
 Limit = Annotated[
     int, typer.Option("--limit", min=1, max=1000, metavar="N", help="Shown of each fault.")
 ]
+Payloads = Annotated[
+    bool,
+    typer.Option(
+        "--payloads/--no-payloads",
+        help="Read every page of an archive, so that its checksum is verified; or numbers alone.",
+    ),
+]
 
 
 @job
@@ -43,6 +50,7 @@ def audit(
     last: Last = None,
     subject: Filter = None,
     limit: Limit = SHOWN,
+    payloads: Payloads = True,
     as_json: Json = False,
     master: Master = None,
     conf: Conf = None,
@@ -69,7 +77,7 @@ def audit(
     sides = look_at(server, archive)
     sides.scope(first, last, subject)  # what cannot be is said before Spark starts
     spark = spark_session("seriatim audit", master, settings(conf))
-    verdict = Auditor(spark, sides, limit).examine(first, last, subject)
+    verdict = Auditor(spark, sides, limit, payloads).examine(first, last, subject)
     findings = findings_of(verdict)
     if as_json:
         print(json.dumps(in_json(verdict, findings), indent=2))

@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog import Change, DataFile, FileLog
 from pyspark_seriatim.jobs.fold import Added, Outcome, Reorged, Told
+from pyspark_seriatim.jobs.pages import VERIFY, opened, reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -113,7 +114,7 @@ class Tables:
         schema = from_arrow_schema(_schema(table))
         if not paths:
             return spark.createDataFrame([], schema)
-        return spark.read.schema(schema).parquet(*paths)
+        return spark.read.schema(schema).option(VERIFY, "true").parquet(*paths)
 
     def arrow(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A table in memory. Raises `JobError`."""
@@ -121,10 +122,10 @@ class Tables:
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns])
         place = self.log.place
-        parts = [
-            pq.ParquetFile(place.inner(one.path), filesystem=place.filesystem).read(schema.names)
-            for one in self.log.files(table)
-        ]
+        parts = []
+        for one in self.log.files(table):
+            with reading(place, one.path), opened(place, one.path, one.footer) as source:
+                parts.append(source.read(schema.names))
         return pa.concat_tables([schema.empty_table(), *parts])
 
 
@@ -153,8 +154,8 @@ class Stored:
         found: list[tuple[int, bytes]] = []
         wanted = pa.scalar(ancestor, pa.binary())
         for file in reversed(self._log.files("blocks")):
-            with pq.ParquetFile(place.inner(file.path), filesystem=place.filesystem) as opened:
-                rows = opened.read(["number", "hash"])
+            with reading(place, file.path), opened(place, file.path, file.footer) as source:
+                rows = source.read(["number", "hash"])
             if below is not None:
                 rows = rows.filter(pc.field("number") < below)
             at = pc.index(rows["hash"], wanted).as_py()
@@ -217,9 +218,9 @@ class Writer:
     def _groups(self, files: Sequence[DataFile]) -> Iterator[pa.Table]:
         place = self._log.place
         for file in files:
-            with pq.ParquetFile(place.inner(file.path), filesystem=place.filesystem) as opened:
-                for group in range(opened.num_row_groups):
-                    yield opened.read_row_group(group)
+            with reading(place, file.path), opened(place, file.path, file.footer) as source:
+                for group in range(source.num_row_groups):
+                    yield source.read_row_group(group)
 
     def _write(
         self, change: Change, table: str, groups: Iterator[pa.Table], edges: tuple[int, int]
@@ -235,6 +236,7 @@ class Writer:
             filesystem=place.filesystem,
             use_dictionary=repeating,
             write_statistics=["number", "sequence"],
+            write_page_checksum=True,
         ) as writer:
             for group in groups:
                 rows += group.num_rows

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-import pyarrow.parquet as pq
-
 from pyspark_seriatim.jobs.errors import WrongRows
 from pyspark_seriatim.jobs.filelog import DataFile, FileLog
 from pyspark_seriatim.jobs.files import Files
+from pyspark_seriatim.jobs.pages import all_batches, opened
 from pyspark_seriatim.jobs.parquet import Parts, Written
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 BATCH_ROWS: Final = 1 << 16
 EVERY_BATCHES: Final = 20  # a file is then rewritten a few times until it is no small one
 Group = list[DataFile]
-Merge = Callable[[list[str]], Written]
-Run = Callable[[Merge, list[list[str]]], list[Written]]
+Merge = Callable[[Group], Written]
+Run = Callable[[Merge, list[Group]], list[Written]]
 
 
 def plan(files: Iterable[DataFile], small: int, target: int) -> list[Group]:
@@ -51,22 +50,22 @@ def _folder(file: DataFile) -> str:
 
 
 def merging(root: str, folder: str, by_token: bool, compression: str) -> Merge:
-    """What a task does with the paths of a group. Sent to the executors."""
+    """What a task does with the files of a group. Sent to the executors."""
 
-    def merge(paths: list[str]) -> Written:
+    def merge(group: Group) -> Written:
         place = Files(root)
         parts = Parts(place, folder, by_token, compression)
-        for path in paths:
-            with pq.ParquetFile(place.inner(path), filesystem=place.filesystem) as source:
-                for batch in source.iter_batches(BATCH_ROWS):
+        for one in group:
+            with opened(place, one.path, one.footer) as source:
+                for batch in all_batches(place, one.path, source, BATCH_ROWS):
                     parts.write(batch)
         written = parts.close()
         if len(written) != 1:
             found = ", ".join(sorted(one.target.rpartition("/")[0] for one in written)) or "none"
             raise WrongRows(
-                f"{place.uri(paths[0])} and {len(paths) - 1} more of its folder have rows of other"
-                f" folders: {found}; they are not merged. `seriatim spark audit --archive {root}`"
-                " tells what is wrong with the archive"
+                f"{place.uri(group[0].path)} and {len(group) - 1} more of its folder have rows of"
+                f" other folders: {found}; they are not merged. `seriatim spark audit --archive"
+                f" {root}` tells what is wrong with the archive"
             )
         return written[0]
 
@@ -106,7 +105,7 @@ class Compactor:
         assert change is not None, "a change without a batch is never a repeated one"
         folder = log.place.relative(change.directory)
         work = merging(log.root, folder, self.by_token, self.compression)
-        written = self.run(work, [[file.path for file in group] for group in groups])
+        written = self.run(work, groups)
         for group, file in zip(groups, written, strict=True):
             rows = sum(one.rows for one in group)
             if rows != file.rows:
@@ -130,7 +129,7 @@ class Compactor:
 def in_tasks(session: "SparkSession") -> Run:
     """A `run` that makes every call a task of Spark's."""
 
-    def run(merge: Merge, groups: list[list[str]]) -> list[Written]:
+    def run(merge: Merge, groups: list[Group]) -> list[Written]:
         return list(session.sparkContext.parallelize(groups, len(groups)).map(merge).collect())
 
     return run

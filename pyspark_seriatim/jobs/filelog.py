@@ -33,9 +33,10 @@ from typing import Any, Final
 
 from pyspark_seriatim.jobs import versions
 from pyspark_seriatim.jobs.files import Files
+from pyspark_seriatim.jobs.pages import footer_sum
 from pyspark_seriatim.jobs.versions import FOLDER, DataFile, Entry, FileLogError, State
 
-__all__ = ["Change", "DataFile", "FileLog", "FileLogError", "WriterConflict"]
+__all__ = ["CHANGES", "Change", "DataFile", "FileLog", "FileLogError", "WriterConflict"]
 
 CHANGES: Final = f"{FOLDER}/changes"
 CHECKPOINT_EVERY: Final = 20  # versions: an open reads one list and so many versions at most
@@ -172,7 +173,7 @@ class Change:
         """Have the file at `temporary` moved to its path when this is committed.
 
         Its name gets the change's id before the suffix, so that no two changes ever write to
-        the same place. Returns it with that path, and with its size.
+        the same place. Returns it with that path, its size, and the sum of its footer.
         """
         place = self._log.place
         source = place.relative(temporary)
@@ -185,7 +186,8 @@ class Change:
         if size is None:
             raise FileLogError(f"{temporary} is not there, so it cannot be added")
         stem, suffix = os.path.splitext(file.path)
-        added = replace(file, path=f"{stem}-{self.id}{suffix}", bytes=size)
+        footer = footer_sum(place, source) if suffix == ".parquet" else ""
+        added = replace(file, path=f"{stem}-{self.id}{suffix}", bytes=size, footer=footer)
         if source in self._added or any(one.path == added.path for one in self._added.values()):
             raise FileLogError(f"{file.path} is added twice")
         self._added[source] = added

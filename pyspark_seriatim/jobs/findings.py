@@ -122,6 +122,9 @@ class Tally:
     unreadable: Lines = field(init=False)  # files
     without: int = 0  # rows that have no number, or one below 1
     replaced: int = 0  # rows whose subject has a replacement character
+    files: int = 0
+    bare_pages: int = 0  # files whose pages have no checksums
+    bare_footers: int = 0  # and whose footers have none in a list
 
     def __post_init__(self) -> None:
         self.gaps, self.doubled = Ranges(self.limit), Ranges(self.limit)
@@ -140,6 +143,9 @@ class Tally:
         self.numbers += other.numbers
         self.without += other.without
         self.replaced += other.replaced
+        self.files += other.files
+        self.bare_pages += other.bare_pages
+        self.bare_footers += other.bare_footers
         self.unreadable.append(other.unreadable.count, other.unreadable.shown)
         self.doubled.append(other.doubled)
         self.order.append(other.order.count, other.order.shown)

@@ -67,7 +67,8 @@ class Ordered:
 
     def _read(self, part: Part) -> Iterator[pa.RecordBatch]:
         columns = ["sequence", *(name for name in self._columns if name != "sequence")]
-        return batches(self._place, part.path, columns, (self._span,), self._pattern, self._bytes)
+        spans, footer = (self._span,), part.footer
+        return batches(self._place, part.path, columns, spans, self._pattern, self._bytes, footer)
 
     def _once(self, table: pa.Table) -> pa.Table:
         numbers = table.column(0).to_numpy()

@@ -113,6 +113,7 @@ class PartFile:
             use_dictionary=[name for name in ("subject", "reply") if name in schema.names],
             column_encoding={"sequence": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
             write_statistics=["sequence", "subject", "timestamp"],
+            write_page_checksum=True,
             sorting_columns=[pq.SortingColumn(schema.get_field_index("sequence"))],
         )
 

@@ -23,6 +23,7 @@ from pyarrow import fs
 from pyspark_seriatim.jobs.errors import JobError, first_line
 from pyspark_seriatim.jobs.filelog import FileLog
 from pyspark_seriatim.jobs.files import Files
+from pyspark_seriatim.jobs.pages import opened
 from pyspark_seriatim.jobs.versions import FOLDER
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Part:
     rows: int
     first: int
     last: int
+    footer: str = ""  # its sum, as the list has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ def _of_log(root: str) -> Archive:
     log = FileLog.open(root)
     files = log.files(TABLE)
     facts = log.facts
-    parts = tuple(Part(file.path, file.rows, file.first, file.last) for file in files)
+    parts = tuple(Part(f.path, f.rows, f.first, f.last, f.footer) for f in files)
     if not parts and "covered" not in facts:
         raise JobError(f"{root}: its list, in {FOLDER}, has no messages, nor says it is an archive")
     columns = _columns_of_log(log.place, parts, facts)
@@ -192,7 +194,7 @@ def _iceberg_files(place: Files) -> list[str]:
 
 def _columns(place: Files, path: str) -> tuple[str, ...]:
     """Which of `DDL` a file has. Raises `JobError` if it is no archive's."""
-    schema = _opened(place, path).schema_arrow
+    schema = opened(place, path).schema_arrow
     there = tuple(name for name in DDL if _name_in(schema.names, name))
     if "sequence" not in there:
         raise JobError(f"{place.uri(path)} has no column 'sequence'; it has {schema.names}")
@@ -208,24 +210,17 @@ def _name_in(names: Sequence[str], wanted: str) -> str | None:
     return wanted if wanted in names else other if other in names else None
 
 
-def _opened(place: Files, path: str) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(place.inner(path), filesystem=place.filesystem)
-    except (OSError, pa.ArrowException) as error:
-        raise JobError(f"{place.uri(path)}: {first_line(error)}") from error
-
-
 def _look(place: Files, path: str) -> Part:
     """What the footer says of the numbers, or, if it says nothing, the numbers themselves."""
-    opened = _opened(place, path)
-    metadata = opened.metadata
+    file = opened(place, path)
+    metadata = file.metadata
     ranges = [_numbers_of(metadata, group) for group in range(metadata.num_row_groups)]
     known = [one for one in ranges if one is not None]
     if not metadata.num_rows:
         return Part(path, 0, 0, 0)
     if len(known) < len(ranges):
-        name = _name_in(opened.schema_arrow.names, "sequence")
-        found = pc.min_max(opened.read([name]).column(0)).as_py()
+        name = _name_in(file.schema_arrow.names, "sequence")
+        found = pc.min_max(file.read([name]).column(0)).as_py()
         known = [(found["min"] or 0, found["max"] or 0)]
     first, last = min(one[0] for one in known), max(one[1] for one in known)
     return Part(path, metadata.num_rows, first, last)
@@ -250,27 +245,29 @@ def batches(
     spans: Sequence[tuple[int, int]] = (),
     pattern: str | None = None,
     batch_bytes: int = BATCH_BYTES,
+    footer: str = "",
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file in their order, of `TYPES`; of these spans of numbers, if there are any.
 
-    `pattern` is a regular expression for subjects. Raises `JobError`.
+    `pattern` is a regular expression for subjects, `footer` what `pages.opened` compares. Raises
+    `JobError`.
     """
-    opened = _opened(place, path)
-    names = opened.schema_arrow.names
+    file = opened(place, path, footer)
+    names = file.schema_arrow.names
     needed = [*columns, *(["sequence"] if spans else []), *(["subject"] if pattern else [])]
     stored = {name: _name_in(names, name) for name in dict.fromkeys(needed)}
     if None in stored.values():
         lacking = next(name for name, found in stored.items() if found is None)
         raise JobError(f"{place.uri(path)} has no column {lacking!r}; it has {names}")
-    groups = list(range(opened.metadata.num_row_groups))
+    groups = list(range(file.metadata.num_row_groups))
     if spans:
-        groups = [group for group in groups if _overlaps(opened.metadata, group, spans)]
+        groups = [group for group in groups if _overlaps(file.metadata, group, spans)]
     if not groups:
         return
     wanted = list(dict.fromkeys(str(name) for name in stored.values()))
     try:
-        at_once = _rows_at_once(opened, groups, wanted, batch_bytes)
-        for batch in opened.iter_batches(at_once, groups, wanted, use_threads=False):
+        at_once = _rows_at_once(file, groups, wanted, batch_bytes)
+        for batch in file.iter_batches(at_once, groups, wanted, use_threads=False):
             made = {name: _column(batch, str(stored[name]), name) for name in stored}
             whole = pa.RecordBatch.from_pydict(made)
             yield _chosen(whole, spans, pattern).select(list(columns))
@@ -278,19 +275,19 @@ def batches(
         raise JobError(f"{place.uri(path)}: {first_line(error)}") from error
 
 
-def _rows_at_once(opened: pq.ParquetFile, groups: list[int], names: list[str], size: int) -> int:
+def _rows_at_once(file: pq.ParquetFile, groups: list[int], names: list[str], size: int) -> int:
     """How many rows take so many bytes: as the footer says, and as the first of them do.
 
     What is stored once for many rows takes little in a file, and its full length in memory.
     """
-    metadata = opened.metadata
+    metadata = file.metadata
     stored = sum(metadata.row_group(group).total_byte_size for group in groups)
     rows = sum(metadata.row_group(group).num_rows for group in groups)
     each = stored / max(rows, 1)
     most = BATCH_ROWS_MAX
     if LONG & set(names):
         most = LONG_ROWS_MAX
-        first = next(opened.iter_batches(SAMPLE_ROWS, groups[:1], names, use_threads=False), None)
+        first = next(file.iter_batches(SAMPLE_ROWS, groups[:1], names, use_threads=False), None)
         if first is not None and first.num_rows:
             each = max(each, first.nbytes / first.num_rows)
     return min(max(int(size / max(each, 1)), 1), most)
@@ -358,7 +355,12 @@ class ReadRows:
         for part in parts_of(self.archive, indexes):
             try:
                 yield from batches(
-                    Files(self.archive.root), part.path, self.columns, self.spans, self.pattern
+                    Files(self.archive.root),
+                    part.path,
+                    self.columns,
+                    self.spans,
+                    self.pattern,
+                    footer=part.footer,
                 )
             except JobError:
                 if not self.lenient:

@@ -6,7 +6,7 @@ What a job needs is set where the user has not said otherwise, by `--conf` or sp
     Arrow in batches of 65 536 rows, UTC     as the source delivers them
     one Python for driver and workers        Spark's default is whatever `python3` the PATH has
 
-And the source `seriatim` is registered with it.
+And the source `seriatim` is registered with it, and pages of Parquet are verified.
 """
 
 import os
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark_seriatim.installed import trouble
 from pyspark_seriatim.jobs.command import words
 from pyspark_seriatim.jobs.errors import JobError, first_line
+from pyspark_seriatim.jobs.pages import VERIFY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +60,8 @@ def spark_session(
         raise JobError(trouble())
     session = _session(name, master, conf or {})
     register(session)
+    if session.conf.get(VERIFY, None) is None:
+        session.conf.set(VERIFY, "true")
     return session
 
 

@@ -54,7 +54,7 @@ def write_table(path: str, table: pa.Table) -> None:
     place.make("")
     with place.filesystem.open_output_stream(place.inner(temporary)) as stream:
         if ending == ".parquet":
-            pq.write_table(table, stream, compression="zstd")
+            pq.write_table(table, stream, compression="zstd", write_page_checksum=True)
         elif ending == ".csv":
             pa.csv.write_csv(table, stream)
         else:

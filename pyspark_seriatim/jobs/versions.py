@@ -39,6 +39,7 @@ class DataFile:
     first: int
     last: int
     tags: dict[str, str] = field(default_factory=dict)
+    footer: str = ""  # its sum (pages.py), made when it is added; files of before have none
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,9 @@ from pyspark_seriatim.jobs.audit_report import Finding, findings_of
 from pyspark_seriatim.jobs.auditing import Auditor, Difference, Verdict, look_at
 from pyspark_seriatim.jobs.command import run
 from pyspark_seriatim.jobs.filelog import DataFile, FileLog
+from tests.support.archives import COLUMNS
+from tests.support.archives import put as put_archive
+from tests.support.archives import rows as archived_rows
 from tests.support.parquet_folders import rows, write
 from tests.support.processes import SeriatimServer
 from tests.support.raw import HEADERS, RawClient
@@ -82,7 +86,8 @@ def test_given_an_archive_of_the_journal_when_audited_then_it_is_clean_and_statu
     assert run(audit, ["--server", url, "--archive", root, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["clean"] is True
-    assert found["findings"] == found["notes"] == []
+    assert found["findings"] == []
+    assert all("no checksum" in note for note in found["notes"])
     for side in ("archive", "journal"):
         assert found[side]["rows"] == found[side]["last"] == MANY
     columns = ["subject", "payload", "timestamp", "headers", "reply"]
@@ -181,7 +186,7 @@ def test_given_one_subject_when_audited_then_gaps_are_proved_by_the_journal_alon
     assert "a gap cannot be told from them without the journal" in alone.scope.notes[0]
     both = examine(spark, url, root, first=2, last=MANY)
     assert told(both) == {("both", "missing in the archive"): (1, ("301",))}
-    assert both.scope.notes == []
+    assert all("no checksum of their pages" in note for note in both.scope.notes)
     other = log.begin("archive", 2)
     assert other is not None
     other.fact("journal", "0123456789abcdef")
@@ -222,3 +227,51 @@ def test_given_numbers_that_are_deleted_when_audited_then_only_what_is_asked_for
         both = examine(spark, url, root)
         assert findings_of(both) == []
         assert f"1 to {MANY:,} are not in the journal any more: not compared" in both.scope.notes
+
+
+def test_given_any_page_with_a_byte_that_has_changed_when_audited_alone_then_it_is_found(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = FileLog.open(str(tmp_path))
+    numbers = [*range(1, MANY + 1)]
+    (file,) = put_archive(log, archived_rows(numbers, ["orders.eu"] * MANY))
+    change = log.begin()
+    assert change is not None
+    change.fact("columns", COLUMNS)
+    change.fact("covered", [[1, MANY]])
+    change.commit()
+    path, random = tmp_path / file.path, Random(3)
+    whole = path.read_bytes()
+    audited = ["--archive", str(tmp_path), "--json"]
+    assert run(audit, audited) == 0
+    clean = json.loads(capsys.readouterr().out)
+    assert (clean["findings"], clean["notes"]) == ([], [])
+    payload = pq.read_metadata(path).row_group(0).column(2)
+    begin = payload.data_page_offset + 100  # behind the header of its first page
+    for _ in range(8):
+        where = random.randrange(begin, begin + payload.total_compressed_size - 200)
+        flipped = bytearray(whole)
+        flipped[where] ^= 1 << random.randrange(8)
+        path.write_bytes(flipped)
+        assert run(audit, audited) == 1, where
+        (finding,) = json.loads(capsys.readouterr().out)["findings"]
+        assert (finding["fault"], finding["count"]) == ("unreadable files", 1)
+    assert run(audit, [*audited, "--no-payloads"]) == 0
+    (note,) = json.loads(capsys.readouterr().out)["notes"]
+    assert note.startswith("payloads were not read (--no-payloads)")
+    path.write_bytes(whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:])
+    assert run(audit, audited) == 1
+    assert "its footer is not the one that was written" in capsys.readouterr().out
+    assert run(audit, [*audited, "--no-payloads", "--server", "127.0.0.1:1"]) == 2
+
+
+def test_given_files_without_checksums_when_audited_then_they_are_read_and_a_note_says_so(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    root = write(tmp_path, {"a.parquet": rows(range(1, 10))})
+    verdict = examine(spark, None, root)
+    assert findings_of(verdict) == []
+    assert [note.partition(":")[0] for note in verdict.scope.notes] == [
+        "1 of 1 files have no checksum of their pages",
+        "1 of 1 files have no checksum of their footer",
+    ]

@@ -171,7 +171,7 @@ def test_given_filters_when_pushed_down_then_the_rows_are_those_of_no_push_down(
             read(pushDownFilters="true", maxRecordsPerPartition=10)
             .where(one)
             .rdd.getNumPartitions()
-            for one in (filters[4], "sequence > 370")
+            for one in (f"timestamp >= '{moment.isoformat()}'", "sequence > 370")
         ]
         assert (parts[0] <= 30, parts[1]) == (True, 3), "of 40"
     finally:

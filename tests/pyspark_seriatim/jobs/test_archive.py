@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
 
 from pyspark_seriatim.client import Info
@@ -13,7 +14,7 @@ from pyspark_seriatim.jobs.archive import (
     source_options,
     summary,
 )
-from pyspark_seriatim.jobs.archiving import Archive, facts_of
+from pyspark_seriatim.jobs.archiving import MARKER, Archive, facts_of
 from pyspark_seriatim.jobs.compaction import Compactor
 from pyspark_seriatim.jobs.coverage import Facts
 from pyspark_seriatim.jobs.errors import JobError
@@ -152,3 +153,30 @@ def test_given_a_start_that_is_not_reached_when_checked_then_it_is_refused_for_a
     check(wish, INFO)
     with pytest.raises(JobError, match=f"{tmp_path} is an archive of the subject >, not of a"):
         check(Wish(root=str(tmp_path), subject="a"), INFO)
+
+
+def test_given_a_job_that_died_between_merging_and_deleting_when_begun_again_then_it_deletes(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "archive"
+    wanted = Facts("j1", ">", COLUMNS, ["date", "token"], 1, [], [])
+    log = FileLog.open(str(root))
+    work = Archive(log, wanted, str(tmp_path / "checkpoint"))
+    for first in (1, 3, 5):
+        put(log, rows([first, first + 1], ["a", "a"]))
+    compactor = Compactor(lambda merge, groups: [merge(group) for group in groups])
+    work.compactor = compactor
+    compactor.compact(log)  # and here it dies
+
+    def in_folder() -> list[int]:
+        found: list[int] = ds.dataset(root, format="parquet").to_table()["sequence"].to_pylist()
+        return sorted(found)
+
+    assert in_folder() == sorted([*range(1, 7)] * 2)
+    assert "3 merged files are still there" in summary(work, Run())
+    assert "Do not read this folder as plain Parquet" in (root / MARKER).read_text()
+    again = Archive(FileLog.open(str(root)), wanted, str(tmp_path / "checkpoint"))
+    again.compactor = compactor
+    again.repair()
+    assert in_folder() == [*range(1, 7)], "before a row is read, and without the marker"
+    assert "still there" not in summary(again, Run())

@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_seriatim.jobs.compaction import Compactor, Merge, plan
+from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog import DataFile, FileLog
 from pyspark_seriatim.jobs.parquet import Written
 from tests.support.archives import put, rows
 
 
-def here(merge: Merge, groups: list[list[str]]) -> list[Written]:
+def here(merge: Merge, groups: list[list[DataFile]]) -> list[Written]:
     """Without Spark: one after the other."""
     return [merge(group) for group in groups]
 
@@ -116,7 +117,7 @@ def test_given_a_merge_that_fails_then_the_archive_is_as_it_was(tmp_path: Path) 
     log = filled(tmp_path, 2)
     Path(log.paths()[0]).write_bytes(b"no parquet")
     before = log.files()
-    with pytest.raises(ValueError, match="Parquet"):
+    with pytest.raises(JobError, match="its footer is not the one that was written"):
         Compactor(here).compact(log)
     assert FileLog.open(str(tmp_path)).files() == before
     assert FileLog.open(str(tmp_path)).begin() is not None

@@ -432,5 +432,6 @@ def test_given_the_version_files_then_they_read_as_documented(tmp_path: Path) ->
     assert entry["application"] == "job"
     assert (entry["version"], entry["batch"], entry["remove"]) == (1, 3, [])
     assert entry["add"][0] | {"path": ""} == {
-        **{"path": "", "table": "rows", "rows": 10, "bytes": 1, "first": 1, "last": 10, "tags": {}}
+        **{"path": "", "table": "rows", "rows": 10, "bytes": 1, "first": 1, "last": 10, "tags": {}},
+        "footer": "",
     }

@@ -33,6 +33,7 @@ Compactor(run).compact(log)
 OTHER_FOLDER = """
 (other,) = put(FileLog.open(f"{root}/other"), rows([1, 2], ["b", "b"]))
 Path(root, "other", other.path).replace(Path(root, first.path))
+log.state.files[first.path] = replace(first, footer="")  # as in a list of before
 Compactor(run).compact(log)
 """
 BATCH = """
