@@ -21,11 +21,13 @@ from broker.kinds import (
     PUBLISH_PREFIX,
     RESERVED,
     is_answerable,
+    is_reserved_reply,
 )
 from broker.link import Link
 from broker.options import check_options, read_object, read_options
 from broker.plane import Plane
 from broker.relief import relieve
+from broker.traced import is_trace_only
 from parser import errors
 from parser.ops import CONNECT, FAULT, INFO, PING, PONG, SUB, UNSUB
 from sequencer.netstring import encode
@@ -90,6 +92,33 @@ class Control:
             self._tell(link, errors.ReplyForbidden(reply))
         else:
             self._publish_acknowledged(link, route.subject[len(PUBLISH_PREFIX) :], reply)
+
+    def trace_only(self, link: Link, route: Route) -> bool:
+        """Whether the message at hand is only to be traced: it gets no number, nobody gets it.
+
+        Traces are not made here. A request to the broker itself is answered that it was none.
+        """
+        parser, store = link.parser, self.plane.store
+        if not is_trace_only(bytes(store[parser.body : parser.body + parser.header_size])):
+            return False
+        reply = bytes(store[parser.reply : parser.reply_end])
+        if link.pedantic and not is_literal(route.subject):
+            self.invalid_publish_subject(link)
+        if route.kind == RESERVED:
+            self._tell(link, errors.PublishForbidden(route.subject))
+        elif is_reserved_reply(reply):
+            self._tell(link, errors.ReplyForbidden(reply))
+        else:
+            if link.verbose:
+                self.plane.say(link, b"+OK\r\n")
+            wanted = route.fanout.plain or route.fanout.groups is not None
+            if reply and link.no_responders and not wanted and route.kind == ORDINARY:
+                self.no_responders(link, route.subject, reply)
+            if reply and route.subject.startswith(CONTROL_PREFIX) and is_answerable(reply):
+                self.plane.answer(
+                    link, reply, b"", b"NATS/1.0 400 Nats-Trace-Only: Not Published\r\n\r\n"
+                )
+        return True
 
     def no_responders(self, link: Link, subject: bytes, reply: bytes) -> None:
         """Nobody got a request: tell a plain subscription of the publisher's own on the reply."""

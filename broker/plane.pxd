@@ -11,9 +11,6 @@ from sublist.sublist cimport Sublist
 from sublist.subscription cimport Subscription
 from sublist.subject cimport digest_span, is_literal
 
-cdef extern from "string.h":
-    void *memmem(const void *text, size_t size, const void *part, size_t part_size) noexcept
-
 cdef enum:
     ID_FLAG = 1
     OWED_MAX = 262144
@@ -39,7 +36,7 @@ cdef class Plane:
     cdef tuple frames
     cdef object window
     cdef bytes message_id
-    cdef bint refused
+    cdef bint refused, named
     cdef unsigned int random
     cdef Py_ssize_t work
     cdef readonly bint interrupted
@@ -87,10 +84,8 @@ cdef class Plane:
     cdef int _confirm(self, Link link) except -1
     @cython.locals(fresh=bint)
     cpdef unsigned long long sequence(self, Link link, Route route) except? 0
-    @cython.locals(found=bytes)
+    @cython.locals(found=bytes, ours=bint)
     cdef bint _take_once(self, Link link) except -1
-    @cython.locals(name='const unsigned char *', headers='const unsigned char *')
-    cdef bint _may_have_id(self) noexcept
     @cython.locals(shape=int)
     cdef int _shape(self, Link link) noexcept
     cdef bint _owe(self, Link link, Subscription sub) except -1

@@ -62,19 +62,18 @@ class Plane:
         self.control: Any = None
         self.frames = tuple(Frame(shape) for shape in range(5))
         self.work = 0  # offers made, and routes found, in this read event
-        self.interrupted = False
+        self.interrupted = self.named = False  # named: a header of NATS' own may be there
         self.random = 2463534242  # xorshift32, for queue groups
         self.store = bytearray()
         self.data = self.store
         self.route: Route | None = None
         self.mute: Link | None = None  # the link that must not hear itself
         self.window: Any = None
-        self.message_id = b""
+        self.message_id = self.sizes = b""  # sizes: header size and size, as they were written
         self.refused = False  # the publisher at hand knows by now that there is no room
         self.number = self.size = self.header_size = self.payload = self.payload_size = 0
         self.body = self.digits = self.digits_end = self.subject = self.reply = self.reply_size = 0
         self.renamed = False  # the message goes out under another subject than it came with
-        self.sizes = b""  # header size and size, as the publisher wrote them
 
     def attach(self, control: Any) -> None:
         """Say who handles what is not a message. Once, before the first `receive`."""
@@ -252,6 +251,13 @@ class Plane:
             self.data, parser.subject, parser.subject_end - parser.subject, parser.digest
         )
         self._note_sizes(parser)
+        self.named = parser.mentions(b"Nats-", 5)
+        if self.named and parser.mentions(b"Nats-Trace-Dest", 15):
+            self.work += CONTROL_WORK
+            if self.control.trace_only(link, self.route):
+                link.in_msgs += 1
+                link.in_bytes += parser.size
+                return 0
         if self.route.kind == ACKNOWLEDGED and not link.chatty:
             return self._publish_acknowledged(link, parser, parser.header_size)
         return self._publish_uncommon(link, parser, parser.header_size)
@@ -336,7 +342,8 @@ class Plane:
     def _take_once(self, link: Link) -> bool:
         """Take a number, unless the message's id has one: then False, and `number` is that."""
         found = b""
-        if self.window is not None and self.header_size and self._may_have_id():
+        ours = self.header_size and self.named and self.window is not None
+        if ours and link.parser.mentions(b"Nats-Msg-Id", 11):
             found = id_of(bytes(self.store[self.body : self.body + self.header_size]))
         if not found:
             self._take(link.in_msgs)
@@ -350,16 +357,6 @@ class Plane:
             self.window.add(found, self.number, self.sequencer.now)
         self.message_id = b""
         return True
-
-    def _may_have_id(self) -> bool:
-        """Whether the name of the header is somewhere in the headers."""
-        if cython.compiled:
-            name = b"Nats-Msg-Id"
-            headers = self.data + self.body
-            return memmem(headers, self.header_size, name, 11) != cython.NULL
-        else:
-            headers = self.body
-            return self.store.find(b"Nats-Msg-Id", headers, headers + self.header_size) >= 0
 
     def payload_bytes(self) -> int:
         """The size of the payload of the message at hand, without headers."""

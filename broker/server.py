@@ -26,7 +26,7 @@ from broker.replays import Replays
 from broker.session import Session
 from broker.settings import Settings
 from broker.settings_staging import STAGING
-from broker.version import PYTHON, VERSION
+from broker.version import NATS_VERSION, PYTHON, VERSION
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 from sequencer.sequencer import Sequencer
@@ -114,7 +114,8 @@ class Server:
         self._info_fields: dict[str, object] = {
             "server_id": self.server_id,
             "server_name": self.name,
-            "version": VERSION,
+            "version": NATS_VERSION,
+            "seriatim": VERSION,
             "proto": 1,
             "git_commit": "",
             "go": PYTHON,

@@ -38,6 +38,7 @@ cdef class Staged:
                                Py_ssize_t stop, Py_ssize_t rows) except -2
     cdef Py_ssize_t _refuse(self, Py_ssize_t rows, str why) except -2
     cdef bint _is_reserved(self, Py_ssize_t rows, Parser parser) except -1
+    cdef bint _is_trace_only(self, Py_ssize_t rows, Parser parser) except -1
     cdef Py_ssize_t _refuse_subject(self, Py_ssize_t rows, bytes subject, bint excluded) except -2
 
 cdef str _fault_of(Parser parser, int op)

@@ -13,6 +13,7 @@ import cython
 
 from broker.kinds import is_reserved_reply
 from broker.plane import Plane
+from broker.traced import is_trace_only
 from parser.errors import ControlLineTooLong, PayloadTooLarge, quoted
 from parser.machine import Parser
 from sublist.sublist import Sublist
@@ -59,6 +60,8 @@ class Staged:
             size = parser.reply_end - parser.reply
             plain = parser.reply_end == 0 or is_plain_reply(data, parser.reply, size)
             if not plain and self._is_reserved(rows, parser):
+                return BAD
+            if op == HPUB and self._is_trace_only(rows, parser):
                 return BAD
             rows += 1
 
@@ -122,6 +125,16 @@ class Staged:
         if not is_reserved_reply(reply):
             return False
         self._refuse(rows, f"the reply {_shown(reply)} is a reserved subject")
+        return True
+
+    def _is_trace_only(self, rows: int, parser: Parser) -> bool:
+        """Whether the row at hand would get no number; it is refused then."""
+        if not parser.mentions(b"Nats-Trace-Dest", 15):
+            return False
+        end = parser.body + parser.header_size
+        if not is_trace_only(bytes(parser.store[parser.body : end])):
+            return False
+        self._refuse(rows, "is only to be traced (Nats-Trace-Only), and would get no number")
         return True
 
     def _refuse_subject(self, rows: int, subject: bytes, kind: int) -> int:

@@ -6,6 +6,9 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Final
 
 VERSION: Final = "0.1.0"
+# What clients are told in INFO: they compare it with the nats-server that a feature came with,
+# and take an older one to be without it. It is the one whose protocol is spoken here.
+NATS_VERSION: Final = "2.15.1"
 _IMPLEMENTATION = {"cpython": "CPython", "pypy": "PyPy"}.get(sys.implementation.name, "Python")
 PYTHON: Final = f"{_IMPLEMENTATION} {sys.version.split()[0]}"
 HOT_MODULES: Final = (

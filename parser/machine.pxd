@@ -1,6 +1,9 @@
 # The compiler's view of machine.py: types only, never behaviour.
 cimport cython
 
+cdef extern from "string.h":
+    void *memmem(const void *text, size_t size, const void *part, size_t part_size) noexcept
+
 cdef enum:
     MORE, PUB, HPUB, SUB, UNSUB, PING, PONG, CONNECT, FAULT, IGNORED, INFO
 
@@ -60,6 +63,8 @@ cdef class Parser:
     cdef int _publish(self, int state, Py_ssize_t at, Py_ssize_t end, Py_ssize_t after) except -1
     @cython.locals(data='const unsigned char *', stop=Py_ssize_t, end=Py_ssize_t)
     cdef int _payload(self, int state, Py_ssize_t at, Py_ssize_t body) except -1
+    @cython.locals(text='const char *')
+    cdef bint mentions(self, bytes name, Py_ssize_t size) except -1
     @cython.locals(data='const unsigned char *', value=Py_ssize_t, digit=int)
     cdef Py_ssize_t _number(self, Py_ssize_t at, Py_ssize_t end) noexcept
     @cython.locals(data='const unsigned char *', digest='unsigned int')

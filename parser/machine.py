@@ -315,6 +315,14 @@ class Parser:
         self.at = end + 2
         return PUB if state == PUB_ARGUMENT else HPUB
 
+    def mentions(self, name: bytes, size: int) -> bool:
+        """Whether a name, of `size` bytes, is somewhere in the headers of the HPUB at hand."""
+        if cython.compiled:
+            text = name
+            return memmem(self.data + self.body, self.header_size, text, size) != cython.NULL
+        else:
+            return name in self.store[self.body : self.body + self.header_size]
+
     def _number(self, at: int, end: int) -> int:
         """A decimal of one to nine digits, or -1."""
         data = self.data

@@ -47,6 +47,7 @@ class Link:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.shown = without_credentials(url)
         self.client = Worded()
         self.inbox = f"{INBOX_PREFIX}.{uuid.uuid4().hex}"  # where answers to us alone come
         self._closed = asyncio.Event()
@@ -75,7 +76,7 @@ class Link:
                     connect_timeout=CONNECT_SECONDS_MAX,
                 )
         except (OSError, Error, ValueError, TimeoutError) as error:
-            raise LinkLost(f"{self.url}: {self._describe(self._said or error)}") from error
+            raise LinkLost(f"{self.shown}: {self._describe(self._said or error)}") from error
 
     async def during(self, work: Coroutine[Any, Any, Result]) -> Result:
         """The result of `work`; `CliError` when the broker refuses it, `LinkLost` without one."""
@@ -99,7 +100,7 @@ class Link:
         """What to raise for `error`, or for what the broker has said before."""
         cause = self._said or error
         gone = self.client.is_closed or isinstance(cause, OSError | TimeoutError)
-        return (LinkLost if gone else CliError)(f"{self.url}: {self._describe(cause)}")
+        return (LinkLost if gone else CliError)(f"{self.shown}: {self._describe(cause)}")
 
     def _describe(self, error: Exception) -> str:
         text = describe(error)
@@ -146,6 +147,12 @@ async def _end(tasks: set[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def without_credentials(url: str) -> str:
+    """An address as it may be shown: a user and a password before the last @ are left out."""
+    scheme, mark, rest = url.rpartition("://")
+    return scheme + mark + rest.rpartition("@")[2]
+
+
 def broker_url(url: str) -> str:
     """`url` in full: host:port is enough. Raises `CliError`."""
     full = url if "://" in url else f"nats://{url}"
@@ -155,7 +162,8 @@ def broker_url(url: str) -> str:
     except ValueError:  # the port is no number, or too large for one
         right = False
     if not right:
-        raise CliError(f'"{url}" is no address of a broker; give nats://HOST:PORT or HOST:PORT')
+        shown = without_credentials(url)
+        raise CliError(f'"{shown}" is no address of a broker; give nats://HOST:PORT or HOST:PORT')
     return full
 
 

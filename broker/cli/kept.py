@@ -32,7 +32,7 @@ class Kept:
 async def ask(link: Link) -> Kept:
     """What the broker keeps now. Raises `CliError`."""
     if not link.frame:
-        raise CliError(f"{link.url}: the server there keeps no messages")
+        raise CliError(f"{link.shown}: the server there keeps no messages")
     try:
         request = link.client.request("$SEQ.INFO", b"", timeout=ANSWER_SECONDS_MAX)
         fields = json.loads((await link.during(request)).data)
@@ -43,7 +43,7 @@ async def ask(link: Link) -> Kept:
             fields["store"] == "memory",
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise CliError(f"{link.url}: the broker does not say what it keeps") from error
+        raise CliError(f"{link.shown}: the broker does not say what it keeps") from error
 
 
 def check_same(link: Link, before: Kept, now: Kept, shown: int) -> None:
@@ -51,12 +51,12 @@ def check_same(link: Link, before: Kept, now: Kept, shown: int) -> None:
     if now.journal != before.journal:
         why = ": it keeps messages in memory alone, and was started anew" if now.in_memory else ""
         raise CliError(
-            f"{link.url}: the broker has another journal now, {now.journal} in the place of"
+            f"{link.shown}: the broker has another journal now, {now.journal} in the place of"
             f" {before.journal}{why}; its numbers are of other messages: begin anew, with --from 1"
         )
     if now.last < shown:
         raise CliError(
-            f"{link.url}: number {shown} was shown, and the broker has given none beyond"
+            f"{link.shown}: number {shown} was shown, and the broker has given none beyond"
             f" {now.last} now: its journal has lost its end, and those numbers will be of other"
             " messages"
         )
@@ -100,7 +100,7 @@ async def _first_since(link: Link, past: Past) -> int:
     await link.during(subscription.unsubscribe())
     if not number:
         raise CliError(
-            f"{link.url}: messages have no numbers there, so what is asked for by time has no"
+            f"{link.shown}: messages have no numbers there, so what is asked for by time has no"
             " end; leave out --until-now"
         )
     return number

@@ -135,12 +135,12 @@ async def _acknowledged(link: Link, publication: Publication) -> int:
             headers=publication.headers or None,
         )
     except NoRespondersError as error:
-        raise CliError(f"{link.url}: the server there does not number messages") from error
+        raise CliError(f"{link.shown}: the server there does not number messages") from error
     status = answer.headers or {}
     if STATUS_HEADER in status and not answer.data:
         why = status.get(DESCRIPTION_HEADER) or f"status {status[STATUS_HEADER]}"
-        raise CliError(f"{link.url}: the broker refused: {why}")
+        raise CliError(f"{link.shown}: the broker refused: {why}")
     try:
         return decode_number(answer.data)
     except NetstringError as error:
-        raise CliError(f"{link.url}: the answer is no number: {error}") from error
+        raise CliError(f"{link.shown}: the answer is no number: {error}") from error

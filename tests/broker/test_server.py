@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.version import VERSION, is_compiled
+from broker.version import NATS_VERSION, VERSION, is_compiled
 from tests.broker.command import COMMAND_S, seriatim
 from tests.support.frames import split_frame
 from tests.support.processes import STAND_IN, STOP_S, SeriatimServer
@@ -59,6 +59,7 @@ def test_given_a_connection_then_info_says_who_we_are_and_nothing_we_are_not() -
         "server_id",
         "server_name",
         "version",
+        "seriatim",
         "proto",
         "git_commit",
         "go",
@@ -72,7 +73,7 @@ def test_given_a_connection_then_info_says_who_we_are_and_nothing_we_are_not() -
     }
     assert re.fullmatch(r"N[A-Z2-7]{55}", info["server_id"])
     assert info["server_name"] == info["server_id"]
-    assert info["version"] == VERSION
+    assert (info["version"], info["seriatim"]) == (NATS_VERSION, VERSION)
     assert info["go"] == f"CPython {sys.version.split()[0]}"
     assert (info["host"], info["port"]) == ("127.0.0.1", broker.ports[0])
     assert (info["proto"], info["headers"], info["max_payload"]) == (1, True, 1 << 20)

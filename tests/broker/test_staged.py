@@ -180,3 +180,15 @@ def test_given_a_bad_row_when_checked_then_its_place_and_its_subject_are_named()
     assert checker.check(Parser(), store, 0, len(store)) == BAD
     assert checker.row == 4
     assert checker.problem == f'"open.{"x" * 75}..." is excluded from sequencing'
+
+
+def test_given_a_row_only_to_be_traced_when_checked_then_it_is_refused() -> None:
+    checker, _, _ = staged()
+    parser = Parser()
+    parser.headers = True
+    headers = b"NATS/1.0\r\nNats-Trace-Dest: t\r\nNats-Trace-Only: true\r\n\r\n"
+    row = b"HPUB a %d %d\r\n%bx\r\n" % (len(headers), len(headers) + 1, headers)
+    store = bytearray(b"PUB a 1\r\nx\r\n" + row)
+    assert checker.check(parser, store, 0, len(store)) == BAD
+    assert checker.row == 2
+    assert checker.problem.startswith("is only to be traced (Nats-Trace-Only)")

@@ -7,6 +7,7 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
 
 from tests.clients.served import Served, run, settle
 
@@ -275,5 +276,34 @@ def test_given_a_round_trip_then_flush_and_rtt_answer(served: Served) -> None:
         async with served.client() as client:
             await client.flush(timeout=TIMEOUT_S)
             assert 0 < await client.rtt(timeout=TIMEOUT_S) < TIMEOUT_S
+
+    run(scenario())
+
+
+def test_given_the_version_when_compared_then_nothing_is_taken_to_be_missing(
+    served: Served,
+) -> None:
+    async def scenario() -> None:
+        async with served.client() as client:
+            version = client.connected_server_version
+            assert (version.major, version.minor) >= (2, 15)
+
+    run(scenario())
+
+
+def test_given_jetstream_when_asked_for_then_it_fails_at_once_and_says_why(
+    served: Served,
+) -> None:
+    async def scenario() -> None:
+        async with served.client() as client:
+            jetstream = client.jetstream(timeout=TIMEOUT_S)
+            with pytest.raises(NoStreamResponseError):
+                await jetstream.publish("py.js", b"x", timeout=TIMEOUT_S)
+            with pytest.raises(ServiceUnavailableError):
+                await jetstream.add_stream(name="s", subjects=["py.js"])
+            with pytest.raises(ServiceUnavailableError):
+                await jetstream.pull_subscribe("py.js", "d", stream="s")
+            with pytest.raises(ServiceUnavailableError):
+                await jetstream.key_value("bucket")
 
     run(scenario())

@@ -40,7 +40,7 @@ def test_given_a_new_connection_then_info_has_every_field_that_clients_read(test
 
 def test_given_both_servers_then_info_agrees_where_it_can(oracle: Choose, tested: Choose) -> None:
     theirs, ours = info(oracle("default").port), info(tested("default").port)
-    for key in ("proto", "headers", "max_payload", "host", "client_ip"):
+    for key in ("version", "proto", "headers", "max_payload", "host", "client_ip"):
         assert ours[key] == theirs[key], key
     assert ours["port"] == tested("default").port
 

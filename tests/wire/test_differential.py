@@ -12,12 +12,12 @@ import pytest
 from tests.support.frames import split_frame
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import Operation, RawClient, operations
-from tests.wire import cases_connect, cases_lines, cases_subjects
+from tests.wire import cases_connect, cases_lines, cases_subjects, cases_traced
 from tests.wire.cases import Case
 from tests.wire.conftest import Choose
 from tests.wire.normal import Plain, normal, normal_bytes
 
-CASES = [*cases_lines.CASES, *cases_connect.CASES, *cases_subjects.CASES]
+CASES = [*cases_lines.CASES, *cases_connect.CASES, *cases_traced.CASES, *cases_subjects.CASES]
 SENDING = [case for case in CASES if case.bytes_to_send]
 PIECES_MAX = 600  # a long script is cut into so many pieces at most: the rest is the same bytes
 

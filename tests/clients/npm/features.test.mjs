@@ -263,3 +263,15 @@ test("the past: questions are answered", { ...quick, skip: !numbered }, () =>
     const missing = await client.request(`$SEQ.GET.${info.last + 9}`, Empty, patient);
     assert.equal(missing.headers.code, 404);
   }));
+
+test("the version: nothing is taken to be missing; JetStream is refused at once", quick, () =>
+  withClients(1, {}, async (client) => {
+    const [major, minor] = client.info.version.split(".").map(Number);
+    assert.ok(major === 2 && minor >= 15, client.info.version);
+    const refused = (error) => error.code === ErrorCode.NoResponders || error.code === "503";
+    const jetstream = client.jetstream(patient);
+    await assert.rejects(client.jetstreamManager(patient), refused);
+    await assert.rejects(jetstream.publish("js.js", Empty, patient), refused);
+    await assert.rejects(jetstream.views.kv("bucket"), refused);
+    await assert.rejects(jetstream.pull("stream", "durable", patient), refused);
+  }));
