@@ -174,7 +174,9 @@ class Play:
             if matches(b">", subject):  # what nothing can match has no number
                 messages.append((subject, payload))
         fails = self.stage.sequencer.full or getattr(self.store, "fails", "")
-        if fails and messages:  # a short one may be taken where a longer one was refused: one by one, then
+        if (
+            fails and messages
+        ):  # a short one may be taken where a longer one was refused: one by one, then
             subject, payload = messages[0]
             wire = b"PUB %b %d\r\n%b\r\n" % (subject, len(payload), payload)
             messages = messages[:1]
