@@ -36,6 +36,7 @@ READ_BYTES: Final = 1 << 40  # of all answers together: the range is the bound
 IDLE_MAX: Final = 4
 SHARED_MAX: Final = 64  # brokers, or ways to ask one, that a process remembers
 EVERY: Final = (">",)
+DIGITS_MAX: Final = len(str(NUMBER_MAX))
 Range = tuple[int, int]
 Result = TypeVar("Result")
 
@@ -242,9 +243,10 @@ def _chunk(answer: Answer, first: int, last: int) -> Chunk:
     """An answer to $SEQ.READ, looked at. Raises `BrokerError` where it cannot be."""
     try:
         columns = Columns(answer.payload)
-        following = int(answer.headers["Seriatim-Next"])
+        following = _number(answer.headers["Seriatim-Next"])
         words = answer.headers.get("Seriatim-Lost", "").replace(",", " ").split()
-        lost = tuple((int(one), int(two)) for one, _, two in (w.partition("-") for w in words))
+        pairs = (word.partition("-") for word in words)
+        lost = tuple((_number(one), _number(two)) for one, _, two in pairs)
     except (ChunkError, KeyError, ValueError) as error:
         raise BrokerError(f"{READ}: the answer is no chunk of columns: {error!r}") from None
     numbers = columns.numbers
@@ -254,7 +256,18 @@ def _chunk(answer: Answer, first: int, last: int) -> Chunk:
         )
     if following < first:
         raise BrokerError(f"{READ}: to go on at {following} is to go back, from {first}")
+    if following > max(first, last + 1) or not all(
+        first <= one <= two <= last for one, two in lost
+    ):
+        raise BrokerError(f"{READ}: the answer is of other numbers than {first} to {last}")
     return Chunk(columns, following, lost, len(answer.payload))
+
+
+def _number(digits: str) -> int:
+    """A number as a header has it. Raises `ValueError`."""
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > DIGITS_MAX:
+        raise ValueError(f"{digits[:40]!r} is not a number")
+    return int(digits)
 
 
 def _ask_info(connection: Connection) -> Info:

@@ -431,7 +431,8 @@ def _read_headers(block: bytes) -> tuple[int, str, dict[str, str]]:
     """Status, description and headers of an answer."""
     first, *lines = block.decode("utf-8", "replace").split("\r\n")
     words = first.split(" ", 2)
-    status = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
+    code = words[1] if len(words) > 1 else ""
+    status = int(code) if code.isascii() and code.isdigit() and len(code) == 3 else 0
     pairs = (line.partition(":") for line in lines if line)
     headers = {name.strip(): value.strip() for name, _, value in pairs}
     return status, words[2].strip() if len(words) > 2 else "", headers

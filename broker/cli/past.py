@@ -15,9 +15,12 @@ from dataclasses import dataclass
 
 from broker.cli.errors import CliError
 from broker.cli.moment import moment, show_time
+from sequencer.sequencer import NUMBER_MAX
 from sublist.subject import covers
 
+OWN_PREFIX = "$SEQ."  # only the broker itself says anything there
 LOST_PREFIX, END_PREFIX = "$SEQ.LOST.", "$SEQ.END."
+DIGITS_MAX = len(str(NUMBER_MAX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +107,11 @@ def takes_in(subjects: list[str], subject: str) -> bool:
 
 def lost(subject: str) -> str:
     """What to say of an event on `$SEQ.LOST.`; nothing if it is another."""
-    if not subject.startswith(LOST_PREFIX):
+    numbers = _numbers(subject, LOST_PREFIX)
+    if len(numbers) != 2 or numbers[0] > numbers[1]:
         return ""
-    first, _, last = subject.removeprefix(LOST_PREFIX).partition(".")
-    count = int(last) - int(first) + 1
+    first, last = numbers
+    count = last - first + 1
     if count == 1:
         return f"LOST number {first}: the broker does not have it any more"
     return f"LOST numbers {first} to {last}: the broker does not have these {count} any more"
@@ -125,4 +129,12 @@ def last_lost(subject: str) -> int:
 
 def is_end(subject: str) -> bool:
     """Whether this event is the end of the range."""
-    return subject.startswith(END_PREFIX)
+    return len(_numbers(subject, END_PREFIX)) == 1
+
+
+def _numbers(subject: str, prefix: str) -> list[int]:
+    """The numbers of messages behind a prefix; none where anything else stands there."""
+    words = subject.removeprefix(prefix).split(".") if subject.startswith(prefix) else []
+    right = all(word.isascii() and word.isdigit() and len(word) <= DIGITS_MAX for word in words)
+    numbers = [int(word) for word in words] if right else []
+    return numbers if all(0 < number <= NUMBER_MAX for number in numbers) else []

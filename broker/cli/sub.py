@@ -15,7 +15,7 @@ from nats.aio.msg import Msg
 from broker.cli import kept
 from broker.cli.client import Link, LinkLost, connected
 from broker.cli.errors import CliError
-from broker.cli.past import Past, is_end, last_lost, lost, takes_in
+from broker.cli.past import OWN_PREFIX, Past, is_end, last_lost, lost, takes_in
 from broker.cli.times import dated
 from broker.cli.view import Message, understand
 
@@ -96,8 +96,9 @@ class Stream:
         wish = self._wish
         for message in batch:
             number = message.number
-            if wish.past is not None and number is None and self._is_event(message.subject):
-                if is_end(message.subject):
+            if wish.past is not None and message.subject.startswith(OWN_PREFIX):
+                self._note(message.subject)
+                if is_end(message.subject) and (wish.past.last or wish.past.until_now):
                     return True
                 continue
             if wish.past is None or takes_in(wish.subjects, message.subject):
@@ -108,13 +109,12 @@ class Stream:
                 return True
         return False
 
-    def _is_event(self, subject: str) -> bool:
-        """Whether the broker itself says something; what is lost is told."""
+    def _note(self, subject: str) -> None:
+        """Tell what the broker itself says is lost; what is no event is passed over."""
         text = lost(subject)
         if text:
             tell(text)
             self.told = max(self.told, last_lost(subject))
-        return bool(text) or is_end(subject)
 
 
 class Resuming:

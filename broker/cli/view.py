@@ -19,6 +19,7 @@ from broker.cli.moment import show_time
 from sequencer.netstring import NetstringError, decode_frame
 
 SEQUENCE_HEADER = "Nats-Sequence"
+DIGITS_MAX = 19  # of the largest number
 VIEWS = ("text", "raw", "json", "frame")
 
 
@@ -51,7 +52,8 @@ def understand(arrived: Arrived, frame: str) -> Message:
     headers = dict(arrived.headers or {})
     if frame == "header":
         digits = headers.get(SEQUENCE_HEADER, "")
-        number = int(digits) if digits.isascii() and digits.isdigit() else None
+        right = digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX
+        number = int(digits) if right else None
     elif frame != "none":
         # What the broker itself says, and what is excluded, has no frame.
         with contextlib.suppress(NetstringError):

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from nats.aio.client import Client
 from nats.errors import Error, NoRespondersError
 
+from cardinal.message import NUMBER_MAX
 from cardinal.transport.errors import Refused
 
 CONNECT_SECONDS_MAX = 5
@@ -133,7 +134,10 @@ class Connection:
         """What the broker keeps. Raises `Broken`, `Refused`."""
         try:
             found = json.loads(await self.ask("$SEQ.INFO", b""))
-            return {"journal": str(found["journal"]), "last": int(found["last"])}
+            last = found["last"]
+            if type(last) is not int or not 0 <= last <= NUMBER_MAX:
+                raise ValueError(f"the last number is {last!r:.40}")
+            return {"journal": str(found["journal"]), "last": last}
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, Refused):
                 raise

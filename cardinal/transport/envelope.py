@@ -9,6 +9,7 @@ id        Nats-Msg-Id, a digest of subject and payload: of redundant producers, 
 import re
 from hashlib import blake2b
 
+from cardinal.message import NUMBER_MAX
 from cardinal.transport.errors import BadEnvelope, BadTopic
 
 ROOT = "cardinal"
@@ -16,6 +17,7 @@ APPLICATION = re.compile(r"[A-Za-z0-9_-]+")
 TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 ID_BYTES = 16
 LENGTH_DIGITS_MAX = 10
+NUMBER_DIGITS_MAX = len(str(NUMBER_MAX))
 
 
 def subject_of(application: str, topic: str) -> str:
@@ -56,6 +58,17 @@ def unpack(payload: bytes) -> tuple[bytes, bytes]:
     if at != len(payload):
         raise BadEnvelope(at, f"{len(payload) - at} bytes behind the value")
     return key, value
+
+
+def number_of(digits: bytes | str) -> int:
+    """The number of a message, in ASCII decimal. Raises `ValueError`."""
+    text = digits.decode("ascii", "replace") if isinstance(digits, bytes) else digits
+    if not (text.isascii() and text.isdigit()) or len(text) > NUMBER_DIGITS_MAX:
+        raise ValueError(f"{text[:40]!r} is not a number")
+    number = int(text)
+    if not 0 < number <= NUMBER_MAX:
+        raise ValueError(f"{number} is not the number of a message")
+    return number
 
 
 def netstring(data: bytes, at: int) -> tuple[bytes, int]:

@@ -15,7 +15,7 @@ from nats.errors import BadSubjectError, Error
 
 from cardinal.producer import Messages
 from cardinal.transport.connection import Broken, Connection
-from cardinal.transport.envelope import ID_BYTES, message_id, netstring, pack, subject_of
+from cardinal.transport.envelope import ID_BYTES, message_id, netstring, number_of, pack, subject_of
 from cardinal.transport.errors import BadEnvelope, Refused, Unreachable
 
 PIECE_MESSAGES, PIECE_BYTES = 512, 1 << 20  # of what is sent again when a connection breaks
@@ -143,7 +143,7 @@ class Publisher:
             raise Refused("; ".join(for_good))
         try:
             digits, _ = netstring(answer, 0)
-            return int(digits)
+            return number_of(digits)
         except (BadEnvelope, ValueError):
             raise Refused(f"{self.url}: this broker is no Seriatim: {answer!r:.60}") from None
 

@@ -30,7 +30,7 @@ from nats.errors import Error
 from cardinal.follower import Row
 from cardinal.message import NUMBER_MAX
 from cardinal.transport.connection import Broken, Connection
-from cardinal.transport.envelope import netstring, prefix_of, unpack
+from cardinal.transport.envelope import netstring, number_of, prefix_of, unpack
 from cardinal.transport.errors import BadEnvelope, NoNumbers, Refused, Unreachable
 
 WINDOW = 4096  # numbers of a range; a round trip for so many costs nothing
@@ -115,6 +115,7 @@ class Reader:
         self._connection: Connection | None = None
         self._range: Subscription | None = None
         self._asked = False  # whether the range is not at its end
+        self._upto = 0  # the last number of the range
         self._arrived: list[Msg] = []
         self._wait = 0.0
         self._told = False  # that there is no connection
@@ -237,7 +238,7 @@ class Reader:
             )
         except (OSError, Error) as error:
             raise Broken(f"{self.url}: {error}") from None
-        self._asked = True
+        self._asked, self._upto = True, last
 
     def _take(self, connection: Connection, happened: list[Happening]) -> list[Row]:
         """The rows that have arrived; what else did is dealt with."""
@@ -255,10 +256,12 @@ class Reader:
                 if framed:
                     inner, _ = netstring(payload, 0)
                     digits, at = netstring(inner, 0)
-                    number = int(digits)
+                    number = number_of(digits)
                     payload, _ = netstring(inner, at)
                 else:
-                    number = int((message.headers or {})[NUMBER_HEADER])
+                    number = number_of((message.headers or {})[NUMBER_HEADER])
+                if number > self._upto:
+                    raise ValueError(f"{number} is behind the range, which ends at {self._upto}")
             except (BadEnvelope, ValueError, KeyError) as error:
                 raise NoNumbers(f"{self.url}: a message without its number: {error!r}") from None
             if number < following:
@@ -275,16 +278,23 @@ class Reader:
         return rows
 
     def _event(self, subject: str, following: int, happened: list[Happening]) -> int:
-        """What the broker itself says; the number to go on with."""
-        if subject.startswith(LOST):
-            first, last = map(int, subject.removeprefix(LOST).split("."))
-            happened.append(Lost(first, last))
-            return max(following, last + 1)
-        if subject.startswith(END):
-            self._asked = False
-            last = int(subject.removeprefix(END))
-            self.ended = self.last is not None and last >= self.last
-            return max(following, last + 1)
+        """What the broker itself says; the number to go on with. Raises `Refused`."""
+        try:
+            if subject.startswith(LOST):
+                first, last = map(number_of, subject.removeprefix(LOST).split("."))
+                if not first <= last <= self._upto:
+                    raise ValueError(f"the range ends at {self._upto}")
+                happened.append(Lost(first, last))
+                return max(following, last + 1)
+            if subject.startswith(END):
+                last = number_of(subject.removeprefix(END))
+                if last != self._upto:
+                    raise ValueError(f"the range ends at {self._upto}")
+                self._asked = False
+                self.ended = self.last is not None and last >= self.last
+                return max(following, last + 1)
+        except ValueError as error:
+            raise Refused(f"{self.url}: the broker says {subject[:80]!r}: {error}") from None
         return following
 
 

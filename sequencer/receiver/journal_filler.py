@@ -32,6 +32,7 @@ BUSY = "429"
 AGAIN_SECONDS = 0.25  # between two tries to connect
 PENDING_BYTES = 64 << 20  # more than the answers to FLIGHTS questions
 ANSWER_BYTES = 4 << 20
+DIGITS_MAX = 19  # of the largest number
 LINE_BYTES = 64 << 10  # INFO is shorter
 
 
@@ -109,8 +110,8 @@ class JournalFiller(Filler):
         try:
             answer = await self._client.request("$SEQ.INFO", timeout=ANSWER_SECONDS)
             said = json.loads(answer.data)
-            head = Head(str(said["journal"]), int(said["epoch"]), int(said["last"]))
-        except (OSError, Error, TimeoutError, ValueError, KeyError) as error:
+            head = Head(str(said["journal"]), _whole(said["epoch"]), _whole(said["last"]))
+        except (OSError, Error, TimeoutError, ValueError, KeyError, TypeError) as error:
             self.trouble = f"{self.url}: {_words(error)}"
             return None
         if self._client.is_connected and not self._known:
@@ -168,12 +169,13 @@ class JournalFiller(Filler):
         now = asyncio.get_running_loop().time()
         headers = answer.headers or {}
         self._hear(headers.get("Status") == BUSY, now)
-        serial = int(answer.subject.rpartition(".")[2])
+        word = answer.subject.rpartition(".")[2]
+        serial = int(word) if word.isascii() and word.isdigit() and len(word) < DIGITS_MAX else 0
         flight = self._flights.get(serial)
         if flight is None:
             return  # of another connection, or from long ago: the order has asked again
         try:
-            following = int(headers["Seriatim-Next"])
+            following = _number(headers["Seriatim-Next"])
             self._take(flight, Columns(answer.data), following, headers.get("Seriatim-Lost", ""))
         except (ChunkError, KeyError, ValueError):
             said = headers.get("Description") or headers.get("Status") or "no answer of a broker"
@@ -201,12 +203,19 @@ class JournalFiller(Filler):
 
     def _take(self, flight: Flight, columns: Columns, following: int, lost: str) -> None:
         """Use a chunk: all there is of the numbers from `flight.at` to `following` - 1."""
-        order, stream = self.order, flight.wanted.stream
+        order, stream, wanted = self.order, flight.wanted.stream, flight.wanted
         now = asyncio.get_running_loop().time()
-        for span in lost.split(",") if lost else ():
-            begin, _, end = span.partition("-")
-            order.lose(stream, int(begin), int(end))
         numbers = columns.numbers
+        if not flight.at <= following <= wanted.last + 1:
+            raise ValueError("it goes on outside of what was asked for")
+        if len(numbers) and not flight.at <= numbers[0] <= numbers[-1] < following:
+            raise ValueError("it has numbers that were not asked for")
+        spans = [span.partition("-") for span in (lost.split(",") if lost else ())]
+        losses = [(_number(begin), _number(end)) for begin, _, end in spans]
+        if not all(flight.at <= begin <= end <= wanted.last for begin, end in losses):
+            raise ValueError("it has lost what was not asked for")
+        for begin, end in losses:
+            order.lose(stream, begin, end)
         for first, last in order.missing(flight.at, following - 1):
             low, high = bisect_left(numbers, first), bisect_right(numbers, last)
             order.filled(stream, first, last, self._messages(columns, low, high), now)
@@ -264,6 +273,20 @@ class JournalFiller(Filler):
 
     async def _on_reconnected(self) -> None:
         self.ask_head()
+
+
+def _number(digits: str) -> int:
+    """A number as a header has it. Raises `ValueError`."""
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > DIGITS_MAX:
+        raise ValueError(f"{digits[:40]!r} is not a number")
+    return int(digits)
+
+
+def _whole(value: object) -> int:
+    """A number as JSON has it. Raises `ValueError`."""
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError(f"{value!r:.40} is not a number")
+    return value
 
 
 def _texts(strings: Strings, low: int, high: int) -> list[bytes]:

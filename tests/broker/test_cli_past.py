@@ -13,6 +13,7 @@ from sublist.subject import covers
 from tests.broker.command import Subscriber, refusal, seriatim
 from tests.support.processes import NatsServer, SeriatimServer
 from tests.support.raw import QUIET, RawClient
+from tests.support.scripted import Peer, Scripted
 
 
 @pytest.mark.parametrize(
@@ -143,6 +144,15 @@ def test_given_events_of_the_broker_when_read_then_what_is_lost_is_told() -> Non
     assert not is_end("$SEQ.LOST.1.7")
 
 
+WORDS = ["", "a.b", "1", "1.2.3", "2.1", "0.1", "-1.2", "+1.2", "1_0.20", "1.", ".2", " 1.2", "1.²"]
+
+
+@pytest.mark.parametrize("word", [*WORDS, "1.9223372036854775808", "1." + "9" * 5000])
+def test_given_what_is_no_event_when_read_then_it_is_passed_over(word: str) -> None:
+    assert lost("$SEQ.LOST." + word) == ""
+    assert word == "1" or not is_end("$SEQ.END." + word)
+
+
 # With a broker
 
 
@@ -226,3 +236,28 @@ def test_given_nats_server_when_the_past_is_asked_for_then_it_says_so() -> None:
     with NatsServer() as other:
         said = refusal("sub", ">", "--from", "1", "--url", f"127.0.0.1:{other.port}")
     assert said.endswith("the server there keeps no messages")
+
+
+FRAMED = b'INFO {"server_id":"x","headers":true,"max_payload":1048576,"frame":"netstring"}\r\n'
+
+
+@pytest.mark.parametrize("event", ["LOST.a.b", "LOST.5", "LOST.2.1", "END.x", "END.5", "END.", "x"])
+def test_given_events_that_are_none_when_told_then_they_are_passed_over(event: str) -> None:
+    def talk(peer: Peer) -> None:
+        peer.say(FRAMED)
+        while line := peer.file.readline():
+            if line.startswith(b"PING"):
+                peer.say(b"PONG\r\n")
+            elif line.startswith(b"SUB _INBOX"):
+                inbox = line.split()[-1]
+            elif line.startswith(b"PUB $SEQ.INFO"):
+                text = b'{"journal":"j","last":7,"newest":1,"store":"disk"}'
+                reply = line.split()[2]
+                peer.say(b"MSG %b %b %d\r\n%b\r\n" % (reply, inbox, len(text), text))
+            elif line.startswith(b"SUB $SEQ.FROM.1.>"):
+                sid = line.split()[-1]
+                peer.say(b"MSG $SEQ.%b %b 0\r\n\r\n" % (event.encode(), sid))
+                peer.say(b"MSG a %b 11\r\n8:1:7,1:x,,\r\n" % sid)
+
+    with Scripted(talk) as peer:
+        assert shown(f"nats://127.0.0.1:{peer.port}", ">", "--from", "1", "--count", "1") == [7]

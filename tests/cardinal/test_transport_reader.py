@@ -23,6 +23,7 @@ from cardinal.transport.reader import (
 )
 from tests.clients.served import run
 from tests.support.processes import SeriatimServer
+from tests.support.scripted import Peer, Scripted
 
 TIMEOUT_S = 30.0
 
@@ -354,3 +355,45 @@ def test_given_what_is_forbidden_when_reading_then_it_is_refused_and_nothing_is_
         assert [row[1] for row in rows] == [b"%d" % at for at in range(10)]
 
     run(scenario())
+
+
+INFO = b'INFO {"server_id":"x","headers":true,"max_payload":1048576,"frame":"netstring"}\r\n'
+
+
+@pytest.mark.parametrize(
+    ("info", "told", "error"),
+    [
+        (b"", b"$SEQ.LOST.a.b", Refused),
+        (b"", b"$SEQ.LOST.1", Refused),
+        (b"", b"$SEQ.LOST.2.1", Refused),
+        (b"", b"$SEQ.LOST.1.99", Refused),
+        (b"", b"$SEQ.END.x", Refused),
+        (b"", b"$SEQ.END.3", Refused),
+        (b"", b"$SEQ.END." + b"9" * 5000, Refused),
+        (b'{"journal":"j","last":"5"}', b"", Refused),
+        (b'{"journal":"j","last":-1}', b"", Refused),
+        (b"[]", b"", Refused),
+    ],
+)
+def test_given_a_broker_that_says_what_none_would_then_that_is_the_error(
+    info: bytes, told: bytes, error: type[Exception]
+) -> None:
+    def talk(peer: Peer) -> None:
+        peer.say(INFO)
+        peer.expect(b"PING")
+        peer.say(b"PONG\r\n")
+        sid = peer.expect(b"SUB _INBOX").split()[-1]
+        reply = peer.expect(b"PUB $SEQ.INFO").split()[2]
+        text = info or b'{"journal":"j","last":5}'
+        peer.say(b"MSG %b %b %d\r\n%b\r\n" % (reply, sid, len(text), text))
+        sid = peer.expect(b"SUB $SEQ.RANGE.1.9.").split()[-1]
+        peer.say(b"MSG %b %b 0\r\n\r\n" % (told, sid))
+        peer.expect(b"never")
+
+    async def talked(port: int) -> None:
+        async with Reader("app", f"nats://127.0.0.1:{port}", last=9) as reader:
+            with pytest.raises(error, match=r"the broker says|this broker is no Seriatim"):
+                await read(reader, 1)
+
+    with Scripted(talk) as peer:
+        run(talked(peer.port))

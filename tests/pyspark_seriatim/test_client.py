@@ -11,6 +11,7 @@ from pyspark_seriatim.client import Chunk, Client
 from pyspark_seriatim.connection import Connection
 from pyspark_seriatim.errors import BrokerError, DataLost, Unreachable
 from pyspark_seriatim.options import Options
+from sequencer.journal.columns import Collector
 from tests.support.processes import NatsServer, SeriatimServer
 from tests.support.scripted import Peer, Scripted
 
@@ -173,11 +174,26 @@ def test_given_a_plain_nats_server_when_asked_then_it_is_said_and_not_asked_agai
         client.close()
 
 
+NO_ROWS = Collector(1, 16, 4096).chunk()
+
+
 @pytest.mark.parametrize(
     ("headers", "body", "why"),
     [
         (b"Seriatim-Last: 1\r\n", b"", "the answer is no chunk of columns"),
         (b"Seriatim-Last: 1\r\nSeriatim-Next: 5\r\n", b"x" * 200, "the answer is no chunk of col"),
+        (b"Seriatim-Next: 1_0\r\n", NO_ROWS, "the answer is no chunk of columns"),
+        (b"Seriatim-Next: " + b"9" * 5000 + b"\r\n", NO_ROWS, "the answer is no chunk of columns"),
+        (b"Seriatim-Next: 7\r\n", NO_ROWS, "the answer is of other numbers than 1 to 5"),
+        (b"Seriatim-Next: 6\r\nSeriatim-Lost: 4-3\r\n", NO_ROWS, "the answer is of other numbers"),
+        (b"Seriatim-Next: 6\r\nSeriatim-Lost: 0-3\r\n", NO_ROWS, "the answer is of other numbers"),
+        (b"Seriatim-Next: 6\r\nSeriatim-Lost: 1-6\r\n", NO_ROWS, "the answer is of other numbers"),
+        (
+            b"Seriatim-Next: 6\r\nSeriatim-Lost: a-b\r\n",
+            NO_ROWS,
+            "the answer is no chunk of columns",
+        ),
+        ("Seriatim-Next: \u00b2\r\n".encode(), NO_ROWS, "the answer is no chunk of columns"),
     ],
 )
 def test_given_what_is_no_chunk_when_read_then_it_is_said(
