@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from broker.gate import Gate
 from broker.replays import Replays
-from broker.settings import JournalSettings
+from broker.settings_journal import JournalSettings
 
 log = logging.getLogger("seriatim")
 

@@ -32,6 +32,7 @@ ELSEWHERE = {
     "broker/outcomes.py": "tests/broker/test_player.py",
     "broker/process.py": "tests/broker/test_server.py",
     "broker/session.py": "tests/broker/test_server_limits.py",
+    "broker/settings_journal.py": "tests/broker/test_settings.py",
     "broker/version.py": "tests/test_builds.py",
     "cardinal/errors.py": "tests/cardinal/test_codec_malformed.py",
     "cardinal/message.py": "tests/cardinal/test_codec.py",

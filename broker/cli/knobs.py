@@ -12,8 +12,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from broker.settings import JournalSettings, Limits, Listener, SequencerSettings, Settings
+from broker.settings import Limits, Listener, SequencerSettings, Settings
 from broker.settings_feeds import FeedSettings
+from broker.settings_journal import JournalSettings
 from broker.settings_staging import StagingSettings
 
 PREFIX = "SERIATIM_"

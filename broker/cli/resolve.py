@@ -19,7 +19,8 @@ from broker.cli.knobs import KNOBS, PREFIX, SECTIONS, TABLES, Knob, Table
 from broker.cli.tables import make, read_entry, read_tables
 from broker.cli.values import WrongValue, closest, read_native, read_text
 from broker.directory import default_store_dir
-from broker.settings import JournalSettings, Limits, SequencerSettings, Settings
+from broker.settings import Limits, SequencerSettings, Settings
+from broker.settings_journal import JournalSettings
 from broker.settings_staging import StagingSettings
 
 DEFAULT = "default"

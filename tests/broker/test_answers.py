@@ -7,7 +7,8 @@ import pytest
 
 from broker import answers
 from broker.answers import Answers
-from broker.settings import JournalSettings, Limits, Settings
+from broker.settings import Limits, Settings
+from broker.settings_journal import JournalSettings
 from tests.support.asked import Kept, NotedPlane, OnePiece, Turns, asker
 
 

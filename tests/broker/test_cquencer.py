@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from broker.server import Server
-from broker.settings import JournalSettings, SequencerSettings, Settings
+from broker.settings import SequencerSettings, Settings
+from broker.settings_journal import JournalSettings
 from tests.support.callers import Talker, calling, cquencer_of, netstring
 from tests.support.descriptors import no_descriptors
 from tests.support.processes import SeriatimServer

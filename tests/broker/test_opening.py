@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from broker.opening import open_journal, open_window
-from broker.settings import JournalSettings, Settings
+from broker.settings import Settings
+from broker.settings_journal import JournalSettings
 from sequencer.journal.errors import StoreError
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store

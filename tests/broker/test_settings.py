@@ -14,7 +14,6 @@ from broker.cli.knobs import FEEDS, KNOBS, LISTENERS, Knob
 from broker.knob import GIB, KIB, MIB
 from broker.settings import (
     FRAMES,
-    JournalSettings,
     Limits,
     Listener,
     SequencerSettings,
@@ -23,6 +22,7 @@ from broker.settings import (
     settings_to_json,
 )
 from broker.settings_feeds import FeedSettings
+from broker.settings_journal import JournalSettings
 from broker.settings_staging import StagingSettings
 
 ALL = [*KNOBS.values(), *LISTENERS.knobs.values(), *FEEDS.knobs.values()]

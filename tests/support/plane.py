@@ -27,7 +27,7 @@ from broker.kinds import classifier
 from broker.link import Link
 from broker.plane import Plane
 from broker.replays import Replays
-from broker.settings import JournalSettings
+from broker.settings_journal import JournalSettings
 from parser import errors
 from parser.machine import Parser
 from sequencer.journal.ring import Ring
