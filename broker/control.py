@@ -8,10 +8,12 @@ is told so and costs nothing else; a fatal one ends the conversation after its a
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from broker import requests
 from broker.closings import violation
+from broker.cursor import DEFERRED_MAX
 from broker.dropping import Dropping
 from broker.kinds import (
     CONTROL,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seriatim")
 
+EVERYTHING = 1 << 20  # more work than one read event may cause: what follows waits
 LATEST_MAX = 4  # `$SEQ.LAST` at a time: each remembers all subjects that match it
 
 
@@ -204,8 +207,35 @@ class Control:
         session: Session = link.session
         options = session.options | read_options(self._text(link))
         check_options(options)
-        if session.introduced:
-            self._unsubscribe_all(link)
+        if session.introduced and link.subs:
+            self._begin_anew(link, options)
+        else:
+            self._agree(link, options)
+
+    def _begin_anew(self, link: Link, options: dict[str, Any]) -> None:
+        """A client that says CONNECT again has no subscriptions any more, as with nats-server.
+
+        Where there are many, what it says next waits until they are taken out.
+        """
+        if link.detached:
+            self._finish_all_lagging(link)
+            self._agree(link, options)
+        elif self.dropping.is_quick(link):
+            self.dropping.clear(link, lambda: self._agree(link, options))
+        else:
+            session: Session = link.session
+
+            def go_on() -> None:
+                self._agree(link, options)
+                session.proceed()
+
+            session.wait()
+            self.plane.spend(EVERYTHING)
+            self.dropping.clear(link, go_on)
+
+    def _agree(self, link: Link, options: dict[str, Any]) -> None:
+        """Do as CONNECT says from now on."""
+        session: Session = link.session
         session.introduced = True
         session.options = options
         link.verbose = options.get("verbose", True)
@@ -303,14 +333,14 @@ class Control:
         else:
             self.finished(sub)
 
-    def _unsubscribe_all(self, link: Link) -> None:
-        """A client that says CONNECT again begins anew, as with nats-server."""
-        for key, sub in list(link.subs.items()):
-            if link.detached and sub.replay is None:
-                if key == sub.sid:  # else it is ending by now
-                    self._finish_lagging(link, sub)
-            else:
+    def _finish_all_lagging(self, link: Link) -> None:
+        for key, sub in list(islice(link.subs.items(), DEFERRED_MAX + 1)):
+            if sub.replay is not None:
                 self.finished(sub)
+            elif key == sub.sid:  # else it is ending by now
+                self._finish_lagging(link, sub)
+        if len(link.subs) > DEFERRED_MAX:
+            self.plane.gate.cut(link)  # more would have to wait for what it has not read
 
     def _finish_late(self, sub: Subscription) -> None:
         if sub.owner is not None:

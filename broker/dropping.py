@@ -1,12 +1,13 @@
-"""Subscriptions of connections that have gone: taken out a few at a time, fairly.
+"""Subscriptions that go all at once: taken out of the sublist a few at a time, fairly.
 
 A link that is dropped is closed and full, so it gets nothing from that moment on; what is left is
-to take its subscriptions out of the sublist. A few are taken out at once. Of a million, each turn
-of the event loop takes out `SLICE` of one link after the other, until `TURN` is reached, so
-that nobody waits for another one's end. Nothing waits for it either: not even the broker's own.
+to take its subscriptions out. A client that says CONNECT again waits until all of them are. A few
+are taken out at once. Of a million, each turn of the event loop takes out `SLICE` of one link
+after the other, until `TURN` is reached, so that nobody waits for another one's end. Nor does
+the broker's own end wait for it.
 """
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ class Dropping:
 
     def __init__(self, control: "Control") -> None:
         self._control = control
-        self._links: deque[Link] = deque()
+        self._links: OrderedDict[Link, Callable[[], None] | None] = OrderedDict()  # what then
         self.later: Callable[[Callable[[], None]], object] | None = None  # calls in another turn
 
     @property
@@ -35,27 +36,39 @@ class Dropping:
         """Links that still have subscriptions to be taken out."""
         return len(self._links)
 
+    def is_quick(self, link: Link) -> bool:
+        """Whether a link has so few that they are taken out at once."""
+        return self.later is None or len(link.subs) <= AT_ONCE
+
     def drop(self, link: Link) -> None:
-        """Take out all of a link's subscriptions, now or soon."""
-        if self.later is None:
+        """Take out all of a link's subscriptions, now or soon. It has gone."""
+        if link in self._links:
+            self._links[link] = None
+        else:
+            self.clear(link, None)
+
+    def clear(self, link: Link, then: Callable[[], None] | None) -> None:
+        """The same for a link that lives, and do something when it has none any more."""
+        if self.later is None or self.is_quick(link):
             self._take_out(link, len(link.subs))
-        elif len(link.subs) <= AT_ONCE:
-            if link.subs and link not in self._links:
-                self._take_out(link, AT_ONCE)
-        elif link not in self._links:
-            self._links.append(link)
-            if len(self._links) == 1:
-                self.later(self._turn)
+            if then is not None:
+                then()
+            return
+        self._links[link] = then
+        if len(self._links) == 1:
+            self.later(self._turn)
 
     def _turn(self) -> None:
         begun = TURNS.begin()
         sublist = self._control.sublist
         spent = -sublist.effort
         while self._links and spent + sublist.effort < TURN:
-            link = self._links.popleft()
+            link, then = self._links.popitem(last=False)
             spent += REMOVAL * self._take_out(link, SLICE)
             if link.subs:
-                self._links.append(link)
+                self._links[link] = then
+            elif then is not None:
+                then()
         if self._links and self.later is not None:
             self.later(self._turn)
         TURNS.end(begun)

@@ -20,6 +20,7 @@ from typing import Any
 
 from broker import requests
 from broker.cursor import NOBODY, CatchUp, Cursor, Replay
+from broker.faults import Faults
 from broker.fetcher import Fetcher
 from broker.latest import Latest
 from broker.link import Link
@@ -75,7 +76,7 @@ class Replays:
         self._at_hand: Cursor | None = None  # whose step this is
         self._scheduled = False
         self._due = False  # somebody waits for a number that has come
-        self._told: set[tuple[Any, int]] = set()  # faults: a piece, and an offset or -errno
+        self._faults = Faults()
 
     # What others ask
 
@@ -422,11 +423,7 @@ class Replays:
             self._loop.call_later(RETRY, self.go_on, cursor)
             return
         if not piece.gone:
-            fault = (piece, -(error.errno or 0))  # one for all who come here, wherever they read
-            if fault not in self._told:
-                self._told.add(fault)
-                level = logging.DEBUG if error.errno == errno.ENOENT else logging.ERROR  # deleted
-                log.log(level, "Journal: cannot read %s at %d: %s", piece, cursor.offset, error)
+            self._faults.unreadable(piece, cursor.offset, error)
             last = self.store.last if piece.following is None else piece.following.first - 1
             cursor.lose(cursor.number, last)
             cursor.number = last + 1
@@ -460,9 +457,7 @@ class Replays:
     def _damaged(self, cursor: Cursor) -> None:
         """No record where one should be: say so, and go on with the next good one."""
         piece, offset, number = cursor.piece, cursor.offset, cursor.number
-        if (piece, offset) not in self._told:
-            self._told.add((piece, offset))
-            log.error("Journal: %s is damaged at %d, number %d", piece, offset, number)
+        self._faults.damaged(piece, offset, number)
         good = self.store.next_good(piece, offset, number)
         following = self.store.last + 1 if good is None else good[2]
         if number < following:

@@ -377,6 +377,16 @@ class Session(asyncio.BufferedProtocol):
         if self.held_by:
             self._transport.pause_reading()
 
+    def wait(self) -> None:
+        """Serve nothing more of what was read until `proceed`."""
+        self.held_by += 1
+
+    def proceed(self) -> None:
+        """What `wait` was for is done."""
+        self.held_by -= 1
+        if self.held_by == 0:
+            self._server.loop.call_soon(self.go_on)
+
     def hold(self, publisher: "Publisher", seconds: float) -> None:
         """Have a publisher wait for this subscriber, but not for longer than this."""
         if publisher in self._holding:

@@ -7,23 +7,22 @@ the plane read a link that cut itself off, it learns from the plane. So it does 
 of when a write to the journal failed.
 """
 
-import json
+import contextlib
 from typing import Any
 
 from broker import requests
+from broker.options import read_object, read_options
 from fuzz.model_frame import HEADER, NETSTRING, NONE, Message, delivery, netstring
 from fuzz.model_kept import PROBLEM, Entry, Kept, Past
 from fuzz.model_link import ModelLink, Wish
 from fuzz.model_stream import Event
 from fuzz.model_subject import begins, is_literal, is_pattern, tokens_match
 from fuzz.model_wire import Fault, Limits, Op, step
-from parser.errors import quoted
+from parser.errors import WireError, quoted
 
 INFO = b"INFO {} \r\n"  # what the fake session greets with; the real one has fields in it
 LASTS_MAX = 4  # `$SEQ.LAST` at a time; how long each takes is not known here
 EXCLUDED_TOKEN = b"x"  # `x.>` is excluded from the order, where anything is
-BOOLS = ("verbose", "pedantic", "echo", "headers", "no_responders", "tls_required", "new_account")
-STRINGS = ("name", "lang", "version", "account", "user", "pass", "auth_token", "jwt", "nkey", "sig")
 SAID = {
     "UnknownOperation": b"Unknown Protocol Operation",
     "PayloadUnended": b"Unknown Protocol Operation",
@@ -110,47 +109,40 @@ class Model:
                 link.tell(INFO, "turn")
         elif op.verb == "CONNECT":
             self._connect(link, op.subject)
-        elif op.verb == "INFO" and self._object(op.subject) is None:
+        elif op.verb == "INFO":
+            with contextlib.suppress(WireError):
+                read_object(op.subject)
+                return
             link.closed = True
 
     # CONNECT
 
-    def _object(self, text: bytes) -> dict[str, Any] | None:
-        def refuse(_: str) -> None:
-            raise ValueError
-
-        try:
-            value = json.loads(text.decode(errors="replace"), parse_constant=refuse)
-        except (ValueError, RecursionError):
-            return None
-        return {} if value is None else value if isinstance(value, dict) else None
-
     def _connect(self, link: ModelLink, text: bytes) -> None:
         link.loose = link.loose or link.lagging or link.asked
-        given = self._object(text)
-        if given is None:
+        try:
+            chosen = link.options | read_options(text)
+        except WireError:
             link.closed = True
             return
-        chosen = dict(link.options)
-        for key, value in given.items():
-            name = key.lower()
-            known = name in (*BOOLS, *STRINGS, "protocol", "frame")
-            if value is None or not known:
-                continue
-            kind = bool if name in BOOLS else int if name == "protocol" else str
-            if type(value) is not kind or (
-                name == "protocol" and not -(2**63) <= int(value) < 2**63
-            ):
-                link.closed = True
-                return
-            chosen[name] = value
         problem = self._problem(chosen)
         if problem:
             link.refuse(problem)
             link.closed = True
             return
+        if link.introduced:
+            for wish in list(link.wishes.values()):
+                self._drop_wish(link, wish)
+        link.introduced = True
         link.options = chosen
         link.oblige()
+
+    def _drop_wish(self, link: ModelLink, wish: Wish) -> None:
+        if wish.past is not None:
+            link.loose = True
+        if link.lagging:
+            link.spent.add(wish.sid)
+            self.ending.append(wish)
+        self._end(wish)
 
     def _problem(self, chosen: dict[str, Any]) -> bytes:
         if chosen.get("protocol", 0) not in (0, 1):

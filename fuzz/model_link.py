@@ -33,6 +33,7 @@ class ModelLink:
     closed: bool = False
     cut: bool = False
     greeted: bool = False
+    introduced: bool = False  # it has said CONNECT
     in_msgs: int = 0
     in_bytes: int = 0
     origin: int = 0

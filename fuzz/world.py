@@ -53,6 +53,7 @@ class Socket:
         self.world = world
         self.listener_frame = frame
         self.options: dict[str, Any] = {}
+        self.introduced = False
         self.model = ModelLink(frame)
         parser = Parser(world.model.max_control_line, world.model.max_payload)
         self.link = Link(self, parser, max_pending)

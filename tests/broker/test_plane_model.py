@@ -40,6 +40,7 @@ class Client:
     options: dict[str, bool] = field(default_factory=lambda: dict(DEFAULTS))
     wishes: dict[bytes, Wish] = field(default_factory=dict)
     counts: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+    introduced: bool = False
 
     def on(self, name: str) -> bool:
         return self.options.get(name, False)
@@ -72,6 +73,9 @@ class NaiveBroker:
     def connect(self, client: Client, options: dict[str, bool], frame: str) -> Heard:
         client.options |= options
         client.frame = frame or client.frame
+        if client.introduced:
+            client.wishes.clear()
+        client.introduced = True
         return self._ok(client)
 
     def subscribe(self, client: Client, subject: bytes, queue: bytes, sid: bytes) -> Heard:

@@ -1,0 +1,39 @@
+"""Faults of the journal that its readers meet: one line in the log for each, not for each reader.
+
+Memory: the last `TOLD_MAX` faults. One that is forgotten is told again when somebody meets it.
+"""
+
+import errno
+import logging
+from typing import Any
+
+log = logging.getLogger("seriatim")
+
+TOLD_MAX = 1024
+
+
+class Faults:
+    """One per broker, for its one thread. A piece is a segment, or a part of the ring."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[str, int], None] = {}  # the oldest first
+
+    def unreadable(self, piece: Any, offset: int, error: OSError) -> None:
+        """The system cannot read a piece: one fault, wherever in it readers are."""
+        if self._is_new(piece, -(error.errno or 0)):
+            level = logging.DEBUG if error.errno == errno.ENOENT else logging.ERROR  # deleted
+            log.log(level, "Journal: cannot read %s at %d: %s", piece, offset, error)
+
+    def damaged(self, piece: Any, offset: int, number: int) -> None:
+        """There is no record of this number where it should be."""
+        if self._is_new(piece, offset):
+            log.error("Journal: %s is damaged at %d, number %d", piece, offset, number)
+
+    def _is_new(self, piece: Any, place: int) -> bool:
+        fault = (str(piece), place)
+        if fault in self._told:
+            return False
+        self._told[fault] = None
+        if len(self._told) > TOLD_MAX:
+            del self._told[next(iter(self._told))]
+        return True
