@@ -38,7 +38,7 @@ SHRUNK = {
     "sequencer/frame.pxd": {"MARGIN_MIN": 16},
     "sequencer/sequencer.pxd": {"BATCH_MAX": 2048},
     "sequencer/journal/record.pxd": {"STORE_MIN": 128, "STORE_MAX": 2048},
-    "sequencer/journal/columns.pxd": {"ROOM_MIN": 64, "ROWS_MIN": 2, "KNOWN_MAX": 4},
+    "sequencer/journal/columns.pxd": {"ROOM_MIN": 64, "ROWS_MIN": 2, "KNOWN_MIN": 400},
     "sublist/sublist.pxd": {
         "SLOTS_MIN": 8,
         "REPLIES": 4,

@@ -53,6 +53,7 @@ class Sink:
 
     def __init__(self) -> None:
         self.options: dict[str, Any] = {}
+        self.introduced = False
         self.link = Link(self, Parser(), 64 << 20)
 
     def flush(self) -> None:

@@ -54,6 +54,7 @@ class Socket:
         self.listener_frame = frame
         self.options: dict[str, Any] = {}
         self.introduced = False
+        self.cut_reason = ""
         self.model = ModelLink(frame)
         parser = Parser(world.model.max_control_line, world.model.max_payload)
         self.link = Link(self, parser, max_pending)
@@ -87,7 +88,7 @@ class Socket:
                     self._send(view)
             link.emptied(size)
 
-    def finish(self) -> None:
+    def finish(self, why: str = "") -> None:
         self.ending = True
 
     def cut_off(self, reason: str = "") -> None:
@@ -347,7 +348,7 @@ class World:
         if link.writable and not link.closed and not link.fenced:
             assert link.held() == 0, "what a socket takes is not held back"
 
-    def finish(self) -> None:
+    def finish(self, why: str = "") -> None:
         """Every client reads what there is for it; then all must have been told the truth."""
         self.mend()
         for socket in self.sockets:
