@@ -100,7 +100,7 @@ def test_given_an_answer_of_other_numbers_than_were_asked_for_then_it_is_not_use
         filler = await opened(port)
         filler.ask(Wanted(0, 5, 9))
         while not filler.trouble:
-            await asyncio.sleep(0.01)  # nobody tells that it was heard
+            await asyncio.sleep(0.01)  # no event to await
         assert "$SEQ.READ" in filler.trouble
         assert "lose" not in filler.order.told  # type: ignore[attr-defined]
         assert "answered" not in filler.order.told  # type: ignore[attr-defined]
