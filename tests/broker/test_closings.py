@@ -112,7 +112,7 @@ def test_given_many_addresses_then_few_are_remembered_and_a_minute_forgets_them(
         assert caplog.messages == ["one"] * (ADDRESSES_MAX + 2)
         caplog.clear()
         while told._told:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # its timers: no event to await
         assert told._timers == {}
         (line,) = caplog.messages
         assert line.startswith("other addresses - 8 more connections closed or refused")
