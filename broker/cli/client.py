@@ -16,6 +16,7 @@ from nats.aio.client import Client
 from nats.errors import AuthorizationError, BadSubjectError, Error, MaxPayloadError, UnexpectedEOF
 
 from broker.cli.errors import CliError
+from sequencer.receiver.addresses import without_credentials
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
 INBOX_PREFIX = "_INBOX.seriatim"
@@ -145,12 +146,6 @@ async def _end(tasks: set[asyncio.Task[Any]]) -> None:
             task.cancel()
         _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN_SECONDS)
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def without_credentials(url: str) -> str:
-    """An address as it may be shown: a user and a password before the last @ are left out."""
-    scheme, mark, rest = url.rpartition("://")
-    return scheme + mark + rest.rpartition("@")[2]
 
 
 def broker_url(url: str) -> str:

@@ -36,7 +36,7 @@ class Connection:
 
     def __init__(self, client: Client, url: str) -> None:
         self.client = client
-        self.url = url
+        self.url = without_credentials(url)
         self.refused: list[str] = []
         self._said: Exception | None = None
         self.place_known = False  # whether its reader has looked which journal it is
@@ -69,10 +69,12 @@ class Connection:
             await made.close()
             error = made._said or caught  # nats-py tells a callback what was the matter
             if "connect url" in str(error):  # that it is none
-                raise Refused(f"{url!r} is no address of a broker; give nats://HOST:PORT") from None
+                raise Refused(
+                    f"{made.url!r} is no address of a broker; give nats://HOST:PORT"
+                ) from None
             if "authorization" in str(error).lower():
-                raise Refused(f"{url}: the broker does not let us in") from None
-            raise Broken(f"{url}: {_words(error)}") from None
+                raise Refused(f"{made.url}: the broker does not let us in") from None
+            raise Broken(f"{made.url}: {_words(error)}") from None
         except asyncio.CancelledError:
             await made.close()
             raise
@@ -175,3 +177,9 @@ def _words(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return str(error).removeprefix("nats: ") or type(error).__name__
+
+
+def without_credentials(url: str) -> str:
+    """The address as it may be shown: without the user and the password before its last @."""
+    scheme, mark, rest = url.rpartition("://")
+    return scheme + mark + rest.rpartition("@")[2]

@@ -14,7 +14,7 @@ from typing import Any, Self
 from nats.errors import BadSubjectError, Error
 
 from cardinal.producer import Messages
-from cardinal.transport.connection import Broken, Connection
+from cardinal.transport.connection import Broken, Connection, without_credentials
 from cardinal.transport.envelope import ID_BYTES, message_id, netstring, number_of, pack, subject_of
 from cardinal.transport.errors import BadEnvelope, Refused, Unreachable
 
@@ -43,6 +43,7 @@ class Publisher:
         subject_of(application, "any")
         self.application = application
         self.url = url
+        self._shown = without_credentials(url)
         self.patience = patience
         self.sent = self.repeated = 0  # messages; those sent again because of a broken connection
         self.payload_max: int | None = None  # what the broker takes, once connected
@@ -145,7 +146,7 @@ class Publisher:
             digits, _ = netstring(answer, 0)
             return number_of(digits)
         except (BadEnvelope, ValueError):
-            raise Refused(f"{self.url}: this broker is no Seriatim: {answer!r:.60}") from None
+            raise Refused(f"{self._shown}: this broker is no Seriatim: {answer!r:.60}") from None
 
     async def _write(self, connection: Connection, piece: list[Item]) -> None:
         for subject, payload in piece:

@@ -29,7 +29,7 @@ from nats.errors import Error
 
 from cardinal.follower import Row
 from cardinal.message import NUMBER_MAX
-from cardinal.transport.connection import Broken, Connection
+from cardinal.transport.connection import Broken, Connection, without_credentials
 from cardinal.transport.envelope import netstring, number_of, prefix_of, unpack
 from cardinal.transport.errors import BadEnvelope, NoNumbers, Refused, Unreachable
 
@@ -102,6 +102,7 @@ class Reader:
         """
         self.prefix = prefix_of(application)
         self.url = url
+        self._shown = without_credentials(url)
         self.stream = ""  # the journal's id, once connected
         self.next = first  # the number to go on with
         self.end = 0  # the last number that the broker had given when we connected
@@ -163,7 +164,7 @@ class Reader:
                 raise Refused("; ".join(dict.fromkeys(connection.refused)))
             rows = self._take(connection, happened)
             if connection.is_over and not (rows or self.ended):
-                raise Broken(f"{self.url}: {connection.why()}")
+                raise Broken(f"{self._shown}: {connection.why()}")
         except Broken as error:
             await self._interrupt(happened, str(error))
             return [], happened
@@ -197,13 +198,13 @@ class Reader:
             return
         if connection.frame not in ("netstring", "header"):
             raise NoNumbers(
-                f"{self.url}: this listener gives messages without their numbers (frame "
+                f"{self._shown}: this listener gives messages without their numbers (frame "
                 f"{connection.frame or 'unknown'!r}); use one with netstring or header"
             )
         info = await connection.info()
         journal, self.end = info["journal"], info["last"]
         if not journal:
-            raise Refused(f"{self.url}: this broker keeps no messages")
+            raise Refused(f"{self._shown}: this broker keeps no messages")
         known = self.stream or ",".join(self._streams)
         if journal != self.stream:
             if journal in self._streams:
@@ -237,7 +238,7 @@ class Reader:
                 subject, cb=take, pending_msgs_limit=0, pending_bytes_limit=0
             )
         except (OSError, Error) as error:
-            raise Broken(f"{self.url}: {error}") from None
+            raise Broken(f"{self._shown}: {error}") from None
         self._asked, self._upto = True, last
 
     def _take(self, connection: Connection, happened: list[Happening]) -> list[Row]:
@@ -263,7 +264,7 @@ class Reader:
                 if number > self._upto:
                     raise ValueError(f"{number} is behind the range, which ends at {self._upto}")
             except (BadEnvelope, ValueError, KeyError) as error:
-                raise NoNumbers(f"{self.url}: a message without its number: {error!r}") from None
+                raise NoNumbers(f"{self._shown}: a message without its number: {error!r}") from None
             if number < following:
                 self.repeated += 1
                 continue
@@ -294,7 +295,7 @@ class Reader:
                 self.ended = self.last is not None and last >= self.last
                 return max(following, last + 1)
         except ValueError as error:
-            raise Refused(f"{self.url}: the broker says {subject[:80]!r}: {error}") from None
+            raise Refused(f"{self._shown}: the broker says {subject[:80]!r}: {error}") from None
         return following
 
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from sequencer.feed.message import Message
 from sequencer.journal.chunk import ChunkError, Columns, Strings
+from sequencer.receiver.addresses import without_credentials
 from sequencer.receiver.errors import FillError
 from sequencer.receiver.filler import Carried, Filler, Head
 from sequencer.receiver.order import Wanted
@@ -55,6 +56,7 @@ class JournalFiller(Filler):
     def __init__(self, url: str, subject: str = ">") -> None:
         super().__init__()
         self.url = url if "://" in url else f"nats://{url}"
+        self.shown = without_credentials(self.url)
         self.subject = subject
         self._carried = Carried()
         self._flights: dict[int, Flight] = {}
@@ -89,7 +91,7 @@ class JournalFiller(Filler):
                 f"{self._inbox}.*", cb=self._on_answer, pending_bytes_limit=PENDING_BYTES
             )
         except (OSError, Error, TimeoutError) as error:
-            raise FillError(f"{self.url}: {_words(error)}") from error
+            raise FillError(f"{self.shown}: {_words(error)}") from error
 
     async def close(self) -> None:
         for task in list(self._tasks):
@@ -99,7 +101,7 @@ class JournalFiller(Filler):
             closing = asyncio.ensure_future(self._client.close())
             await asyncio.wait({closing}, timeout=CONNECT_SECONDS)
             if not closing.cancelled() and closing.done() and closing.exception() is not None:
-                self.trouble = f"{self.url}: {_words(closing.exception())}"
+                self.trouble = f"{self.shown}: {_words(closing.exception())}"
 
     def use(self, carried: Carried) -> None:
         self._carried = carried
@@ -112,7 +114,7 @@ class JournalFiller(Filler):
             said = json.loads(answer.data)
             head = Head(str(said["journal"]), _whole(said["epoch"]), _whole(said["last"]))
         except (OSError, Error, TimeoutError, ValueError, KeyError, TypeError) as error:
-            self.trouble = f"{self.url}: {_words(error)}"
+            self.trouble = f"{self.shown}: {_words(error)}"
             return None
         if self._client.is_connected and not self._known:
             self._known, self._gone = True, None
@@ -135,7 +137,7 @@ class JournalFiller(Filler):
             if not flight.late and flight.until < now:
                 flight.late = True
                 self._silent = self._silent or now
-                self.trouble = f"{self.url}: no answer in time"
+                self.trouble = f"{self.shown}: no answer in time"
             room -= not flight.late
         while len(self._flights) > LATE_MAX:
             del self._flights[next(iter(self._flights))]
@@ -162,7 +164,7 @@ class JournalFiller(Filler):
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.trouble = f"{self.url}: {_words(error)}"
+            self.trouble = f"{self.shown}: {_words(error)}"
 
     async def _on_answer(self, answer: Any) -> None:
         """A chunk, or a refusal."""
@@ -179,7 +181,7 @@ class JournalFiller(Filler):
             self._take(flight, Columns(answer.data), following, headers.get("Seriatim-Lost", ""))
         except (ChunkError, KeyError, ValueError):
             said = headers.get("Description") or headers.get("Status") or "no answer of a broker"
-            self.trouble = f"{self.url}: $SEQ.READ: {said}"
+            self.trouble = f"{self.shown}: $SEQ.READ: {said}"
             del self._flights[serial]
             return
         if following == flight.at:
@@ -246,7 +248,7 @@ class JournalFiller(Filler):
                 raise ValueError
         except ValueError as error:
             raise FillError(
-                f'"{self.url}" is no address of a broker; give nats://HOST:PORT'
+                f'"{self.shown}" is no address of a broker; give nats://HOST:PORT'
             ) from error
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -257,14 +259,14 @@ class JournalFiller(Filler):
                     writer.close()
             said = json.loads(line.removeprefix(b"INFO "))
         except ValueError as error:
-            raise FillError(f"{self.url}: what listens there is no broker") from error
+            raise FillError(f"{self.shown}: what listens there is no broker") from error
         except (OSError, TimeoutError) as error:
-            raise FillError(f"{self.url}: {_words(error)}") from error
+            raise FillError(f"{self.shown}: {_words(error)}") from error
         if "frame" not in said:
-            raise FillError(f"{self.url}: the server there keeps no messages")
+            raise FillError(f"{self.shown}: the server there keeps no messages")
 
     async def _on_error(self, error: Exception) -> None:
-        self.trouble = f"{self.url}: {_words(error)}"
+        self.trouble = f"{self.shown}: {_words(error)}"
 
     async def _on_disconnected(self) -> None:
         self._flights.clear()

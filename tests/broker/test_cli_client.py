@@ -2,23 +2,7 @@
 
 import pytest
 
-from broker.cli.client import without_credentials
 from tests.broker.command import refusal
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("nats://user:hunter2@host:4222", "nats://host:4222"),
-        ("nats://hunter2@host", "nats://host"),
-        ("nats://u:hun@ter2@[::1]:4222", "nats://[::1]:4222"),
-        ("user:hunter2@host:4222", "host:4222"),
-        ("nats://host:4222", "nats://host:4222"),
-        ("host", "host"),
-    ],
-)
-def test_given_an_address_then_what_is_shown_has_no_credentials(url: str, shown: str) -> None:
-    assert without_credentials(url) == shown
 
 
 @pytest.mark.parametrize("url", ["nats://u:hunter2@127.0.0.1:1", "http://u:hunter2@127.0.0.1:1"])

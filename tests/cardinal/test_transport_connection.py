@@ -126,3 +126,13 @@ def test_given_nats_server_when_sent_to_or_read_then_it_is_told_what_it_is_not()
 
     with NatsServer() as server:
         run(scenario(f"nats://127.0.0.1:{server.port}"))
+
+
+def test_given_nobody_there_then_the_error_shows_no_credentials() -> None:
+    async def scene() -> None:
+        with pytest.raises(Broken) as told:
+            await Connection.open("nats://u:hunter2@127.0.0.1:1")
+        assert "127.0.0.1:1" in str(told.value)
+        assert "hunter2" not in str(told.value)
+
+    asyncio.run(scene())
