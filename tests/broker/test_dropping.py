@@ -127,3 +127,33 @@ def test_given_a_broker_that_stops_then_it_does_not_wait_for_it(tmp_path: Path) 
         broker.server.control.dropping.later = lambda turn: None  # it never comes to that
         broker.stop()
         assert broker.server.control.dropping.waiting == 1
+
+
+def test_given_many_subscriptions_when_connect_comes_again_then_they_go_in_turns_before_the_rest(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as broker:
+        client, other = broker.client(), broker.client()
+        control = broker.server.control
+        client.ask(subs(b"a.N"))
+        remove: Callable[..., int] = control.dropping._take_out
+        taken: list[int] = []
+        control.dropping._take_out = lambda *a: taken.append(remove(*a)) or taken[-1]  # type: ignore[method-assign, func-returns-value]
+        again = b'CONNECT {"verbose":true,"pedantic":false}\r\nSUB b 7\r\n'
+        heard = client.ask(again + b"PUB a.7 1\r\nx\r\nPUB b 1\r\nx\r\n")
+        assert [one.verb for one in heard] == ["+OK"] * 4 + ["MSG"]
+        assert max(taken) <= SLICE
+        assert broker.server.sublist_statistics()["subscriptions"] == 1
+        other.publish(b"b", b"y")
+        assert [one.sid for one in client.ask(b"") if one.verb == "MSG"] == [b"7"]
+
+
+def test_given_such_a_client_that_goes_in_the_middle_then_all_is_taken_out(tmp_path: Path) -> None:
+    with serving(tmp_path) as broker:
+        client = broker.client()
+        client.ask(subs(b"a.N"))
+        client.send(QUIET)
+        client.close()
+        broker.until(lambda: not broker.server.sessions)
+        broker.until(lambda: broker.server.sublist_statistics()["subscriptions"] == 0)
+        assert broker.server.control.dropping.waiting == 0
