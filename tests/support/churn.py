@@ -102,7 +102,7 @@ class Churned:
         while not true(told := self.status()):
             if time.monotonic() > end:
                 raise AssertionError(f"the broker is not at rest: {told}")
-            time.sleep(0.002)
+            time.sleep(0.002)  # no event to await
 
     def rest(self) -> None:
         """Wait until nobody is connected but our publisher, and nothing is left of the others."""
@@ -203,7 +203,7 @@ def _question(broker: Churned, kind: str, at: int) -> bytes:
 
 
 def _every(party: Party, more: bytes = b"") -> bytes:
-    sids = [b"in", b"filler", *(b"%d" % sid for sid in range(party.count))]
+    sids = [b"in", b"filler", *(b"%d" % sid for sid in range(max(party.count, SEVERAL)))]
     return b"".join(b"UNSUB %b%b\r\n" % (sid, more) for sid in sids)
 
 
