@@ -93,7 +93,7 @@ fuzz: $(VENV)/.installed ## Fuzz the compiled kernels under the address sanitize
 .PHONY: soak
 soak: $(VENV)/.tools ## Other examples; kills, and datagrams lost, for SOAK_SECONDS=600, and no message
 	$(PYTEST) --explore --ignore $(SPARK_TESTS)
-	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -s tests/crash/test_kill.py tests/crash/test_power_cut.py
+	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -s tests/crash/test_kill.py tests/crash/test_power_cut.py tests/crash/test_churn.py
 	NETWORK_SECONDS=$$(($(SOAK_SECONDS) / 20)) $(BIN)/python -m pytest -s tests/network/test_lossy_feed.py
 
 .PHONY: image

@@ -353,7 +353,7 @@ class Control:
             parser, store = link.parser, self.plane.store
             if not is_literal(bytes(store[parser.subject : parser.subject_end])):
                 self.invalid_publish_subject(link)
-        raise fault
+        self._tell(link, fault)  # not raised: its traceback would keep the link alive
 
     # `$SEQ.PUB.<subject>`
 

@@ -219,3 +219,15 @@ def test_given_a_link_that_catches_up_when_it_ends_then_nothing_of_it_stays(
     del cursor
     stage.sublist.route(b"a")  # what it led to is looked for anew
     assert sys.getrefcount(sub) == 2
+
+
+def test_given_a_client_that_says_what_nobody_may_then_its_error_does_not_hold_its_connection() -> (
+    None
+):
+    stage = Stage()
+    peer = stage.join(QUIET)
+    peer.send(b"NO\r\n")
+    assert peer.link.closed
+    fault = peer.link.parser.fault
+    assert fault is not None
+    assert fault.__traceback__ is None, "whose frames refer to the link"

@@ -1,0 +1,54 @@
+"""What reads and surveys take of a real broker's memory, when their clients read nothing."""
+
+import pytest
+
+from tests.support.churn import LIMITS, Churned
+from tests.support.processes import STAND_IN, SeriatimServer
+from tests.support.raw import HEADERS, RawClient
+
+pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
+
+MIB = 1 << 20
+BOUND = 32 * MIB
+SLACK = 32 * MIB  # outboxes of replays, what the allocator keeps, the connections themselves
+SUBJECTS = 5000
+READ = b'PUB $SEQ.READ in 11\r\n{"from": 1}\r\n'
+
+
+@pytest.mark.parametrize(
+    ("asked", "clients", "enough"),
+    [
+        (b"".join(b"SUB $SEQ.LAST.> %d\r\n" % at for at in range(4)), 16, SUBJECTS),
+        (READ * 4, 150, 0),
+    ],
+    ids=["LAST", "READ"],
+)
+def test_given_clients_that_read_nothing_then_memory_is_bounded_and_one_that_reads_is_served(
+    asked: bytes, clients: int, enough: int
+) -> None:
+    limits = {**LIMITS, "answers_pending": BOUND, "max_pending": 64 * MIB}
+    with (
+        SeriatimServer("none", limits, ["-m", "-1"]) as process,
+        Churned(process) as broker,
+    ):
+        subjects = range(SUBJECTS)
+        broker.publisher.ask(b"".join(b"PUB s.%d 0\r\n\r\n" % at for at in subjects))
+        before = process.peak_memory()
+        silent = []
+        for _ in range(clients):
+            client = RawClient(process.port, HEADERS, receive_buffer=4096)
+            client.ask(b"SUB in in\r\n")
+            client.send(asked)
+            silent.append(client)
+        with RawClient(process.port, HEADERS) as reader:
+            reader.send(b"SUB in in\r\n" + asked)
+            heard = 0
+            while True:
+                operation = reader.operation()
+                heard += operation.verb == "MSG"
+                if b"Seriatim-Last" in operation.header or (enough and heard >= enough):
+                    break
+        assert process.peak_memory() - before <= BOUND + SLACK
+        for client in silent:
+            client.reset()
+        broker.rest()
