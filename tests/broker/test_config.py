@@ -191,6 +191,8 @@ def changed_value(knob: Knob) -> str:
     words |= {"flag": "false" if knob.default is True else "true", "text": "one", "list": "a.>,b"}
     words |= {"subject": "one.two", "pattern": "one.*"}
     special = {"limits.max_control_line": "5KiB", "limits.max_pending": "100MiB"}
+    special |= {"limits.answers_pending": "100MiB", "staging.address_share": "60"}
+    special |= {"staging.connection_share": "20"}
     if knob.path in special:
         return special[knob.path]
     return knob.choices[-1] if knob.choices else words[knob.kind]

@@ -135,7 +135,7 @@ def test_given_interval_when_a_sync_hangs_then_nobody_waits_for_it(
         faults.set()
 
 
-@pytest.mark.parametrize("fault", ["fallocate 28", "fallocate 5", "open 28", "rename 5", "open 24"])
+@pytest.mark.parametrize("fault", ["fallocate 28", "fallocate 5", "open 28", "rename 5"])
 def test_given_no_room_is_to_be_had_then_no_number_is_burnt_and_all_goes_on(
     fault: str, start: Start, faults: Faults
 ) -> None:
@@ -168,6 +168,24 @@ def test_given_no_room_is_to_be_had_then_no_number_is_burnt_and_all_goes_on(
         told = heard(ear.ask(b""))
         assert [number for number, _ in told] == list(range(1, taken + 2))
         assert replay(broker.port) == told
+
+
+def test_given_no_descriptor_for_a_new_segment_then_the_last_one_grows_on_and_nobody_is_refused(
+    start: Start, faults: Faults
+) -> None:
+    body = b"x" * 8000
+    with (
+        start("interval", "--segment_bytes", "65536") as broker,
+        RawClient(broker.port, QUIET) as client,
+    ):
+        with faults.on("open 24"):
+            for at in range(40):  # one segment holds eight
+                assert client.ask(pub(b"%d " % at + body)) == []
+            assert lives(broker.port)
+        assert client.ask(pub(body)) == []
+        assert [number for number, _ in replay(broker.port)] == list(range(1, 42))
+        broker.restart()
+        assert [number for number, _ in replay(broker.port)] == list(range(1, 42))
 
 
 @pytest.mark.parametrize("fault", ["nowait short", "nowait 11", "nowait 95"])
