@@ -137,10 +137,16 @@ class Bulk(Cursor):
 
     def _gather(self, size: int) -> Collector:
         """Begin a chunk of about so many bytes."""
-        store = self._replays.store
-        self._collector = Collector(store.salt, ROWS_MAX, size, store.checked)
-        self._collector.begin(self.number, self._wish.last, self._judge())
-        return self._collector
+        collector, own = self._replays.memory.reads.reuse(size, self)
+        if collector is None:
+            store = self._replays.store
+            collector = Collector(store.salt, ROWS_MAX, size, store.checked)
+        if own:
+            collector.clear()
+        else:
+            collector.begin(self.number, self._wish.last, self._judge())
+        self._collector = collector
+        return collector
 
     def _judge(self) -> Callable[[bytes], bool] | None:
         """Whether a subject is wanted; None where every one is."""
@@ -198,19 +204,23 @@ class Bulk(Cursor):
         return True
 
     def free(self) -> None:
+        reads = self._replays.memory.reads
         self._lost.clear()
         self._collector = None
-        self._replays.memory.reads.leave(self)
+        reads.leave(self)
+        reads.forget(self)
 
     def _answer(self, last: bool) -> None:
         """Answer with what was gathered; the last time if no further chunk is allowed."""
         plane = self._replays.plane
+        reads = self._replays.memory.reads
+        granted = self._collector is not None
         collector = self._collector or self._gather(SHORT)
         columns = collector.chunk()
         body = self._body(columns)
         self._collector = None
         self._need = 0
-        self._replays.memory.reads.hold(self, ANSWERED * len(body))
+        reads.hold(self, ANSWERED * len(body))
         self._left -= len(columns)  # what was read: frames and times may be of no bytes at all
         self.over = last or self._left < self._wish.chunk_bytes
         headers = b"NATS/1.0\r\nSeriatim-Rows: %d\r\n" % collector.rows
@@ -223,6 +233,8 @@ class Bulk(Cursor):
         if self.over:
             headers += b"Seriatim-Last: 1\r\n"
         plane.answer(self.link, self._reply, body, headers + b"\r\n")
+        if granted and len(columns) <= 2 * SHORT:  # else one long record has made it large
+            reads.keep(self._chunk, self, collector)
         self._lost.clear()
         self._scanned = 0
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -10,8 +11,9 @@ from broker import latest, memory, replays
 from broker.bulk import Bulk, read_wish
 from broker.cursor import Cursor
 from broker.link import Link
-from broker.memory import Part
+from broker.memory import SHORT, Part, Reads
 from parser.machine import Parser
+from sequencer.journal.columns import Collector
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 from tests.broker.test_latest import heard_numbers
@@ -264,3 +266,23 @@ def test_given_much_work_then_one_turn_does_little_of_it(what: str) -> None:
     assert stage.replays is not None
     assert active(stage) == 0
     assert replays.BYTES // 2 < stage.replays.most_work < 2 * replays.BYTES
+
+
+def test_given_what_has_gathered_then_the_next_chunk_of_its_size_reuses_it_and_no_end_is_kept() -> (
+    None
+):
+    reads = Reads(1 << 30, lambda cursor: None)
+    one, other = cast(Bulk, object()), cast(Bulk, object())
+    collector = Collector(1)
+    reads.keep(SHORT, one, collector)
+    assert reads.reuse(SHORT, one) == (collector, True)
+    assert reads.reuse(SHORT, one) == (None, False), "it is in use"
+    reads.keep(SHORT, one, collector)
+    assert reads.reuse(SHORT, other) == (collector, False), "it begins anew"
+    reads.keep(SHORT, one, collector)
+    reads.forget(one)
+    assert reads.reuse(SHORT, one) == (collector, False), "who has ended is not known any more"
+    reads.keep(2 * SHORT, one, collector)
+    assert reads.reuse(2 * SHORT, one) == (None, False), "a long one is not counted"
+    reads.keep(SHORT, one, collector)
+    assert reads.reuse(SHORT // 2, one) == (None, False)
