@@ -71,10 +71,13 @@ class Closings:
             self._end(key)
 
 
-def violation(why: str, store: bytes | bytearray, at: int) -> str:
-    """A protocol fault for the log: what is wrong, and how the line around `at` begins."""
+def violation(why: str, store: bytes | bytearray, at: int, stop: int) -> str:
+    """A protocol fault for the log: what is wrong, and how the line around `at` begins.
+
+    What lies at `stop` and beyond is of others.
+    """
     start = store.rfind(b"\n", 0, at) + 1
-    line = bytes(store[start : start + SEEN_MAX + 1]).partition(b"\n")[0].rstrip(b"\r")
+    line = bytes(store[start : min(start + SEEN_MAX + 1, stop)]).partition(b"\n")[0].rstrip(b"\r")
     seen = quoted(hide(line[:SEEN_MAX])).decode("utf-8", "replace")
     more = "..." if len(line) > SEEN_MAX else ""
     return f"Protocol Violation: {why[:WHY_MAX]}: {seen}{more}"

@@ -411,7 +411,8 @@ class Control:
             parser = link.parser
             at = parser.subject if parser.fault is None else parser.at
             link.closed = True
-            link.session.finish(violation(str(error), self.plane.store, at))
+            why = violation(str(error), self.plane.store, at, parser.stop)
+            link.session.finish(why)
         else:
             log.debug("%s - %s: %s", link.session.label, type(error).__name__, error)
 

@@ -30,7 +30,7 @@ cdef class Parser:
     cdef bytearray store
     cdef const unsigned char *table
     cdef const unsigned char *data
-    cdef Py_ssize_t stop
+    cdef readonly Py_ssize_t stop
     cdef readonly int state
     cdef readonly Py_ssize_t at, need
     cdef public bint headers
