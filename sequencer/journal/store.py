@@ -33,7 +33,9 @@ from sequencer.journal.survey import Survey
 
 SEGMENT_BYTES: Final = 256 << 20
 NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
-UNSYNCED_MAX: Final = 64  # segments whose descriptors are open until the keeper has synced them
+# Segments whose descriptors are open until the keeper has synced them. Well below the 64 files
+# that are kept from clients: monitoring and staging open some of those.
+UNSYNCED_MAX: Final = 16
 BUILD_STEPS: Final = 2  # of 4 MiB: what one call of build_indexes reads
 
 
