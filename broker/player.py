@@ -112,10 +112,10 @@ class Player:
     def _covered(self, sub: Subscription) -> bool:
         """Whether a subscription's filter takes in the subject of the record at hand.
 
-        `>` takes in every one: an older journal may have some with an empty token.
+        A replay of `>` takes in every one: an older journal may have some with an empty token.
         """
         walk = self.walk
-        if len(sub.subject) == 1 and sub.subject[0] == ord(">"):
+        if sub.replay is not None and len(sub.subject) == 1 and sub.subject[0] == ord(">"):
             return True
         if cython.compiled:
             pattern = sub.subject
