@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker.replays import Replays
 
 DEFERRED_MAX = 1 << 12  # PINGs of one that lags, 1 MiB; who sends more does not wait for PONG
+LOOK_WORK = 8  # bytes consumed that looking at one subscription costs as much time as
 NOBODY: Final = object()  # plays to a subscription that lives, for its cursor had a defect
 
 
@@ -184,6 +185,7 @@ class CatchUp(Cursor):
         player = self.player
         until = self._deferred[0][0] if self._deferred else 0
         consumed = player.play(self.link, None, self.number, until, 0, store, 0, stop)
+        self.work += LOOK_WORK * player.looked
         self.number = player.number
         self.outcome = player.outcome
         return consumed

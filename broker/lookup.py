@@ -64,6 +64,7 @@ class Lookup(Cursor):
         while (outcome := walk.skim()) == RECORD and walk.number < wanted:
             pass
         at = walk.at
+        self.work += at  # where it goes elsewhere then, nothing counts as consumed
         if outcome != RECORD:
             self.outcome = outcome
             return at

@@ -38,7 +38,7 @@ cdef class Plane:
     cdef bytes message_id
     cdef bint refused, named
     cdef unsigned int random
-    cdef Py_ssize_t work
+    cdef readonly Py_ssize_t work
     cdef readonly bint interrupted
     # the message at hand
     cdef readonly bytearray store

@@ -17,6 +17,7 @@ cdef enum:
 cdef enum:
     OUTBOX = 262144
     FEW = 8
+    LOOKS_MAX = 32768
 
 @cython.final
 cdef class Player:
@@ -26,6 +27,7 @@ cdef class Player:
     cdef tuple frames
     cdef readonly int outcome
     cdef readonly unsigned long long number, found, messages
+    cdef readonly long long looked
     cdef bytearray store, nothing
     cdef const unsigned char *data
 
@@ -37,7 +39,8 @@ cdef class Player:
     cdef bint _hand_out(self, Link link, Subscription sub, tuple few) except -1
     @cython.locals(walk=Walk, pattern='const unsigned char *', subject='const unsigned char *')
     cdef bint _covered(self, Subscription sub) except -1
-    @cython.locals(walk=Walk, subject=bytes, fanout=Fanout, wanted=list, sub=Subscription)
+    @cython.locals(walk=Walk, subject=bytes, fanout=Fanout, wanted=list, sub=Subscription,
+                   count=Py_ssize_t, group=tuple)
     cdef bint _offer_all(self, Link link) except -1
     @cython.locals(number='unsigned long long')
     cdef bint _offer_live(self, Link link, Subscription sub) except -1

@@ -7,7 +7,8 @@
 
 It has frames of its own, for it serves other numbers than the plane does. A subscription
 never gets a number at or below `seen`: what was delivered live is not delivered again. Of a
-queue group's messages a member gets those that it is owed, and no others.
+queue group's messages a member gets those that it is owed, and no others. For a link with very
+many subscriptions one record may be as much work as a thousand: work is counted, and bounded.
 """
 
 import cython
@@ -27,6 +28,7 @@ if not cython.compiled:
 
     OUTBOX = 1 << 18  # no more is put into an outbox at once
     FEW = 8  # subscriptions that are compared with a subject one by one
+    LOOKS_MAX = 1 << 15  # subscriptions that are looked at in one `play`, in some 3 ms
 
 
 class Player:
@@ -40,6 +42,7 @@ class Player:
         self.outcome = 0
         self.number = 0  # the next one wanted
         self.found = 0  # after GAP, the number that came instead
+        self.looked = 0  # work of the last `play` that is not for each record, in offers
         self.messages = 0  # delivered so far, by all that was ever played
         self.store = self.nothing = bytearray()
         self.data = self.store
@@ -58,7 +61,8 @@ class Player:
         """Deliver from `store[start:stop]` what comes from `number` on; where it stopped.
 
         To `sub`, or without one to all live subscriptions of the link. Number 0 is whatever
-        comes first; none beyond `until` (0: no end) and none from before `since` (ns).
+        comes first; none beyond `until` (0: no end) and none from before `since` (ns). After
+        `LOOKS_MAX` of work it stops as if there were no room, behind one record at least.
         """
         walk = self.walk
         walk.begin(store, start, stop)
@@ -66,7 +70,11 @@ class Player:
         self.data = self.store
         self.gate.reader = None
         few = tuple(link.subs.values()) if sub is None and len(link.subs) <= FEW else None
+        self.looked = -self.sublist.effort
         while True:
+            if self.looked + self.sublist.effort > LOOKS_MAX:
+                outcome = FULL
+                break
             outcome = walk.next()
             if outcome != RECORD:
                 break
@@ -88,6 +96,7 @@ class Player:
                 outcome = FULL
                 break
             number = walk.number + 1
+        self.looked += self.sublist.effort
         self.outcome = outcome
         self.number = number
         self.store = self.nothing
@@ -130,11 +139,16 @@ class Player:
         walk = self.walk
         subject = bytes(self.store[walk.subject : walk.subject + walk.subject_size])
         fanout = self.sublist.route(subject).fanout
-        wanted = list(fanout.plain)
+        count = len(fanout.plain)
         for group in fanout.groups or ():
-            wanted += group
-        if len(link.subs) < len(wanted):
+            count += len(group)
+        if len(link.subs) < count:
             wanted = list(link.subs.values())
+        else:
+            wanted = list(fanout.plain)
+            for group in fanout.groups or ():
+                wanted += group
+        self.looked += len(wanted)
         for item in wanted:
             sub = cython.cast(Subscription, item)
             if sub.owner is link and not self._offer_live(link, sub):
