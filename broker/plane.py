@@ -9,9 +9,8 @@
 
 What the journal has no room for is refused before it has a number. A subscriber that lags is
 detached: messages pass it by, and the journal has them for it (broker/replays.py). Control
-operations go to `control` (broker/control.py), which knows the protocol's rules.
-The straight way is for `PUB subject size` from a silent client to an ordinary subject; a
-reply, headers, +OK and `$SEQ.` subjects take `_publish_uncommon`, and pay for themselves.
+operations go to `control`. The straight way is for `PUB subject size` from a silent client to an
+ordinary subject; a reply, headers, +OK and `$SEQ.` subjects take `_publish_uncommon`.
 
 The plane reads no clock and touches no socket. What leaves when, the gate says (broker/gate.py).
 """
@@ -47,7 +46,8 @@ if not cython.compiled:
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
     WORK_MAX = 1 << 18  # offers in one read event; in the time they take nobody else is served
     MASK32 = 0xFFFFFFFF
-    COPY_SHIFT = 9  # copying 512 bytes is one offer more
+    COPY_SHIFT = 7  # copying 128 bytes, here and into the kernel, is one offer more
+    GROWN_SHIFT = 6  # so are 64 bytes of new memory, for who does not read
     CONTROL_WORK = 64  # offers that one control operation costs, which is not compiled
 
 
@@ -86,8 +86,7 @@ class Plane:
     def receive(self, link: Link, store: bytearray, stop: int) -> int:
         """Serve the operations in `store[:stop]`; return where the unserved rest begins.
 
-        After `WORK_MAX` of work it stops with `interrupted` set, and whoever called goes on
-        with the rest when others have had their turn.
+        After `WORK_MAX` of work it stops with `interrupted` set: the rest is for a later turn.
         """
         parser = link.parser
         parser.begin(store, 0, stop)
@@ -420,6 +419,8 @@ class Plane:
             need = frame.end - frame.start + self.payload_size + 4
             if not self.gate.make_room(link, need, self.number):
                 return link.detached and self.number != 0 and self._owe(link, sub)
+            if not link.writable:
+                self.work += link.size >> GROWN_SHIFT
             link.deliver(frame, self.data, self.payload, self.payload_size, counted)
         link.numbered = True
         if self.number:

@@ -2,7 +2,7 @@
 
 One table of all long work: for each kind a scene with far too much of it, whose turns tell what
 they have counted. Work is counted, not timed: an offer is a fourteenth of a microsecond, and 64
-bytes that are consumed from the journal are one.
+bytes that are consumed from the journal, or 1700 that are copied, are one.
 """
 
 import json
@@ -22,6 +22,7 @@ from tests.support.plane import HEADS, QUIET, Peer, Stage
 
 BOUND_US = 20_000
 OFFERS_US = 14
+COPIED_US = 1700
 BYTES_US = 64
 MANY = 20_000
 
@@ -196,6 +197,18 @@ def publishing() -> Turns:
     yield from read_events(stage, stage.join(QUIET), b"PUB a 0\r\n\r\n" * 80)
 
 
+def publishing_to_the_dead() -> Turns:
+    stage = Stage()
+    peers = [subscribe(stage, b"a", 1) for _ in range(200)]
+    for peer in peers:
+        peer.socket_room = 0
+        peer.stall()
+    held = 0
+    for _ in read_events(stage, stage.join(QUIET), b"PUB a 1000\r\n%b\r\n" % bytes(1000) * 500):
+        before, held = held, sum(peer.link.held() for peer in peers)
+        yield (held - before) / COPIED_US
+
+
 def commit() -> Turns:
     stage = Stage()
     staged = Staged(stage.plane)
@@ -222,6 +235,7 @@ LONG: dict[str, Callable[[], Turns]] = {
     "a second CONNECT": second_connect,
     "SUB and UNSUB": subscribing,
     "PUB to many": publishing,
+    "PUB to many that do not read": publishing_to_the_dead,
     "a staged commit": commit,
 }
 
