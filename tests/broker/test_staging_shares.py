@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -13,7 +14,16 @@ from broker.staging.lines import seal, unseal
 from broker.staging.shares import NOBODY, Owner, Shares, owner_at
 from tests.support.raw import HEADERS
 from tests.support.serving import WAIT_S, Broker, serving
-from tests.support.staging import LISTEN, Answer, Batch, Publisher, Refused, piece, request
+from tests.support.staging import (
+    LISTEN,
+    Answer,
+    Batch,
+    Publisher,
+    Refused,
+    answer_of,
+    piece,
+    request,
+)
 
 ROW = b"PUB orders 5\r\nhello\r\n"
 GREEDY, OTHER, ANOTHER = "127.0.0.1", "127.0.0.2", "127.0.0.3"
@@ -239,15 +249,32 @@ def test_given_one_that_has_many_commits_wait_then_another_has_its_turn_before_t
 
 
 @hosts
-def test_given_two_that_have_all_places_to_wait_then_another_one_may_wait(tmp_path: Path) -> None:
+def test_given_two_that_have_all_places_to_wait_then_another_one_may_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.staging.commits.WAITING_MAX", 8)
     with serving(tmp_path) as broker:
-        few = WAITING_MAX // 4
-        many = [broker.client(HEADERS + LISTEN, host) for host in (GREEDY, GREEDY, OTHER, OTHER)]
-        for at, client in enumerate(many):
-            batches = (Batch(f"{at}-{n}", 0, 0, stages=0) for n in range(few))
-            client.send(b"".join(one.commit() for one in batches))
-        answer = Publisher(broker, ANOTHER).one(Batch("b", 0, 0, stages=0).commit())
-        assert isinstance(answer, dict)
+        another = Publisher(broker, ANOTHER)
+        another.one(request("BATCH", {"application": "a"}))
+        desk = broker.server.staging
+        assert desk is not None
+        stopped = Event()
+        desk._thread.submit(stopped.wait)  # no commit ends before this does
+        try:
+            another.client.send(Batch("first", 0, 0, stages=0).commit())
+            broker.until(lambda: len(desk.commits) == 1 and not len(desk.commits._queue))
+            greedy = [Publisher(broker, host) for host in (GREEDY, GREEDY, OTHER, OTHER)]
+            for at, one in enumerate(greedy):
+                one.client.ask(b"".join(Batch(f"{at}-{n}", 0, 0, stages=0).commit() for n in "ab"))
+            assert len(desk.commits) == 9
+            last = Publisher(broker, OTHER).one(Batch("o", 0, 0, stages=0).commit())
+            assert isinstance(last, Refused)
+            another.client.send(Batch("b", 0, 0, stages=0).commit())
+            (told,) = greedy[-1].client.ask(b"") or greedy[1].client.ask(b"")
+            assert answer_of(told) == Refused(429, "8 commits wait, most of this address")
+        finally:
+            stopped.set()
+        broker.until(lambda: "b" in desk.applications.done)
 
 
 def test_given_a_row_that_is_wrong_then_its_stage_is_nobodys_any_more(tmp_path: Path) -> None:
