@@ -48,20 +48,41 @@ class StagingSettings:
         flags=("--staging_max_age",),
         bounds=(0.1, 365 * DAY),
     )
+    application_expiry: float = knob(
+        30 * DAY,
+        "duration",
+        "How long a publisher's last batch is remembered after it was committed: so long a batch"
+        " that is committed again publishes nothing. Publishers that go on are never forgotten."
+        " Thirty days outlast whatever a job that is started again from its checkpoint was"
+        " stopped for; names that somebody has made up do not stay for good.",
+        flags=("--staging_application_expiry",),
+        bounds=(60.0, 3650 * DAY),
+    )
     max_applications: int = knob(
         10_000,
         "count",
-        "How many publishers' last batches are remembered. They are never forgotten, for then a"
-        " batch could be published twice; one more is refused. 10 000 take some 5 MB.",
+        "How many publishers' last batches are remembered. One more takes the place of the oldest"
+        " one of the address that has most, if that has more than `address_kept`; else it is"
+        " refused. 10 000 take some 6 MB.",
         flags=("--staging_max_applications",),
         bounds=(1, 10_000_000),
+    )
+    address_kept: int = knob(
+        1,
+        "count",
+        "How many percent of the publishers that are remembered an address keeps in any case,"
+        " until their time is over: a batch of one that is forgotten could be published twice. So"
+        " a hundred addresses, with IPv6 as many /64, are needed to leave no room for others.",
+        flags=("--staging_address_kept",),
+        bounds=(0, 100),
     )
     address_share: int = knob(
         50,
         "count",
-        "How many percent of all this one address may have (with IPv6 one /64): of the bytes, the"
-        " stages, the applications that are remembered, and the commits that wait. Half leaves"
-        " room for others whatever it does, and to one machine that has all the work 2 GiB.",
+        "How many percent of all this one address may have (with IPv6 one /64, and all of loopback"
+        " is one): of the bytes, the stages, the applications that are remembered, and the commits"
+        " that wait. Half leaves room for others whatever it does, and to one machine that has all"
+        " the work 2 GiB. Where several take it all, who has little takes from who has most.",
         flags=("--staging_address_share",),
         bounds=(1, 100),
     )

@@ -6,9 +6,10 @@ is answered; the last line of an application counts:
     5f0c22d9 {"application":"query-1","batch":7,"first":101,"last":120,"rows":20,"time":17...,
               "remember":true,"address":"10.0.0.7"}
 
-Lines that a later one has made meaningless go when the file has become twice as long as it
-needs to be: then it is written anew beside, and renamed. A torn line at the end is of a commit
-that was not answered, and does not count.
+A name that is new where there are as many as may be takes the place of an old one: its line says
+which, `"instead":"query-0"`. Lines that a later one has made meaningless go when the file has
+become twice as long as it needs to be: then it is written anew beside, and renamed. A torn line
+at the end is of a commit that was not answered, and does not count.
 """
 
 import os
@@ -17,7 +18,7 @@ from dataclasses import asdict, dataclass
 from broker.settings_staging import StagingSettings
 from broker.staging.lines import seal, unseal
 from broker.staging.requests import Refusal
-from broker.staging.shares import Owner, Shares
+from broker.staging.shares import Owner, Shares, owner_at
 from sequencer.journal.disk import FILE_MODE, pwrite_all, replace, sync_file, sync_folder
 
 SPARE_LINES = 1024  # that may be meaningless before the file is written anew
@@ -54,6 +55,10 @@ class Applications:
         self._most = settings.max_applications
         self._shares = Shares(self._most, settings)
         self._owners: dict[str, Owner] = {}  # of those that are known, or about to be
+        self._by_address: dict[str, dict[str, None]] = {}  # who is known; the oldest first
+        self._kept = self._most * settings.address_kept // 100
+        self._instead: dict[str, Done] = {}  # who made room for whom that has committed nothing yet
+        self.displaced = 0
         self._lines = 0
         self._end = 0
         self._anew = True  # the file is to be written anew, for it misses or cannot be trusted
@@ -79,46 +84,97 @@ class Applications:
                 self.damaged += at < len(lines) - 2
                 continue
             # The later one, be its batch a lower one: then the one before was forgotten meanwhile.
+            self.done.pop(fields.pop("instead", ""), None)
             done = Done(**fields)
             self.done[done.application] = done
-        for done in self.done.values():
-            self._own(done.application, Owner(done.address, 0))
+        for done in sorted(self.done.values(), key=lambda one: one.time):
+            self._own(done.application, owner_at(done.address, 0))
+            self._enter(done.application)
 
     def last(self, application: str) -> Done | None:
         """What is known of an application."""
         return self.done.get(application)
 
-    def forget(self, before_ms: int) -> None:
-        """Forget who need not be remembered, and has committed nothing since."""
+    def forget(self, before_ms: int, unremembered_ms: int) -> None:
+        """Forget who has committed nothing since, and sooner who need not be remembered."""
         for name in [
             one.application
             for one in self.done.values()
-            if not one.remember and one.time < before_ms
+            if one.time < (before_ms if one.remember else unremembered_ms)
         ]:
-            del self.done[name]
-            self.disown(name)
+            self._drop(name)
 
     def claim(self, name: str, owner: Owner) -> None:
         """Have a place for an application that commits its first batch. Raises `Refusal`."""
-        if len(self._owners) >= self._most:
+        if why := self._shares.over(owner, 1):
+            raise Refusal(429, f"of the applications that are known {why}")
+        if len(self._owners) >= self._most and not self._displace(name, owner):
             raise Refusal(
                 429,
                 f"{self._most} applications are known, and no more may be"
                 " (staging.max_applications)",
             )
-        if why := self._shares.over(owner, 1):
-            raise Refusal(429, f"of the applications that are known {why}")
         self._own(name, owner)
+
+    def _displace(self, name: str, owner: Owner) -> bool:
+        """Forget the oldest name of the address that has most, if the owner has less; if it could.
+
+        Not of one that has few: to publish a batch of theirs twice is worse than to refuse.
+        """
+        spared: set[str] = set()
+        while (address := self._shares.greediest(owner, 1, spared)) is not None:
+            if self._shares.has(address) <= self._kept:
+                return False
+            if known := self._by_address.get(address):
+                oldest = next(iter(known))
+                self._instead[name] = self.done[oldest]
+                self._drop(oldest)
+                self.displaced += 1
+                return True
+            spared.add(address)
+        return False
 
     def disown(self, name: str) -> None:
         """Give the place of an application back, for it has committed nothing."""
-        if name not in self.done and (owner := self._owners.pop(name, None)) is not None:
+        if name in self.done:
+            return
+        self._release(name)
+        old = self._instead.pop(name, None)
+        if old is not None and old.application not in self._owners:
+            self._own(old.application, owner_at(old.address, 0))
+            self.done[old.application] = old
+            self._enter(old.application)
+            self.displaced -= 1
+
+    def _drop(self, name: str) -> None:
+        """Forget one that is known."""
+        del self.done[name]
+        self._leave(name)
+        self._release(name)
+
+    def _release(self, name: str) -> None:
+        if (owner := self._owners.pop(name, None)) is not None:
             self._shares.add(owner, -1)
+
+    def _enter(self, name: str) -> None:
+        """It is the one of its address that has committed last."""
+        self._by_address.setdefault(self._owners[name].address, {})[name] = None
+
+    def _leave(self, name: str) -> None:
+        address = self._owners[name].address
+        known = self._by_address[address]
+        del known[name]
+        if not known:
+            del self._by_address[address]
 
     def address_of(self, name: str, owner: Owner) -> str:
         """Whose an application is; one that is nobody's is from now on the owner's."""
         if name not in self._owners or (owner.address and not self._owners[name].address):
+            if name in self.done:
+                self._leave(name)
             self._own(name, owner)
+            if name in self.done:
+                self._enter(name)
         return self._owners[name].address
 
     def _own(self, name: str, owner: Owner) -> None:
@@ -133,7 +189,12 @@ class Applications:
             return None
         return [*(one for one in self.done.values() if one.application != done.application), done]
 
-    def write(self, done: Done, anew: list[Done] | None) -> None:
+    def displaced_by(self, name: str) -> str:
+        """Whose place an application takes: "" if nobody's, or if that one has come back."""
+        old = self._instead.get(name)
+        return "" if old is None or old.application in self._owners else old.application
+
+    def write(self, done: Done, anew: list[Done] | None, instead: str = "") -> None:
         """Bring one more to the disk; `anew` is what `plan` has said. In a thread.
 
         Raises `OSError`; nothing is known then of what the file holds, and the next call writes
@@ -141,7 +202,10 @@ class Applications:
         """
         self._anew = True
         if anew is None:
-            line = seal(asdict(done))
+            if instead and self._durable:
+                # No promise of whom nobody will know may come back with a power cut.
+                sync_folder(os.path.dirname(self.file))
+            line = seal(asdict(done) | ({"instead": instead} if instead else {}))
             fd = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
             try:
                 pwrite_all(fd, line, self._end)
@@ -159,4 +223,9 @@ class Applications:
 
     def take(self, done: Done) -> None:
         """It is on the disk: from now on it is known."""
-        self.done[done.application] = done
+        name = done.application
+        self._instead.pop(name, None)
+        if name in self.done:
+            self._leave(name)
+        self.done[name] = done
+        self._enter(name)

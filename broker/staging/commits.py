@@ -15,7 +15,6 @@ Rule 3  Whoever asks for the same batch meanwhile is answered with it.
 import asyncio
 import logging
 import time
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from broker.staging.publishing import RETRY, Commit, Damaged, Publishing, Stoppe
 from broker.staging.requests import ANY, Asker, CommitWish, Refusal
 from broker.staging.shares import Shares, owner_of
 from broker.staging.stages import Stage
+from broker.staging.turns import Turns
 from sequencer.journal.disk import remove, sync_file
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ class Commits:
     def __init__(self, desk: "Desk", publishing: Publishing) -> None:
         self._desk = desk
         self._publishing = publishing
-        self._queue: deque[Commit] = deque()
-        self._queued = Shares(WAITING_MAX, desk.settings)
+        self._queue = Turns(WAITING_MAX, desk.settings)
         self._running: dict[str, Commit] = {}  # by application; those that wait, too
         self._broken: dict[str, str] = {}  # applications whose promise cannot be kept, and why
         self._task: asyncio.Task[None] | None = None
@@ -77,14 +76,17 @@ class Commits:
         if wish.after not in (ANY, last):
             told = "no batch of it was committed" if last is None else f"its last batch is {last}"
             raise Refusal(409, f"{told}, and this one is to come after {wish.after}")
-        if len(self._queue) >= WAITING_MAX:
-            raise Refusal(429, f"{WAITING_MAX} commits wait for their turn already")
         owner = owner_of(asker[0])
-        if why := self._queued.over(owner, 1):
-            raise Refusal(429, f"of the commits that may wait {why}")
         commit = Commit(wish, self._claim(wish), owner)
         if done is None:
             desk.applications.claim(name, owner)
+        try:
+            other = self._queue.may_wait(owner)
+        except Refusal:
+            desk.applications.disown(name)
+            raise
+        if other is not None:
+            self._send_away(other)
         commit.waiters.append((asker, True))
         self.begin(commit)
 
@@ -93,8 +95,7 @@ class Commits:
         for stage in commit.stages:
             stage.claimed = True
         self._running[commit.wish.application] = commit
-        self._queue.append(commit)
-        self._queued.add(commit.owner, 1)
+        self._queue.put(commit)
         if self._task is None:
             self._task = self._desk.loop.create_task(self._work())
 
@@ -121,6 +122,16 @@ class Commits:
             await self._task
 
     # Before the promise
+
+    def _send_away(self, commit: Commit) -> None:
+        """It does not wait any more; its stages stay, and it may be asked for again."""
+        desk, name = self._desk, commit.wish.application
+        for stage in commit.stages:
+            stage.claimed = False
+        del self._running[name]
+        desk.applications.disown(name)
+        for asker, _ in commit.waiters:
+            desk.refuse(asker, Refusal(429, f"{WAITING_MAX} commits wait, most of this address"))
 
     def _repeat(self, wish: CommitWish, done: Done, asker: Asker) -> None:
         """It was committed before: publish nothing."""
@@ -166,8 +177,7 @@ class Commits:
     async def _work(self) -> None:
         try:
             while self._queue:
-                commit = self._queue.popleft()
-                self._queued.add(commit.owner, -1)
+                commit = self._queue.take()
                 try:
                     await self._carry_out(commit)
                 except (OSError, Damaged) as error:
@@ -224,9 +234,9 @@ class Commits:
         address = known.address_of(wish.application, commit.owner)
         done = Done(wish.application, wish.batch, *numbers, now, wish.remember, address)
         while True:
-            anew = known.plan(done)
+            anew, instead = known.plan(done), known.displaced_by(wish.application)
             try:
-                await self._desk.run(partial(known.write, done, anew))
+                await self._desk.run(partial(known.write, done, anew, instead))
             except OSError as error:
                 log.error("Staging: %s: %s; it is tried again", known.file, error.strerror)
                 await self._publishing.wait(asyncio.sleep(RETRY))

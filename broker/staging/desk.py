@@ -31,7 +31,7 @@ from broker.staging.commits import Commits
 from broker.staging.past import Left, left_behind
 from broker.staging.publishing import Commit, Publishing
 from broker.staging.requests import Asker, CommitWish, Named, Refusal
-from broker.staging.shares import Owner, Shares, owner_of
+from broker.staging.shares import Shares, owner_at, owner_of
 from broker.staging.stages import Stages
 from sequencer.journal.disk import make_folder, remove, sync_folder
 from sequencer.journal.store import Store
@@ -77,6 +77,7 @@ class Desk:
         self.publishing = Publishing(server, staged, self.run)
         self.commits = Commits(self, self.publishing)
         self.pieces = 0
+        self._told = (0, 0)  # of stages and publishers that were displaced
         self._waiting: list[Callable[[], None]] | None = []  # requests; None when all is read
         self._waiting_bytes = 0
         self._waiting_shares = Shares(REQUESTS_MAX, self.settings)
@@ -118,7 +119,8 @@ class Desk:
     def _cost(self, word: str, size: int) -> int:
         """What a request costs: many of them must not make one turn that is long."""
         if word == "STAGE":
-            return WORK + (size >> PIECE_SHIFT)
+            looked_at = len(self.stages) if self.stages.is_crowded else 0
+            return WORK + (size >> PIECE_SHIFT) + LOOK_WORK * looked_at
         looked_at = 0 if word == "BATCH" else len(self.stages)
         return WORK + (size << JSON_SHIFT) + LOOK_WORK * looked_at
 
@@ -148,7 +150,11 @@ class Desk:
     def _stage(self, asker: Asker, headers: bytes, store: bytearray, at: int, stop: int) -> None:
         piece = requests.read_piece(headers)
         now = self.loop.time()
-        stage = self.stages.append(piece, store, at, stop, now, owner_of(asker[0]))
+        try:
+            stage = self.stages.append(piece, store, at, stop, now, owner_of(asker[0]))
+        finally:
+            self.delete(self.stages.litter)
+            self.stages.litter.clear()
         self.pieces += 1
         self.answer(asker, {"bytes": stage.bytes, "rows": stage.rows})
 
@@ -214,13 +220,28 @@ class Desk:
         expiry, now = self.settings.expiry, self.loop.time()
         if self._waiting is None:
             self.delete(self.stages.expire(now - expiry, now - self.settings.max_age))
-            self.applications.forget(self._expired_ms())
+            self._forget()
+            self._tell_displaced()
         pause = min(min(expiry, self.settings.max_age) / LOOKS, LOOK_MAX)
         self._timer = self.loop.call_later(pause, self._look)
 
-    def _expired_ms(self) -> int:
-        """Who was committed before, and need not be remembered, is forgotten."""
-        return int((time.time() - self.settings.expiry) * 1000)
+    def _forget(self) -> None:
+        """Forget who has committed nothing for long, and sooner who need not be remembered."""
+        now, settings = time.time(), self.settings
+        before = (now - settings.application_expiry, now - settings.expiry)
+        self.applications.forget(*(int(seconds * 1000) for seconds in before))
+
+    def _tell_displaced(self) -> None:
+        """Say that there was too little room: one line for all since the last look."""
+        stages, names = self.stages.displaced, self.applications.displaced
+        if (stages, names) == self._told:
+            return
+        log.warning(
+            "Staging: %d stages and %d publishers were dropped to make room for other addresses"
+            " (staging.max_bytes, staging.max_stages, staging.max_applications)",
+            *(stages - self._told[0], names - self._told[1]),
+        )
+        self._told = (stages, names)
 
     # What a broker before has left
 
@@ -236,7 +257,7 @@ class Desk:
                 self.applications.file,
                 self.applications.damaged,
             )
-        self.applications.forget(self._expired_ms())
+        self._forget()
         self._left = left_behind(store, self.folder, self.applications)
 
     async def _begin(self) -> None:
@@ -304,7 +325,7 @@ class Desk:
             self.delete([left.file, *unseen])
             return
         named = tuple(Named(*one) for one in intent.stages)
-        owner = Owner(intent.address, 0)
+        owner = owner_at(intent.address, 0)
         commit = Commit(CommitWish(name, batch, named, intent.remember), stages, owner)
         commit.origin, commit.number, commit.rows = intent.origin, left.number, intent.rows
         commit.first, commit.last = left.there.first, left.there.last

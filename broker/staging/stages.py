@@ -27,7 +27,7 @@ from broker.settings_staging import StagingSettings
 from broker.staged import Staged
 from broker.staging.lines import seal, unseal
 from broker.staging.requests import Key, Piece, Refusal
-from broker.staging.shares import NOBODY, Owner, Shares
+from broker.staging.shares import NOBODY, Owner, Shares, owner_at
 from parser.machine import Parser
 from parser.table import START
 from sequencer.journal.disk import FILE_MODE, pwrite_all, remove
@@ -74,15 +74,23 @@ class Stages:
         self._byte_shares = Shares(self._max_bytes, settings)
         self._shares = Shares(self.most, settings)
         self._stages: dict[Key, Stage] = {}
+        self._by_address: dict[str, dict[Key, Stage]] = {}  # the oldest first
         self._next = 1
         self.bytes = 0
         self.expired = 0
+        self.displaced = 0  # that had to go for others'
+        self.litter: list[str] = []  # files of these, to be deleted
 
     def __len__(self) -> int:
         return len(self._stages)
 
     def __iter__(self) -> Iterator[Stage]:
         return iter(self._stages.values())
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether one more may have to take the place of another one."""
+        return len(self) >= self.most or self.bytes > self._max_bytes >> 1
 
     def find(self, key: Key) -> Stage | None:
         return self._stages.get(key)
@@ -103,7 +111,8 @@ class Stages:
         """Add `store[at:stop]` to a stage, made where it misses. Raises `Refusal`.
 
         What is there already is passed over, so that a piece may be sent again. Whoever has made
-        a stage has all that is in it.
+        a stage has all that is in it. Where there is no room, who has little takes it from the
+        address that has most; `litter` then has files to be deleted, also if this raises.
         """
         stage = self._stages.get(piece.key)
         total = stage.bytes if stage is not None else 0
@@ -112,17 +121,10 @@ class Stages:
         if stage is not None and stage.claimed:
             raise Refusal(409, "this stage is being committed", expected=total)
         at = min(at + total - piece.offset, stop)
-        if self.bytes + stop - at > self._max_bytes:
-            raise Refusal(413, f"{self._max_bytes} bytes are staged at most (staging.max_bytes)")
         owner = by if stage is None else stage.owner
-        if at < stop and (why := self._byte_shares.over(owner, stop - at)):
-            raise Refusal(413, f"of the bytes that may be staged {why}")
+        self._make_room(stage, owner, stop - at)
         fresh = stage is None
         if stage is None:
-            if len(self) >= self.most:
-                raise Refusal(429, f"there are {self.most} stages (staging.max_stages)")
-            if why := self._shares.over(owner, 1):
-                raise Refusal(429, f"of the stages {why}")
             stage = self._make(piece.key, now, owner)
         try:
             self._add(stage, store, at, stop)
@@ -133,9 +135,42 @@ class Stages:
         if at < stop:
             stage.touched = now
         if fresh:
-            self._stages[stage.key] = stage
-            self._shares.add(owner, 1)
+            self._enter(stage)
         return stage
+
+    def _make_room(self, stage: Stage | None, owner: Owner, size: int) -> None:
+        """Have room for more bytes of a stage, or of a new one. Raises `Refusal`."""
+        if size and (why := self._byte_shares.over(owner, size)):
+            raise Refusal(413, f"of the bytes that may be staged {why}")
+        if stage is None and (why := self._shares.over(owner, 1)):
+            raise Refusal(429, f"of the stages {why}")
+        while self.bytes + size > self._max_bytes:
+            if not self._displace(owner, self._byte_shares, size, stage):
+                most = f"{self._max_bytes} bytes are staged at most (staging.max_bytes)"
+                raise Refusal(413, most)
+        full = stage is None and len(self) >= self.most
+        if full and not self._displace(owner, self._shares, 1, None):
+            raise Refusal(429, f"there are {self.most} stages (staging.max_stages)")
+
+    def _displace(self, owner: Owner, shares: Shares, amount: int, stage: Stage | None) -> bool:
+        """Drop the oldest stage of the address that has most, if the owner has less; if there is.
+
+        None that a commit has, and not `stage`, which is to grow.
+        """
+        spared: set[str] = set()
+        while (address := shares.greediest(owner, amount, spared)) is not None:
+            for one in self._by_address.get(address, {}).values():
+                if not one.claimed and one is not stage:
+                    self.litter += self.drop([one])
+                    self.displaced += 1
+                    return True
+            spared.add(address)
+        return False
+
+    def _enter(self, stage: Stage) -> None:
+        self._stages[stage.key] = stage
+        self._by_address.setdefault(stage.owner.address, {})[stage.key] = stage
+        self._shares.add(stage.owner, 1)
 
     def _make(self, key: Key, now: float, owner: Owner) -> Stage:
         file = os.path.join(self._folder, f"{self._next:016x}.stage")
@@ -225,6 +260,10 @@ class Stages:
             self.bytes -= stage.bytes
             self._byte_shares.add(stage.owner, -stage.bytes)
             self._shares.add(stage.owner, -1)
+            owned = self._by_address[stage.owner.address]
+            del owned[stage.key]
+            if not owned:
+                del self._by_address[stage.owner.address]
 
     # After a start
 
@@ -250,7 +289,7 @@ class Stages:
         key = (fields["application"], fields["batch"], fields["stage"])
         # What a broker has written that knew neither was begun now, and by nobody.
         begun = now - max(time.time() - fields.get("begun", time.time() * 1000) / 1000, 0.0)
-        owner = Owner(fields.get("address", ""), 0)
+        owner = owner_at(fields.get("address", ""), 0)
         stage = Stage(key, file, len(line) + 1, self._parser(), now, begun, owner)
         return Survey(self, self._staged, stage, fd)
 
@@ -258,10 +297,9 @@ class Stages:
         """Take a stage that was read through. Of two of one name the newer: what is to go."""
         older = self._stages.get(stage.key)
         gone = self.drop([older] if older is not None else [])
-        self._stages[stage.key] = stage
+        self._enter(stage)
         self.bytes += stage.bytes
         self._byte_shares.add(stage.owner, stage.bytes)
-        self._shares.add(stage.owner, 1)
         return gone
 
 

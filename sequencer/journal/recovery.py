@@ -145,6 +145,7 @@ class Recovery:
             write_identity(self.path, identity)
         elif not self.heads and identity.epoch:
             old = identity.journal
+            self._check_gone(old)
             identity = new_identity(self.now)
             write_identity(self.path, identity)
             text = f"{self.path}: the segments of journal {old} are gone; a new journal begins"
@@ -153,6 +154,17 @@ class Recovery:
             self._check_head(identity, first, head)
         epoch = max([identity.epoch, *(head.epoch for head in heads)])
         self.identity = identity._replace(epoch=epoch)
+
+    def _check_gone(self, journal: str) -> None:
+        """Refuse to begin anew, unasked, where there are no segments and there were messages."""
+        highest = read_highest(self.path, journal)
+        if highest and not self.accept_loss:
+            raise StoreError(
+                f"{self.path}: all messages up to number {highest} are missing: there are no"
+                f" segments of journal {journal}. Put them back; or, if there is no copy, start"
+                " once with --accept-loss (journal.accept_loss): then a new journal begins, with"
+                " another id and number 1"
+            )
 
     def _check_head(self, identity: Identity, first: int, head: Head | None) -> None:
         if head is None:

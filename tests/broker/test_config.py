@@ -193,6 +193,7 @@ def changed_value(knob: Knob) -> str:
     special = {"limits.max_control_line": "5KiB", "limits.max_pending": "100MiB"}
     special |= {"limits.answers_pending": "100MiB", "staging.address_share": "60"}
     special |= {"staging.connection_share": "20"}
+    special |= {"staging.address_kept": "2", "staging.application_expiry": "3m"}
     if knob.path in special:
         return special[knob.path]
     return knob.choices[-1] if knob.choices else words[knob.kind]

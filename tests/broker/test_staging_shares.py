@@ -2,17 +2,41 @@
 
 import time
 from pathlib import Path
+from threading import Event
 from typing import Any
 
+import pytest
+
 from broker.settings_staging import StagingSettings
+from broker.staging import shares
 from broker.staging.commits import WAITERS_MAX, WAITING_MAX
 from broker.staging.lines import seal, unseal
 from broker.staging.shares import NOBODY, Owner, Shares, owner_at
+from tests.support.raw import HEADERS
 from tests.support.serving import WAIT_S, Broker, serving
-from tests.support.staging import Answer, Batch, Publisher, Refused, piece, request
+from tests.support.staging import (
+    LISTEN,
+    Answer,
+    Batch,
+    Publisher,
+    Refused,
+    answer_of,
+    piece,
+    request,
+)
 
 ROW = b"PUB orders 5\r\nhello\r\n"
-GREEDY, OTHER = "127.0.0.1", "127.0.0.2"
+GREEDY, OTHER, ANOTHER = "127.0.0.1", "127.0.0.2", "127.0.0.3"
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def _hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each address of loopback stands for another host: a machine for tests has no others."""
+    monkeypatch.setattr(shares, "LOOPBACK", ("nothing", "nothing"))
+
+
+hosts = pytest.mark.usefixtures("_hosts")
 
 
 def refused(told: list[Answer]) -> list[Refused]:
@@ -29,6 +53,7 @@ def names(publisher: Publisher, word: str, count: int) -> int:
     return len(told) - len(refused(told))
 
 
+@hosts
 def test_given_one_that_takes_all_names_then_others_have_theirs_also_after_a_restart(
     tmp_path: Path,
 ) -> None:
@@ -50,6 +75,7 @@ def test_given_one_that_takes_all_names_then_others_have_theirs_also_after_a_res
         assert names(other, "f", 40) == 9
 
 
+@hosts
 def test_given_one_that_takes_all_stages_then_others_have_theirs_also_after_a_restart(
     tmp_path: Path,
 ) -> None:
@@ -71,6 +97,7 @@ def test_given_one_that_takes_all_stages_then_others_have_theirs_also_after_a_re
         assert stage(other, "f") == 10
 
 
+@hosts
 def test_given_one_that_takes_all_bytes_then_others_have_theirs_also_after_a_restart(
     tmp_path: Path,
 ) -> None:
@@ -97,6 +124,157 @@ def test_given_one_that_takes_all_bytes_then_others_have_theirs_also_after_a_res
         dropped = other.one(request("ABORT", {"application": "app", "batch": 1}))
         assert dropped == {"dropped": 3}
         assert len(refused(stage(Publisher(broker, GREEDY), "c"))) == 30, "what goes is given back"
+
+
+def stages_of(publisher: Publisher, word: str, count: int) -> int:
+    """Begin so many stages; how many were taken."""
+    told = publisher.ask(*(piece("app", 1, f"{word}{at}", 0, ROW) for at in range(count)))
+    assert {one.status for one in refused(told)} <= {429}
+    return len(told) - len(refused(told))
+
+
+def test_given_one_host_with_many_addresses_then_they_have_one_share(tmp_path: Path) -> None:
+    flags = {"staging.max_stages": "40", "staging.max_applications": "40"}
+    with serving(tmp_path, flags=flags) as broker:
+        publishers = [Publisher(broker, f"127.0.{at}.1") for at in range(8)]
+        assert sum(stages_of(one, f"{at}-", 10) for at, one in enumerate(publishers)) == 20
+        assert sum(names(one, f"{at}-", 10) for at, one in enumerate(publishers)) == 20
+
+
+@hosts
+def test_given_two_that_have_all_stages_then_who_has_little_takes_from_who_has_most(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path, flags={"staging.max_stages": "40"}) as broker:
+        for host in (GREEDY, GREEDY, OTHER, OTHER):
+            assert stages_of(Publisher(broker, host), f"{host}-{len(broker.clients)}-", 20) == 10
+        another = Publisher(broker, ANOTHER)
+        assert another.publish(Batch("e", 0, 10, stages=5))["rows"] == 10
+        assert stages_of(another, "f", 10) == 10
+        assert staged(broker) == 40
+        assert broker.server.staging is not None
+        assert broker.server.staging.stages.displaced == 10
+        assert stages_of(another, "g", 10) == 0, "its share for one connection"
+        more = stages_of(Publisher(broker, ANOTHER), "h", 10)
+        assert more == 3, "then it has 13, and they have 13 and 14"
+    with serving(tmp_path, flags={"staging.max_stages": "40"}) as broker:
+        broker.until(lambda: broker.server.staging.is_ready)  # type: ignore[union-attr]
+        assert stages_of(Publisher(broker, "127.0.0.4"), "k", 20) == 10
+
+
+@hosts
+def test_given_two_that_have_all_bytes_then_who_has_little_takes_from_who_has_most(
+    tmp_path: Path,
+) -> None:
+    row = b"PUB a 980\r\n" + b"x" * 980 + b"\r\n"
+    with serving(tmp_path, flags={"staging.max_bytes": "40KB"}) as broker:
+        for host in (GREEDY, GREEDY, OTHER, OTHER):
+            word = f"{host}-{len(broker.clients)}"
+            Publisher(broker, host).ask(*(piece(word, 1, str(n), 0, row) for n in range(10)))
+        assert staged(broker) == 40
+        another = Publisher(broker, ANOTHER)
+        told = another.ask(*(piece("e", 1, "all", len(row) * n, row) for n in range(9)))
+        assert refused(told) == []
+        batch = Batch("f", 0, 3, width=20)
+        assert another.publish(batch)["rows"] == 3
+        broker.until(lambda: len(list((tmp_path / "staging").glob("*.stage"))) == staged(broker))
+
+
+@hosts
+def test_given_two_that_have_all_names_then_another_takes_the_oldest_of_who_has_most(
+    tmp_path: Path,
+) -> None:
+    flags = {"staging.max_applications": "40", "staging.address_kept": "10"}
+    with serving(tmp_path, flags=flags) as broker:
+        for host, few in ((GREEDY, "a"), (GREEDY, "b"), (OTHER, "c"), (OTHER, "d")):
+            assert names(Publisher(broker, host), few, 20) == 10
+        another = Publisher(broker, ANOTHER)
+        first = another.publish(Batch("e", 0, 3))
+        assert names(another, "f", 8) == 8
+        assert another.publish(Batch("e", 0, 3)) == first | {"repeated": True}
+        greedy = Publisher(broker, GREEDY)
+        again = greedy.one(Batch("a9", 0, 0, stages=0).commit())
+        assert isinstance(again, dict)
+        assert again["repeated"], "its later ones are there"
+        assert broker.server.staging is not None
+        known = broker.server.staging.applications
+        assert (len(known.done), known.displaced) == (40, 9)
+        kept = set(known.done)
+        assert "a0" not in kept
+    with serving(tmp_path, flags=flags) as broker:
+        repeated = Publisher(broker, ANOTHER).publish(Batch("e", 0, 3))
+        assert repeated == first | {"repeated": True}
+        assert broker.server.staging is not None
+        assert set(broker.server.staging.applications.done) == kept, "who is forgotten stays so"
+
+
+@hosts
+def test_given_addresses_with_few_names_each_then_they_keep_them(tmp_path: Path) -> None:
+    flags = {"staging.max_applications": "16", "staging.address_kept": "25"}
+    with serving(tmp_path, flags=flags) as broker:
+        for at in range(4):
+            assert names(Publisher(broker, f"127.0.1.{at + 1}"), f"{at}-", 8) == 4
+        assert names(Publisher(broker, ANOTHER), "f", 8) == 0
+        answer = Publisher(broker, "127.0.1.1").one(Batch("0-0", 0, 0, stages=0).commit())
+        assert isinstance(answer, dict)
+        assert answer["repeated"]
+
+
+def test_given_a_name_that_was_not_used_for_long_then_its_place_is_free(tmp_path: Path) -> None:
+    flags = {"staging.max_applications": "8", "staging.application_expiry": "24h"}
+    now = time.time_ns() // 1_000_000
+    for hours, repeated in ((23, True), (25, False)):
+        folder = tmp_path / str(hours)
+        with serving(folder, flags=flags) as broker:
+            Publisher(broker).publish(Batch("a", 0, 3))
+        rewrite(folder / "staging" / "applications", set(), time=now - hours * HOUR_MS)
+        with serving(folder, flags=flags) as broker:
+            assert Publisher(broker).publish(Batch("a", 0, 3))["repeated"] is repeated
+
+
+@hosts
+def test_given_one_that_has_many_commits_wait_then_another_has_its_turn_before_them(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as broker:
+        batches = [Batch(f"a{at}", 0, 0, stages=0) for at in range(200)]
+        greedy = broker.client(HEADERS + LISTEN, GREEDY)
+        other = Publisher(broker, OTHER)
+        greedy.send(b"".join(one.commit() for one in batches))
+        broker.until(lambda: broker.server.staging and len(broker.server.staging.commits) > 100)
+        answer = other.one(Batch("b", 0, 0, stages=0).commit())
+        assert isinstance(answer, dict)
+        assert broker.server.staging is not None
+        assert len(broker.server.staging.commits) > 50, "others wait still"
+
+
+@hosts
+def test_given_two_that_have_all_places_to_wait_then_another_one_may_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.staging.commits.WAITING_MAX", 8)
+    with serving(tmp_path) as broker:
+        another = Publisher(broker, ANOTHER)
+        another.one(request("BATCH", {"application": "a"}))
+        desk = broker.server.staging
+        assert desk is not None
+        stopped = Event()
+        desk._thread.submit(stopped.wait)  # no commit ends before this does
+        try:
+            another.client.send(Batch("first", 0, 0, stages=0).commit())
+            broker.until(lambda: len(desk.commits) == 1 and not len(desk.commits._queue))
+            greedy = [Publisher(broker, host) for host in (GREEDY, GREEDY, OTHER, OTHER)]
+            for at, one in enumerate(greedy):
+                one.client.ask(b"".join(Batch(f"{at}-{n}", 0, 0, stages=0).commit() for n in "ab"))
+            assert len(desk.commits) == 9
+            last = Publisher(broker, OTHER).one(Batch("o", 0, 0, stages=0).commit())
+            assert isinstance(last, Refused)
+            another.client.send(Batch("b", 0, 0, stages=0).commit())
+            (told,) = greedy[-1].client.ask(b"") or greedy[1].client.ask(b"")
+            assert answer_of(told) == Refused(429, "8 commits wait, most of this address")
+        finally:
+            stopped.set()
+        broker.until(lambda: "b" in desk.applications.done)
 
 
 def test_given_a_row_that_is_wrong_then_its_stage_is_nobodys_any_more(tmp_path: Path) -> None:
@@ -213,6 +391,12 @@ def test_given_addresses_then_those_of_one_network_of_ipv6_are_one() -> None:
     assert owner_at("2001:db8:1:2:3::4", 3) == owner_at("2001:db8:1:2::", 3)
     assert owner_at("2001:db8:1:3::", 3) != owner_at("2001:db8:1:2::", 3)
     assert owner_at("fe80::1%eth0", 3).address == "fe80::/64"
+    assert owner_at(owner_at("fe80::1%eth0", 3).address, 3).address == "fe80::/64"
+
+
+@pytest.mark.parametrize("ip", ["127.0.0.1", "127.99.3.7", "::1", "::ffff:127.0.0.2", "loopback"])
+def test_given_addresses_of_loopback_then_they_are_one(ip: str) -> None:
+    assert owner_at(ip, 3) == Owner("loopback", 3)
 
 
 def test_given_nobody_then_there_is_no_share() -> None:

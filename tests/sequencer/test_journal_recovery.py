@@ -305,11 +305,16 @@ def test_given_a_spoilt_store_json_alone_when_opened_then_it_is_refused(path: Pa
         open_store(path)
 
 
-def test_given_all_segments_gone_when_opened_then_it_is_another_journal(path: Path) -> None:
+def test_given_all_segments_gone_when_opened_then_it_is_another_journal_if_that_is_wanted(
+    path: Path,
+) -> None:
     store = record(path)
     for first in (1, 6, 11):
         segment(path, first).unlink()
-    again = open_store(path)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"up to number 10 are missing.*--accept-loss"):
+            open_store(path)
+    again = open_store(path, accept_loss=True)
     assert again.journal != store.journal
     assert (again.first, again.last) == (1, 0)
     assert f"the segments of journal {store.journal} are gone" in texts(again)
