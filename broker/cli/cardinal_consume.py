@@ -20,7 +20,7 @@ from broker.cli.progress import bar
 from cardinal.assembler import Dropped, Evicted
 from cardinal.block import Block
 from cardinal.errors import LineError
-from cardinal.follower import ChannelGivenUp, Event, Follower, Row, Step
+from cardinal.follower import ChannelGivenUp, Event, Follower, NotOpen, Row, Step
 from cardinal.lines import hexed, read_hash, update_fields
 from cardinal.message import NUMBER_MAX
 from cardinal.schema import Tracking
@@ -264,6 +264,8 @@ def _given_up(event: Event) -> tuple[Hashable, str]:
         case ChannelGivenUp(topic, why):
             text = f"the reorg on {topic} was never completed, and is given up ({why})"
             return (ChannelGivenUp, why), text
+        case NotOpen():
+            return NotOpen, str(event)
         case Evicted(why=why) | Unlinked(why=why):
             return (type(event), why), str(event)
     return None, str(event)
