@@ -40,6 +40,8 @@ from cardinal.block import Block
 from cardinal.chain import THRESHOLD, Chain
 from cardinal.message import NUMBER_MAX, Reorg, ReorgComplete
 from cardinal.schema import REORG_TOPIC, Tracking
+from cardinal.start import BLOCKS_MAX as HOLD_BLOCKS
+from cardinal.start import SECONDS as HOLD_SECONDS
 from cardinal.start import Start
 from cardinal.token import check_name, format_token, read_token
 from cardinal.update import ChainUpdate, Stalled, Unlinked
@@ -129,10 +131,13 @@ class Follower:
         age_max: float = AGE_MAX_SECONDS,
         remember: int = REMEMBER,
         hold: bool = True,
+        hold_seconds: float = HOLD_SECONDS,
+        hold_blocks: int = HOLD_BLOCKS,
     ) -> None:
         """`start` and `number` are of the last block that was applied; see `Chain`, `Assembler`.
 
-        `hold`: whether a chain without a start is begun as `start.py` has it, or at once.
+        `hold`: whether a chain without a start is begun as `start.py` has it, or at once;
+        `hold_seconds` and `hold_blocks` are its bounds.
         """
         self.chain = Chain(
             start,
@@ -154,7 +159,7 @@ class Follower:
             "remember": remember,
         }
         self._main = Lane("", self._assembler(channel=False))
-        self._start = Start(bytes_max)
+        self._start = Start(bytes_max, hold_seconds, hold_blocks)
         self._holds = hold and bootstrap == 1  # with more, they are passed on as they come
         self._lanes: dict[str, Lane | None] = {}  # by topic; None: not tracked
         self._channels: dict[str, Lane] = {}  # by topic, the oldest first

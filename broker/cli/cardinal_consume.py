@@ -24,6 +24,7 @@ from cardinal.follower import ChannelGivenUp, Event, Follower, NotOpen, Row, Ste
 from cardinal.lines import hexed, read_hash, update_fields
 from cardinal.message import NUMBER_MAX
 from cardinal.schema import Tracking
+from cardinal.start import SECONDS as HOLD_SECONDS
 from cardinal.token import BadToken, parse_token
 from cardinal.transport.capture import CaptureReader
 from cardinal.transport.connection import Broken, Connection
@@ -68,6 +69,7 @@ class Wanted:
     once: bool
     brief: bool
     capture: str | None = None  # a file instead of the broker
+    hold: float = HOLD_SECONDS
 
 
 def read_beginning(from_block: str | None, after_block: str | None, token: str) -> Beginning:
@@ -156,7 +158,12 @@ class Following:
 
     def __init__(self, wanted: Wanted) -> None:
         begin = wanted.beginning
-        self.follower = Follower(wanted.tracking, start=begin.after, threshold=wanted.threshold)
+        self.follower = Follower(
+            wanted.tracking,
+            start=begin.after,
+            threshold=wanted.threshold,
+            hold_seconds=wanted.hold,
+        )
         self.follower.resume(begin.token)
         self.printer = Printer(wanted)
         self.whole = True  # nothing was lost on the way
