@@ -138,7 +138,7 @@ class FileLog:
 
     def create(self, path: str, content: Entry) -> bool:
         """Make a file of the log; False when it was there, or one who began was faster."""
-        data = json.dumps(content, separators=(",", ":")).encode()
+        data = versions.dump(content)
         try:
             return self.place.create(path, data, CHANGES)
         except FileNotFoundError:
