@@ -15,6 +15,8 @@ A topic `reorg.*` is a channel: what comes between its Reorg and its ReorgComple
 chain as a whole, at its end, so that a producer that dies between the two holds up nobody. A
 channel of which nothing comes for `age_max` seconds is given up; its blocks are ordinary ones then,
 as are those of a channel whose Reorg was not seen. On any other topic a Reorg is dropped, and told.
+A topic may be that of several reorgs at a time, say because the producer of one has died: each is
+complete at its own end, with the blocks that stand on its ancestor.
 
 Memory: that of the assembler and the chain, and for each of `CHANNELS_MAX` channels that of an
 assembler, and as many whole blocks as a chain may have to spare. No clock, no I/O.
@@ -38,6 +40,8 @@ from cardinal.block import Block
 from cardinal.chain import THRESHOLD, Chain
 from cardinal.message import NUMBER_MAX, Reorg, ReorgComplete
 from cardinal.schema import REORG_TOPIC, Tracking
+from cardinal.start import BLOCKS_MAX as HOLD_BLOCKS
+from cardinal.start import SECONDS as HOLD_SECONDS
 from cardinal.start import Start
 from cardinal.token import check_name, format_token, read_token
 from cardinal.update import ChainUpdate, Stalled, Unlinked
@@ -67,18 +71,36 @@ class ChannelGivenUp:
     why: str
 
 
-Event = Step | Unlinked | Stalled | Dropped | Evicted | ChannelGivenUp
+@dataclass(frozen=True, slots=True)
+class NotOpen:
+    """A ReorgComplete whose Reorg was not seen, on a channel that is open for other reorgs.
+
+    It changes nothing.
+    """
+
+    topic: str
+    hash: bytes  # of the ancestor
+    number: int
+
+    def __str__(self) -> str:
+        return (
+            f"the end of a reorg on {self.topic}, of block {self.number} {self.hash.hex()}, whose"
+            " begin was not seen; those that are open there stay so"
+        )
+
+
+Event = Step | Unlinked | Stalled | Dropped | Evicted | ChannelGivenUp | NotOpen
 
 
 class Lane:
     """The assembler of the ordinary topics, or of one channel."""
 
-    __slots__ = ("ancestor", "assembler", "begun", "blocks", "bytes", "heard", "topic")
+    __slots__ = ("assembler", "begun", "blocks", "bytes", "heard", "reorgs", "topic")
 
     def __init__(self, topic: str, assembler: Assembler) -> None:
         self.topic = topic  # empty: the ordinary ones
         self.assembler = assembler
-        self.ancestor: Reorg | None = None  # of an open channel
+        self.reorgs: dict[bytes, Reorg] = {}  # that are open, by ancestor
         self.blocks: list[Block] = []  # that have come on it
         self.bytes = 0  # of these
         self.begun: dict[str, int] = {}  # of each source, the lowest offset since it was opened
@@ -86,7 +108,7 @@ class Lane:
 
     def floor(self, source: str) -> int:
         """Of a channel: where to begin again to have all of it that is still wanted."""
-        if self.ancestor is None and not self.assembler.pending:
+        if not self.reorgs and not self.assembler.pending:
             return NUMBER_MAX
         return self.begun.get(source, NUMBER_MAX)
 
@@ -109,10 +131,13 @@ class Follower:
         age_max: float = AGE_MAX_SECONDS,
         remember: int = REMEMBER,
         hold: bool = True,
+        hold_seconds: float = HOLD_SECONDS,
+        hold_blocks: int = HOLD_BLOCKS,
     ) -> None:
         """`start` and `number` are of the last block that was applied; see `Chain`, `Assembler`.
 
-        `hold`: whether a chain without a start is begun as `start.py` has it, or at once.
+        `hold`: whether a chain without a start is begun as `start.py` has it, or at once;
+        `hold_seconds` and `hold_blocks` are its bounds.
         """
         self.chain = Chain(
             start,
@@ -134,7 +159,7 @@ class Follower:
             "remember": remember,
         }
         self._main = Lane("", self._assembler(channel=False))
-        self._start = Start(bytes_max)
+        self._start = Start(bytes_max, hold_seconds, hold_blocks)
         self._holds = hold and bootstrap == 1  # with more, they are passed on as they come
         self._lanes: dict[str, Lane | None] = {}  # by topic; None: not tracked
         self._channels: dict[str, Lane] = {}  # by topic, the oldest first
@@ -151,7 +176,7 @@ class Follower:
     @property
     def channels(self) -> list[str]:
         """The topics of the reorgs that were announced and are not complete yet."""
-        return [one.topic for one in self._channels.values() if one.ancestor is not None]
+        return [one.topic for one in self._channels.values() if one.reorgs]
 
     @property
     def retained(self) -> list[Block]:
@@ -300,17 +325,18 @@ class Follower:
         waiting = _behind([one.token if isinstance(one, Block) else {} for one in events])
         for event, after in zip(events, waiting, strict=True):
             if isinstance(event, Block):
-                if lane.ancestor is None:
-                    self._add([event], after)
-                else:
+                if lane.reorgs:
                     self._collect(lane, event, after)
+                else:
+                    self._add([event], after)
             elif isinstance(event, Reorg):
-                if lane.ancestor is None:
-                    lane.ancestor = event
-                    # It may have been closed, or given up, since these rows were found to be its.
-                    self._lanes[lane.topic] = self._channels[lane.topic] = lane
+                # It may have been closed, or given up, since these rows were found to be its.
+                self._lanes[lane.topic] = self._channels[lane.topic] = lane
+                lane.reorgs.setdefault(event.hash, event)
+                if len(lane.reorgs) > CHANNELS_MAX:
+                    self._give_up(lane, "count", after)
             elif isinstance(event, ReorgComplete):
-                self._complete(lane, after)
+                self._complete(lane, event, after)
             else:
                 self._tell_given_up(event)
         if lane.topic and self._channels.get(lane.topic) is not lane:
@@ -363,16 +389,29 @@ class Follower:
         elif lane.bytes > self.chain.spare_bytes_max:
             self._give_up(lane, "bytes", waiting)
 
-    def _close(self, lane: Lane) -> tuple[Reorg | None, list[Block]]:
+    def _close(self, lane: Lane) -> tuple[list[Reorg], list[Block]]:
         """The channel is at its end: what has announced it, and its blocks."""
         self._channels.pop(lane.topic, None)
         self._lanes.pop(lane.topic, None)
-        found = lane.ancestor, lane.blocks
-        lane.ancestor, lane.blocks, lane.bytes = None, [], 0
+        found = [*lane.reorgs.values()], lane.blocks
+        lane.reorgs, lane.blocks, lane.bytes = {}, [], 0
         return found
 
-    def _complete(self, lane: Lane, waiting: Places) -> None:
-        reorg, blocks = self._close(lane)
+    def _complete(self, lane: Lane, end: ReorgComplete, waiting: Places) -> None:
+        """A reorg is whole. Another one of its topic stays open, with the blocks that are not
+        this one's; and none is closed by the end of one that was not seen to begin."""
+        reorg = lane.reorgs.get(end.hash)
+        if reorg is None and lane.reorgs:
+            self._events.append(NotOpen(lane.topic, end.hash, end.number))
+            return
+        if len(lane.reorgs) > 1:
+            del lane.reorgs[end.hash]
+            blocks = _upon(end.hash, lane.blocks)
+            own = {block.hash for block in blocks}
+            lane.blocks = [block for block in lane.blocks if block.hash not in own]
+            lane.bytes = sum(block.size for block in lane.blocks)
+        else:
+            _, blocks = self._close(lane)
         if reorg is not None:
             of_channel = _lowest(_lowest(waiting, lane.begun), _floors(blocks))
             self._give(self._start.release(), of_channel)
@@ -381,8 +420,8 @@ class Follower:
             self._tell(events, waiting, before)
 
     def _give_up(self, lane: Lane, why: str, waiting: Places = NOWHERE) -> None:
-        reorg, blocks = self._close(lane)
-        if reorg is not None:
+        reorgs, blocks = self._close(lane)
+        if reorgs:
             self._events.append(ChannelGivenUp(lane.topic, why))
         self._add(blocks, waiting)
         self._abandon(lane)
@@ -392,6 +431,17 @@ class Follower:
         for event in lane.assembler.give_up("channel"):
             if isinstance(event, Dropped | Evicted):
                 self._tell_given_up(event)
+
+
+def _upon(ancestor: bytes, blocks: Sequence[Block]) -> list[Block]:
+    """Those of the blocks that stand on it, or on each other and on it."""
+    children: dict[bytes, list[Block]] = {}
+    for block in blocks:
+        children.setdefault(block.parent, []).append(block)
+    found = children.pop(ancestor, [])
+    for block in found:
+        found += children.pop(block.hash, [])
+    return found
 
 
 def _lowest(some: Places, others: Places) -> Places:

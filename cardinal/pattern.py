@@ -293,7 +293,12 @@ class _Reader:
         lazy = self._skip("?")
         if self._next() and self._next() in "*+?{":
             raise self._error("a repetition of a repetition")
-        return ("{", [tree], low, high, lazy)
+        made = ("{", [tree], low, high, lazy)
+        if _times(made) > REPEAT_MAX:
+            raise self._error(
+                f"repetitions in each other that make {_times(made)}; {REPEAT_MAX} is the most"
+            )
+        return made
 
     def _bounds(self) -> tuple[int, int]:
         inside, closed, _ = self.text[self.at :].partition("}")
@@ -332,6 +337,17 @@ class _Reader:
         for _ in range(low):
             after = self._states(inner[0], after)
         return after
+
+
+def _times(tree: Tree) -> int:
+    """How often something in it is repeated at most, as Go counts it: `*` and `+` are once."""
+    kind, inner, *bounds = tree
+    if kind == "chars":
+        return 1
+    if kind == "{" and bounds[1] == 0:
+        return 1
+    inside = max(map(_times, inner), default=1)
+    return inside * max(*bounds[:2], 1) if kind == "{" else inside
 
 
 def _may_be_empty(tree: Tree) -> bool:

@@ -5,8 +5,8 @@ the block's child is whole first. So the first whole block is not begun with at 
 its parent have come: it is held back, with all that becomes whole meanwhile, until the parent is
 whole or was given up, and in the same way the parent's parent.
 
-What was sent before we began to read never becomes whole, so this has bounds: `BLOCKS_MAX` blocks,
-the bytes that blocks may take that wait, and `SECONDS`. Then the chain begins with what there is,
+What was sent before we began to read never becomes whole, so this has bounds: so many blocks, the
+bytes that blocks may take that wait, and so many seconds. Then the chain begins with what there is,
 and nothing is lost all the same: if the parent comes later, the chain begins anew with it.
 """
 
@@ -21,10 +21,14 @@ SECONDS = 5.0  # a sub-batch that is not read in this time is not on its way
 class Start:
     """The whole blocks that are held back; one writer."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(
+        self, bytes_max: int, seconds: float = SECONDS, blocks_max: int = BLOCKS_MAX
+    ) -> None:
         self.held: list[Block] = []  # as they came
         self._bytes = 0
         self._bytes_max = bytes_max
+        self._seconds = seconds
+        self._blocks_max = blocks_max
         self._since = 0.0
 
     def hold(self, block: Block, now: float) -> None:
@@ -38,9 +42,9 @@ class Start:
         """Whether the chain is to begin; `pending` are the hashes of the blocks on their way."""
         return bool(self.held) and (
             _path(self.held)[0].parent not in pending
-            or len(self.held) > BLOCKS_MAX
+            or len(self.held) > self._blocks_max
             or self._bytes > self._bytes_max
-            or now > self._since + SECONDS
+            or now > self._since + self._seconds
         )
 
     def release(self) -> list[Block]:

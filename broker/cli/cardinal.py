@@ -87,6 +87,14 @@ Token = Annotated[
 Threshold = Annotated[
     int, typer.Option(min=0, metavar="N", help="Reorgs of so many blocks are followed.")
 ]
+Hold = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        help="Without --after-block: how long the first block waits for a parent on its way.",
+    ),
+]
 Count = Annotated[
     int, typer.Option("-n", "--count", min=0, metavar="N", help="Stop after so many. 0: never.")
 ]
@@ -223,6 +231,7 @@ def consume(
     after_block: AfterBlock = None,
     token: Token = "",
     threshold: Threshold = 128,
+    hold: Hold = 5.0,
     count: Count = 0,
     once: Once = False,
     brief: Brief = False,
@@ -255,6 +264,7 @@ def consume(
         once,
         brief,
         capture,
+        hold,
     )
     try:
         whole = cardinal_consume.consume(url, wanted)

@@ -20,10 +20,11 @@ from broker.cli.progress import bar
 from cardinal.assembler import Dropped, Evicted
 from cardinal.block import Block
 from cardinal.errors import LineError
-from cardinal.follower import ChannelGivenUp, Event, Follower, Row, Step
+from cardinal.follower import ChannelGivenUp, Event, Follower, NotOpen, Row, Step
 from cardinal.lines import hexed, read_hash, update_fields
 from cardinal.message import NUMBER_MAX
 from cardinal.schema import Tracking
+from cardinal.start import SECONDS as HOLD_SECONDS
 from cardinal.token import BadToken, parse_token
 from cardinal.transport.capture import CaptureReader
 from cardinal.transport.connection import Broken, Connection
@@ -68,6 +69,7 @@ class Wanted:
     once: bool
     brief: bool
     capture: str | None = None  # a file instead of the broker
+    hold: float = HOLD_SECONDS
 
 
 def read_beginning(from_block: str | None, after_block: str | None, token: str) -> Beginning:
@@ -156,7 +158,12 @@ class Following:
 
     def __init__(self, wanted: Wanted) -> None:
         begin = wanted.beginning
-        self.follower = Follower(wanted.tracking, start=begin.after, threshold=wanted.threshold)
+        self.follower = Follower(
+            wanted.tracking,
+            start=begin.after,
+            threshold=wanted.threshold,
+            hold_seconds=wanted.hold,
+        )
         self.follower.resume(begin.token)
         self.printer = Printer(wanted)
         self.whole = True  # nothing was lost on the way
@@ -264,6 +271,8 @@ def _given_up(event: Event) -> tuple[Hashable, str]:
         case ChannelGivenUp(topic, why):
             text = f"the reorg on {topic} was never completed, and is given up ({why})"
             return (ChannelGivenUp, why), text
+        case NotOpen():
+            return NotOpen, str(event)
         case Evicted(why=why) | Unlinked(why=why):
             return (type(event), why), str(event)
     return None, str(event)

@@ -141,7 +141,11 @@ class Archive:
             self._compact(self.compactor)
 
     def repair(self) -> None:
-        """Do what a run before has not come to: another list, the deletion of merged files."""
+        """Do what a run before has not come to: another list, the deletion of merged files.
+
+        And of those that it has moved to their place, and then was killed before they were listed.
+        """
+        self.log.recover()
         self.reflect()
         if self.compactor is not None:
             self.compactor.vacuum(self.log)

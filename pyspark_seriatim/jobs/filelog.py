@@ -95,13 +95,17 @@ class FileLog:
 
         Changes that others have begun can not be committed any more.
         """
+        self.recover()
+        if batch is not None and self.state.batches.get(application, -1) >= batch:
+            return None
+        return Change(self, application, batch)
+
+    def recover(self) -> None:
+        """Delete what others have left without a commit, which they cannot do any more."""
         self.place.make(CHANGES)
         self.refresh()
         for other in self.place.names(CHANGES):
             self._end(f"{CHANGES}/{other}")
-        if batch is not None and self.state.batches.get(application, -1) >= batch:
-            return None
-        return Change(self, application, batch)
 
     def vacuum(self, older_than: float) -> int:
         """Delete the files that were removed `older_than` seconds ago or earlier; how many."""
@@ -134,7 +138,7 @@ class FileLog:
 
     def create(self, path: str, content: Entry) -> bool:
         """Make a file of the log; False when it was there, or one who began was faster."""
-        data = json.dumps(content, separators=(",", ":")).encode()
+        data = versions.dump(content)
         try:
             return self.place.create(path, data, CHANGES)
         except FileNotFoundError:

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from cardinal.assembler import Dropped, Evicted
 from cardinal.block import Block
 from cardinal.codec import HEAD
-from cardinal.follower import Event, Follower, Step
+from cardinal.follower import Event, Follower, NotOpen, Step
 from cardinal.message import Reorg, ReorgComplete
 from cardinal.transport.envelope import unpack
 from cardinal.transport.errors import BadEnvelope
@@ -267,7 +267,7 @@ def _told(event: Event, sequence: int, time: int) -> Told:
     if isinstance(event, Dropped):
         hash = event.key[1:HEAD] if len(event.key) >= HEAD else None
         return Told(event.offset, time, kind, hash, None, text)
-    if isinstance(event, Evicted | Unlinked):
+    if isinstance(event, Evicted | Unlinked | NotOpen):
         return Told(sequence, time, kind, event.hash, event.number, text)
     assert not isinstance(event, Step)
     if isinstance(event, Stalled):

@@ -11,6 +11,7 @@ A checkpoint is the same with all that is valid under "add", and "removed" and "
 import json
 import re
 import time
+import zlib
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from pyspark_seriatim.jobs.files import Files
 
 FOLDER: Final = "_seriatim"
 NAME: Final = re.compile(r"(\d{20})(\.checkpoint)?\.json")
+SUM: Final = b',"sum":"'
 READ_ATTEMPTS: Final = 5  # old versions may be deleted between our looking and our reading
 
 Entry = dict[str, Any]
@@ -95,6 +97,21 @@ def entry(version: int, id: str = "", **more: Any) -> Entry:
     }
 
 
+def dump(content: Entry) -> bytes:
+    """What is written of an entry: JSON, whose last field is the CRC-32 of all before it."""
+    body = json.dumps(content, separators=(",", ":")).encode()[:-1]
+    return body + b'%b%08x"}' % (SUM, zlib.crc32(body))
+
+
+def load(data: bytes) -> Entry:
+    """The other way round; entries of before have no sum. Raises `ValueError`."""
+    body, found, rest = data.rpartition(SUM)
+    if found and rest != b'%08x"}' % zlib.crc32(body):
+        raise ValueError("its checksum is another")
+    content: Entry = json.loads(data)
+    return content
+
+
 def name(version: int, kind: str = "") -> str:
     """Where a version is, or with `kind` ".checkpoint" its checkpoint."""
     return f"{FOLDER}/{version:020}{kind}.json"
@@ -145,7 +162,7 @@ def _take(place: Files, state: State, versions: set[int], kind: str = "") -> boo
     if data is None:
         return False
     try:
-        state.apply(json.loads(data))
+        state.apply(load(data))
     except (ValueError, KeyError, TypeError) as error:
         raise FileLogError(f"{place.uri(path)} is damaged: {error!r}") from error
     return True

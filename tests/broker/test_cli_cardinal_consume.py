@@ -200,6 +200,17 @@ def test_given_a_parent_that_is_not_whole_when_consumed_then_it_is_told_and_come
     assert updates(ask(*begin, *flags)[1]) == [([], [40]), ([], [41]), ([], [42])]
 
 
+def test_given_a_parent_that_is_not_whole_when_nobody_is_to_wait_then_what_is_there_is_printed(
+    ask: Ask, flags: list[str]
+) -> None:
+    _, application, _, address = flags
+    *messages, _ = late(40, 41, 42)
+    run(sent(f"nats://{address}", application, messages))
+    status, out, _ = ask("consume", "--hold", "0", "--count", "2", *flags)
+    assert status == 0
+    assert updates(out) == [([], [41]), ([], [42])]
+
+
 def test_given_a_reorg_on_an_ordinary_topic_when_consumed_then_it_is_told(
     ask: Ask, flags: list[str]
 ) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cardinal.assembler import Dropped, Evicted
 from cardinal.errors import NotOnChannel
-from cardinal.follower import ChannelGivenUp, Event, Follower, Row, Step
+from cardinal.follower import ChannelGivenUp, Event, Follower, NotOpen, Row, Step
 from cardinal.producer import Messages, Producer
 from cardinal.token import parse_token
 from tests.cardinal.chains import GENESIS, SCHEMA, Made, branch, messages_of, rows_of, state_of
@@ -240,6 +240,56 @@ def test_given_reorg_messages_on_an_ordinary_topic_when_followed_then_they_are_t
     )
     application.apply([event for event in events if event not in told])
     assert application.chain == [block.hash for block in [*BASE, *LEFT]]
+
+
+@pytest.mark.parametrize("ends", ["first", "second"])
+@pytest.mark.parametrize("threshold", [0, 128])
+def test_given_two_reorgs_on_one_topic_when_one_is_complete_then_it_is_followed_whole(
+    ends: str, threshold: int
+) -> None:
+    """A producer dies in a reorg, and another one takes the same topic for a deeper one."""
+    before, between, _ = reorganised()
+    other = branch(BASE[1], "o", 1)
+    topic, wanted = between[0][0], branch(BASE[0], "d", 5)
+    channel = Producer(SCHEMA).reorg(2, BASE[1].hash, 0, other[0].hash)
+    begun = [channel.begin(), *messages_of(channel, other[0])]
+    foreign = [(topic, *row[1:]) for row in rows_of(begun)]
+    opened = [*foreign, *between] if ends == "second" else [between[0], *foreign, *between[1:]]
+    rows = [(*row[:3], number) for number, row in enumerate([*before, *opened], 1)]
+    application, follower = Application(), Follower(threshold=threshold)
+    for at, row in enumerate(rows):
+        for event in follower.take([row], STREAM, 0.0):
+            assert isinstance(event, Step), event
+            assert at < len(before) or at == len(rows) - 1, "nothing of a branch before its end"
+            if event.update.beyond:
+                del application.chain[1:], application.states[2:]
+                event.update.removed.clear()
+            application.apply([event])
+    assert application.chain == [BASE[0].hash, *(block.hash for block in wanted)]
+    assert follower.channels == [topic], "the other one is open still"
+    assert parse_token(application.token)[STREAM] <= len(before) + 2
+    gone = follower.take([], STREAM, 601.0)
+    assert [event for event in gone if isinstance(event, ChannelGivenUp)] == [
+        ChannelGivenUp(topic, "age")
+    ]
+
+
+def test_given_the_end_of_another_reorg_on_an_open_channel_then_it_is_told_and_closes_nothing() -> (
+    None
+):
+    before, between, after = reorganised()
+    stray = Producer(SCHEMA).reorg(2, BASE[1].hash, 0, BASE[2].hash)._end
+    rows = [*before, *between[:-3], (between[0][0], *stray, 0), *between[-3:], *after]
+    rows = [(*row[:3], number) for number, row in enumerate(rows, 1)]
+    application = Application()
+    events = Follower().take(rows, STREAM, 0.0)
+    told = [event for event in events if not isinstance(event, Step)]
+    assert told == [NotOpen(between[0][0], BASE[1].hash, 2)]
+    assert "whose begin was not seen" in str(told[0])
+    application.apply([event for event in events if event not in told])
+    deep = branch(BASE[0], "d", 5)
+    final = [BASE[0], *deep, *branch(deep[-1], "e", 1)]
+    assert application.chain == [block.hash for block in final]
 
 
 def test_given_a_block_that_is_never_whole_when_time_passes_then_it_is_told() -> None:

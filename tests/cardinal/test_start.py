@@ -189,3 +189,15 @@ def test_given_blocks_that_are_held_back_when_numbers_are_taken_back_then_tokens
     follower.rewind("s", 1)
     again = Sent().whole(0, 1)
     assert told(fed(follower, again)) == [([], [0]), ([], [1]), ([], [2])]
+
+
+def test_given_bounds_of_ones_own_when_a_parent_is_late_then_the_chain_waits_for_it_so_long() -> (
+    None
+):
+    follower, sent = Follower(hold_seconds=60.0), Sent()
+    assert fed(follower, sent.block(FAR).whole(FAR + 1)) == []
+    assert follower.take([], "s", 60.0) == []
+    assert told(follower.take([], "s", 60.1)) == [([], [FAR + 1])]
+    follower, sent = Follower(hold_blocks=2), Sent()
+    assert fed(follower, sent.block(FAR).whole(FAR + 1, FAR + 2)) == []
+    assert len(fed(follower, sent.whole(FAR + 3))) == 3

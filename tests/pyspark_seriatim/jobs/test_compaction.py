@@ -1,5 +1,8 @@
 """Small files into large ones: which are merged, what is in them, and who reads meanwhile."""
 
+import signal
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -8,11 +11,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_seriatim.jobs.archiving import Archive
 from pyspark_seriatim.jobs.compaction import Compactor, Merge, plan
+from pyspark_seriatim.jobs.coverage import Facts
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog import DataFile, FileLog
 from pyspark_seriatim.jobs.parquet import Written
-from tests.support.archives import put, rows
+from tests.support.archives import COLUMNS, put, rows
+
+HERE = Path(__file__).parents[3]
+# Dies when the merged files are at their places, and no version lists them yet.
+KILLED = """
+import os, signal, sys
+from pyspark_seriatim.jobs.compaction import Compactor
+from pyspark_seriatim.jobs.filelog import Change, FileLog
+from tests.pyspark_seriatim.jobs.test_compaction import here
+
+move = Change._move
+Change._move = lambda self: move(self) and os.kill(os.getpid(), signal.SIGKILL)
+Compactor(here).compact(FileLog.open(sys.argv[1]))
+"""
 
 
 def here(merge: Merge, groups: list[list[DataFile]]) -> list[Written]:
@@ -121,3 +139,25 @@ def test_given_a_merge_that_fails_then_the_archive_is_as_it_was(tmp_path: Path) 
         Compactor(here).compact(log)
     assert FileLog.open(str(tmp_path)).files() == before
     assert FileLog.open(str(tmp_path)).begin() is not None
+
+
+@pytest.mark.parametrize("compacting", [False, True])
+def test_given_a_job_that_is_killed_before_it_lists_merged_files_when_begun_again_then_they_go(
+    compacting: bool, tmp_path: Path
+) -> None:
+    def archive() -> Archive:
+        wanted = Facts("j", ">", COLUMNS, ["date", "token"], 1, [], [])
+        log, compactor = FileLog.open(str(tmp_path)), Compactor(here) if compacting else None
+        return Archive(log, wanted, str(tmp_path / "checkpoint"), compactor=compactor)
+
+    archive()
+    filled(tmp_path, 3)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], cwd=HERE, timeout=120)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(tmp_path.rglob("date=*/*/*.parquet"))) == 8, "with the rows of six others"
+    begun = archive()
+    begun.repair()
+    log = begun.log
+    plain = [str(path) for path in tmp_path.rglob("date=*/*/*.parquet")]
+    assert sorted(plain) == sorted(log.paths("messages"))
+    assert numbers(log) == [*range(1, 13)]

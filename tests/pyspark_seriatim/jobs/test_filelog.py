@@ -435,3 +435,21 @@ def test_given_the_version_files_then_they_read_as_documented(tmp_path: Path) ->
         **{"path": "", "table": "rows", "rows": 10, "bytes": 1, "first": 1, "last": 10, "tags": {}},
         "footer": "",
     }
+
+
+def test_given_a_list_with_any_byte_that_has_changed_when_opened_then_it_is_told(
+    tmp_path: Path,
+) -> None:
+    log = FileLog.open(str(tmp_path))
+    change = log.begin("archive", 1)
+    assert change is not None
+    change.fact("covered", [[1, 900]])
+    change.commit()
+    (path,) = (tmp_path / "_seriatim").glob("*.json")
+    whole = path.read_bytes()
+    for at in range(whole.index(b',"sum"')):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(FileLogError, match="is damaged"):
+            FileLog.open(str(tmp_path))
+    path.write_bytes(whole[: whole.index(b',"sum"')] + b"}")
+    assert FileLog.open(str(tmp_path)).facts == log.facts, "as it was written before"

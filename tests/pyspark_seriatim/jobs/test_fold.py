@@ -189,6 +189,20 @@ def test_given_what_is_wrong_when_folded_then_it_is_told() -> None:
     assert one.counts["Evicted"] == one.counts["Dropped"] == one.counts["BadEnvelope"] == 1
 
 
+def test_given_the_end_of_a_reorg_that_was_not_seen_to_begin_when_folded_then_it_is_told() -> None:
+    begun, other = branch(GENESIS, "x", 2)
+    begin = Producer(SCHEMA).reorg(0, GENESIS.hash, 0, begun.hash)
+    end = (b"\x06" + other.hash, b"\x04")
+    (outcome,) = [
+        fold().take(
+            table([(begin.topic, *begin.begin()[begin.topic][0]), (begin.topic, *end)]), Applied()
+        )
+    ]
+    assert [(one.kind, one.hash, one.number) for one in outcome.told] == [
+        ("NotOpen", other.hash, 2)
+    ]
+
+
 def test_given_whole_blocks_when_taken_in_pieces_then_it_is_as_their_messages() -> None:
     """What `state` hands over: blocks in the order in which they became whole."""
     sent, final = reorganised()

@@ -60,7 +60,7 @@ def test_given_a_damaged_octet_when_read_then_it_is_refused(at: int, by: int) ->
         (b"", "no snapshot"),
         (b"something else\nand more", "no snapshot"),
         (dump({}, 1)[:-1], "damaged"),
-        (dump({}, 1).replace(b"cardinal 3 ", b"cardinal 9 "), "its version is 9"),
+        (dump({}, 1).replace(b"cardinal 4 ", b"cardinal 9 "), "its version is 9"),
     ],
 )
 def test_given_what_is_no_snapshot_of_ours_when_read_then_it_says_so(data: bytes, why: str) -> None:
