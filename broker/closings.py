@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.addresses import network_of
-from broker.hidden import hide
+from broker.hidden import hide_object
 from parser.errors import quoted
 
 SPAN: Final = 60.0  # seconds
@@ -37,11 +37,11 @@ class Closings:
         self._told: dict[Hashable, _Told] = {}
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
 
-    def tell(self, level: int, ip: str, text: str, *values: object) -> None:
-        """Log a line about a client of this address, unless it has had enough of them."""
+    def tell(self, level: int, ip: str, text: str, *values: object) -> bool:
+        """Log a line about a client of this address, unless it has had enough; whether it did."""
         if not self._most:
             log.log(level, text, *values)
-            return
+            return True
         key: Hashable = network_of(ip)
         who = ip
         if key not in self._told and len(self._told) >= ADDRESSES_MAX:
@@ -51,8 +51,10 @@ class Closings:
             told = self._told[key] = _Told(who)
             self._timers[key] = self._loop.call_later(SPAN, self._end, key)
         told.lines += 1
-        if told.lines <= self._most:
-            log.log(level, text, *values)
+        if told.lines > self._most:
+            return False
+        log.log(level, text, *values)
+        return True
 
     def _end(self, key: Hashable) -> None:
         """A minute is over: say how much was not said."""
@@ -78,6 +80,6 @@ def violation(why: str, store: bytes | bytearray, at: int, stop: int) -> str:
     """
     start = store.rfind(b"\n", 0, at) + 1
     line = bytes(store[start : min(start + SEEN_MAX + 1, stop)]).partition(b"\n")[0].rstrip(b"\r")
-    seen = quoted(hide(line[:SEEN_MAX])).decode("utf-8", "replace")
+    seen = quoted(hide_object(line[:SEEN_MAX])).decode("utf-8", "replace")
     more = "..." if len(line) > SEEN_MAX else ""
     return f"Protocol Violation: {why[:WHY_MAX]}: {seen}{more}"
