@@ -1,6 +1,6 @@
 """What the log says of connections that the broker has closed: why, and not too often.
 
-An address has `most` lines a minute; what is over that is counted, and told when the minute
+An address has `most` lines a minute; those above that are counted, and reported when the minute
 is over. An IPv6 network of 2^64 counts as one address. Memory: `ADDRESSES_MAX` addresses.
 """
 
@@ -57,7 +57,7 @@ class Closings:
         return True
 
     def _end(self, key: Hashable) -> None:
-        """A minute is over: say how much was not said."""
+        """A minute is over: say how many lines were left out."""
         self._timers.pop(key).cancel()
         told = self._told.pop(key)
         if told.lines > self._most:
@@ -68,7 +68,7 @@ class Closings:
             )
 
     def stop(self) -> None:
-        """Say what was not said yet."""
+        """Say how many lines were left out so far."""
         for key in list(self._told):
             self._end(key)
 
@@ -76,7 +76,7 @@ class Closings:
 def violation(why: str, store: bytes | bytearray, at: int, stop: int) -> str:
     """A protocol fault for the log: what is wrong, and how the line around `at` begins.
 
-    What lies at `stop` and beyond is of others.
+    What lies at `stop` and beyond belongs to others.
     """
     start = store.rfind(b"\n", 0, at) + 1
     line = bytes(store[start : min(start + SEEN_MAX + 1, stop)]).partition(b"\n")[0].rstrip(b"\r")

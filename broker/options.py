@@ -64,7 +64,7 @@ def read_options(text: bytes) -> dict[str, Any]:
         wanted = _TYPES.get(name)
         if value is None or wanted is None:
             continue
-        if type(value) is not wanted:  # what it is stays out of the log: it may be a password
+        if type(value) is not wanted:  # the value stays out of the log: it may be a password
             raise BadConnect(f"{name} is not {_WORDS[wanted]}")
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             raise BadConnect(f"{name} is out of range")
@@ -75,7 +75,7 @@ def read_options(text: bytes) -> dict[str, Any]:
 
 
 def _check_permissions(name: str, permissions: Pairs) -> None:
-    """They concern nobody here, but must be what Go could read. Raises `BadConnect`."""
+    """They are not used here, but must be what Go could read. Raises `BadConnect`."""
     for key, subjects in permissions:
         if subjects is None or folded(key) not in ("allow", "deny"):
             continue

@@ -88,7 +88,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Cursor]] = []
-        self._put = 0  # so far: who came first goes first
+        self._put = 0  # so far: the first to come goes first
 
     def __len__(self) -> int:
         return len(self._heap)

@@ -43,7 +43,7 @@ class StagingSettings:
         6 * 3600.0,
         "duration",
         "How long a stage is kept in all, from its first byte on, whatever is added to it: so that"
-        " nobody holds room for good with a byte now and then. Six hours are longer than"
+        " nobody can hold room for good with a byte now and then. Six hours are longer than"
         " a batch takes.",
         flags=("--staging_max_age",),
         bounds=(0.1, 365 * DAY),

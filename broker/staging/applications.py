@@ -103,7 +103,7 @@ class Applications:
         if len(self._owners) >= self._most:
             raise Refusal(
                 429,
-                f"{self._most} applications are known, and no more may be"
+                f"{self._most} applications are known, which is the most"
                 " (staging.max_applications)",
             )
         if why := self._shares.over(owner, 1):
@@ -116,7 +116,7 @@ class Applications:
             self._shares.add(owner, -1)
 
     def address_of(self, name: str, owner: Owner) -> str:
-        """Whose an application is; one that is nobody's is from now on the owner's."""
+        """Whose an application is; one that belongs to nobody is the owner's from now on."""
         if name not in self._owners or (owner.address and not self._owners[name].address):
             self._own(name, owner)
         return self._owners[name].address
