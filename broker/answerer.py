@@ -131,7 +131,7 @@ class Answerer:
         reply: int,
         text_size: int,
     ) -> int:
-        """Put the number that was written into the outbox of who asked."""
+        """Put the number that was written into the outbox of the client that asked."""
         frame = self.frame
         if not frame.is_addressed(route, sub.sid):
             if cython.compiled:

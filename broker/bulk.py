@@ -195,7 +195,7 @@ class Bulk(Cursor):
 
     def is_done(self) -> bool:
         if not self.over and not self._replays.plane.listens(self.link, self._reply):
-            self.over = True  # who asked listens no more
+            self.over = True  # the client that asked no longer listens
         if not self.over and self.number > self._wish.last:
             self._answer(last=True)
         return self.over

@@ -1,6 +1,6 @@
 """What the log says of connections that the broker has closed: why, and not too often.
 
-An address has `most` lines a minute; what is over that is counted, and told when the minute
+An address has `most` lines a minute; those above that are counted, and reported when the minute
 is over. An IPv6 network of 2^64 counts as one address. Memory: `ADDRESSES_MAX` addresses.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.addresses import network_of
-from broker.hidden import hide
+from broker.hidden import hide_object
 from parser.errors import quoted
 
 SPAN: Final = 60.0  # seconds
@@ -37,11 +37,11 @@ class Closings:
         self._told: dict[Hashable, _Told] = {}
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
 
-    def tell(self, level: int, ip: str, text: str, *values: object) -> None:
-        """Log a line about a client of this address, unless it has had enough of them."""
+    def tell(self, level: int, ip: str, text: str, *values: object) -> bool:
+        """Log a line about a client of this address, unless it has had enough; whether it did."""
         if not self._most:
             log.log(level, text, *values)
-            return
+            return True
         key: Hashable = network_of(ip)
         who = ip
         if key not in self._told and len(self._told) >= ADDRESSES_MAX:
@@ -51,11 +51,13 @@ class Closings:
             told = self._told[key] = _Told(who)
             self._timers[key] = self._loop.call_later(SPAN, self._end, key)
         told.lines += 1
-        if told.lines <= self._most:
-            log.log(level, text, *values)
+        if told.lines > self._most:
+            return False
+        log.log(level, text, *values)
+        return True
 
     def _end(self, key: Hashable) -> None:
-        """A minute is over: say how much was not said."""
+        """A minute is over: say how many lines were left out."""
         self._timers.pop(key).cancel()
         told = self._told.pop(key)
         if told.lines > self._most:
@@ -66,7 +68,7 @@ class Closings:
             )
 
     def stop(self) -> None:
-        """Say what was not said yet."""
+        """Say how many lines were left out so far."""
         for key in list(self._told):
             self._end(key)
 
@@ -74,10 +76,10 @@ class Closings:
 def violation(why: str, store: bytes | bytearray, at: int, stop: int) -> str:
     """A protocol fault for the log: what is wrong, and how the line around `at` begins.
 
-    What lies at `stop` and beyond is of others.
+    What lies at `stop` and beyond belongs to others.
     """
     start = store.rfind(b"\n", 0, at) + 1
     line = bytes(store[start : min(start + SEEN_MAX + 1, stop)]).partition(b"\n")[0].rstrip(b"\r")
-    seen = quoted(hide(line[:SEEN_MAX])).decode("utf-8", "replace")
+    seen = quoted(hide_object(line[:SEEN_MAX])).decode("utf-8", "replace")
     more = "..." if len(line) > SEEN_MAX else ""
     return f"Protocol Violation: {why[:WHY_MAX]}: {seen}{more}"

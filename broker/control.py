@@ -97,7 +97,7 @@ class Control:
             self._publish_acknowledged(link, route.subject[len(PUBLISH_PREFIX) :], reply)
 
     def trace_only(self, link: Link, route: Route) -> bool:
-        """Whether the message at hand is only to be traced: it gets no number, nobody gets it.
+        """Whether the message is only to be traced: it gets no number, and is delivered to nobody.
 
         Traces are not made here. A request to the broker itself is answered that it was none.
         """
@@ -183,7 +183,7 @@ class Control:
     # What the sessions ask for
 
     def drop(self, link: Link) -> None:
-        """Route nothing to a connection that has gone, and forget its subscriptions, in turns."""
+        """Route nothing to a connection that has closed, and forget its subscriptions, in turns."""
         link.shut()
         self.dropping.drop(link)
         if self.replays is not None:
@@ -213,7 +213,7 @@ class Control:
             self._agree(link, options)
 
     def _begin_anew(self, link: Link, options: dict[str, Any]) -> None:
-        """A client that says CONNECT again has no subscriptions any more, as with nats-server.
+        """A client that sends CONNECT again loses its subscriptions, as with nats-server.
 
         Where there are many, what it says next waits until they are taken out.
         """

@@ -17,7 +17,7 @@ from sublist.subscription import Subscription
 if TYPE_CHECKING:
     from broker.replays import Replays
 
-DEFERRED_MAX = 1 << 12  # PINGs of one that lags, 1 MiB; who sends more does not wait for PONG
+DEFERRED_MAX = 1 << 12  # PINGs of one that lags, 1 MiB; with more, its client waits for no PONG
 LOOK_WORK = 8  # bytes consumed that looking at one subscription costs as much time as
 NOBODY: Final = object()  # plays to a subscription that lives, for its cursor had a defect
 
@@ -45,7 +45,7 @@ class Cursor:
         self.parked_at = 0.0  # loop time
         self.outcome = MORE
         self.ended = False
-        self.dropped = False  # nobody listens to it any more: it ends with its step
+        self.dropped = False  # it has no listener any more: it ends with its step
         self.home: Home | None = None  # where it stands until its turn
         self.place_in_heap = 0  # while it waits for a number
         self.work = 0  # done in a step beside what it consumed, in bytes consumed

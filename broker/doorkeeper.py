@@ -1,9 +1,9 @@
-"""Who lets clients in, and when nobody can be: descriptors run out before the journal's do.
+"""Accepts clients, and pauses while descriptors are short, so that the journal never lacks one.
 
 A process may have so many files open, its sockets among them. The last few of them are kept for
 the journal, staging, monitoring and the log: when a client gets one of these, or none is left at
 all, the listening sockets leave the event loop, and clients wait in the kernel's queue. They are
-let in again when a connection has closed. The system always gives the lowest descriptor that is
+accepted again when a connection has closed. The system always gives the lowest descriptor that is
 free, so the one of a new connection says how many are in use; nothing is counted.
 """
 
@@ -35,7 +35,7 @@ class Doorkeeper:
         self.limit = limit if limit != resource.RLIM_INFINITY else 1 << 30
         self.reserved = min(reserved, self.limit // 2)
         self.accepting = True
-        self.pauses = 0  # times that nobody could be let in
+        self.pauses = 0  # times that no client could be accepted
         self._doors: dict[socket.socket, Admit] = {}
         self._told = False  # in this episode
         self._timer: asyncio.TimerHandle | None = None
@@ -47,20 +47,20 @@ class Doorkeeper:
         return self.limit - self.reserved
 
     def watch(self, listener: socket.socket, admit: Admit) -> None:
-        """Let in who comes by this socket, which listens; it is ours from now on."""
+        """Accept the clients of this listening socket; it is ours from now on."""
         listener.setblocking(False)
         self._doors[listener] = admit
         if self.accepting:
             self._loop.add_reader(listener.fileno(), self._accept, listener)
 
     def leave(self, listener: socket.socket) -> None:
-        """Let nobody in by this socket any more, and close it."""
+        """Accept no more clients on this socket, and close it."""
         if self._doors.pop(listener, None) is not None:
             self._loop.remove_reader(listener.fileno())
         listener.close()
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Accept no more clients."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -99,7 +99,7 @@ class Doorkeeper:
         if not self._told:
             self._told = True
             log.warning(
-                "%s: clients wait until others have gone; the last %d are kept for journal,"
+                "%s: clients wait until others have left; the last %d are kept for journal,"
                 " monitoring and log; raise the limit (ulimit -n)",
                 *(reason, self.reserved),
             )

@@ -1,9 +1,9 @@
-"""Subscriptions that go all at once: taken out of the sublist a few at a time, fairly.
+"""Subscriptions that end all at once: removed from the sublist a few at a time, fairly.
 
 A link that is dropped is closed and full, so it gets nothing from that moment on; what is left is
 to take its subscriptions out. A client that says CONNECT again waits until all of them are. A few
 are taken out at once. Of a million, each turn of the event loop takes out `SLICE` of one link
-after the other, until `TURN` is reached, so that nobody waits for another one's end. Nor does
+after the other, until `TURN` is reached, so that none waits for another to end. Nor does
 the broker's own end wait for it.
 """
 
@@ -33,15 +33,15 @@ class Dropping:
 
     @property
     def waiting(self) -> int:
-        """Links that still have subscriptions to be taken out."""
+        """Links that still have subscriptions to be removed."""
         return len(self._links)
 
     def is_quick(self, link: Link) -> bool:
-        """Whether a link has so few that they are taken out at once."""
+        """Whether a link has so few that they are removed at once."""
         return self.later is None or len(link.subs) <= AT_ONCE
 
     def drop(self, link: Link) -> None:
-        """Take out all of a link's subscriptions, now or soon. It has gone."""
+        """Remove all subscriptions of a link that has closed, now or soon."""
         if link in self._links:
             self._links[link] = None
         else:

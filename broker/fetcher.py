@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from broker.cursor import Cursor
 
-FETCHES = 16  # buffers that threads fill, or have filled for who has not had its turn
+FETCHES = 16  # buffers that threads fill, or have filled for cursors whose turn has not come
 
 
 class Fetcher:

@@ -1,6 +1,6 @@
 """How long a message may be so that some feed can carry it in a datagram.
 
-Asked for cquencer's port, whose clients have no other way to be heard than the feeds: what none of
+For cquencer's port, whose clients are heard only by the feeds: what none of
 those that take its subject can carry is refused before it has a number. A frame has the number in
 decimal, so a message that just fits may be one byte too long when numbers have one more digit.
 """

@@ -88,7 +88,7 @@ class Gate:
         return False
 
     def _relieve(self, link: Link) -> bool:
-        """All outboxes hold too much: write what can be written, or cut off who holds the most."""
+        """All outboxes hold too much: write what can be written, or cut off the largest."""
         if not link.fenced:
             self.release(self.reader)
             if not link.dirty:

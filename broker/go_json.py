@@ -1,7 +1,7 @@
 """JSON as Go's `encoding/json` reads it, for what clients of nats-server may send.
 
 Equal keys all count, in their order; values may lie `DEPTH_MAX` deep; a number may have any
-length; invalid UTF-8 within a string is nobody's business. Python's own reader ends at some
+length; invalid UTF-8 within a string is allowed. Python's own reader ends at some
 thousand levels, so a deep text has what lies below `KEPT_DEPTH` checked here, and cut out.
 """
 

@@ -56,7 +56,7 @@ class Keeper:
         self._sync_due = False
         self._syncing: asyncio.Future[int] | None = None
         self._sync_failed = False
-        self._short = False  # of descriptors, and that was told
+        self._short = False  # of descriptors, and the log has said so
         self._sync_timer: asyncio.TimerHandle | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None

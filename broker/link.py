@@ -39,7 +39,7 @@ else:
 
 
 class Budget:
-    """What all outboxes hold together, and may; 0 is no limit."""
+    """What all outboxes hold together, and may hold; 0 is no limit."""
 
     def __init__(self, limit: int = 0) -> None:
         self.limit = limit

@@ -31,7 +31,7 @@ MARGIN = 1 << 20  # what one step of a survey may find
 
 
 class Part:
-    """How much of one part is held, by whom, and who waits for it."""
+    """How much of one part is held, by which cursors, and which wait for it."""
 
     def __init__(self, size: int, wake: "Callable[[Cursor], None]") -> None:
         self.size = size
@@ -39,7 +39,7 @@ class Part:
         self.waiting = Ready()
         self._wake = wake
         self._held: dict[Cursor, int] = {}
-        self._called: Cursor | None = None  # who has its turn to try
+        self._called: Cursor | None = None  # whose turn it is to try
 
     def held(self, cursor: "Cursor") -> int:
         """How much one cursor holds."""
@@ -57,7 +57,7 @@ class Part:
             self._call()
 
     def has_turn(self, cursor: "Cursor") -> bool:
-        """Whether nobody has waited for longer."""
+        """Whether no other has waited longer."""
         return cursor is self._called or not (self.waiting or self._called)
 
     def leave(self, cursor: "Cursor") -> None:
@@ -86,7 +86,7 @@ class Part:
 class Reads(Part):
     """What reads hold, and what the last one has gathered with, for the next chunk.
 
-    Its arrays have grown, and its filter knows subjects: to begin anew costs a third more.
+    Its arrays have grown, and its filter knows subjects: a new collector would be slower.
     """
 
     def __init__(self, size: int, wake: "Callable[[Cursor], None]") -> None:
@@ -106,7 +106,7 @@ class Reads(Part):
         return spare[2], spare[1] is read
 
     def forget(self, read: "Bulk") -> None:
-        """A read has ended: what it has gathered with is for anybody, and knows it no more."""
+        """A read has ended: the next one may use what it gathered with."""
         if self._spare is not None and self._spare[1] is read:
             size, _, collector = self._spare
             collector.begin(1, 1, None)
@@ -120,7 +120,7 @@ class Reads(Part):
             short = max(min(wanted, SHORT), need)
             for size in (chunk, short):
                 cost = GATHERED * size + BASE
-                alone = self.used == 0 and size == short  # who is alone can always go on
+                alone = self.used == 0 and size == short  # one that is alone can always go on
                 if self.used + cost <= self.size or alone:
                     self.hold(read, cost)
                     return size

@@ -32,8 +32,10 @@ _TYPES: dict[str, type] = {
     "import": Pairs,
     "export": Pairs,
 }
-SHOWN: Final = frozenset(_TYPES) - {*SECRETS, "import", "export"}  # may be in the log
-_WORDS = {bool: "bool", str: "string", int: "whole number", Pairs: "object"}
+SHOWN: Final = {  # what the log may show, each with a value of its type: others may be secret
+    name: wanted for name, wanted in _TYPES.items() if name not in (*SECRETS, "import", "export")
+}
+_WORDS = {bool: "a bool", str: "a string", int: "a whole number", Pairs: "an object"}
 
 
 def folded(key: str) -> str:
@@ -62,8 +64,8 @@ def read_options(text: bytes) -> dict[str, Any]:
         wanted = _TYPES.get(name)
         if value is None or wanted is None:
             continue
-        if type(value) is not wanted:  # what it is stays out of the log: it may be a password
-            raise BadConnect(f"{name} is no {_WORDS[wanted]}")
+        if type(value) is not wanted:  # the value stays out of the log: it may be a password
+            raise BadConnect(f"{name} is not {_WORDS[wanted]}")
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             raise BadConnect(f"{name} is out of range")
         if isinstance(value, Pairs):
@@ -73,14 +75,14 @@ def read_options(text: bytes) -> dict[str, Any]:
 
 
 def _check_permissions(name: str, permissions: Pairs) -> None:
-    """They concern nobody here, but must be what Go could read. Raises `BadConnect`."""
+    """They are not used here, but must be what Go could read. Raises `BadConnect`."""
     for key, subjects in permissions:
         if subjects is None or folded(key) not in ("allow", "deny"):
             continue
         if type(subjects) is not list or not all(
             type(one) in (str, type(None)) for one in subjects
         ):
-            raise BadConnect(f"{name}.{folded(key)} is no list of strings")
+            raise BadConnect(f"{name}.{folded(key)} is not a list of strings")
 
 
 def check_options(options: dict[str, Any]) -> None:

@@ -485,11 +485,11 @@ class Plane:
         return self.gate.say(link, text)
 
     def answer(self, asker: Link, reply: bytes, payload: bytes, headers: bytes) -> None:
-        """Send to who asked a message of the broker's own, without number or frame."""
+        """Send a message of the broker's own to the client that asked, without number or frame."""
         self.work += self.answerer.answer(asker, reply, payload, headers)
 
     def listens(self, asker: Link, reply: bytes) -> bool:
-        """Whether who asked would hear an answer; there is none to make where it would not."""
+        """Whether the client that asked would get an answer; otherwise none needs to be made."""
         heard = self.answerer.listens(asker, reply)
         self.work += self.answerer.looked
         return heard

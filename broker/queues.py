@@ -15,14 +15,11 @@ if TYPE_CHECKING:
     from broker.cursor import Cursor
 
 
-class Ready:
-    """Those that can go on: each connection's next one in turn, however many it has."""
+class _ByLink:
+    """Cursors by their connections, in the order in which they came."""
 
     def __init__(self) -> None:
         self._links: OrderedDict[Link, OrderedDict[Cursor, None]] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        return bool(self._links)
 
     def put(self, cursor: "Cursor") -> None:
         """At the end of its connection's line."""
@@ -31,6 +28,21 @@ class Ready:
         if line is None:
             line = self._links[cursor.link] = OrderedDict()
         line[cursor] = None
+
+    def discard(self, cursor: "Cursor") -> None:
+        """It has ended."""
+        line = self._links[cursor.link]
+        del line[cursor]
+        if not line:
+            del self._links[cursor.link]
+        cursor.home = None
+
+
+class Ready(_ByLink):
+    """Those that can go on: each connection's next one in turn, however many it has."""
+
+    def __bool__(self) -> bool:
+        return bool(self._links)
 
     def put_first(self, cursor: "Cursor") -> None:
         """Before all others."""
@@ -50,20 +62,9 @@ class Ready:
         cursor.home = None
         return cursor
 
-    def discard(self, cursor: "Cursor") -> None:
-        """It has ended."""
-        line = self._links[cursor.link]
-        del line[cursor]
-        if not line:
-            del self._links[cursor.link]
-        cursor.home = None
 
-
-class Parked:
+class Parked(_ByLink):
     """Those whose socket takes no more, or whose outbox is behind a fence."""
-
-    def __init__(self) -> None:
-        self._links: dict[Link, dict[Cursor, None]] = {}
 
     def __iter__(self) -> "Iterator[Cursor]":
         for line in self._links.values():
@@ -74,10 +75,6 @@ class Parked:
         """The connections that have some."""
         return list(self._links)
 
-    def put(self, cursor: "Cursor") -> None:
-        cursor.home = self
-        self._links.setdefault(cursor.link, {})[cursor] = None
-
     def take(self, link: Link) -> "list[Cursor]":
         """All of one connection."""
         cursors = list(self._links.pop(link, ()))
@@ -85,21 +82,13 @@ class Parked:
             cursor.home = None
         return cursors
 
-    def discard(self, cursor: "Cursor") -> None:
-        """It has ended."""
-        line = self._links[cursor.link]
-        del line[cursor]
-        if not line:
-            del self._links[cursor.link]
-        cursor.home = None
-
 
 class Waiting:
     """Those that wait for a number: a binary heap in which each knows its place."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Cursor]] = []
-        self._put = 0  # so far: who came first goes first
+        self._put = 0  # so far: the first to come goes first
 
     def __len__(self) -> int:
         return len(self._heap)

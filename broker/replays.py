@@ -120,7 +120,7 @@ class Replays:
             self._drop(cursor)
 
     def leave(self, link: Link) -> None:
-        """A connection has gone, and so have its subscriptions."""
+        """A connection has closed, and its subscriptions with it."""
         for cursor in self.asked_by(link)[:]:
             self._drop(cursor)
         if link in self._catching:
@@ -286,7 +286,7 @@ class Replays:
             cursor.work = 0
             try:
                 work += self._step(cursor)
-            except Exception as error:  # of a defect nobody else is to suffer
+            except Exception as error:  # a defect must not affect others
                 self._fail(cursor, error)
             self._at_hand = None
             work += cursor.work
@@ -323,7 +323,7 @@ class Replays:
         return self._read(cursor) if cursor.ready() else 0
 
     def _finish(self, cursor: Cursor) -> None:
-        """All is said; who answers with much ends when that is taken."""
+        """All is said; a cursor with a long answer ends when that is taken."""
         link = cursor.link
         if cursor.lingers and (link.held() or not link.writable):
             self.plane.release(None)

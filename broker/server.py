@@ -242,7 +242,7 @@ class Server:
     def _joined(self, task: "asyncio.Task[object]") -> None:
         self._joining.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.debug("A connection was gone before it was served: %s", error)
+            log.debug("A connection closed before it was served: %s", error)
             self.doorkeeper.freed()
 
     def admit(self, session: Session) -> bool:

@@ -73,6 +73,7 @@ class Session(asyncio.BufferedProtocol):
         "_intake",
         "_late",
         "_linger_timer",
+        "_logged",
         "_ping_sent",
         "_pings_out",
         "_reads",
@@ -112,6 +113,7 @@ class Session(asyncio.BufferedProtocol):
         self._backlog: bytearray | None = None  # read, and to be served in a later turn
         self._reads = Reads() if server.settings.trace else None  # as they may be logged
         self._why = ""  # it was closed by us
+        self._logged = False  # the usual log has said so
         self._draining = False  # nothing more is taken in
         self._ending = False
         self._greeted = False
@@ -251,7 +253,8 @@ class Session(asyncio.BufferedProtocol):
                 timer.cancel()
         self._let_go()
         why = self._why or exc or "Client Closed"
-        log.debug("%s - Client connection closed: %s", self.label, why)
+        if not self._logged:
+            log.debug("%s - Client connection closed: %s", self.label, why)
 
     def pause_writing(self) -> None:
         self.link.writable = False
@@ -318,7 +321,7 @@ class Session(asyncio.BufferedProtocol):
         """Say in the log why this connection is closed by us."""
         self._why = why
         text = "%s - Client connection closed: %s"
-        self._server.closings.tell(logging.INFO, self.ip, text, self.label, why)
+        self._logged = self._server.closings.tell(logging.INFO, self.ip, text, self.label, why)
 
     def cut_off(self, reason: str = "") -> None:
         """Close on a slow consumer: drop what waits, say so after the last whole message."""

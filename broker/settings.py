@@ -98,7 +98,7 @@ class Limits:
         "Through how many nodes of the tree of wildcard subscriptions one message may lead."
         " A pattern of more than 10 tokens with which that could be more is refused: in all"
         " combinations of `a` and `*`, each token doubles it. Usual patterns stay far below a"
-        " hundred, however many there are; 8192 take some 5 ms, for which nobody else is served.",
+        " hundred, however many there are; 8192 take some 5 ms, in which nobody else is served.",
         flags=("--max_match_nodes",),
         bounds=(0, 100_000_000),
         zero="0: no limit",
@@ -117,8 +117,8 @@ class Limits:
         512 * MIB,
         "size",
         "How many unsent bytes all subscribers may have together. Above it the journal serves"
-        " those that lag; without one, who has the most is a slow consumer and is closed. Eight"
-        " times the default of one alone: a crowd of dead readers must not take the machine.",
+        " those that lag; without one, the one with the most is a slow consumer and is closed."
+        " Eight times the default of one alone: a crowd of dead readers must not take the machine.",
         flags=("--max_pending_total",),
         bounds=(0, 1 << 44),
         zero="0: no limit",
@@ -156,8 +156,8 @@ class Limits:
         "size",
         "How much memory `$SEQ.READ` and `$SEQ.LAST` may take in all, of all connections: a quarter"
         " for chunks that are gathered or not taken yet, the rest for subjects that are looked for."
-        " Who needs more waits until others have given back. Two million subjects at a time, and"
-        " some 300 reads whose clients take nothing.",
+        " A request that needs more waits until others have given back. Two million subjects at a"
+        " time, and some 300 reads whose clients take nothing.",
         flags=("--answers_pending",),
         bounds=(8 * MIB, 1 << 40),
     )
@@ -284,7 +284,7 @@ class Settings:
         "0.0.0.0",
         "text",
         "The address to listen on for clients. 0.0.0.0 and :: are every interface, of IPv4 and of"
-        " IPv6, as nats-server has it; give the address of one interface for less.",
+        " IPv6, as with nats-server; give the address of one interface for less.",
         flags=("-a", "--net", "--addr"),
     )
     port: int = knob(

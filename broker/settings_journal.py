@@ -104,7 +104,8 @@ class JournalSettings:
         1_000_000,
         "count",
         "How many ids are remembered at most, of all publishers together; the oldest are forgotten"
-        " first, so who publishes very many makes others' forgotten. A million takes some 240 MB.",
+        " first, so a client that publishes very many pushes out those of others. A million takes"
+        " some 240 MB.",
         flags=("--dedupe_ids",),
         bounds=(0, 100_000_000),
         zero="0: such headers mean nothing here",

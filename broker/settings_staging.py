@@ -43,18 +43,18 @@ class StagingSettings:
         6 * 3600.0,
         "duration",
         "How long a stage is kept in all, from its first byte on, whatever is added to it: so that"
-        " nobody holds room for good with a byte now and then. Six hours are longer than"
+        " nobody can hold room for good with a byte now and then. Six hours are longer than"
         " a batch takes.",
         flags=("--staging_max_age",),
         bounds=(0.1, 365 * DAY),
     )
     application_expiry: float = knob(
-        30 * DAY,
+        365 * DAY,
         "duration",
         "How long a publisher's last batch is remembered after it was committed: so long a batch"
         " that is committed again publishes nothing. Publishers that go on are never forgotten."
-        " Thirty days outlast whatever a job that is started again from its checkpoint was"
-        " stopped for; names that somebody has made up do not stay for good.",
+        " A year outlasts whatever a job that is started again from its checkpoint was stopped"
+        " for; names that somebody made up do not stay for good.",
         flags=("--staging_application_expiry",),
         bounds=(60.0, 3650 * DAY),
     )

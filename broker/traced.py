@@ -8,7 +8,7 @@ ONLY: Final = (b"1", b"true", b"on")
 
 
 def is_trace_only(headers: bytes) -> bool:
-    """Whether nobody is to get the message: a trace of it is wanted, and nothing else.
+    """Whether the message is not to be delivered: only a trace of it is wanted.
 
     Names are written just so, each at the start of its line; of equal ones the first that says
     something counts.

@@ -7,7 +7,7 @@ is two looks at the clock for each, and none for a message.
 
 import time
 
-WINDOW = 60.0  # seconds; a turn is remembered for one to two of them, so that no scrape misses it
+WINDOW = 60.0  # seconds; a turn is remembered for one to two of them, so that every scrape sees it
 
 
 class Turns:

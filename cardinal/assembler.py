@@ -207,7 +207,7 @@ class Assembler:
         return min((token[source] for token in tokens if source in token), default=None)
 
     def following(self, source: str) -> int:
-        """The offset behind the highest that has come."""
+        """The offset after the highest that has come."""
         return self._highest.get(source, -1) + 1
 
     def _told(self) -> list[Event]:

@@ -163,7 +163,7 @@ class Follower:
         self._holds = hold and bootstrap == 1  # with more, they are passed on as they come
         self._lanes: dict[str, Lane | None] = {}  # by topic; None: not tracked
         self._channels: dict[str, Lane] = {}  # by topic, the oldest first
-        self._next: dict[str, int] = {}  # of each source, the offset behind all that was used
+        self._next: dict[str, int] = {}  # of each source, the offset after all that was used
         self._resumed: dict[str, int] = {}  # as the token said where to go on
         self._now = 0.0
         self._events: list[Event] = []

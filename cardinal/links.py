@@ -10,8 +10,8 @@ An update removes the blocks behind an ancestor and adds others on it, both olde
    taken; what stands on another is refused with it.
 
 Without a start the first block from nowhere is taken for one: `unlinked` in its update tells the
-consumer that its state begins anew. The reference does so with up to nine; so does `bootstrap=9`.
-If the block below it comes later, the state begins anew with that one: as long as that is not more
+consumer that its state starts again. The reference does so with up to nine; so does `bootstrap=9`.
+If the block below it comes later, the state starts again with that one: as long as that is not more
 than `threshold` numbers below the head, and also after a restart that is told where the chain began
 (`begun`).
 
@@ -34,7 +34,7 @@ BOOTSTRAP = 9
 SPARE_MAX = 4096  # some branches of the length of the threshold, and a gap in the past
 SPARE_BYTES_MAX = 256 << 20
 PAST_MAX = 4096  # hashes of blocks of the chain that are forgotten
-STALLED = 64  # blocks that wait beside those of two thresholds, before it is told
+STALLED = 64  # blocks that wait beside those of two thresholds, before it is reported
 NO_PARENT = bytes(HASH_SIZE)  # of the first block of a chain
 
 
@@ -73,7 +73,7 @@ class Links:
         self._spare = Spare()
         self._refused: dict[bytes, None] = {}  # by the whitelist
         self._aside: list[Branch] = []  # of channels, as they came; for `Chain`
-        self._stalled = self._patience  # so many must be spare before it is told
+        self._stalled = self._patience  # so many must be spare before it is reported
         self._events: list[Event] = []
 
     def add(self, block: Block) -> list[Event]:
@@ -82,7 +82,7 @@ class Links:
         return self._told()
 
     def rewind(self, source: str, first: int) -> None:
-        """A source has taken back all from offset `first` on, and gives it anew."""
+        """A source has taken back all from offset `first` on, and gives it again."""
         self._tree.rewind(source, first)
 
     def floor(self, source: str) -> int | None:
@@ -142,7 +142,7 @@ class Links:
         return 2 * self.threshold + STALLED
 
     def _look_for_a_gap(self) -> None:
-        """Tell once in a while that nothing can be linked, and what misses."""
+        """Report once in a while that nothing can be linked, and what is missing."""
         self._stalled = 2 * len(self._spare)
         waiting = self.waiting
         if self.head not in self._tree.blocks or len(waiting) < self._patience:
@@ -214,7 +214,7 @@ class Links:
         self._give_up(block, Why.WHITELIST)
         self._refused[block.hash] = None
         for hash in tuple(self._tree.children.get(block.hash, ())):
-            if hash not in self._chain:  # on which one was told to start
+            if hash not in self._chain:  # the one that was given to start on
                 self._refused.update(dict.fromkeys(self._tree.under(hash)))
                 self._cut(hash, Why.WHITELIST)
         while len(self._refused) > self.spare_max:
@@ -249,7 +249,7 @@ class Links:
         self._choose(extend=False)
 
     def _begin_below(self, begun: int) -> None:
-        """Begin anew with what stands below the block that the chain began with, if it has come."""
+        """Start again with what is below the block that the chain began with, if it has come."""
         blocks = [self._tree.blocks[hash] for hash in self._behind(self._bottom)]
         if not blocks or blocks[0].number >= begun:
             return
@@ -286,7 +286,7 @@ class Links:
             self._move(removed, ancestor, path)
 
     def _behind(self, ancestor: bytes) -> list[bytes]:
-        """The hashes of the chain behind one of it, oldest first."""
+        """The hashes of the chain after one of it, oldest first."""
         found, at = [], self.head
         while at != ancestor:
             found.append(at)

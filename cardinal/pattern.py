@@ -46,7 +46,7 @@ NOT_TAKEN = {  # escapes of Go, and why
     **dict.fromkeys("bBAzZ", AROUND),
     **dict.fromkeys("pP", f"tables of Unicode differ; {CHARACTERS}"),
     **dict.fromkeys("sS", "Go and others differ in what it is; write [ \\t\\n], or what is meant"),
-    "C": f"keys are text, and no octets; {CHARACTERS}",
+    "C": f"keys are text, not octets; {CHARACTERS}",
     "Q": "write \\ before each character that is punctuation",
 }
 

@@ -1,13 +1,13 @@
-"""Where a chain begins that nobody has told where: with the lowest block that is on its way.
+"""Where a chain begins that was given no start: with the lowest block that is on its way.
 
 Blocks become whole in any order: a sub-batch may come long after the rest of its block, and then
-the block's child is whole first. So the first whole block is not begun with at once if messages of
-its parent have come: it is held back, with all that becomes whole meanwhile, until the parent is
-whole or was given up, and in the same way the parent's parent.
+the block's child is whole first. So the first whole block does not begin the chain at once if
+messages of its parent have come: it is held back, with all that becomes whole meanwhile, until the
+parent is whole or was given up, and in the same way the parent's parent.
 
-What was sent before we began to read never becomes whole, so this has bounds: so many blocks, the
-bytes that blocks may take that wait, and so many seconds. Then the chain begins with what there is,
-and nothing is lost all the same: if the parent comes later, the chain begins anew with it.
+What was sent before we began to read never becomes whole, so this has bounds: a number of blocks,
+the bytes that blocks may take that wait, and a number of seconds. Then the chain begins with what
+there is, and nothing is lost all the same: if the parent comes later, the chain starts again with it.
 """
 
 from collections.abc import Container
@@ -56,7 +56,7 @@ class Start:
         return [*path, *(block for block in blocks if block.hash not in known)]
 
     def rewind(self, source: str, first: int) -> None:
-        """A source has taken back all from offset `first` on, and gives it anew."""
+        """A source has taken back all from offset `first` on, and gives it again."""
         for block in self.held:
             if source in block.token:
                 block.token[source] = min(block.token[source], first)

@@ -21,7 +21,7 @@ class ChainUpdate:
     """Take `removed` back, the newest first; then apply `added`, the oldest first.
 
     `ancestor` is the hash of the block that both stand on. `unlinked`: nothing is known of what
-    came before; the state begins anew. It does so again if the block below comes later: then
+    came before; the state starts again. It does so again if the block below comes later: then
     `removed` is all that was added, and `added` has it again behind that block. `beyond`: the reorg
     goes deeper than the chain reaches, so that more is to be taken back than `removed` has: all
     that stands on `ancestor`.

@@ -36,7 +36,7 @@ class DataLost(RuntimeError):
 
 
 class PySparkNotUsable(ImportError):
-    """There is no PySpark, or one that is too old; the message names it, and what is needed."""
+    """PySpark is missing or too old; the message names it, and what is needed."""
 
 
 class RowError(ValueError):

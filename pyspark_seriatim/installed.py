@@ -25,5 +25,5 @@ def trouble() -> str:
         return f"PySpark {needed} or later is not installed: {GET_IT}"
     numbers = re.match(r"(\d+)\.(\d+)", found)
     if numbers is None or (int(numbers[1]), int(numbers[2])) < NEEDED:
-        return f"PySpark {found} is installed, and {needed} or later is needed: {GET_IT}"
+        return f"PySpark {found} is installed, but {needed} or later is needed: {GET_IT}"
     return ""

@@ -1,4 +1,4 @@
-"""The data source `seriatim` where it cannot be used: whoever asks for it is told why.
+"""The data source `seriatim` where it cannot be used: every use of it says why.
 
 Spark overlooks a package that has no source to offer, and says that there is no such source. So
 this one stands in for it, and needs nothing but what PySpark has had since 4.0.

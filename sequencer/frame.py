@@ -197,7 +197,7 @@ class Frame:
     ) -> int:
         """Put the number into the message's own headers, after their first line.
 
-        Those that begin otherwise, or may have a number of their own, are written anew.
+        Those that begin otherwise, or may have a number of their own, are rewritten.
         """
         line = len(STATUS_LINE)
         if not is_simple(data, body, header_size):
@@ -263,7 +263,7 @@ class Frame:
 
 
 def is_simple(data: bytearray, body: int, size: int) -> bool:
-    """Whether a header block begins as most do, and surely has no number of its publisher's."""
+    """Whether a header block begins as most do, and certainly has no number of the publisher's."""
     line = len(STATUS_LINE)
     if size <= line or data[body + line] == ord(" ") or data[body + line] == ord("\t"):
         return False

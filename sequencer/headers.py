@@ -23,7 +23,7 @@ _BLANKS = bytes(range(33))
 
 
 def with_fields(block: bytes, fields: bytes) -> bytes:
-    """The block with `fields`, whole lines, behind its first line and nowhere else."""
+    """The block with `fields`, whole lines, after its first line and nowhere else."""
     first = _FIRST_LINE.match(block)
     if first is None:
         left_out = LEFT_OUT % len(block) if block else b""

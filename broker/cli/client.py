@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 
 class LinkLost(CliError):
-    """There is no connection, or no more; to connect again may help."""
+    """There is no connection, or it broke; connecting again may help."""
 
 
 class Worded(Client):

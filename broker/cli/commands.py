@@ -98,7 +98,7 @@ Reconnect = Annotated[
     typer.Option(
         min=0,
         metavar="SECONDS",
-        help="With the past: how long to wait for a broker that is gone. By default for ever.",
+        help="With the past: how long to wait for a broker that is gone. By default forever.",
         show_default=False,
     ),
 ]
@@ -323,7 +323,7 @@ def sub(
     if begin is not None and group:
         raise CliError("a queue group shares what comes; it has no past: leave out --queue")
     if begin is None and reconnect is not None:
-        raise CliError("--reconnect goes on in the past; give --from, --since or --last with it")
+        raise CliError("--reconnect needs --from, --since or --last")
     if colour is None:
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     show = view.printer(chosen[0] if chosen else "text", sys.stdout.buffer, colour)

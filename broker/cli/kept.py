@@ -43,21 +43,22 @@ async def ask(link: Link) -> Kept:
             fields["store"] == "memory",
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise CliError(f"{link.shown}: the broker does not say what it keeps") from error
+        raise CliError(f"{link.shown}: the broker's answer to $SEQ.INFO is invalid") from error
 
 
 def check_same(link: Link, before: Kept, now: Kept, shown: int) -> None:
     """Raise `CliError` where numbers up to `shown` are not those of before any more."""
     if now.journal != before.journal:
-        why = ": it keeps messages in memory alone, and was started anew" if now.in_memory else ""
+        why = ": it keeps messages in memory alone, and was restarted" if now.in_memory else ""
         raise CliError(
-            f"{link.shown}: the broker has another journal now, {now.journal} in the place of"
-            f" {before.journal}{why}; its numbers are of other messages: begin anew, with --from 1"
+            f"{link.shown}: the broker has another journal now, {now.journal} instead of"
+            f" {before.journal}{why}; its numbers belong to other messages: start again, with"
+            " --from 1"
         )
     if now.last < shown:
         raise CliError(
-            f"{link.shown}: number {shown} was shown, and the broker has given none beyond"
-            f" {now.last} now: its journal has lost its end, and those numbers will be of other"
+            f"{link.shown}: number {shown} was shown, but the broker's last number is now"
+            f" {now.last}: its journal has lost its end, and will give those numbers to other"
             " messages"
         )
 
@@ -100,7 +101,7 @@ async def _first_since(link: Link, past: Past) -> int:
     await link.during(subscription.unsubscribe())
     if not number:
         raise CliError(
-            f"{link.shown}: messages have no numbers there, so what is asked for by time has no"
-            " end; leave out --until-now"
+            f"{link.shown}: messages have no numbers there, so --since with --until-now has no end;"
+            " leave out --until-now"
         )
     return number

@@ -42,7 +42,7 @@ class Past:
         return f"$SEQ.{self.request}.{common(subjects)}"
 
     def after(self, number: int) -> "Past | None":
-        """What is left of it behind `number`; None where that was the end."""
+        """What is left of it after `number`; None where that was the end."""
         if self.last and number >= self.last:
             return None
         return numbers(max(number + 1, self.first), self.last)
@@ -74,7 +74,7 @@ def read_past(
     if last is not None and first is None:
         raise CliError("--to is the end of a range; give its begin, too: --from")
     if until_now and first is None and since is None:
-        raise CliError("--until-now ends what begins in the past; give --from or --since with it")
+        raise CliError("--until-now needs --from or --since")
     if first is not None:
         if last is not None and last < first:
             raise CliError(f"--to {last} is before --from {first}")
@@ -123,7 +123,7 @@ def first_lost(subject: str) -> int:
 
 
 def last_lost(subject: str) -> int:
-    """The last number of an event that `lost` has told of."""
+    """The last number of an event that `lost` reported."""
     return int(subject.split(".")[3])
 
 
@@ -133,7 +133,7 @@ def is_end(subject: str) -> bool:
 
 
 def _numbers(subject: str, prefix: str) -> list[int]:
-    """The numbers of messages behind a prefix; none where anything else stands there."""
+    """The message numbers after a prefix; none if anything else is there."""
     words = subject.removeprefix(prefix).split(".") if subject.startswith(prefix) else []
     right = all(word.isascii() and word.isdigit() and len(word) <= DIGITS_MAX for word in words)
     numbers = [int(word) for word in words] if right else []

@@ -143,4 +143,4 @@ async def _acknowledged(link: Link, publication: Publication) -> int:
     try:
         return decode_number(answer.data)
     except NetstringError as error:
-        raise CliError(f"{link.shown}: the answer is no number: {error}") from error
+        raise CliError(f"{link.shown}: the answer is not a number: {error}") from error

@@ -60,7 +60,7 @@ async def _subscribe(
         except LinkLost as error:
             if not stream.told or wish.queue:
                 raise
-            raise CliError(f"{error}; --from {stream.told + 1} goes on from here") from error
+            raise CliError(f"{error}; resume with --from {stream.told + 1}") from error
 
 
 class Stream:
@@ -70,7 +70,7 @@ class Stream:
         self._wish = wish
         self._show = show
         self.shown = 0
-        self.told = 0  # the highest number that was shown, passed over, or told as lost
+        self.told = 0  # the highest number that was shown, passed over, or reported lost
 
     async def follow(self, link: Link, subjects: list[str], ready: Callable[[], None]) -> None:
         """Show what comes on `subjects`, to the end. Raises `LinkLost`, and `CliError`."""
@@ -110,7 +110,7 @@ class Stream:
         return False
 
     def _note(self, subject: str) -> None:
-        """Tell what the broker itself says is lost; what is no event is passed over."""
+        """Report what the broker itself says is lost; what is not an event is passed over."""
         text = lost(subject)
         if text:
             tell(text)
@@ -144,7 +144,7 @@ class Resuming:
                 return
             except LinkLost as error:
                 if not (self._listened or self._stream.told):
-                    raise  # nobody was there to begin with
+                    raise  # there was no broker to begin with
                 if self._stream.told > before:
                     self._pause = PAUSE_SECONDS_MIN
                 left = self._past.after(self._stream.told) if self._stream.told else self._past
@@ -185,17 +185,15 @@ class Resuming:
     async def _wait(self, error: LinkLost) -> None:
         """Wait a moment before the next try. Raises `CliError` where that makes no sense."""
         if self._stream.shown and not self._numbered:
-            raise CliError(
-                f"{error}; messages have no numbers there, so nobody knows where to go on"
-            )
+            raise CliError(f"{error}; messages have no numbers there, so it cannot resume")
         now = time.monotonic()
         patience = self._wish.reconnect
         if not self._broken_at:
             self._broken_at = now
             if patience != 0:
-                tell(f"{error}; it goes on{self._past.words} when the broker is back")
+                tell(f"{error}; resuming{self._past.words} when the broker is back")
         if patience is not None and now - self._broken_at >= patience:
-            on = f"; --from {self._past.first} goes on from here" if self._past.first else ""
+            on = f"; resume with --from {self._past.first}" if self._past.first else ""
             raise CliError(f"{error}{on}")
         await asyncio.sleep(self._pause)
         self._pause = min(2 * self._pause, PAUSE_SECONDS_MAX)

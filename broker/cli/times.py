@@ -47,7 +47,7 @@ async def dated(link: Link, batch: list[Message], subjects: list[str]) -> list[M
 
 
 def _times(answer: Msg) -> dict[int, int]:
-    """The times by number: an array of numbers, and behind it one of times."""
+    """The times by number: an array of numbers, and after it one of times."""
     if len(answer.data) % 16:
         return {}
     values = memoryview(answer.data).cast("q")

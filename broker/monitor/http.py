@@ -54,7 +54,7 @@ class HttpServer(ThreadingWSGIServer):
         self.set_app(app)
 
     def server_bind(self) -> None:
-        """It is bound by now; nobody asks the name service for our own name."""
+        """It is bound by now; the name service is not asked for our own name."""
         self.server_name, self.server_port = bound_to(self._host, self._bound)
         self.setup_environ()
 

@@ -111,7 +111,7 @@ class Applications:
         if len(self._owners) >= self._most and not self._displace(name, owner):
             raise Refusal(
                 429,
-                f"{self._most} applications are known, and no more may be"
+                f"{self._most} applications are known, which is the most"
                 " (staging.max_applications)",
             )
         self._own(name, owner)
@@ -168,7 +168,7 @@ class Applications:
             del self._by_address[address]
 
     def address_of(self, name: str, owner: Owner) -> str:
-        """Whose an application is; one that is nobody's is from now on the owner's."""
+        """Whose an application is; one that belongs to nobody is the owner's from now on."""
         if name not in self._owners or (owner.address and not self._owners[name].address):
             if name in self.done:
                 self._leave(name)

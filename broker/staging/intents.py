@@ -29,7 +29,7 @@ class Intent:
     number: int
     rows: int
     stages: tuple[tuple[str, int, int], ...]
-    address: str = ""  # whose it is; of older brokers nobody knows
+    address: str = ""  # whose it is; older brokers did not say
 
     def write(self, folder: str, durable: bool) -> None:
         """Bring it to the disk, and with it the names of all that is in the folder."""

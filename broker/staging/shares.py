@@ -1,7 +1,7 @@
-"""Who has how much of what everybody shares: no connection and no address may take all of it.
+"""How much each has of what all share: no connection and no address may take all of it.
 
 What is staged and remembered outlives connections, and broker. So the address stands in the files
-too. Of what older brokers have left nobody knows whose it is: it counts for nobody's share.
+too. What older brokers left has no owner, and counts for nobody's share.
 Memory: an entry for each connection and each address that has something now.
 """
 
@@ -17,7 +17,7 @@ LOOPBACK: Final = ("127.", "::1")  # how addresses of this machine begin, as pee
 
 
 class Owner(NamedTuple):
-    """Whose something is: an address, and a connection from it; "" and 0 where nobody knows."""
+    """Whose something is: an address, and a connection from it; "" and 0 if unknown."""
 
     address: str
     connection: int

@@ -287,7 +287,7 @@ class Stages:
             os.close(fd)
             return None
         key = (fields["application"], fields["batch"], fields["stage"])
-        # What a broker has written that knew neither was begun now, and by nobody.
+        # What an older broker wrote has neither: it was begun now, and by nobody.
         begun = now - max(time.time() - fields.get("begun", time.time() * 1000) / 1000, 0.0)
         owner = owner_at(fields.get("address", ""), 0)
         stage = Stage(key, file, len(line) + 1, self._parser(), now, begun, owner)

@@ -262,7 +262,7 @@ class Reader:
                 else:
                     number = number_of((message.headers or {})[NUMBER_HEADER])
                 if number > self._upto:
-                    raise ValueError(f"{number} is behind the range, which ends at {self._upto}")
+                    raise ValueError(f"{number} is beyond the range, which ends at {self._upto}")
             except (BadEnvelope, ValueError, KeyError) as error:
                 raise NoNumbers(f"{self._shown}: a message without its number: {error!r}") from None
             if number < following:

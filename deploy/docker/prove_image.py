@@ -202,7 +202,7 @@ def running(image: Image) -> Iterator[Broker]:
 
 
 def is_closed(host: str, port: int) -> bool:
-    """Whether nobody listens there."""
+    """Whether nothing listens there."""
     with socket.socket() as client:
         client.settimeout(READY_SECONDS)
         return client.connect_ex((host, port)) == errno.ECONNREFUSED
@@ -243,7 +243,7 @@ def conversation(port: int) -> Iterator[BinaryIO]:
 
 def prove(image: Image) -> None:
     check_contents(image)
-    check(image.ports == {4222}, "port 4222 is exposed, and no other")
+    check(image.ports == {4222}, "only port 4222 is exposed")
     print(f"--- running as {image.user}: {' '.join(image.command)}", flush=True)
     with running(image) as broker:
         broker.read_log("Server is ready", READY_SECONDS)

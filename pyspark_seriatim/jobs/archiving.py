@@ -215,7 +215,7 @@ def check_rows(batch: Range, rows: int, seen: list[Range]) -> None:
     elif count(without(batch, seen)) != last - first + 1 - rows:
         others = without((seen[0][0], seen[-1][1]), [batch])
         shown = ", ".join(f"{begin} to {end}" for begin, end in others)
-        what = f"there are rows of others: {shown}"
+        what = f"there are rows of other numbers: {shown}"
     else:
         return
     raise WrongRows(

@@ -134,7 +134,7 @@ class CountArchive:
             return
         try:
             read_through(place, part.path, file, columns)
-        except JobError as error:  # what is damaged may be no number
+        except JobError as error:  # a damaged value may not be a number
             tally.unreadable.append(1, [str(error)])
 
     def _named(self, batch: pa.RecordBatch, tally: Tally) -> pa.RecordBatch:

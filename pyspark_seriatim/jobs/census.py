@@ -268,7 +268,7 @@ class Join:
         """What it has put into the column `summary`."""
         found = pickle.loads(packed)
         if not isinstance(found, Summary):
-            raise WrongSummary(f"a task has sent {type(found).__name__}, and no summary")
+            raise WrongSummary(f"a task sent {type(found).__name__}, not a summary")
         return found
 
     def bucket(self, bucket: int, rows: Iterable[dict[str, Any]]) -> Summary:

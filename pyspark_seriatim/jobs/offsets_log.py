@@ -5,7 +5,7 @@
                           {"journal":"7f3c...","sequence":5001}
 
 In v2 (`spark.sql.streaming.offsetLog.formatVersion`) the last line begins with `0:`, the source's
-name. The format is Spark's own, and no promise of it: one that is not known here is refused.
+name. The format is Spark's own, and it makes no promise: one that is not known here is refused.
 """
 
 import json
@@ -31,7 +31,7 @@ def ending(checkpoint: Files, batch: int, journal: str) -> int:
         raise UnknownOffsetLog(
             f"{checkpoint.uri(path)} is of the format {lines[0][:20]!r}, which PySpark {version()}"
             f" may write and Seriatim does not know; it knows {', '.join(FORMATS)}. Install a newer"
-            " Seriatim, or a PySpark of before, and give another --checkpoint"
+            " Seriatim, or an older PySpark, and give another --checkpoint"
         )
     try:
         offset = json.loads(lines[2].removeprefix(FORMATS[lines[0]]))

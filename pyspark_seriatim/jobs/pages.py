@@ -49,7 +49,7 @@ def reading(place: Files, path: str) -> Iterator[None]:
 
 
 def footer_sum(place: Files, path: str) -> str:
-    """The CRC-32 of a file's footer, with what stands behind it; empty for what is no Parquet."""
+    """The CRC-32 of a file's footer, with what follows it; empty for a file that is not Parquet."""
     with place.filesystem.open_input_file(place.inner(path)) as file:
         size = file.size()
         if size < TAIL:

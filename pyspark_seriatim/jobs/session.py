@@ -69,7 +69,7 @@ def register(session: "SparkSession") -> None:
     """Make the source `seriatim` known to a session, whether Spark finds it by itself or not.
 
     Spark looks for sources in a Python worker, once in a session. Where that worker dies, the
-    session has no source in Python ever after. What it finds by itself it plans with the driver's
+    session never has a source in Python again. What it finds by itself it plans with the driver's
     Python; so this does, for that of the executors may have no more than `--py-files` brings.
     """
     from pyspark_seriatim import DefaultSource

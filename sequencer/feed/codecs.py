@@ -46,5 +46,5 @@ def codec_named(name: str, *, filtered: bool = False) -> Codec:
             f"codec {name!r}: cannot be made: {type(error).__name__}: {error}"
         ) from error
     if not isinstance(made, Codec):  # a `__new__` may make anything
-        raise CodecNotFound(f"codec {name!r}: it makes {type(made).__name__}, and no Codec")
+        raise CodecNotFound(f"codec {name!r}: it makes {type(made).__name__}, not a Codec")
     return made

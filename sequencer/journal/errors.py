@@ -8,7 +8,7 @@ A disk that is full or fails under an open store raises plain OSError: that may 
 
 from typing import NamedTuple
 
-ELSEWHERE = "choose another directory"  # who knows how that is said adds it behind these words
+ELSEWHERE = "choose another directory"  # a caller appends how to do so, if it knows
 
 
 class StoreError(Exception):

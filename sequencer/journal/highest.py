@@ -39,7 +39,7 @@ class Highest:
         self._slot = 0  # to be written next
 
     def begin(self, number: int) -> None:
-        """Write the file anew, be it with a lower number; it is on the disk then. OSError."""
+        """Rewrite the file, even with a lower number; it is then on the disk. OSError."""
         self.close()
         start(self.file, self._journal, number)
         self._fd = os.open(self.file, os.O_RDWR | os.O_CLOEXEC)

@@ -191,7 +191,7 @@ class Recovery:
         highest = read_highest(self.path, self.identity.journal)
         if highest is None:
             file = os.path.join(self.path, HIGHEST)
-            self.say("warning", f"{file}: damaged; written anew from what the segments have")
+            self.say("warning", f"{file}: damaged; rewritten from what the segments have")
         self.highest = highest or 0
 
     def _open_segments(self) -> None:
@@ -345,7 +345,8 @@ class Recovery:
             f"{segment.file}: {missing} missing: the newest segment ends with number {last}, and"
             f" the journal had number {highest} before. Put back the files that are missing or"
             " were cut short; or, if there is no copy, start once with --accept-loss"
-            f" (journal.accept_loss): then the loss is told, and the next number is {highest + 1}"
+            " (journal.accept_loss): then the loss is reported, and the next number is"
+            f" {highest + 1}"
         )
 
     def _leave(self, segment: Segment, survey: Survey, size: int) -> None:

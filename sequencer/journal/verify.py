@@ -49,7 +49,7 @@ def verify(path: str, progress: Progress = lambda done, total: None) -> Iterator
         identity = _from_heads(path, firsts)
     highest = read_highest(path, identity.journal)
     if highest is None:
-        yield Finding("warning", HIGHEST, 0, "damaged; the next start writes it anew")
+        yield Finding("warning", HIGHEST, 0, "damaged; the next start rewrites it")
     firsts = _firsts(path)  # once more: a broker may have begun the segment of the highest number
     total = sum(_size(os.path.join(path, stem(first) + SEGMENT)) for first in firsts)
     done = 0

@@ -209,13 +209,13 @@ class JournalFiller(Filler):
         now = asyncio.get_running_loop().time()
         numbers = columns.numbers
         if not flight.at <= following <= wanted.last + 1:
-            raise ValueError("it goes on outside of what was asked for")
+            raise ValueError("it continues outside the range that was asked for")
         if len(numbers) and not flight.at <= numbers[0] <= numbers[-1] < following:
             raise ValueError("it has numbers that were not asked for")
         spans = [span.partition("-") for span in (lost.split(",") if lost else ())]
         losses = [(_number(begin), _number(end)) for begin, _, end in spans]
         if not all(flight.at <= begin <= end <= wanted.last for begin, end in losses):
-            raise ValueError("it has lost what was not asked for")
+            raise ValueError("it reports a loss outside the range that was asked for")
         for begin, end in losses:
             order.lose(stream, begin, end)
         for first, last in order.missing(flight.at, following - 1):
@@ -259,7 +259,7 @@ class JournalFiller(Filler):
                     writer.close()
             said = json.loads(line.removeprefix(b"INFO "))
         except ValueError as error:
-            raise FillError(f"{self.shown}: what listens there is no broker") from error
+            raise FillError(f"{self.shown}: what listens there is not a broker") from error
         except (OSError, TimeoutError) as error:
             raise FillError(f"{self.shown}: {_words(error)}") from error
         if "frame" not in said:

@@ -75,7 +75,7 @@ def test_given_flags_that_cannot_be_together_when_read_then_it_says_why(
 
 @pytest.mark.parametrize("latest", [False, True])
 def test_given_an_end_without_a_begin_when_read_then_it_says_why(latest: bool) -> None:
-    with pytest.raises(CliError, match="--until-now ends what begins in the past; give --from or"):
+    with pytest.raises(CliError, match="--until-now needs --from or --since"):
         read_past(None, None, None, latest, until_now=True)
 
 

@@ -63,9 +63,7 @@ def test_given_a_restart_of_the_broker_then_it_goes_on_behind_what_was_shown(
             broker.stop()
             on = "from number 6 to 9" if "--to" in begin else "from number 6"
             gone = "the broker closed the connection"
-            assert (
-                said(sub) == f"seriatim: {url}: {gone}; it goes on {on} when the broker is back\n"
-            )
+            assert said(sub) == f"seriatim: {url}: {gone}; resuming {on} when the broker is back\n"
             broker.start(broker.port)
             publish(broker.port, "a.3", "b.x", "a.1", "a.1")  # while it may be away yet
             assert numbers(lines(sub, 3)) == [6, 8, 9]
@@ -111,7 +109,7 @@ def test_given_another_journal_afterwards_then_it_ends_and_says_why(tmp_path: Pa
             status, out, told = sub.end()
     assert (status, out) == (1, b"")
     assert f"seriatim: {url}: the broker has another journal now, " in told
-    assert told.endswith("its numbers are of other messages: begin anew, with --from 1\n")
+    assert told.endswith("its numbers belong to other messages: start again, with --from 1\n")
 
 
 def test_given_a_broker_that_keeps_nothing_on_disk_then_a_restart_is_told_as_such() -> None:
@@ -123,7 +121,7 @@ def test_given_a_broker_that_keeps_nothing_on_disk_then_a_restart_is_told_as_suc
             broker.restart()
             status, _, told = sub.end()
     assert status == 1
-    assert "it keeps messages in memory alone, and was started anew" in told
+    assert "it keeps messages in memory alone, and was restarted" in told
 
 
 def test_given_a_journal_that_lost_its_end_then_numbers_are_not_taken_for_others(
@@ -146,7 +144,7 @@ def test_given_a_journal_that_lost_its_end_then_numbers_are_not_taken_for_others
             broker.start(port)
             status, _, told = sub.end()
     assert status == 1
-    assert "number 3 was shown, and the broker has given none beyond 1 now" in told
+    assert "number 3 was shown, but the broker's last number is now 1:" in told
 
 
 def test_given_messages_without_numbers_then_it_says_that_it_cannot_go_on() -> None:
@@ -158,7 +156,7 @@ def test_given_messages_without_numbers_then_it_says_that_it_cannot_go_on() -> N
             broker.stop()
             status, _, told = sub.end()
     assert status == 1
-    assert told.endswith("messages have no numbers there, so nobody knows where to go on\n")
+    assert told.endswith("messages have no numbers there, so it cannot resume\n")
 
 
 @pytest.mark.parametrize("begin", [("--from", "1", "--reconnect", "0"), ()], ids=["past", "live"])
@@ -171,7 +169,7 @@ def test_given_a_subscriber_that_does_not_go_on_then_it_says_from_where_one_coul
             publish(broker.port, "a", "a")
             assert numbers(lines(sub, 2)) == [1, 2]
             broker.stop()
-            gone = "the broker closed the connection; --from 3 goes on from here"
+            gone = "the broker closed the connection; resume with --from 3"
             assert sub.end() == (1, b"", f"seriatim: {url}: {gone}\n")
 
 
@@ -182,7 +180,7 @@ def test_given_a_broker_that_never_comes_back_then_patience_ends() -> None:
             broker.stop()
             status, out, told = sub.end()
     assert (status, out) == (1, b"")
-    assert told.endswith("; --from 1 goes on from here\n")
+    assert told.endswith("; resume with --from 1\n")
 
 
 # The end that is there now

@@ -34,6 +34,7 @@ OWN = pytest.mark.skipif(STAND_IN, reason="of our own log")
         (b"HPUB a 1 1\r\n", 'HPUB without headers in CONNECT: "HPUB a 1 1"'),
         (b'CONNECT {"protocol":2}\r\n', "Protocol Violation: protocol 2: "),
         (b'CONNECT {"pass":"hunter2"\r\n', '"CONNECT [REDACTED]"'),
+        (b'CONNECCT {"pass":"hunter2"}\r\n', '"CONNECCT [REDACTED]"'),
     ],
     ids=repr,
 )
@@ -67,6 +68,17 @@ def test_given_a_client_that_goes_by_itself_then_only_the_debug_log_says_so() ->
         assert broker.await_line(f"{CLOSED}Client Closed")
         (line,) = (line for line in broker.log if CLOSED in line)
     assert "[DBG]" in line
+
+
+@OWN
+def test_given_a_debug_log_when_the_broker_closes_then_one_line_says_so() -> None:
+    with SeriatimServer(arguments=["-D", "--closings_logged", "1"]) as broker:
+        for _ in range(2):
+            with RawClient(broker.port, b"foo\r\n") as client:
+                client.until_closed()
+        broker.stop()
+        levels = [line.split("[")[2][:3] for line in broker.log if CLOSED in line]
+    assert levels == ["INF", "DBG"]  # the second is over what the usual log takes
 
 
 @OWN

@@ -135,7 +135,7 @@ def test_given_no_descriptors_then_clients_wait_and_are_served_when_there_are_so
                 assert first.ask(b"hello") == b"1", "who is there already goes on"
             waiting.send(b"me too")
             assert broker.run(loop.sock_recv(waiting, 10)) == b"1:2,"
-        assert caplog.text.count("clients wait until others have gone") == 1
+        assert caplog.text.count("clients wait until others have left") == 1
 
 
 def test_given_a_peer_that_takes_nothing_then_it_is_hung_up_on(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def joined(broker: SeriatimServer, port: int, says: bytes, stack: ExitStack) -> 
         try:
             return bool(client.recv(1000))
         except TimeoutError:  # one that waits is told by the log
-            if broker.said("clients wait until others have gone"):
+            if broker.said("clients wait until others have left"):
                 return False
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.dropping import AT_ONCE, REMOVAL, SLICE, TURN
+from broker.dropping import AT_ONCE, REMOVAL, SLICE, TURN, Dropping
 from tests.support.plane import HEADS, QUIET, Stage
 from tests.support.serving import serving
 
@@ -17,6 +17,14 @@ def staged() -> Stage:
     stage = Stage()
     stage.control.dropping.later = stage.turns.call_soon
     return stage
+
+
+def watched(dropping: Dropping) -> list[int]:
+    """How many subscriptions each slice takes out from now on."""
+    take_out: Callable[..., int] = dropping._take_out
+    taken: list[int] = []
+    dropping._take_out = lambda *a: taken.append(take_out(*a)) or taken[-1]  # type: ignore[method-assign, func-returns-value]
+    return taken
 
 
 def subs(pattern: bytes, count: int = MANY) -> bytes:
@@ -110,11 +118,8 @@ def test_given_a_real_broker_when_such_a_client_is_reset_then_it_forgets_all_in_
 ) -> None:
     with serving(tmp_path) as broker:
         client, other = broker.client(), broker.client()
-        control = broker.server.control
+        taken = watched(broker.server.control.dropping)
         client.ask(subs(b"a.N"))
-        remove: Callable[..., int] = control.dropping._take_out
-        taken: list[int] = []
-        control.dropping._take_out = lambda *a: taken.append(remove(*a)) or taken[-1]  # type: ignore[method-assign, func-returns-value]
         client.close()
         broker.until(lambda: broker.server.sublist_statistics()["subscriptions"] == 0)
         assert max(taken) <= SLICE
@@ -134,11 +139,8 @@ def test_given_many_subscriptions_when_connect_comes_again_then_they_go_in_turns
 ) -> None:
     with serving(tmp_path) as broker:
         client, other = broker.client(), broker.client()
-        control = broker.server.control
+        taken = watched(broker.server.control.dropping)
         client.ask(subs(b"a.N"))
-        remove: Callable[..., int] = control.dropping._take_out
-        taken: list[int] = []
-        control.dropping._take_out = lambda *a: taken.append(remove(*a)) or taken[-1]  # type: ignore[method-assign, func-returns-value]
         again = b'CONNECT {"verbose":true,"pedantic":false}\r\nSUB b 7\r\n'
         heard = client.ask(again + b"PUB a.7 1\r\nx\r\nPUB b 1\r\nx\r\n")
         assert [one.verb for one in heard] == ["+OK"] * 4 + ["MSG"]

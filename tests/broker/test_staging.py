@@ -304,7 +304,7 @@ def test_given_more_applications_than_are_remembered_then_a_new_one_is_refused(
             publisher.publish(Batch(name, 1, 1))
         publisher.stage(Batch("c", 1, 1))
         assert publisher.one(Batch("c", 1, 1).commit()) == Refused(
-            429, "2 applications are known, and no more may be (staging.max_applications)"
+            429, "2 applications are known, which is the most (staging.max_applications)"
         )
         assert publisher.publish(Batch("a", 2, 1))["first"] == 3
 

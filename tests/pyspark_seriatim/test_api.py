@@ -23,7 +23,7 @@ def test_given_a_pyspark_without_sources_in_python_then_that_is_told(
     place = older_pyspark(tmp_path, version, without="sql/datasource.py")
     done = run("from pyspark_seriatim import DefaultSource", place)
     words = {
-        "3.5.7": "PySpark 3.5.7 is installed, and 4.2 or later is needed",
+        "3.5.7": "PySpark 3.5.7 is installed, but 4.2 or later is needed",
         "4.10.0.dev1": "this PySpark cannot be used: No module named 'pyspark.sql.datasource'",
     }
     assert f"PySparkNotUsable: {words[version]}" in done.stderr.splitlines()[-1]

@@ -12,22 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    StringContains,
-    StringEndsWith,
-    StringStartsWith,
-)
+from pyspark.sql import datasource as ds
 from pyspark.sql.types import StructType
 
 from pyspark_seriatim.options import Options
@@ -58,19 +43,19 @@ NAMES = ("sequence", "subject", "timestamp")
 SCHEMA = StructType().add("sequence", TYPES["sequence"]).add("subject", TYPES["subject"])
 SCHEMA = SCHEMA.add("timestamp", TYPES["timestamp"])
 BINARY: dict[type[Any], Any] = {
-    EqualTo: lambda left, right: left == right,
-    EqualNullSafe: lambda left, right: left == right,
-    GreaterThan: lambda left, right: left > right,
-    GreaterThanOrEqual: lambda left, right: left >= right,
-    LessThan: lambda left, right: left < right,
-    LessThanOrEqual: lambda left, right: left <= right,
-    In: lambda left, right: left in right,
-    StringStartsWith: lambda left, right: left.startswith(right),
-    StringEndsWith: lambda left, right: left.endswith(right),
-    StringContains: lambda left, right: right in left,
+    ds.EqualTo: lambda left, right: left == right,
+    ds.EqualNullSafe: lambda left, right: left == right,
+    ds.GreaterThan: lambda left, right: left > right,
+    ds.GreaterThanOrEqual: lambda left, right: left >= right,
+    ds.LessThan: lambda left, right: left < right,
+    ds.LessThanOrEqual: lambda left, right: left <= right,
+    ds.In: lambda left, right: left in right,
+    ds.StringStartsWith: lambda left, right: left.startswith(right),
+    ds.StringEndsWith: lambda left, right: left.endswith(right),
+    ds.StringContains: lambda left, right: right in left,
 }
-COMPARED = [kind for kind in BINARY if kind is not In and "String" not in kind.__name__]
-OF_TEXT = [StringStartsWith, StringEndsWith, StringContains]
+COMPARED = [kind for kind in BINARY if kind is not ds.In and "String" not in kind.__name__]
+OF_TEXT = [ds.StringStartsWith, ds.StringEndsWith, ds.StringContains]
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +75,12 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"127.0.0.1:{server.port}"
 
 
-def passes(filter: Filter, row: dict[str, Any]) -> bool:
+def passes(filter: ds.Filter, row: dict[str, Any]) -> bool:
     """What Spark makes of a filter."""
-    if isinstance(filter, Not):
+    if isinstance(filter, ds.Not):
         return not passes(filter.child, row)
-    if isinstance(filter, IsNull | IsNotNull):
-        return isinstance(filter, IsNotNull)
+    if isinstance(filter, ds.IsNull | ds.IsNotNull):
+        return isinstance(filter, ds.IsNotNull)
     found: bool = BINARY[type(filter)](row[filter.attribute[0]], filter.value)  # type: ignore[attr-defined]
     return found
 
@@ -127,9 +112,11 @@ def filters() -> Any:
         column, values = (name,), VALUES[name]
         made = [
             st.builds(lambda kind, value: kind(column, value), st.sampled_from(COMPARED), values),
-            st.builds(lambda some: In(column, tuple(some)), st.lists(values | st.none())),
-            st.just(In(column, tuple(f"s{at}" for at in range(70)))) if name == "subject" else None,
-            st.sampled_from([IsNull(column), IsNotNull(column)]),
+            st.builds(lambda some: ds.In(column, tuple(some)), st.lists(values | st.none())),
+            st.just(ds.In(column, tuple(f"s{at}" for at in range(70))))
+            if name == "subject"
+            else None,
+            st.sampled_from([ds.IsNull(column), ds.IsNotNull(column)]),
         ]
         if name == "subject":
             kinds = st.sampled_from(OF_TEXT)
@@ -137,14 +124,14 @@ def filters() -> Any:
         return st.one_of(*[one for one in made if one is not None])
 
     plain = st.sampled_from(NAMES).flatmap(of)
-    return st.lists(st.one_of(plain, plain, plain, plain.map(Not)), min_size=1, max_size=3)
+    return st.lists(st.one_of(plain, plain, plain, plain.map(ds.Not)), min_size=1, max_size=3)
 
 
-@example(wanted=[StringStartsWith(("subject",), "orders.")], subscribe=">")
+@example(wanted=[ds.StringStartsWith(("subject",), "orders.")], subscribe=">")
 @settings(deadline=None, max_examples=200)
 @given(wanted=filters(), subscribe=st.sampled_from([">", "orders.>", "orders.*,x,y", "a.b,*"]))
 def test_given_any_filters_and_subjects_when_pushed_down_then_the_rows_are_the_same(
-    old: str, wanted: list[Filter], subscribe: str
+    old: str, wanted: list[ds.Filter], subscribe: str
 ) -> None:
     options = Options.parse({"servers": old, "subscribe": subscribe}, "batch")
     plain = read(BatchReader(options, SCHEMA))
@@ -158,6 +145,6 @@ def test_given_a_prefix_when_pushed_down_then_subjects_with_an_empty_token_are_t
     old: str,
 ) -> None:
     reader = PushdownReader(Options.parse({"servers": old}, "batch"), SCHEMA)
-    list(reader.pushFilters([StringStartsWith(("subject",), "orders.")]))
+    list(reader.pushFilters([ds.StringStartsWith(("subject",), "orders.")]))
     there = {row["subject"] for row in read(reader)}
     assert {"orders..eu", "orders.", "orders.eu", "orders.*"} <= there

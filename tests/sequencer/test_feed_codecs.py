@@ -83,7 +83,7 @@ def test_given_a_codec_of_ones_own_then_it_is_made(module: str) -> None:
         ("own_codecs:Missing", "AttributeError: module 'own_codecs' has no attribute 'Missing'"),
         ("own_codecs:NUMBER", "not a subclass of sequencer.feed.codec.Codec"),
         ("own_codecs:Message", "not a subclass of sequencer.feed.codec.Codec"),
-        ("own_codecs:Other", "it makes int, and no Codec"),
+        ("own_codecs:Other", "it makes int, not a Codec"),
         ("own_codecs:Needy", "cannot be made: TypeError: .*'needs'"),
     ],
 )

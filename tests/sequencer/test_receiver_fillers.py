@@ -459,7 +459,7 @@ def test_given_nobody_there_to_ask_then_it_says_so(url: str, why: str) -> None:
 )
 def test_given_what_is_no_broker_then_it_says_so(words: bytes) -> None:
     port, thread = says(words)
-    with pytest.raises(FillError, match="what listens there is no broker"):
+    with pytest.raises(FillError, match="what listens there is not a broker"):
         asyncio.run(enter(f"nats://127.0.0.1:{port}"))
     thread.join(TEST_S)
 

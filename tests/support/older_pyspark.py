@@ -9,7 +9,7 @@ import pyspark
 
 HERE = Path(__file__).parents[2]
 RUN_S = 60.0
-TOLD = "PySpark 4.1.1 is installed, and 4.2 or later is needed: pip install 'seriatim[spark]'"
+TOLD = "PySpark 4.1.1 is installed, but 4.2 or later is needed: pip install 'seriatim[spark]'"
 
 
 def run(program: str, *places: str) -> subprocess.CompletedProcess[str]:

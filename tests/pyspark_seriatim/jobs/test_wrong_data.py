@@ -73,7 +73,10 @@ found.add(8, 8)
         ),
         (ARCHIVE + OTHER_FOLDER, "WrongRows: .* rows of other folders: .*/token=a, .*/token=b;"),
         (BATCH.format(rows=11, seen=[(1, 10)]), "WrongRows: .* 11 rows of 10 different numbers;"),
-        (BATCH.format(rows=5, seen=[(8, 12)]), "WrongRows: .* there are rows of others: 11 to 12;"),
+        (
+            BATCH.format(rows=5, seen=[(8, 12)]),
+            "WrongRows: .* there are rows of other numbers: 11 to 12;",
+        ),
         (REORG, "WrongChain: a reorg onto 0x30.* removes other blocks than the last 1"),
         (SUMMARY, "WrongSummary: numbers 8 to 8 come after 9"),
     ],
