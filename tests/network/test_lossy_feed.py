@@ -13,6 +13,7 @@ import pytest
 from broker.version import is_compiled
 from tests.network.hosts import Host
 from tests.network.scene import Scene
+from tests.network.wire import Counters
 
 RATE = 100_000 if is_compiled() else 3_000
 SECONDS = float(os.environ.get("NETWORK_SECONDS", "1"))
@@ -45,6 +46,12 @@ def is_whole(report: dict[str, Any], count: int, first: int = 1) -> bool:
     return bool(report["delivered"] == count - first + 1)
 
 
+def in_haste(report: dict[str, Any], wires: list[Counters]) -> int:
+    """How many datagrams a busy machine had no time for: the receiver's socket, and the wires'."""
+    dropped: int = report["counters"]["kernel_drops"]
+    return dropped + sum(wire.overrun for wire in wires)
+
+
 @pytest.mark.parametrize(
     ("codec", "kind"),
     [("netstring", "nats"), ("moldudp64", "mold"), ("binary", "nats")],
@@ -57,11 +64,12 @@ def test_given_five_percent_loss_when_much_is_published_then_every_number_arrive
         listener = scene.listen(far, codec, fill_of(scene, kind), "1", str(COUNT), GROUP)
         rate = scene.publisher().publish(COUNT, RATE)
         report = listener.report()
-        counts = far.wires[0].count()["right", "udp"]
-    print(f"\n{codec}: {rate:.0f} messages/s; {counts}; {report['counters']}")
+        wire = far.wires[0].count()
+        counts = wire["right", "udp"]
+    print(f"\n{codec}: {rate:.0f} messages/s; {counts}; {wire.overrun}; {report['counters']}")
     assert is_whole(report, COUNT)
-    assert counts.seen >= COUNT
-    assert counts.lost > COUNT // 25, "the wire did lose what it was to lose"
+    assert counts.seen + wire.overrun >= COUNT, "on a busy machine it has no time for some"
+    assert counts.lost > counts.seen // 25, "the wire did lose what it was to lose"
     assert report["counters"]["filled"] > COUNT // 25
 
 
@@ -110,11 +118,11 @@ def test_given_two_feeds_of_independent_losses_then_little_is_left_to_fill() -> 
         listener = scene.listen(far, "binary", fill_of(scene, "nats"), "1", str(count), *heard)
         scene.publisher().publish(count, RATE // 10)
         report = listener.report()
-        lost = min(far.wires[lan].count()["right", "udp"].lost for lan in range(2))
+        wires = [far.wires[lan].count() for lan in range(2)]
+    lost = min(wire["right", "udp"].lost for wire in wires)
     assert is_whole(report, count)
-    assert lost > count // 25
-    counters = report["counters"]
-    assert counters["filled"] - counters["kernel_drops"] < lost // 2, report
+    assert lost > min(wire["right", "udp"].seen for wire in wires) // 25
+    assert report["counters"]["filled"] - in_haste(report, wires) < lost // 2, report
 
 
 @pytest.mark.slow
@@ -128,10 +136,11 @@ def test_given_nobody_to_ask_when_both_feeds_lose_it_then_that_is_told_as_lost()
         )
         scene.publisher().publish(count, RATE // 4)
         report = listener.report()
+        late = in_haste(report, [far.wires[lan].count() for lan in range(2)])
     lost = sum(last - first + 1 for first, last in report["lost"])
     assert report["wrong"] == []
     assert report["delivered"] + lost == count
-    assert 0 < lost < count // 8, "a twenty-fifth, and what the receiver itself had no time for"
+    assert 0 < lost < count // 8 + late, "a twenty-fifth, and what there was no time for"
 
 
 @pytest.mark.slow

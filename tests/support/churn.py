@@ -7,6 +7,7 @@
 
 A party is some connections of which each begins `count` of a kind. Who is deaf reads nothing until
 its end: its socket is full before it begins, so what it begins is parked or has never had a turn.
+What is asked is not waited for, so staging and answers may be in the middle of it when they leave.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ from typing import Any, Self
 from tests.broker.web import get, http_port
 from tests.support.processes import ServerProcess
 from tests.support.raw import HEADERS, RawClient
+from tests.support.staging import Batch, request
 
 KIB = 1 << 10
 LIMITS: dict[str, str | int] = {
@@ -33,14 +35,17 @@ NEVER = 10**17
 LONG = 60 * KIB
 FILLING = 64  # long messages: more than the sockets of both ends take
 SEVERAL = 4  # of a client may run at a time, of those that gather
-CAPPED = ("LAST", "READ")
-ASKED = ("READ", "GET")
+STAGED = ("stage", "commit", "abort")
+FEW = ("READ", *STAGED)
+SOME = {"INFO": 300, **dict.fromkeys(FEW, SEVERAL)}  # more answers would cut off who is deaf
+ASKED = ("GET", "number", *SOME)
 REST_S = 30.0
 
 # What a subscription is to; `first` and `last` are numbers of short messages on the subject p.
 SUBJECTS: dict[str, str] = {
     "plain": "p",
     "queue": "p workers",
+    "patterns": "own.{sid}.*.>",
     "lagging": "p",
     "FROM future": f"$SEQ.FROM.{NEVER}.p",
     "FROM head": "$SEQ.FROM.{next}.p",
@@ -52,7 +57,18 @@ SUBJECTS: dict[str, str] = {
     "LAST": "$SEQ.LAST.p",
 }
 KINDS = (*SUBJECTS, *ASKED)
-ENDS_ITSELF = ("RANGE",)
+ONE_S_OWN = ("patterns",)  # another subject for each
+LIVE = ("plain", "queue", "patterns")
+FAULTS = (
+    b"NO\r\n",
+    b"PUB p 5x\r\n",
+    b"PUB p 2\r\nlong\r\n",
+    b"PUB p %d\r\n" % (1 << 20),
+    b"HPUB p 9 5\r\n",
+    b"SUB\r\n",
+    b"SUB %b 1\r\n" % (b"s" * 8192),
+    b"CONNECT {bad}\r\n",
+)
 
 
 class Churned:
@@ -62,7 +78,7 @@ class Churned:
         self.others = others  # connections that stay, each with one subscription
         self.process = process
         self.port = process.port
-        self.first = self.last = self.began = 0
+        self.first = self.last = self.began = self.batches = 0
         self.publisher = RawClient(self.port, HEADERS)
         self.fill()
 
@@ -112,6 +128,7 @@ class Churned:
                 and told["journal"]["replaying"] == 0
                 and told["journal"]["catching_up"] == 0
                 and told["pending_bytes"] == 0
+                and told["staging"]["committing"] == 0
             )
         )
 
@@ -142,7 +159,7 @@ def possible(kind: str, ending: str, deaf: bool) -> bool:
     """Whether this can happen: all is told to deaf clients, and who lags is deaf."""
     if kind == "lagging" and not deaf:
         return False
-    if kind in ("plain", "queue") and deaf:
+    if kind in LIVE and deaf:
         return False
     return deaf or ending != "too slow"
 
@@ -179,12 +196,15 @@ def _join(broker: Churned, party: Party) -> RawClient:
 def beginning(broker: Churned, party: Party) -> bytes:
     """What one client says to begin all of its own."""
     if party.kind in ASKED:
-        count = min(party.count, SEVERAL) if party.kind == "READ" else party.count
+        count = min(party.count, SOME.get(party.kind, party.count))
         return b"".join(_question(broker, party.kind, at) for at in range(count))
-    words = SUBJECTS[party.kind].format(
-        first=broker.first, last=broker.last, next=broker.last + 1, now=broker.began
-    )
-    subscribe = b"SUB %b " % words.encode()
+    words = SUBJECTS[party.kind]
+    places = {"first": broker.first, "last": broker.last, "next": broker.last + 1}
+    if party.kind in ONE_S_OWN:
+        return b"".join(
+            b"SUB %b %d\r\n" % (words.format(sid=sid).encode(), sid) for sid in range(party.count)
+        )
+    subscribe = b"SUB %b " % words.format(now=broker.began, **places).encode()
     if party.kind != "LAST":
         return b"".join(b"%b%d\r\n" % (subscribe, sid) for sid in range(party.count))
     one = b"".join(b"%b%d\r\n" % (subscribe, sid) for sid in range(SEVERAL))
@@ -193,10 +213,30 @@ def beginning(broker: Churned, party: Party) -> bytes:
 
 
 def _question(broker: Churned, kind: str, at: int) -> bytes:
+    if kind in STAGED:
+        return _staging(broker, kind, at)
     if kind == "GET":
         return b"PUB $SEQ.GET.%d in.%d 0\r\n\r\n" % (broker.first, at)
+    if kind == "INFO":
+        return b"PUB $SEQ.INFO in.%d 0\r\n\r\n" % at
+    if kind == "number":
+        return b"PUB $SEQ.PUB.n in.%d 1\r\nn\r\n" % at
     wish = b'{"from": %d, "subject": "p"}' % broker.first
     return b"PUB $SEQ.READ in.%d %d\r\n%b\r\n" % (at, len(wish), wish)
+
+
+def _staging(broker: Churned, kind: str, at: int) -> bytes:
+    """A batch that is begun: left there, committed or aborted. Every other name is used once."""
+    broker.batches += 1
+    is_once = broker.batches % 2 == 0
+    name = f"once{broker.batches}" if is_once else "again"
+    batch = Batch(name, broker.batches, rows=4, stages=2)
+    words = b"".join(batch.pieces(200))
+    if kind == "commit":
+        words += batch.commit(remember=not is_once)
+    elif kind == "abort":
+        words += request("ABORT", {"application": name, "batch": batch.number})
+    return words.replace(b" _INBOX.staging.", b" in.%d" % at)
 
 
 # The ways out
@@ -258,10 +298,22 @@ def _reset(broker: Churned, party: Party, clients: list[RawClient]) -> None:
         client.reset()
 
 
+def _cut_short(broker: Churned, party: Party, clients: list[RawClient]) -> None:
+    """They leave in the middle of a message, without a word or with a reset."""
+    for at, client in enumerate(clients):
+        client.send(b"PUB $SEQ.PUB.n in.0 20\r\nhalf")
+        if at % 2 == 0:
+            client.reset()
+        elif party.deaf:
+            client.half_close()
+        else:
+            client.leave()
+
+
 def _cut_off(broker: Churned, party: Party, clients: list[RawClient]) -> None:
-    """They say what nobody may say."""
-    for client in clients:
-        client.send(b"NO\r\n")
+    """They say what nobody may say, each something else."""
+    for at, client in enumerate(clients):
+        client.send(FAULTS[(broker.batches + at) % len(FAULTS)])
     for client in clients:
         client.until_closed()
 
@@ -286,6 +338,7 @@ ENDINGS: dict[str, Callable[[Churned, Party, list[RawClient]], None]] = {
     "close": _close,
     "RST": _reset,
     "second CONNECT": _connect_again,
+    "cut short": _cut_short,
     "cut off": _cut_off,
     "too slow": _too_slow,
 }
