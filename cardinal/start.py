@@ -6,8 +6,9 @@ messages of its parent have come: it is held back, with all that becomes whole m
 parent is whole or was given up, and in the same way the parent's parent.
 
 What was sent before we began to read never becomes whole, so this has bounds: a number of blocks,
-the bytes that waiting blocks may take, and a number of seconds. Then the chain begins with what there
-is, and nothing is lost all the same: if the parent comes later, the chain starts again with it.
+the bytes that waiting blocks may take, and a number of seconds. Then the chain begins with what
+there is, and nothing is lost all the same: if the parent comes later, the chain starts again
+with it.
 """
 
 from collections.abc import Container
