@@ -26,6 +26,7 @@ from broker.replays import Replays
 from broker.session import Session
 from broker.settings import Settings
 from broker.settings_staging import STAGING
+from broker.trimming import Trimmer
 from broker.version import NATS_VERSION, PYTHON, VERSION
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
@@ -104,6 +105,7 @@ class Server:
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.heartbeat = Heartbeat(self.loop)
+        self._trimmer = Trimmer(self.loop)
         self.closings = Closings(self.loop, limits.closings_logged)
         self.cquencer = self._make_cquencer() if settings.sequencer.port else None
         self.staging: Desk | None = None
@@ -162,6 +164,7 @@ class Server:
 
     async def start(self) -> None:
         """Open every door. Raises `OSError` with the address if one cannot be listened on."""
+        self._trimmer.start()
         if self.keeper is not None:
             self.keeper.start()
         if self.feeds is not None:
@@ -179,6 +182,7 @@ class Server:
         """Take in nothing more, deliver what was accepted, close; bounded by `drain_timeout`."""
         self.doorkeeper.close()
         self.heartbeat.stop()
+        self._trimmer.stop()
         self.closings.stop()
         if self.staging is not None:
             await self.staging.stop()

@@ -25,9 +25,9 @@ def resident(broker: SeriatimServer) -> int:
     return int(found[1]) * 1024
 
 
-def dead_readers(broker: SeriatimServer, stack: ExitStack) -> list[RawClient]:
+def dead_readers(broker: SeriatimServer, stack: ExitStack, count: int = READERS) -> list[RawClient]:
     readers = []
-    for _ in range(READERS):
+    for _ in range(count):
         reader = stack.enter_context(RawClient(broker.port, QUIET, receive_buffer=4096))
         reader.ask(b"SUB a 1\r\n")
         readers.append(reader)

@@ -1,0 +1,30 @@
+"""What a flood's outboxes have left in the middle of the heap goes back to the system."""
+
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from tests.broker.test_relief import MIB, dead_readers, resident
+from tests.support.processes import STAND_IN, SeriatimServer
+from tests.support.raw import QUIET, RawClient
+
+pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
+
+READERS = 200
+PUB = b"PUB a 1024\r\n%b\r\n" % bytes(1024)
+PATIENCE = 120.0  # seconds, on a machine that stands still now and then
+
+
+def test_given_a_flood_to_dead_readers_when_they_have_gone_then_its_memory_is_given_back() -> None:
+    broker = SeriatimServer(arguments=["--no-journal"], limits={"write_deadline": "1h"})
+    with broker, RawClient(broker.port, QUIET) as publisher:
+        before = resident(broker)
+        with ExitStack() as dead:
+            dead_readers(broker, dead, READERS)
+            while not broker.said("MaxPendingTotal"):
+                assert publisher.ask(PUB) == []
+        deadline = time.monotonic() + PATIENCE
+        while resident(broker) > before + 24 * MIB and time.monotonic() < deadline:
+            assert publisher.ask(b"") == []
+        assert resident(broker) <= before + 24 * MIB
