@@ -26,6 +26,7 @@ from broker.kinds import (
     is_reserved_reply,
 )
 from broker.link import Link
+from broker.matches import Matches
 from broker.options import check_options, read_object, read_options
 from broker.plane import Plane
 from broker.relief import relieve
@@ -46,13 +47,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("seriatim")
 
 EVERYTHING = 1 << 20  # more work than one read event may cause: what follows waits
+COUNTED_WORK = 8  # offers that counting a subscription costs
 LATEST_MAX = 4  # `$SEQ.LAST` at a time: each remembers all subjects that match it
 
 
 class Control:
     """One per broker, for its one thread; the conversations' state is in their links."""
 
-    def __init__(self, plane: Plane, max_subscriptions: int) -> None:
+    def __init__(self, plane: Plane, max_subscriptions: int, max_matches: int = 0) -> None:
         self.plane = plane
         self.sublist = plane.sublist
         self.max_subscriptions = max_subscriptions
@@ -61,6 +63,7 @@ class Control:
         self.answers: Answers | None = None
         self.sessions: Mapping[int, Session] = {}
         self.dropping = Dropping(self)
+        self.matches = Matches(max_matches)
         self._verbs = {
             CONNECT: self._connect,
             INFO: self._info,
@@ -145,13 +148,15 @@ class Control:
 
     def make_live(self, sub: Subscription) -> None:
         """A subscription has had the past, and gets what comes."""
-        if self.sublist.admits(sub.subject):
+        link: Link = sub.owner
+        try:
+            self._judge(link, sub.subject)
+        except errors.Refused as error:
+            self.finished(sub)
+            self._tell(link, error)
+        else:
             sub.replay = None
             self.sublist.insert(sub)
-        else:
-            link: Link = sub.owner
-            self.finished(sub)
-            self._tell(link, errors.TooManyMatches(sub.subject, self.sublist.max_match_nodes))
 
     def journal_full(self, link: Link, subject: bytes, told: bool = True) -> None:
         """A message was refused: there is no room for it, and it has no number."""
@@ -194,6 +199,8 @@ class Control:
         if sub.owed:
             sub.owner.owed -= len(sub.owed)
             sub.owed = None
+        if self.matches.counts:
+            self.matches.remove(sub)
         if sub.replay is None:
             self.sublist.remove(sub)
         else:
@@ -272,19 +279,27 @@ class Control:
         sid = bytes(store[parser.digits : parser.digits_end])
         if self.max_subscriptions and len(link.subs) >= self.max_subscriptions:
             raise errors.SubscriptionsExceeded(f"the limit is {self.max_subscriptions}")
+        if len(link.subs) >= self.matches.low:
+            self.plane.spend(COUNTED_WORK * self.matches.watch(link))
         if subject.startswith(CONTROL_PREFIX):
             self._subscribe_past(link, subject, sid, queue)
         elif sid not in link.subs:
             if not is_pattern(subject):
                 raise errors.InvalidSubject(f"subscription to {subject!r}")
-            if not self.sublist.admits(subject):
-                raise errors.TooManyMatches(subject, self.sublist.max_match_nodes)
+            self._judge(link, subject)
             sub = Subscription(subject, sid, queue, link)
             sub.seen = self.plane.sequencer.number
             link.subs[sid] = sub
             self.sublist.insert(sub)
         if link.verbose:
             self.plane.say(link, b"+OK\r\n")
+
+    def _judge(self, link: Link, subject: bytes) -> None:
+        """Refuse a pattern that would make single messages too much work; count it if it is not."""
+        if not self.sublist.admits(subject):
+            raise errors.TooManyNodes(subject, self.sublist.max_match_nodes)
+        if self.matches.counts and not self.matches.take(link, subject):
+            raise errors.TooManyMatches(subject, self.matches.most)
 
     def _subscribe_past(self, link: Link, subject: bytes, sid: bytes, queue: bytes | None) -> None:
         """`$SEQ.FROM` and its like: the past first, then live."""

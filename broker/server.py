@@ -87,7 +87,7 @@ class Server:
         # Below max_pending, or a flood would cut off readers that could have kept up.
         self.hold_pending = min(limits.hold_pending, limits.max_pending // 2)
         self.plane = Plane(sublist, sequencer, self.hold_pending)
-        self.control = Control(self.plane, limits.max_subscriptions)
+        self.control = Control(self.plane, limits.max_subscriptions, limits.max_matches)
         self.control.sessions = self.sessions
         self.plane.gate.budget.limit = limits.max_pending_total
         self.control.dropping.later = self.loop.call_soon

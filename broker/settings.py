@@ -103,6 +103,17 @@ class Limits:
         bounds=(0, 100_000_000),
         zero="0: no limit",
     )
+    max_matches: int = knob(
+        16384,
+        "count",
+        "How many subscriptions of one connection one message may match; each member of a queue"
+        " group counts. One more is refused. All deliveries of a message are made in one turn, in"
+        " which nobody else is served: with a million subscriptions to one subject each message"
+        " took a quarter of a second. Any number of subscriptions to different subjects is fine.",
+        flags=("--max_matches",),
+        bounds=(0, 100_000_000),
+        zero="0: no limit",
+    )
     max_pending: int = knob(
         64 * MIB,
         "size",

@@ -18,8 +18,8 @@ the peer is hung up on without a word, as nats-server does:
     |   `-- ConnectionsExceeded, StaleConnection, SlowConsumer
     `-- Refused                        this one operation is dropped; the next one is fine
         |-- InvalidSubject, InvalidPublishSubject, SubscriptionsExceeded
-        |-- PublishForbidden, ReplyForbidden, SubscribeForbidden, TooManyMatches, ReplayRefused
-        `-- JournalFull
+        |-- PublishForbidden, ReplyForbidden, SubscribeForbidden, ReplayRefused
+        `-- TooManyNodes, TooManyMatches, JournalFull
 
 `str(error)` is for our log and says what was seen; `error.reply` is for the peer and says
 which rule it broke. Words: nats-server 2.15.1's, for clients look for them to the letter.
@@ -165,7 +165,7 @@ class SubscribeForbidden(Refused):
         self.reply = words % (quoted(subject), group)
 
 
-class TooManyMatches(Refused):
+class TooManyNodes(Refused):
     """A pattern with which matching one subject could visit too many nodes."""
 
     def __init__(self, subject: bytes, most: int) -> None:
@@ -173,6 +173,19 @@ class TooManyMatches(Refused):
         words = (
             b"-ERR 'Permissions Violation for Subscription to %b: with the other patterns, one"
             b" message could lead through over %d nodes (max_match_nodes); use fewer wildcards'\r\n"
+        )
+        self.reply = words % (quoted(subject), most)
+
+
+class TooManyMatches(Refused):
+    """A subscription with which one message could match too many of its connection."""
+
+    def __init__(self, subject: bytes, most: int) -> None:
+        super().__init__(f"subscribe to {subject!r}: over {most} matches of one message")
+        words = (
+            b"-ERR 'Permissions Violation for Subscription to %b: one message could match over %d"
+            b" subscriptions of this connection (max_matches); unsubscribe some, or use another"
+            b" connection'\r\n"
         )
         self.reply = words % (quoted(subject), most)
 

@@ -93,6 +93,7 @@ def varz_page(server: Observed, state: State, http_port: int, cpu: CpuMeter) -> 
         "frame": settings.frame,
         "max_connections": limits.max_connections,
         "max_subscriptions": limits.max_subscriptions,
+        "max_matches": limits.max_matches,
         "ping_interval": round(limits.ping_interval * SECOND_NS),
         "ping_max": limits.ping_max,
         "http_host": settings.http_host,

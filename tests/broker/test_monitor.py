@@ -36,6 +36,7 @@ def test_given_traffic_when_asked_then_varz_counts_it(broker: ServerProcess, por
     assert varz["host"] == "127.0.0.1"
     assert varz["http_port"] == port
     assert (varz["max_payload"], varz["frame"]) == (1048576, "netstring")
+    assert (varz["max_subscriptions"], varz["max_matches"]) == (0, 16384)
     assert varz["build"] in ("compiled", "uncompiled")
 
 

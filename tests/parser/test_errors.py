@@ -53,9 +53,15 @@ def test_given_a_broken_rule_then_the_peer_is_told_so_in_nats_servers_words(name
             b'Permissions Violation for Subscription to "$SEQ.>" using queue "q"',
         ),
         (
-            errors.TooManyMatches(b"a.*", 9),
+            errors.TooManyNodes(b"a.*", 9),
             b'Permissions Violation for Subscription to "a.*": with the other patterns, one message'
             b" could lead through over 9 nodes (max_match_nodes); use fewer wildcards",
+        ),
+        (
+            errors.TooManyMatches(b"a.*", 9),
+            b'Permissions Violation for Subscription to "a.*": one message could match over 9'
+            b" subscriptions of this connection (max_matches); unsubscribe some, or use another"
+            b" connection",
         ),
         (
             errors.ReplayRefused(b"$SEQ.FROM.0.>", b"0 is no number"),

@@ -52,6 +52,7 @@ class Stage:
         exclude: Sequence[bytes] = (),
         max_routes: int = 1 << 18,
         max_subscriptions: int = 0,
+        max_matches: int = 0,
         hold_pending: int = 1 << 20,
         max_control_line: int = 4096,
         max_payload: int = 1 << 20,
@@ -64,7 +65,7 @@ class Stage:
         self.sublist = Sublist(classifier(exclude), max_routes)
         self.sequencer = Sequencer(number)
         self.plane = Plane(self.sublist, self.sequencer, hold_pending)
-        self.control = Control(self.plane, max_subscriptions)
+        self.control = Control(self.plane, max_subscriptions, max_matches)
         self.plane.attach(self.control)
         self.inbox = Inbox(receive_buffer, max_control_line)
         self.limits = (max_control_line, max_payload)
