@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("seriatim")
 
 EVERYTHING = 1 << 20  # more work than one read event may cause: what follows waits
+REFUSAL_WORK = 64  # offers that telling an error costs, besides the control operation
+TOLD_WORK = 3  # and each byte of what is told: a subject in it is quoted
 COUNTED_WORK = 8  # offers that counting a subscription costs
 LATEST_MAX = 4  # `$SEQ.LAST` at a time: each remembers all subjects that match it
 
@@ -421,6 +423,7 @@ class Control:
     def _tell(self, link: Link, error: errors.WireError) -> None:
         """Answer what a peer did wrong, and hang up if it cannot go on."""
         if error.reply:
+            self.plane.spend(REFUSAL_WORK + TOLD_WORK * len(error.reply))
             self.plane.say(link, error.reply)
         if error.closes:
             parser = link.parser

@@ -24,6 +24,8 @@ BOUND_US = 20_000
 OFFERS_US = 14
 COPIED_US = 1700
 BYTES_US = 64
+REFUSED_US = 9  # each, and a microsecond for so many bytes of what is told
+QUOTED_US = 5
 MANY = 20_000
 
 Turns = Iterator[float]  # what each turn has taken, in microseconds
@@ -197,6 +199,14 @@ def publishing() -> Turns:
     yield from read_events(stage, stage.join(QUIET), b"PUB a 0\r\n\r\n" * 80)
 
 
+def refusing(line: bytes) -> Turns:
+    stage = Stage(max_matches=3)
+    peer = subscribe(stage, b"a", 3)
+    for _ in read_events(stage, peer, line * (2_000_000 // (100 + len(line)))):
+        heard = peer.take()
+        yield REFUSED_US * heard.count(b"-ERR ") + len(heard) / QUOTED_US
+
+
 def publishing_to_the_dead() -> Turns:
     stage = Stage()
     peers = [subscribe(stage, b"a", 1) for _ in range(200)]
@@ -236,6 +246,9 @@ LONG: dict[str, Callable[[], Turns]] = {
     "SUB and UNSUB": subscribing,
     "PUB to many": publishing,
     "PUB to many that do not read": publishing_to_the_dead,
+    "SUB over max_matches": lambda: refusing(b"SUB a 9\r\n"),
+    "PUB that is refused": lambda: refusing(b"PUB $SEQ.x 0\r\n\r\n"),
+    "a long subject that is refused": lambda: refusing(b"SUB $SEQ.%b 9\r\n" % (b"\1" * 3000)),
     "a staged commit": commit,
 }
 
