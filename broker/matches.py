@@ -117,7 +117,7 @@ class Matches:
     """One per broker, beside the control; 0 is no limit.
 
     A connection is counted from `start` subscriptions on, until it has fewer than `low`. So one
-    that goes up and down around `start` is not counted anew each time.
+    that goes up and down around `start` is not counted again each time.
     """
 
     def __init__(self, most: int) -> None:
