@@ -11,7 +11,8 @@ if [ $# -eq 0 ]; then
         tests/broker/test_plane*.py tests/broker/test_replays*.py tests/broker/test_server*.py \
         tests/broker/test_cli_pub_sub.py tests/broker/test_cli_past.py
 fi
-for glob in '*feed*' '*receiver*' '*multicast*' '*_docs.py' '*npm*' '*test_table.py'; do
+for glob in '*feed*' '*receiver*' '*multicast*' '*_docs.py' '*npm*' '*test_table.py' \
+    '*test_journal_format.py' '*test_journal_crc.py'; do
     set -- "$@" --ignore-glob "$glob"
 done
 exec "$python" -m pytest -q --numprocesses 3 --dist loadfile -p no:cacheprovider "$@"

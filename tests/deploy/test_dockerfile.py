@@ -130,12 +130,30 @@ def test_given_a_test_when_the_stage_runs_it_then_its_status_is_that_of_the_buil
     assert done.returncode == status, done.stdout
 
 
-def test_given_what_is_tested_in_a_build_then_it_is_there() -> None:
+def named_by_the_script() -> tuple[list[str], list[str]]:
+    """The patterns of what is tested in a build, and of what is left out."""
     script = (ROOT / "deploy/docker/run_tests.sh").read_text()
     named = re.findall(r"tests/[\w/*.]+", script.partition("set --")[2])
+    return named, re.findall(r"'(\*[^']+)'", script)
+
+
+def test_given_what_is_tested_in_a_build_then_it_is_there() -> None:
+    named, _ = named_by_the_script()
     assert len(named) > 5
     for pattern in named:
         assert list(ROOT.glob(pattern)), f"{pattern} is nothing"
+
+
+def test_given_what_is_tested_in_a_build_then_it_reads_no_document_or_source() -> None:
+    named, left_out = named_by_the_script()
+    found = [path for pattern in named for path in ROOT.glob(pattern)]
+    files = {file for path in found for file in ([path] if path.is_file() else path.rglob("*.py"))}
+    tested = [file for file in files if not any(file.match(glob) for glob in left_out)]
+    assert len(tested) > 50
+    readers = re.compile(r"parents\[2\]|parent\.parent\.parent|docs")
+    for file in tested:
+        if file.name.startswith("test_"):
+            assert not readers.search(file.read_text()), f"leave {file.name} out in run_tests.sh"
 
 
 def test_given_some_machine_when_it_builds_then_its_registries_are_not_in_the_dockerfile() -> None:
