@@ -47,7 +47,7 @@ if not cython.compiled:
     WORK_MAX = 1 << 18  # offers in one read event; in the time they take nobody else is served
     MASK32 = 0xFFFFFFFF
     COPY_SHIFT = 7  # copying 128 bytes, here and into the kernel, is one offer more
-    GROWN_SHIFT = 6  # so are 64 bytes of new memory, for who does not read
+    GROWN_SHIFT = 6  # so are 64 bytes of new memory for a client that does not read
     CONTROL_WORK = 64  # offers that one control operation costs, which is not compiled
 
 

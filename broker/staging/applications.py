@@ -8,8 +8,8 @@ is answered; the last line of an application counts:
 
 A name that is new where there are as many as may be takes the place of an old one: its line says
 which, `"instead":"query-0"`. Lines that a later one has made meaningless go when the file has
-become twice as long as it needs to be: then it is written anew beside, and renamed. A torn line
-at the end is of a commit that was not answered, and does not count.
+become twice as long as it needs to be: then a new one is written beside it, and renamed. A torn
+line at the end is of a commit that was not answered, and does not count.
 """
 
 import os

@@ -156,7 +156,7 @@ class Recovery:
         self.identity = identity._replace(epoch=epoch)
 
     def _check_gone(self, journal: str) -> None:
-        """Refuse to begin anew, unasked, where there are no segments and there were messages."""
+        """Refuse to start a new journal unasked where the segments of an old one are gone."""
         highest = read_highest(self.path, journal)
         if highest and not self.accept_loss:
             raise StoreError(

@@ -199,7 +199,7 @@ def test_given_fewer_than_the_start_then_they_are_not_counted_and_soon_no_more_w
     assert list(control.matches.counts) == [peer.link]
     for sid in range(START // 2 + 1):
         peer.send(b"UNSUB %d\r\nSUB a %d\r\nUNSUB %d\r\n" % (sid, sid, sid))
-    assert list(control.matches.counts) == [peer.link], "not counted anew each time"
+    assert list(control.matches.counts) == [peer.link], "not counted again each time"
     peer.send(b"UNSUB %d\r\n" % START)
     assert control.matches.counts == {}
 

@@ -278,7 +278,7 @@ def test_given_what_has_gathered_then_the_next_chunk_of_its_size_reuses_it_and_n
     assert reads.reuse(SHORT, one) == (collector, True)
     assert reads.reuse(SHORT, one) == (None, False), "it is in use"
     reads.keep(SHORT, one, collector)
-    assert reads.reuse(SHORT, other) == (collector, False), "it begins anew"
+    assert reads.reuse(SHORT, other) == (collector, False), "it starts with an empty one"
     reads.keep(SHORT, one, collector)
     reads.forget(one)
     assert reads.reuse(SHORT, one) == (collector, False), "who has ended is not known any more"

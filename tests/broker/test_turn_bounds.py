@@ -95,12 +95,18 @@ def waits_for_a_number() -> Turns:
     yield from served(stage)
 
 
-def reads() -> Turns:
-    stage = with_past()
-    assert stage.replays is not None
+def askers(stage: Stage) -> Iterator[tuple[int, Peer]]:
+    """Four clients, each with a subscription to its own inbox."""
     for at in range(4):
         peer = stage.join(HEADS)
         peer.send(b"SUB in.%d 1\r\n" % at)
+        yield at, peer
+
+
+def reads() -> Turns:
+    stage = with_past()
+    assert stage.replays is not None
+    for at, peer in askers(stage):
         filters = [f"some.{number}.none" for number in range(60)]
         wish = read_wish(json.dumps({"from": 1, "subject": filters}).encode(), stage.number)
         stage.replays.ask(Bulk(stage.replays, peer.link, b"in.%d" % at, wish))
@@ -110,9 +116,7 @@ def reads() -> Turns:
 def lookups() -> Turns:
     stage = with_past()
     assert stage.replays is not None
-    for at in range(4):
-        peer = stage.join(HEADS)
-        peer.send(b"SUB in.%d 1\r\n" % at)
+    for at, peer in askers(stage):
         lookup = Lookup(stage.replays, peer.link)
         for number in range(100):
             lookup.want(1 + number * 7919 % 6000, b"$SEQ.GET", b"in.%d" % at)

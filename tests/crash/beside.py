@@ -41,7 +41,7 @@ class Beside(threading.Thread):
     def run(self) -> None:
         try:
             self.behave()
-        except Exception as error:  # it is told by who looks at `error`
+        except Exception as error:  # whoever looks at `error` reports it
             self.wrong(repr(error))
 
     def behave(self) -> None:
