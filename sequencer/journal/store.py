@@ -218,9 +218,14 @@ class Store:
             self._roll(0, now)
 
     def roll_if_due(self, now: int) -> None:
-        """Roll where the newest segment has messages older than `segment_age_ns`."""
+        """Roll where the newest segment has messages older than `segment_age_ns`, or is too long.
+
+        It is too long where it could not be sealed in time (`reserve`): retention never deletes
+        the newest segment, so it would keep all of that for as long as nothing more is written.
+        """
         active = self._active
-        if self.segment_age_ns and active.oldest and now - active.oldest >= self.segment_age_ns:
+        aged = self.segment_age_ns and active.oldest and now - active.oldest >= self.segment_age_ns
+        if aged or (active.size > self.segment_bytes and len(self._unsynced) < UNSYNCED_MAX):
             self.roll(now)
 
     def retain(self, now: int) -> list[tuple[int, int]]:
