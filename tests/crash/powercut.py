@@ -24,7 +24,7 @@ from pathlib import Path
 from random import Random
 
 ENTRY = struct.Struct("<IIQQQqIIII")
-OPEN, WRITE, TRUNCATE, SYNC, RENAME, UNLINK, MAKE_DIR, SEND, CLOSE, UNSEEN = range(1, 11)
+OPEN, WRITE, TRUNCATE, SYNC, RENAME, UNLINK, MAKE_DIR, SEND, CLOSE, UNSEEN, LEFT = range(1, 12)
 O_TRUNC = 0o1000
 SECTOR = 512
 
@@ -66,11 +66,15 @@ def read_log(log: Path) -> list[Entry]:
 def note_survivors(root: Path, log: Path) -> None:
     """Write down what a killed process has left in the kernel's hands, none of it synced.
 
-    It may have been killed between doing something and writing that down.
+    It may have been killed between doing something and writing that down: a file that is gone
+    would stay here, and be taken for the next one of that name.
     """
     now = time.monotonic_ns()
+    paths = sorted(path for path in root.rglob("*") if path.is_file())
     with log.with_name(f"{log.name}.{now}").open("wb") as file:
-        for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        names = "\0".join(map(str, paths)).encode()
+        file.write(ENTRY.pack(LEFT, 0, now, now, 0, 0, 0, 0, len(names), 0) + names)
+        for path in paths:
             inode, name, data = path.stat().st_ino, str(path).encode(), path.read_bytes()
             head = (0, now, now, inode)
             file.write(ENTRY.pack(OPEN, *head, 0, len(name), 0, 0, 0) + name)
@@ -197,7 +201,15 @@ class Disk:
                     self._sync(entry)
             elif entry.what in (OPEN, MAKE_DIR, RENAME, UNLINK):
                 self._rename(entry)
+            elif entry.what == LEFT:
+                self._forget_all_but(entry)
         return self
+
+    def _forget_all_but(self, left: Entry) -> None:
+        """Files that a killed process had removed, and not written that down."""
+        there = left.data.decode().split("\0")
+        for path in [path for path, file in self.names.items() if file and path not in there]:
+            self._change(Entry(UNLINK, 0, left.begin, left.end, 0, 0, path, "", b""), None)
 
     def _sync(self, entry: Entry) -> None:
         if not entry.flags:

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from tests.crash import shim
-from tests.crash.powercut import Disk, Entry, read_log, streams
+from tests.crash.powercut import Disk, Entry, note_survivors, read_log, streams
 from tests.crash.shim import Faults, preload
 
 pytestmark = pytest.mark.skipif(shim.COMPILER is None, reason=shim.WHY_NOT)
@@ -168,6 +168,18 @@ def test_given_any_program_when_it_has_synced_all_then_all_is_left(store: Path, 
     assert contents(before.cut(past, NEVER).lay_out(store.parent / "left")) == there
     last_sync = max(entry.begin for entry in past)
     assert contents(before.cut(past, last_sync).sync_all().lay_out(store.parent / "x")) == there
+
+
+def test_given_a_file_whose_removal_was_not_recorded_then_the_next_of_its_name_is_another(
+    store: Path,
+) -> None:
+    before, log = Disk(store), store.parent / "log"
+    run('put("new", "longer")', store, log)
+    (store / "new").unlink()  # as a program that was killed before it could record that
+    note_survivors(store, log)
+    run('put("new", "x")', store, log)
+    last = before.cut(read_log(log), NEVER).sync_all()
+    assert contents(last.lay_out(store.parent / "left")) == {"old": "old", "new": "x"}
 
 
 def test_given_a_moment_then_what_came_later_is_not_there(store: Path) -> None:
