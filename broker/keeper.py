@@ -5,6 +5,8 @@
                and the next one begins when it is done, for all that came meanwhile
     never      the system writes when it likes
 
+In every mode the thread also syncs when many segments wait for that, for each has a file open.
+
 A store that cannot take more holds the sequencer back: publishers are refused before they
 get a number, everything else goes on, and every quarter of a second it is tried again.
 """
@@ -39,6 +41,7 @@ class Keeper:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.store = replays.store
+        self.store.crowded = self.sync_soon
         self.syncs = 0
         self.sync_seconds = 0.0
         self.errors = 0
@@ -105,16 +108,21 @@ class Keeper:
         """Call `tell` when the store, which has just refused something, takes messages again."""
         self._refused.append(tell)
 
+    def sync_soon(self) -> None:
+        """Sync, whatever `sync` says, unless that is under way."""
+        busy = self._syncing is not None or self._sync_due or self._sync_failed or self._stopping
+        if not busy:
+            self._sync_due = True
+            self._loop.call_soon(self._sync)
+
     def _sync_awaited(self) -> None:
         """Tell whose numbers are on the disk, and begin a sync for the others."""
         told = [tell for number, tell in self._awaited if number <= self.synced]
         self._awaited = [one for one in self._awaited if one[0] > self.synced]
         for tell in told:
             tell()
-        busy = self._syncing is not None or self._sync_due or self._sync_failed or self._stopping
-        if not busy and any(number <= self.store.last for number, _ in self._awaited):
-            self._sync_due = True
-            self._loop.call_soon(self._sync)
+        if any(number <= self.store.last for number, _ in self._awaited):
+            self.sync_soon()
 
     # Syncing
 

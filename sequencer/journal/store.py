@@ -18,7 +18,7 @@ import contextlib
 import errno
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from sequencer.journal.disk import remove, sync_file, sync_folder
@@ -55,6 +55,7 @@ class Store:
         self.segment_age_ns = 0
         self.retain_bytes = self.retain_age_ns = self.retain_count = 0
         self.ordered = True
+        self.crowded: Callable[[], None] | None = None  # asks the keeper to sync soon
         self._lock = found.lock
         self._segments = found.segments
         self._active = found.segments[-1]
@@ -134,6 +135,8 @@ class Store:
         if active.size + need <= active.reserved:
             return
         if active.size > START and active.size + need > self.segment_bytes:
+            if len(self._unsynced) >= UNSYNCED_MAX // 2 and self.crowded is not None:
+                self.crowded()
             if len(self._unsynced) < UNSYNCED_MAX:
                 try:
                     self._roll(need)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.keeper import RETRY, Keeper
-from sequencer.journal.store import Store
+from sequencer.journal.store import UNSYNCED_MAX, Store
 from tests.support.plane import QUIET, Stage
 from tests.support.stores import in_memory
 
@@ -111,6 +111,20 @@ def test_given_never_then_nothing_is_synced_and_nobody_waits(disk: Disk) -> None
     stage.turns.later(5.0)
     assert "sync" not in disk.did
     assert keeper.syncs == 0
+
+
+@pytest.mark.parametrize("sync", ["never", "interval"])
+def test_given_many_segments_that_wait_for_a_sync_then_they_are_synced_and_their_files_closed(
+    disk: Disk, sync: str
+) -> None:
+    stage, keeper = keeping(disk, sync)
+    publisher = stage.join(QUIET)
+    for _ in range(10 * UNSYNCED_MAX):
+        publisher.send(pub(size=60_000))
+        stage.turns.run()
+    assert max(piece.size for piece in disk.pieces()) <= disk.segment_bytes
+    assert keeper.syncs > 10
+    assert keeper.synced >= 9 * UNSYNCED_MAX
 
 
 @pytest.mark.parametrize("sync", ["never", "interval", "always"])

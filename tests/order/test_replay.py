@@ -242,6 +242,8 @@ def test_given_numbers_that_retention_has_deleted_when_they_are_asked_for_then_t
         pour(broker.port, b"a", 500)
         assert broker.forgets(512 << 10)
         assert broker.await_line("deleted numbers")
+        pour(broker.port, b"a", 5, first=500)  # all may be deleted where the disk is slow
+        assert broker.forgets(512 << 10)
         first = broker.figure("journal_first_number")
         wishes = [
             "FROM.1.a",
@@ -253,7 +255,7 @@ def test_given_numbers_that_retention_has_deleted_when_they_are_asked_for_then_t
         with Crew(broker.port) as crew:
             said = finish(broker, crew.listen(*(f"$SEQ.{wish}" for wish in wishes)))
         subjects = [[one.subject for one in said if one.sid == sid] for sid in b"0 1 2 3 4".split()]
-        kept = [b"a"] * (501 - first)
+        kept = [b"a"] * (506 - first)
         lost = b"$SEQ.LOST.1.%d" % (first - 1)
         assert subjects[0] == subjects[3] == [lost, *kept]
         end = b"$SEQ.END.%d" % (first + 1)
