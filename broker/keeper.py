@@ -158,6 +158,8 @@ class Keeper:
     def _sync(self) -> None:
         """Have the thread sync what is written by now."""
         self._sync_due = False
+        if self._stopping:
+            return  # closing the store syncs it, and after that it is another broker's
         if not self._sequencer.stuck:  # what could not be written is not synced either
             self._gate.seal()
         self._begun = self._loop.time()

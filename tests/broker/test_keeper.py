@@ -11,6 +11,7 @@ import pytest
 from broker.keeper import RETRY, Keeper
 from sequencer.journal.store import UNSYNCED_MAX, Store
 from tests.support.plane import QUIET, Stage
+from tests.support.serving import serving
 from tests.support.stores import in_memory
 
 VERBOSE = b'CONNECT {"pedantic":false}\r\n'
@@ -125,6 +126,7 @@ def test_given_many_segments_that_wait_for_a_sync_then_they_are_synced_and_their
     assert max(piece.size for piece in disk.pieces()) <= disk.segment_bytes
     assert keeper.syncs > 10
     assert keeper.synced >= 9 * UNSYNCED_MAX
+    assert sum(piece.fd >= 0 for piece in disk.pieces()) <= UNSYNCED_MAX
 
 
 @pytest.mark.parametrize("sync", ["never", "interval", "always"])
@@ -272,3 +274,32 @@ def test_given_no_descriptor_for_a_sync_then_publishers_go_on_and_it_is_tried_ag
     stage.turns.later(RETRY)
     assert peer.take() == b"+OK\r\n+OK\r\n"
     assert caplog.text.count("Too many open files: synced later") == 1
+
+
+def test_given_a_sync_that_is_due_when_the_broker_stops_then_a_closed_store_is_not_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did: list[str] = []
+    sync, close = Store.sync, Store.close
+
+    def noted_sync(store: Store) -> int:
+        did.append("sync")
+        return sync(store)
+
+    def noted_close(store: Store) -> None:
+        close(store)
+        did.append("closed")
+
+    with serving(tmp_path) as broker:
+        keeper = broker.server.keeper
+        assert keeper is not None
+        stop = keeper.stop
+
+        async def stop_with_a_sync_due() -> None:
+            keeper.sync_soon()
+            await stop()
+
+        monkeypatch.setattr(keeper, "stop", stop_with_a_sync_due)
+        monkeypatch.setattr(Store, "sync", noted_sync)
+        monkeypatch.setattr(Store, "close", noted_close)
+    assert did[-1] == "closed"
