@@ -15,7 +15,8 @@ from typing import Any
 import hypothesis
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.places import ROOT
+
 ROOMS = ("parser", "sublist", "sequencer", "broker", "cardinal", "pyspark_seriatim")
 # The same in both builds.
 NEVER_COMPILED = tuple(ROOT / "tests" / room for room in ("cardinal", "pyspark_seriatim", "spark"))

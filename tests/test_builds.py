@@ -17,9 +17,9 @@ import pytest
 
 from broker.version import HOT_MODULES, is_compiled
 from tests.conftest import ROOMS
+from tests.support.places import ROOT
 from tests.support.plane import digests
 
-ROOT = Path(__file__).resolve().parent.parent
 SEEDS = range(120)
 GENERATE_S = 600.0  # a bound for what hangs: on a busy machine it takes a minute
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: what a class statement makes

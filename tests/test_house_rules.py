@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOMS
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FUNCTION_LINES_MAX, FILE_LINES_MAX, DOCSTRING_LINES_MAX = 70, 500, 25
 FOLDERS = (*ROOMS, "tests", "benchmarks", "fuzz", "deploy", "docs", ".ci")
@@ -58,7 +58,7 @@ def name(path: Path) -> str:
 TEXTS = [*files(*FOLDERS), *(path for path in sorted(ROOT.glob("*")) if path.suffix in WRITTEN)]
 TEXTS = [path for path in TEXTS if path.is_file()]
 SOURCES = [path for path in TEXTS if path.suffix == ".py"]
-TESTS = [path for path in SOURCES if path.name.startswith("test_")]
+TEST_FILES = [path for path in SOURCES if path.name.startswith("test_")]
 MODULES = [p for room in ROOMS for p in sorted((ROOT / room).glob("*.py")) if p.stem != "__init__"]
 
 
@@ -96,7 +96,7 @@ def test_given_a_text_when_read_then_nothing_is_left_for_later_in_it(path: Path)
     assert found == [], "do it, or write it down where work is planned"
 
 
-@pytest.mark.parametrize("path", TESTS, ids=name)
+@pytest.mark.parametrize("path", TEST_FILES, ids=name)
 def test_given_a_test_file_when_read_then_its_tests_are_sentences(path: Path) -> None:
     tests = [f.name for f in functions(ast.parse(path.read_text())) if f.name.startswith("test")]
     crooked = [one for one in tests if not re.fullmatch(r"test_given_\w+?_then_\w+", one)]

@@ -16,9 +16,9 @@ import pytest
 from broker.settings import Settings, settings_to_json
 from broker.version import HOT_MODULES, VERSION
 from tests.conftest import ROOMS
+from tests.support.places import ROOT
 from tests.support.raw import QUIET, RawClient
 
-ROOT = Path(__file__).resolve().parent.parent
 BUILD_S, STOP_S = 600.0, 60.0  # bounds for what hangs
 LEFT_OUT = shutil.ignore_patterns("*.so", "__pycache__", "*.pyc")
 NEEDED = ("pyproject.toml", "setup.py", "README.md", "LICENSE")

@@ -5,14 +5,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.raw import RawClient
 
-ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 RUN_S = 120.0  # a bound for what hangs
 CLIENT_VERBS = ("CONNECT", "PING", "SUB", "PUB", "UNSUB", "Hello", "Again")

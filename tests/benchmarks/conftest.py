@@ -5,13 +5,12 @@ import itertools
 import os
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.support.places import ROOT
 from tests.support.workers import own
 
-ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 

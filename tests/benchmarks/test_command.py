@@ -10,8 +10,7 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.scenarios import ALL
-
-ROOT = Path(__file__).parents[2]
+from tests.support.places import ROOT
 
 
 def test_given_nats_server_on_both_sides_when_run_then_table_json_and_plot_are_written(

@@ -16,9 +16,10 @@ from cardinal.schema import Schema
 from cardinal.simulation import Plan, Simulation
 from cardinal.update import ChainUpdate
 from tests.broker.command import COMMAND, COMMAND_S, environment, seriatim
+from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cardinal.md").read_text()
+PAGE = (ROOT / "docs" / "cardinal.md").read_text()
 PLAN = Plan(blocks=9, updates=3, sub_batch=1, value_bytes=2, forks=0.4, seed=6)
 
 
@@ -74,7 +75,7 @@ def test_given_the_program_when_it_is_stopped_and_run_again_then_its_state_is_th
 ) -> None:
     folder, url = place
     (folder / "accounts.py").write_text(block_of("run: python"))
-    env = environment({"PYTHONPATH": str(Path(__file__).resolve().parents[2])})
+    env = environment({"PYTHONPATH": str(ROOT)})
     simulation = Simulation(PLAN)
     list(simulation.blocks())
     for until in (2, 4, len(simulation.chain) - 1):

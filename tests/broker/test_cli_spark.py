@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from broker.cli.spark import JOBS
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SERIATIM = Path(sys.executable).with_name("seriatim")
 WITHOUT_THE_EXTRA = """
 import sys

@@ -1,12 +1,11 @@
 """docs/configuration.md is what the command writes: the page and the table cannot drift apart."""
 
-from pathlib import Path
-
 from broker.cli.explain import as_markdown
 from broker.cli.knobs import KNOBS
 from broker.cli.resolve import resolve
+from tests.support.places import ROOT
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
+PAGE = ROOT / "docs" / "configuration.md"
 
 
 def test_given_the_table_when_written_as_a_page_then_it_is_the_one_in_the_docs() -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from broker.cli.resolve import resolve
 from tests.support.callers import Talker, calling, netstring
+from tests.support.places import ROOT
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cquencer.md").read_text()
+PAGE = (ROOT / "docs" / "cquencer.md").read_text()
 
 
 def test_given_the_conversation_on_the_page_then_the_port_answers_so(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from sequencer.feed.netstrings import NetstringCodec
 from sequencer.journal.store import Store
 from tests.support.feeding import asking, decoded, numbers, turns
 from tests.support.multicast import WAIT_S, Ear, new_group
+from tests.support.places import VECTORS
 from tests.support.plane import netstring_frame
 from tests.support.raw import HEADERS
 from tests.support.serving import feed_text, serving
 
-VECTORS = Path(__file__).resolve().parents[1] / "vectors"
 NEVER = {"heartbeat": 0}
 
 

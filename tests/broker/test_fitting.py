@@ -7,6 +7,7 @@ import pytest
 from sequencer.feed.codecs import codec_named
 from tests.support.callers import Talker, calling, netstring
 from tests.support.multicast import Ear, new_group
+from tests.support.places import ROOT
 from tests.support.serving import feed_text
 
 ROOM = 65507  # the longest datagram of IPv4
@@ -118,6 +119,6 @@ def test_given_no_feed_of_the_port_or_one_of_unknown_bounds_then_nothing_is_too_
 
 
 def test_given_the_answer_on_the_page_then_the_port_says_so() -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "cquencer.md"
+    page = ROOT / "docs" / "cquencer.md"
     most = ROOM - OVERHEAD["netstring"]
     assert f"\n{netstring(refusal(65500, most)).decode()}\n" in page.read_text()

@@ -3,12 +3,12 @@
 import inspect
 import re
 import shlex
-from pathlib import Path
 
 from sequencer.journal import Reader
 from tests.broker.command import seriatim
+from tests.support.places import ROOT
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "journal.md").read_text()
+PAGE = (ROOT / "docs" / "journal.md").read_text()
 
 
 def test_given_the_page_when_it_lists_the_commands_then_they_are_all_and_their_flags_exist() -> (

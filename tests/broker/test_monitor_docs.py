@@ -2,15 +2,14 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.broker.web import get, http_port, metrics, monitored
 from tests.support.multicast import new_group
+from tests.support.places import ROOT
 from tests.support.serving import feed_text
 
-ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = ROOT / "deploy" / "grafana" / "seriatim.json"
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
 METRIC = re.compile(r"\b((?:seriatim|process)_[a-z_]+)")

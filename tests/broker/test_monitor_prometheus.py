@@ -14,11 +14,11 @@ import pytest
 
 from tests.broker.web import get, http_port, monitored
 from tests.support.multicast import new_group
+from tests.support.places import ROOT
 from tests.support.processes import ServerProcess
 from tests.support.raw import QUIET, RawClient
 from tests.support.serving import feed_text
 
-ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "build" / "prometheus"
 DEPLOY = ROOT / "deploy" / "prometheus"
 WAIT_S = 60.0

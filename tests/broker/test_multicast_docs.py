@@ -11,9 +11,10 @@ from broker.cli.resolve import resolve
 from sequencer.feed.codec import DATA, HEARTBEAT
 from sequencer.feed.codecs import codec_named
 from tests.support.multicast import Ear, new_group
+from tests.support.places import ROOT
 from tests.support.serving import feed_text, serving
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "multicast.md").read_text()
+PAGE = (ROOT / "docs" / "multicast.md").read_text()
 
 
 def blocks(language: str) -> list[str]:

@@ -11,10 +11,11 @@ from sequencer.netstring import encode_frame
 from tests.support.callers import Talker, calling, cquencer_of
 from tests.support.frames import split_frame
 from tests.support.multicast import Ear, new_group
+from tests.support.places import VECTORS
 from tests.support.raw import Operation
 from tests.support.serving import Broker, Client, feed_text
 
-VECTORS = Path(__file__).parents[1] / "vectors" / "cq_session.json"
+CASES = VECTORS / "cq_session.json"
 # What cquencer made wrong of a NUL: one at the end is sendr's, all others are the message's.
 RIGHT = {
     "sendr 1 char": b"a",
@@ -49,7 +50,7 @@ def hear(client: Client, count: int, data: bytes) -> list[Operation]:
 
 
 def test_given_a_session_recorded_with_cquencer_then_ours_says_the_same(tmp_path: Path) -> None:
-    session = json.loads(VECTORS.read_text())["session"]
+    session = json.loads(CASES.read_text())["session"]
     group = new_group()
     with calling(tmp_path, feed_text(group)) as broker, Ear(group) as ear:
         with Talker(broker) as one, Talker(broker) as other:

@@ -3,15 +3,15 @@
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from broker.bulk import KEYS, SIZES
+from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.raw import HEADERS, QUIET, RawClient
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_text()
+PAGE = (ROOT / "docs" / "protocol.md").read_text()
 
 
 @pytest.fixture(scope="module")

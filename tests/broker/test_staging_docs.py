@@ -3,15 +3,14 @@
 import asyncio
 import json
 import re
-from pathlib import Path
 from zlib import crc32
 
 import pytest
 
 from broker.cli.knobs import KNOBS
+from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "staging.md").read_text()
 
 

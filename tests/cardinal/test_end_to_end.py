@@ -10,9 +10,9 @@ from cardinal.producer import Messages, Producer, ReorgChannel
 from cardinal.transport.publisher import Publisher
 from tests.cardinal.chains import GENESIS, SCHEMA, Made, branch, messages_of, state_of
 from tests.clients.served import run
+from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer
 
-ROOT = Path(__file__).resolve().parents[2]
 THRESHOLD = 6
 
 BASE = branch(GENESIS, "x", 40)

@@ -1,10 +1,9 @@
 """The reference's vectors, and what tests make of them."""
 
 import json
-from pathlib import Path
 from typing import Any
 
-VECTORS = Path(__file__).resolve().parent.parent / "vectors"
+from tests.support.places import VECTORS
 
 
 def load(name: str) -> Any:

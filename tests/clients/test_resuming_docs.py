@@ -12,12 +12,12 @@ import pytest
 
 from tests.broker.web import get, http_port, monitored
 from tests.clients.conftest import FOLDER
+from tests.support.places import ROOT
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 from tests.support.relay import Relay
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server has no past without JetStream")
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "resuming.md").read_text()
 PATHS = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(ROOT)])
 END_S = 60.0

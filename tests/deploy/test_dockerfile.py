@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from broker.version import VERSION
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 RUN_S = 120.0
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 

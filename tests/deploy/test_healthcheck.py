@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.places import ROOT
+
 TIMEOUT = "TIMEOUT = 2.0  # seconds"
-SCRIPT = Path(__file__).resolve().parent.parent.parent / "deploy/docker/healthcheck.py"
+SCRIPT = ROOT / "deploy/docker/healthcheck.py"
 
 
 @contextmanager

@@ -7,7 +7,9 @@ from importlib import util
 from pathlib import Path
 from typing import Any
 
-SCRIPT = Path(__file__).resolve().parent.parent.parent / "deploy/docker/host_pip.py"
+from tests.support.places import ROOT
+
+SCRIPT = ROOT / "deploy/docker/host_pip.py"
 
 
 def loaded() -> Any:

@@ -5,15 +5,15 @@ The proof itself, with root's rights and an image, is deploy/docker/prove.sh.
 
 import signal
 from importlib import util
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.broker.web import http_port
+from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer
 
-SCRIPT = Path(__file__).resolve().parent.parent.parent / "deploy/docker/prove_image.py"
+SCRIPT = ROOT / "deploy/docker/prove_image.py"
 
 INSPECTED: dict[str, Any] = {
     "Docker": {

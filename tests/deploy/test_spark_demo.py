@@ -9,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-DEMO = Path(__file__).resolve().parents[2] / "deploy" / "spark" / "demo.sh"
+from tests.support.places import ROOT
+
+DEMO = ROOT / "deploy" / "spark" / "demo.sh"
 BIN = Path(sys.executable).parent
 RUN_S = 300.0  # a bound for what hangs
 

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyspark_seriatim.jobs.filelog import DataFile, FileLog
+from tests.support.places import ROOT
 
-SHOW = Path(__file__).resolve().parents[2] / "deploy" / "spark" / "show.py"
+SHOW = ROOT / "deploy" / "spark" / "show.py"
 
 
 def show(*arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -18,9 +18,9 @@ from sequencer.journal.ring import Ring
 from tests.sequencer.test_feed_codec import batch_of
 from tests.support.capture import captured, dissect, require_tshark
 from tests.support.multicast import mouth, new_group
+from tests.support.places import ROOT
 from tests.support.stores import give
 
-ROOT = Path(__file__).resolve().parents[2]
 LUA = ("-X", f"lua_script:{ROOT / 'deploy' / 'wireshark' / 'seriatim.lua'}")
 JOURNAL = "00c0ffee00c0ffee"
 ALL = 2**63 - 1

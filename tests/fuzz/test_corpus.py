@@ -11,8 +11,8 @@ import pytest
 from fuzz.build import SHRUNK, sources
 from fuzz.cases import CASES
 from fuzz.seeds import SEEDS
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT / "tests" / "corpus"
 FILES = [file for target in CASES for file in sorted((CORPUS / target).iterdir())]
 FILES_MAX, BYTES_MAX = 300, 300_000

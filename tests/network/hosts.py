@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.network.wire import COMPILER, Wire
+from tests.support.places import ROOT
 
 NAMES = Path("/run/netns")
 OURS = "seriatim-"
@@ -263,7 +264,7 @@ def why_not() -> str:
     if COMPILER is None:
         return "no C compiler to build tests/network/wire.c with"
     if shutil.which("ip") is None:
-        need = Path(__file__).resolve().parents[2] / ".ci" / "need"
+        need = ROOT / ".ci" / "need"
         subprocess.run([need, "iproute2"], check=False)
     try:
         with Network() as network:

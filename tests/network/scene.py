@@ -15,14 +15,13 @@ import select
 import subprocess
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tests.network.hosts import Host, Network
+from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0 + float(os.environ.get("NETWORK_SECONDS", "1"))  # then a program is stuck
 
 

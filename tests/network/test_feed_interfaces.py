@@ -12,6 +12,7 @@ from sequencer.feed.codec import DATA
 from sequencer.feed.codecs import codec_named
 from tests.network.hosts import Host, Network, ip
 from tests.support.multicast import WAIT_S, Ear, new_group
+from tests.support.places import ROOT
 from tests.support.serving import Broker, feed_text, serving
 
 
@@ -142,7 +143,7 @@ def test_given_the_route_that_the_page_names_then_a_group_of_ipv6_is_heard_on_lo
     hosts: tuple[Host, Host], tmp_path: Path
 ) -> None:
     near, _ = hosts
-    page = (Path(__file__).resolve().parents[2] / "docs" / "multicast.md").read_text()
+    page = (ROOT / "docs" / "multicast.md").read_text()
     (line,) = re.findall(r"`ip -6 (route add [^`]*)`", page)
     ip(line, namespace=near.namespace)
     group = new_group("ff15:")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.network.hosts import NAMES, OURS, Host, Network, sweep
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 GROUP, GROUP6, PORT = "239.77.0.1", "ff05::77:1", 5000
 KILLED = """
 import os, signal

@@ -3,13 +3,12 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from parser import ops, table
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 MACHINE = (ROOT / "parser" / "machine.pxd").read_text()
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+from tests.support.places import ROOT
+
+DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("spark*.md"))
 
 

@@ -2,7 +2,6 @@
 
 import json
 import struct
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,9 +15,10 @@ from sequencer.feed.moldudp64 import MoldUDP64Codec, parse_request, request, ses
 from tests.sequencer.test_feed_codec import batch_of
 from tests.support.datagrams import read_or_refused
 from tests.support.multicast import Ear, mouth, new_group
+from tests.support.places import VECTORS
 
-FILE = Path(__file__).resolve().parent.parent / "vectors" / "moldudp64_soupbintcp.json"
-VECTORS = {
+FILE = VECTORS / "moldudp64_soupbintcp.json"
+CASES = {
     one["name"]: bytes.fromhex(one["hex"]) for one in json.loads(FILE.read_text())["moldudp64"]
 }
 SESSION = b"SESSION001"
@@ -47,9 +47,9 @@ def test_given_the_vectors_then_ours_are_the_same_bytes() -> None:
         "heartbeat next=3": codec.heartbeat(2, 3),
         "end of session next=3": codec.end(2, 3),
         "request seq 5 count 10": request(SESSION, 5, 10),
-    } == VECTORS
-    assert codec.decode(VECTORS["data 2 msgs"]).messages == two
-    assert parse_request(VECTORS["request seq 5 count 10"]) == (SESSION, 5, 10)
+    } == CASES
+    assert codec.decode(CASES["data 2 msgs"]).messages == two
+    assert parse_request(CASES["request seq 5 count 10"]) == (SESSION, 5, 10)
 
 
 @given(firsts, payloads)

@@ -1,7 +1,6 @@
 """The netstring codecs: cquencer's bytes, a third child with the subject, and what is neither."""
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,16 +11,15 @@ from sequencer.feed.errors import CodecError
 from sequencer.feed.message import Message
 from sequencer.feed.netstrings import NetstringCodec, NetstringSubjectCodec
 from sequencer.netstring import encode, encode_frame, encode_number
+from tests.support.places import VECTORS
 
-VECTORS = json.loads(
-    (Path(__file__).parent.parent / "vectors" / "netstring_frames.json").read_text()
-)
+CASES = json.loads((VECTORS / "netstring_frames.json").read_text())
 NUMBERS = st.integers(1, 2**63 - 1)
 SUBJECTS = st.from_regex(rb"[a-z]{1,9}(\.[a-z0-9]{1,4}){0,3}", fullmatch=True)
 MESSAGES = st.lists(st.builds(Message, NUMBERS, st.binary(max_size=300), SUBJECTS), min_size=1)
 BOTH = pytest.mark.parametrize("codec", [NetstringCodec(), NetstringSubjectCodec()])
-GOOD = [one for one in VECTORS["good"] if int(one["seq"]) < 2**63]
-TOO_LARGE = [one for one in VECTORS["good"] if int(one["seq"]) >= 2**63]
+GOOD = [one for one in CASES["good"] if int(one["seq"]) < 2**63]
+TOO_LARGE = [one for one in CASES["good"] if int(one["seq"]) >= 2**63]
 
 
 @pytest.mark.parametrize("vector", GOOD, ids=lambda one: one["seq"])
@@ -34,7 +32,7 @@ def test_given_the_original_s_frames_then_ours_are_the_same_bytes(vector: dict[s
 
 
 @pytest.mark.parametrize(
-    "text", [one["hex"] for one in VECTORS["bad"]] + [one["frame_hex"] for one in TOO_LARGE]
+    "text", [one["hex"] for one in CASES["bad"]] + [one["frame_hex"] for one in TOO_LARGE]
 )
 def test_given_what_is_no_frame_then_it_is_said_where(text: str) -> None:
     with pytest.raises(CodecError, match="at byte"):

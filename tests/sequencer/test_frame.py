@@ -6,12 +6,12 @@ shown to nobody, so it is looked at from behind the data plane.
 """
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.places import VECTORS
 from tests.support.plane import HEADS, QUIET, Message, Stage, message, netstring_frame
 
 many = settings(max_examples=250, deadline=None, derandomize=True, database=None)
@@ -131,10 +131,10 @@ def test_given_the_last_numbers_there_are_then_they_are_written_in_full() -> Non
     assert ear.take().endswith(b"19:9223372036854775807,5:hello,,\r\n")
 
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "netstring_frames.json").read_text())
+CASES = json.loads((VECTORS / "netstring_frames.json").read_text())
 
 
-@pytest.mark.parametrize("vector", VECTORS["good"], ids=lambda vector: vector["seq"])
+@pytest.mark.parametrize("vector", CASES["good"], ids=lambda vector: vector["seq"])
 def test_given_the_contracts_vectors_then_the_broker_and_the_judge_write_them(
     vector: dict[str, str],
 ) -> None:

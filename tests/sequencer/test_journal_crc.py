@@ -9,8 +9,9 @@ import google_crc32c
 import pytest
 
 from sequencer.journal.crc import crc32c
+from tests.support.places import ROOT
 
-HEADER = Path(__file__).parents[2] / "sequencer" / "journal" / "crc32c.h"
+HEADER = ROOT / "sequencer" / "journal" / "crc32c.h"
 PROGRAM = """
 #include <stdio.h>
 #include <stdlib.h>

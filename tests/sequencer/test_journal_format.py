@@ -10,8 +10,9 @@ from sequencer.journal.header import START, Head, encode_head, stem
 from sequencer.journal.identity import Identity, write_identity
 from sequencer.journal.index import HEAD_SIZE, Marks, Summary, write_index
 from sequencer.journal.record import Batch
+from tests.support.places import ROOT
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "journal-format.md").read_text()
+PAGE = (ROOT / "docs" / "journal-format.md").read_text()
 DUMP = re.compile(r"^([0-9a-f]{4})((?: {1,2}[0-9a-f]{2}){1,16})(?:   |\s*$)", re.MULTILINE)
 SALT, JOURNAL, TIME = 0x1BADCAFE, "00c0ffee00c0ffee", 1_700_000_000 * 10**9
 PUBLISHER = 5 << 32 | 9

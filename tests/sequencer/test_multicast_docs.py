@@ -16,8 +16,9 @@ from sequencer.feed.netstrings import NetstringCodec, NetstringSubjectCodec
 from tests.sequencer.test_feed_codec import batch_of
 from tests.support.datagrams import read_or_refused
 from tests.support.multicast import Ear, mouth, new_group
+from tests.support.places import ROOT
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "multicast.md").read_text()
+PAGE = (ROOT / "docs" / "multicast.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 SESSION = b"SESSION001"
 

@@ -5,7 +5,6 @@ import itertools
 import json
 import pickle
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -27,8 +26,8 @@ from sequencer.netstring import (
     TrailingBytes,
     Truncated,
 )
+from tests.support.places import VECTORS
 
-VECTORS = Path(__file__).resolve().parent.parent / "vectors"
 FRAMES: dict[str, Any] = json.loads((VECTORS / "netstring_frames.json").read_text())
 CQUENCER: dict[str, Any] = json.loads((VECTORS / "cq_session.json").read_text())
 

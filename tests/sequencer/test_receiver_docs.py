@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 from tests.support.multicast import new_group
+from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer
 from tests.support.raw import QUIET, RawClient
 
-ROOT = Path(__file__).resolve().parents[2]
 RUN_S = 90.0
 
 

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer
 
-HERE = Path(__file__).parents[2]
+HERE = ROOT
 RUN_S = 180.0
 COUNT = 100
 # Spark imports all packages of such names when it looks for sources.

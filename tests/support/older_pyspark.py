@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pyspark
 
-HERE = Path(__file__).parents[2]
+from tests.support.places import ROOT
+
+HERE = ROOT
 RUN_S = 60.0
 TOLD = "PySpark 4.1.1 is installed, but 4.2 or later is needed: pip install 'seriatim[spark]'"
 

@@ -31,8 +31,9 @@ from tests.pyspark_seriatim.jobs.streams import (
     table,
     take,
 )
+from tests.support.places import ROOT
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+REPOSITORY = ROOT
 PLAN = Plan(blocks=60, updates=6, value_bytes=5, forks=0.4, duplicates=0.1, seed=6)
 SIMULATION, ROWS = simulated(PLAN)
 PIECES = cut(ROWS, [70, 11, 140])

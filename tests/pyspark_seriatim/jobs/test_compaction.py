@@ -18,8 +18,9 @@ from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog import DataFile, FileLog
 from pyspark_seriatim.jobs.parquet import Written
 from tests.support.archives import COLUMNS, put, rows
+from tests.support.places import ROOT
 
-HERE = Path(__file__).parents[3]
+HERE = ROOT
 # Dies when the merged files are at their places, and no version lists them yet.
 KILLED = """
 import os, signal, sys

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parents[3]
+from tests.support.places import ROOT
+
+HERE = ROOT
 RUN_S = 60.0
 ARCHIVE = """
 import sys
