@@ -23,6 +23,7 @@ COPY sequencer sequencer
 COPY broker broker
 COPY cardinal cardinal
 COPY pyspark_seriatim pyspark_seriatim
+COPY seriatim seriatim
 
 # Say `--build-arg EXTRAS=[uvloop]` for libuv's event loop.
 ARG EXTRAS=""

@@ -7,7 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-HOT := $(wildcard parser/*.p* sublist/*.p* sequencer/*.p* sequencer/journal/*.p* sequencer/journal/*.h sequencer/feed/*.p* sequencer/feed/*.h sequencer/receiver/*.p* sequencer/receiver/*.h broker/*.p*)
+HOT := $(shell find parser sublist sequencer seriatim broker -name "*.pxd" -o -name "*.h")
 ARGS ?=
 # Even where it is forbidden: a suite that starts a thousand processes would compile every module in each.
 export PYTHONDONTWRITEBYTECODE :=

@@ -24,7 +24,7 @@ from rich.table import Table
 from benchmarks import machine
 from cardinal.assembler import Assembler, Row
 from cardinal.block import Block
-from cardinal.message import HASH_SIZE
+from cardinal.messages import HASH_SIZE
 from cardinal.producer import Messages, Producer
 from cardinal.schema import Schema
 

@@ -1,6 +1,6 @@
 """A receiver as a user's program would be one, counting: receiver.py GROUP PORT.
 
-It talks as the programs in C do (programs/program.h), and takes what `sequencer.receiver` hands on
+It talks as the programs in C do (programs/program.h), and takes what `seriatim.receiver` hands on
 by the list. A hole is a loss here, for there is nobody to ask.
 """
 
@@ -8,7 +8,7 @@ import asyncio
 import sys
 import time
 
-from sequencer.receiver import Group, Lost, Message, Receiver
+from seriatim.receiver import Group, Lost, Message, Receiver
 
 
 class Counts:

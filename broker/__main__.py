@@ -9,7 +9,7 @@ import importlib.util
 import signal
 import sys
 
-from broker.settings import Settings, settings_from_json
+from broker.settings.settings import Settings, settings_from_json
 
 
 def _settings() -> Settings | None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from broker.logs import reopen, start_logging
 from broker.server import Server
-from broker.settings import SequencerSettings, Settings
+from broker.settings.settings import SequencerSettings, Settings
 from broker.version import VERSION, MixedBuild, is_compiled
 from sequencer.journal.errors import ELSEWHERE, StoreError
 

@@ -10,22 +10,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker import addresses
-from broker.answers import Answers
-from broker.closings import Closings
-from broker.control import Control
-from broker.doorkeeper import Doorkeeper
-from broker.heartbeat import Heartbeat
-from broker.inbox import Inbox
-from broker.keeper import Keeper
-from broker.kinds import classifier
-from broker.link import Link
-from broker.opening import open_journal, open_window
-from broker.plane import Plane
-from broker.replays import Replays
-from broker.session import Session
-from broker.settings import Settings
-from broker.settings_staging import STAGING
+from broker.clients import addresses
+from broker.clients.answers import Answers
+from broker.clients.closings import Closings
+from broker.clients.control import Control
+from broker.clients.doorkeeper import Doorkeeper
+from broker.clients.heartbeat import Heartbeat
+from broker.clients.inbox import Inbox
+from broker.clients.session import Session
+from broker.dataplane.kinds import classifier
+from broker.dataplane.link import Link
+from broker.dataplane.plane import Plane
+from broker.replay.replays import Replays
+from broker.settings.settings import Settings
+from broker.settings.staging_settings import STAGING
+from broker.storage.keeper import Keeper
+from broker.storage.opening import open_journal, open_window
 from broker.trimming import Trimmer
 from broker.version import NATS_VERSION, PYTHON, VERSION
 from sequencer.journal.ring import Ring
@@ -35,8 +35,8 @@ from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
 if TYPE_CHECKING:
-    from broker.cquencer import Cquencer
-    from broker.feeds import Feeds
+    from broker.cquencer.listener import Cquencer
+    from broker.feeds.feeds import Feeds
     from broker.staging.desk import Desk
 
 log = logging.getLogger("seriatim")
@@ -128,12 +128,12 @@ class Server:
     # Imported only where they are asked for: a megabyte that no other broker needs.
 
     def _make_feeds(self) -> "Feeds":
-        from broker.feeds import Feeds
+        from broker.feeds.feeds import Feeds
 
         return Feeds(self.settings, self.plane.sequencer, self.loop)
 
     def _make_cquencer(self) -> "Cquencer":
-        from broker.cquencer import Cquencer
+        from broker.cquencer.listener import Cquencer
 
         return Cquencer(self)
 

@@ -22,11 +22,11 @@ and Deletes. A block that was evicted is collected anew when its messages come a
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cardinal import codec
+from cardinal import message_codec
 from cardinal.block import Block
-from cardinal.codec import HEAD, WITH_ID
 from cardinal.errors import CardinalError, NotAnnounced, NotOnChannel
-from cardinal.message import (
+from cardinal.message_codec import HEAD, WITH_ID
+from cardinal.messages import (
     BATCH,
     DELETE,
     PING,
@@ -231,7 +231,7 @@ class Assembler:
             if kind == PING:
                 self.pings += 1
             elif kind in (REORG, REORG_COMPLETE):
-                reorg = codec.decode_reorg(key, value)
+                reorg = message_codec.decode_reorg(key, value)
                 if not self._channel:
                     name = type(reorg).__name__
                     raise NotOnChannel(
@@ -240,7 +240,7 @@ class Assembler:
                     )
                 self._events.append(reorg)
             elif not BATCH <= kind <= DELETE or len(key) < HEAD:
-                codec.decode(key, value)  # says what is wrong
+                message_codec.decode(key, value)  # says what is wrong
             elif hash in self._done:
                 self.duplicates += 1
                 if kind in (UPDATE, DELETE):
@@ -275,7 +275,7 @@ class Assembler:
         if block is not None and block.batch is not None:
             self.duplicates += 1
             return
-        batch = codec.decode_batch(key, value)
+        batch = message_codec.decode_batch(key, value)
         block = self._find(batch.hash, source, offset, now)
         before = block.measure()
         refused = block.begin(batch, len(key) + len(value), self._tracked)
@@ -287,7 +287,7 @@ class Assembler:
     def _sub_batch_header(
         self, key: bytes, value: bytes, source: str, offset: int, now: float
     ) -> None:
-        header = codec.decode_sub_batch_header(key, value)
+        header = message_codec.decode_sub_batch_header(key, value)
         block = self._find(header.hash, source, offset, now)
         added = block.add_header(header)
         if added is None:
@@ -310,12 +310,12 @@ class Assembler:
                 return
         if len(key) == WITH_ID + 1 and not key[WITH_ID] & 0x81:
             index = key[WITH_ID] >> 1
-            content: Content = codec.sub_batch_content(value)
+            content: Content = message_codec.sub_batch_content(value)
         elif len(key) == WITH_ID + 2 and key[WITH_ID] & 0x81 == 0x80 and key[-1] < 0x80:
             index = (key[WITH_ID] & 0x7F | key[-1] << 7) >> 1
-            content = codec.sub_batch_content(value)
+            content = message_codec.sub_batch_content(value)
         else:
-            message = codec.decode_sub_batch_message(key, value)
+            message = message_codec.decode_sub_batch_message(key, value)
             index, content = message.index, (message.deletes, message.updates)
         block = self._find(key[1:HEAD], source, offset, now)
         taken = block.add_message(key, index, content, len(key) + len(value))

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from cardinal.block import Block
 from cardinal.branch import Branch
 from cardinal.links import BOOTSTRAP, NO_PARENT, PAST_MAX, THRESHOLD, Links
-from cardinal.message import NUMBER_MAX
+from cardinal.messages import NUMBER_MAX
 from cardinal.update import ChainUpdate, Event, Why
 
 __all__ = ["BOOTSTRAP", "NO_PARENT", "PAST_MAX", "THRESHOLD", "Chain"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cardinal.message import NO_ID
+from cardinal.messages import NO_ID
 from cardinal.producer import Messages, Producer, ReorgChannel
 
 

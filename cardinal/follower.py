@@ -38,7 +38,7 @@ from cardinal.assembler import (
 from cardinal.assembler import Event as Assembled
 from cardinal.block import Block
 from cardinal.chain import THRESHOLD, Chain
-from cardinal.message import NUMBER_MAX, Reorg, ReorgComplete
+from cardinal.messages import NUMBER_MAX, Reorg, ReorgComplete
 from cardinal.schema import REORG_TOPIC, Tracking
 from cardinal.start import BLOCKS_MAX as HOLD_BLOCKS
 from cardinal.start import SECONDS as HOLD_SECONDS

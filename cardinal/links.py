@@ -25,7 +25,7 @@ from collections.abc import Mapping
 
 from cardinal.block import Block
 from cardinal.branch import Branch
-from cardinal.message import HASH_SIZE
+from cardinal.messages import HASH_SIZE
 from cardinal.tree import Spare, Tree
 from cardinal.update import ChainUpdate, Event, Stalled, Unlinked, Why
 

@@ -21,7 +21,6 @@ from typing import Any, SupportsIndex
 
 from cardinal.avro import write_long
 from cardinal.block import Block
-from cardinal.codec import HEAD, WITH_ID, text
 from cardinal.errors import (
     BadText,
     CardinalError,
@@ -29,7 +28,8 @@ from cardinal.errors import (
     NotAnnounced,
     NotCounted,
 )
-from cardinal.message import NO_ID, UPDATE, Batch, Entry, SubBatchHeader
+from cardinal.message_codec import HEAD, WITH_ID, text
+from cardinal.messages import NO_ID, UPDATE, Batch, Entry, SubBatchHeader
 
 EMPTY = Entry()
 # What is kept takes besides its bytes, as CPython 3.11 was measured: objects, places in dicts and

@@ -18,7 +18,6 @@ deleted (there, the value is lost), one id for two sub-batches of a block.
 
 from collections.abc import Iterable, Mapping, Set
 
-from cardinal.codec import encode, encode_batch, encode_sub_batch_message, encode_text
 from cardinal.errors import (
     BrokenReorg,
     InvalidBatch,
@@ -27,7 +26,8 @@ from cardinal.errors import (
     TooManyBatches,
     UnknownBatch,
 )
-from cardinal.message import (
+from cardinal.message_codec import encode, encode_batch, encode_sub_batch_message, encode_text
+from cardinal.messages import (
     HASH_SIZE,
     NO_ID,
     Batch,

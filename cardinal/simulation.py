@@ -14,7 +14,7 @@ from hashlib import sha256
 from random import Random
 
 from cardinal.draft import Draft, SubBatchDraft, apply
-from cardinal.message import HASH_SIZE
+from cardinal.messages import HASH_SIZE
 from cardinal.producer import Producer
 from cardinal.schema import Schema
 

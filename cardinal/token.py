@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 
 from cardinal.errors import CardinalError
-from cardinal.message import NUMBER_MAX
+from cardinal.messages import NUMBER_MAX
 
 NAME = re.compile(r"[!-:<>-~]+")  # printable ASCII but ; and =
 BEGUN = "begun:"

@@ -8,9 +8,9 @@ the bytes it speaks of; fastavro reads the same, and what was taken can be said 
 
 import re
 
-from cardinal.codec import decode, encode
 from cardinal.errors import MalformedMessage
-from cardinal.message import Batch, SubBatchMessage
+from cardinal.message_codec import decode, encode
+from cardinal.messages import Batch, SubBatchMessage
 from cardinal.pattern import Pattern, PatternError
 from fuzz import model_cardinal
 from fuzz.supply import Supply

@@ -20,11 +20,11 @@ from fuzz.model_feed import (
     write_netstrings,
 )
 from fuzz.supply import Supply
-from sequencer.feed import codec as codecs
+from sequencer.feed import feed_codec as codecs
 from sequencer.feed.binary import BinaryCodec
-from sequencer.feed.codec import Codec, Packet
 from sequencer.feed.errors import CodecError
-from sequencer.feed.message import Message
+from sequencer.feed.feed_codec import Codec, Packet
+from sequencer.feed.feed_message import Message
 from sequencer.feed.moldudp64 import MoldUDP64Codec, parse_request, session_name
 from sequencer.feed.netstrings import NetstringCodec, NetstringSubjectCodec
 

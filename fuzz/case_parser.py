@@ -40,7 +40,7 @@ def fnv(text: bytes) -> int:
 
 
 class Reader:
-    """One connection's reader: keeps what is not consumed, as broker/inbox.py does."""
+    """One connection's reader: keeps what is not consumed, as broker/clients/inbox.py does."""
 
     def __init__(self, limits: Limits, flags: int) -> None:
         self.limits = limits

@@ -15,7 +15,7 @@ import sys
 from typing import NoReturn
 from unittest.mock import patch
 
-from broker import replays
+from broker.replay import replays
 from fuzz.model_broker import Model
 from fuzz.model_frame import HEADER, NETSTRING, NONE
 from fuzz.world import World

@@ -3,7 +3,7 @@
     flags link number until wishes  wish wish ...  record record ...
 
 The records are those of fuzz/records.py, damaged ones too. They are played in pieces of any
-size, as broker/replays.py does it, to a subscription of its own or to all of a link's, of
+size, as broker/replay/replays.py does it, to a subscription of its own or to all of a link's, of
 which there may be more than are compared one by one. Whenever the outbox has enough it is
 written, or only asked again: then nothing may have changed.
 """
@@ -12,11 +12,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from broker import outcomes
-from broker.control import Control
-from broker.link import Link
-from broker.plane import Plane
-from broker.player import Player
+from broker.clients.control import Control
+from broker.dataplane import outcomes
+from broker.dataplane.link import Link
+from broker.dataplane.plane import Plane
+from broker.dataplane.player import Player
 from fuzz.fence import GRANULE, fenced
 from fuzz.model_frame import HEADER, NETSTRING, NONE, Message, delivery
 from fuzz.model_journal import BAD, GAP, MORE, U64, Record, decode, walk

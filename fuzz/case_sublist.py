@@ -9,9 +9,9 @@ it by a span of the receive buffer, and counts in the subscriptions who got the 
 
 from typing import Any
 
-from broker.control import Control
-from broker.link import Link
-from broker.plane import Plane
+from broker.clients.control import Control
+from broker.dataplane.link import Link
+from broker.dataplane.plane import Plane
 from fuzz.fence import fenced
 from fuzz.model_subject import has_wildcard, is_literal, is_pattern, tokens_match
 from fuzz.supply import Supply

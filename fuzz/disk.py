@@ -1,7 +1,7 @@
 """A store, its keeper and an event loop, as a program of the plane moves them by hand.
 
 `Disk` is the ring with a disk's troubles: no room, and writes that fail. `Watch` is
-broker/keeper.py without threads and clocks: a sync begins and ends when it is told to.
+broker/storage/keeper.py without threads and clocks: a sync begins and ends when it is told to.
 """
 
 import errno
@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from broker.gate import Gate
-from broker.replays import Replays
+from broker.dataplane.gate import Gate
+from broker.replay.replays import Replays
 from sequencer.journal.ring import Ring, RingPiece
 
 STEP = 512  # bytes that are reserved beyond what is needed

@@ -11,26 +11,32 @@ from importlib import import_module
 from pathlib import Path
 
 atheris = import_module("atheris")  # it has no types, and need not be there to check ours
-CONTROL = ["broker.control", "broker.cursor", "broker.inbox", "broker.options", "broker.replays"]
-CARDINAL = ["cardinal.avro", "cardinal.codec", "cardinal.pattern"]
+CONTROL = [
+    "broker.clients.control",
+    "broker.replay.cursor",
+    "broker.clients.inbox",
+    "broker.clients.connect",
+    "broker.replay.replays",
+]
+CARDINAL = ["cardinal.avro", "cardinal.message_codec", "cardinal.pattern"]
 with atheris.instrument_imports(include=CONTROL + CARDINAL):
     from fuzz.cases import CASES
 
 COLLECT_EVERY = 16  # inputs; what they made is in cycles, and would fill the memory
 HOT = (
-    "broker.answerer",
-    "broker.gate",
-    "broker.link",
-    "broker.plane",
-    "broker.player",
+    "broker.dataplane.answerer",
+    "broker.dataplane.gate",
+    "broker.dataplane.link",
+    "broker.dataplane.plane",
+    "broker.dataplane.player",
     "parser.machine",
     "sequencer.feed.binary",
-    "sequencer.feed.codec",
-    "sequencer.feed.message",
+    "sequencer.feed.feed_codec",
+    "sequencer.feed.feed_message",
     "sequencer.feed.moldudp64",
     "sequencer.feed.netstrings",
     "sequencer.feed.network",
-    "sequencer.frame",
+    "broker.dataplane.frame",
     "sequencer.journal.columns",
     "sequencer.journal.crc",
     "sequencer.journal.record",

@@ -10,8 +10,8 @@ of when a write to the journal failed.
 import contextlib
 from typing import Any
 
-from broker import requests
-from broker.options import read_object, read_options
+from broker.clients.connect import read_object, read_options
+from broker.replay import requests
 from fuzz.model_frame import HEADER, NETSTRING, NONE, Message, delivery, netstring
 from fuzz.model_kept import PROBLEM, Entry, Kept, Past
 from fuzz.model_link import ModelLink, Wish

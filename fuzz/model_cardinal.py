@@ -5,7 +5,7 @@ from typing import Any
 
 import fastavro
 
-from cardinal.message import Batch, SubBatchMessage
+from cardinal.messages import Batch, SubBatchMessage
 
 FIXED = {"type": "fixed", "size": 32}
 ENTRY = {

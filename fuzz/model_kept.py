@@ -1,13 +1,13 @@
 """What a broker with a journal must remember: its messages, their ids, and the room it has.
 
-`wishes` of the past are read from the subject by broker/requests.py, which has tests of its
+`wishes` of the past are read from the subject by broker/replay/requests.py, which has tests of its
 own; what they must be answered is here.
 """
 
 import re
 from dataclasses import dataclass, field
 
-from broker import requests
+from broker.replay import requests
 from fuzz.model_frame import Message
 
 MESSAGE_ID = re.compile(rb"\r\nNats-Msg-Id: *([^\r]*(?:\r(?!\n)[^\r]*)*)")

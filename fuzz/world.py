@@ -1,6 +1,6 @@
 """Fake sessions around a real data plane: what a socket would do, without one.
 
-A `Socket` is broker/session.py without asyncio: it takes what the plane flushes, stops taking
+A `Socket` is clients/session.py without asyncio: it takes what the plane flushes, stops taking
 when its client does not read (`stall`), and takes up again (`resume`). The rest is the
 product's own: inbox, parser, plane, control, link, and where there is a journal (fuzz/disk.py)
 the replays. After every chunk the model hears it too, and what both have done must agree.
@@ -9,12 +9,12 @@ the replays. After every chunk the model hears it too, and what both have done m
 from bisect import bisect_right
 from typing import Any
 
-from broker.control import Control
-from broker.inbox import Inbox, Intake
-from broker.kinds import classifier
-from broker.link import Link
-from broker.plane import Plane
-from broker.replays import Replays
+from broker.clients.control import Control
+from broker.clients.inbox import Inbox, Intake
+from broker.dataplane.kinds import classifier
+from broker.dataplane.link import Link
+from broker.dataplane.plane import Plane
+from broker.replay.replays import Replays
 from fuzz.disk import Disk, Loop, Watch
 from fuzz.fence import fenced
 from fuzz.model_broker import EXCLUDED_TOKEN, INFO, Model

@@ -31,9 +31,9 @@ from pyspark_seriatim.api import (
 )
 from pyspark_seriatim.connection import Data
 from pyspark_seriatim.errors import BrokerError, OptionError
+from pyspark_seriatim.operation_publishing import Committed, Publisher, Staged, Transaction
 from pyspark_seriatim.operations import Layout, layout_of, operations
 from pyspark_seriatim.options import Options
-from pyspark_seriatim.publishing import Committed, Publisher, Staged, Transaction
 
 log = logging.getLogger("pyspark_seriatim")
 

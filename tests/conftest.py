@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.places import ROOT
 
-ROOMS = ("parser", "sublist", "sequencer", "broker", "cardinal", "pyspark_seriatim")
+ROOMS = ("parser", "sublist", "sequencer", "broker", "cardinal", "pyspark_seriatim", "seriatim")
 # The same in both builds.
 NEVER_COMPILED = tuple(ROOT / "tests" / room for room in ("cardinal", "pyspark_seriatim", "spark"))
 

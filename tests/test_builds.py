@@ -40,21 +40,22 @@ INNERMOST = {
     "sequencer.feed.moldudp64": "measure put seal _head",
     "sequencer.feed.datagrams": "reserve add send_safe _send _wait _forget",
     "sequencer.feed.feed": "take flush _make_room _close",
-    "sequencer.receiver.holes": "cover _append find",
-    "sequencer.receiver.order": "offer is_sound _after_of",
-    "sequencer.receiver.arrivals": "read _receive _size _part",
+    "seriatim.receiver.holes": "cover _append find",
+    "seriatim.receiver.order": "offer is_sound _after_of",
+    "seriatim.receiver.arrivals": "read _receive _size _part",
     "sequencer.sequencer": "take release",
-    "sequencer.frame": "stamp stamp_headers expire address is_addressed _count_up _frame_head"
-    " _copy _literal _decimal width_of inner_size frame_size",
-    "broker.link": "deliver write held stored position _adopt",
-    "broker.gate": "soil say",
-    "broker.plane": "_publish _describe _take _offer _offer_group _stamp _address say sequence"
-    " submit submit_staged _give_out",
-    "broker.staged": "check publish pass_over",
-    "broker.player": "play _covered _offer _address",
-    "broker.caller": "number emptied",
-    "broker.port": "_look _tick _serve _read _receive _walk _head _take _query _settle _answer"
-    " _send",
+    "broker.dataplane.frame": "stamp stamp_headers expire address is_addressed"
+    " _count_up _frame_head _copy _literal _decimal",
+    "sequencer.digits": "width_of inner_size frame_size",
+    "broker.dataplane.link": "deliver write held stored position _adopt",
+    "broker.dataplane.gate": "soil say",
+    "broker.dataplane.plane": "_publish _describe _take _offer _offer_group _stamp"
+    " _address say sequence submit submit_staged _give_out",
+    "broker.dataplane.staged_rows": "check publish pass_over",
+    "broker.dataplane.player": "play _covered _offer _address",
+    "broker.cquencer.caller": "number emptied",
+    "broker.cquencer.port": "_look _tick _serve _read _receive _walk _head _take _query"
+    " _settle _answer _send",
 }
 FORBIDDEN = re.compile(
     r"\b(?:__Pyx_PyObject_(?:GetAttr|SetAttr)\w*|__Pyx_GetModuleGlobalName"
@@ -70,13 +71,13 @@ BY_NAME = re.compile(
 # what a codec in plain Python overrides, what a loss and an end say; and the feeds of a sequencer,
 # whose modules a broker without them does not load.
 OTHERS = {
-    "broker.caller": {"time"},
-    "broker.gate": {"clear", "detached", "flush", "let_out"},
-    "broker.plane": {"add", "clear", "find", "no_responders"},
-    "broker.port": {"clear", "close", "closed", "ending", "reply"},
-    "sequencer.feed.codec": {"datagram", "head"},
+    "broker.cquencer.caller": {"time"},
+    "broker.dataplane.gate": {"clear", "detached", "flush", "let_out"},
+    "broker.dataplane.plane": {"add", "clear", "find", "no_responders"},
+    "broker.cquencer.port": {"clear", "close", "closed", "ending", "reply"},
+    "sequencer.feed.feed_codec": {"datagram", "head"},
     "sequencer.feed.feed": {"end", "heartbeat"},
-    "sequencer.receiver.holes": {"after", "first", "last"},
+    "seriatim.receiver.holes": {"after", "first", "last"},
     "sequencer.sequencer": {
         *("checked", "epoch", "last", "reserve", "room", "salt", "write"),
         *("flush", "take"),
@@ -152,19 +153,19 @@ def test_given_the_compiled_build_then_hot_classes_are_extension_types(module: s
         "sublist.route.Route",
         "sublist.sublist.Sublist",
         "sequencer.sequencer.Sequencer",
-        "sequencer.frame.Frame",
-        "sequencer.feed.message.Message",
+        "broker.dataplane.frame.Frame",
+        "sequencer.feed.feed_message.Message",
         "sequencer.feed.datagrams.Datagrams",
         "sequencer.feed.feed.Feed",
         "sequencer.journal.record.Batch",
         "sequencer.journal.record.Walk",
-        "broker.link.Link",
-        "broker.gate.Gate",
-        "broker.plane.Plane",
-        "broker.staged.Staged",
-        "broker.player.Player",
-        "broker.caller.Caller",
-        "broker.port.Port",
+        "broker.dataplane.link.Link",
+        "broker.dataplane.gate.Gate",
+        "broker.dataplane.plane.Plane",
+        "broker.dataplane.staged_rows.Staged",
+        "broker.dataplane.player.Player",
+        "broker.cquencer.caller.Caller",
+        "broker.cquencer.port.Port",
     ],
 )
 def test_given_the_compiled_build_then_nothing_can_be_added_to_these(name: str) -> None:

@@ -26,17 +26,18 @@ NO_EVENT = "no event to await"
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
 # Modules whose tests have another name than theirs.
 ELSEWHERE = {
-    "broker/caller.py": "tests/broker/test_port_netstrings.py",
+    "broker/cquencer/caller.py": "tests/broker/cquencer/test_port_netstrings.py",
     "broker/__main__.py": "tests/broker/test_server.py",
-    "broker/knob.py": "tests/broker/test_settings.py",
-    "broker/outcomes.py": "tests/broker/test_player.py",
+    "broker/settings/knob.py": "tests/broker/settings/test_settings.py",
+    "broker/dataplane/outcomes.py": "tests/broker/dataplane/test_player.py",
     "broker/process.py": "tests/broker/test_server.py",
-    "broker/session.py": "tests/broker/test_server_limits.py",
-    "broker/settings_journal.py": "tests/broker/test_settings.py",
+    "broker/clients/session.py": "tests/broker/test_server_limits.py",
+    "broker/settings/journal_settings.py": "tests/broker/settings/test_settings.py",
     "broker/version.py": "tests/test_builds.py",
-    "cardinal/errors.py": "tests/cardinal/test_codec_malformed.py",
-    "cardinal/message.py": "tests/cardinal/test_codec.py",
+    "cardinal/errors.py": "tests/cardinal/test_message_codec_malformed.py",
+    "cardinal/messages.py": "tests/cardinal/test_message_codec.py",
     "parser/ops.py": "tests/parser/test_table.py",
+    "sequencer/digits.py": "tests/broker/dataplane/test_frame.py",
     "sublist/route.py": "tests/sublist/test_sublist.py",
 }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.settings import Settings, settings_to_json
+from broker.settings.settings import Settings, settings_to_json
 from broker.version import HOT_MODULES, VERSION
 from tests.conftest import ROOMS
 from tests.support.places import ROOT
@@ -86,7 +86,7 @@ def test_given_the_wheel_then_its_metadata_names_command_licence_and_extras(
     with zipfile.ZipFile(wheel) as archive:
         commands = archive.read(f"{folder}/entry_points.txt").decode()
         metadata = archive.read(f"{folder}/METADATA").decode()
-    assert "seriatim = broker.cli:main" in commands
+    assert "seriatim = seriatim.cli:main" in commands
     assert "License-Expression: Apache-2.0" in metadata
     assert "Requires-Python: >=3.11" in metadata
     assert set(re.findall(r"Provides-Extra: (\w+)", metadata)) >= {"uvloop", "test", "bench"}

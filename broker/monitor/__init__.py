@@ -9,6 +9,6 @@ import sys
 if "ssl" in sys.modules and sys.modules["ssl"] is None:
     del sys.modules["ssl"]
 
-from broker.monitor.service import Monitor
+from broker.monitor.monitor import Monitor
 
 __all__ = ["Monitor"]

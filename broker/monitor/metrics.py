@@ -6,16 +6,16 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from broker.monitor.cquencer import COUNTERS as PORT_COUNTERS
-from broker.monitor.cquencer import GAUGES as PORT_GAUGES
-from broker.monitor.feeds import COUNTERS as FEED_COUNTERS
-from broker.monitor.feeds import REFUSED, REREQUEST_COUNTERS
-from broker.monitor.journal import COUNTERS as JOURNAL_COUNTERS
-from broker.monitor.journal import GAUGES as JOURNAL_GAUGES
+from broker.monitor.cquencer_figures import COUNTERS as PORT_COUNTERS
+from broker.monitor.cquencer_figures import GAUGES as PORT_GAUGES
+from broker.monitor.feed_figures import COUNTERS as FEED_COUNTERS
+from broker.monitor.feed_figures import REFUSED, REREQUEST_COUNTERS
+from broker.monitor.journal_figures import COUNTERS as JOURNAL_COUNTERS
+from broker.monitor.journal_figures import GAUGES as JOURNAL_GAUGES
 from broker.monitor.observed import Observed
-from broker.monitor.process import PYTHON, build, loop_name
-from broker.monitor.staging import COUNTERS as STAGING_COUNTERS
-from broker.monitor.staging import GAUGES as STAGING_GAUGES
+from broker.monitor.process_figures import PYTHON, build, loop_name
+from broker.monitor.staging_figures import COUNTERS as STAGING_COUNTERS
+from broker.monitor.staging_figures import GAUGES as STAGING_GAUGES
 from broker.monitor.views import State
 from broker.version import VERSION
 

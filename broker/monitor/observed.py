@@ -7,7 +7,7 @@ so a reader never sees half of a change.
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from broker.settings import Settings
+from broker.settings.settings import Settings
 
 
 class Traffic(Protocol):
@@ -97,7 +97,7 @@ class Observed(Protocol):
     def slow_consumers(self) -> int: ...
     @property
     def last_number(self) -> int: ...
-    # The journal's parts, as broker/monitor/journal.py reads them; None where there is none.
+    # The journal's parts, as monitor/journal_figures.py reads them; None where there is none.
     @property
     def store(self) -> Any: ...
     @property
@@ -106,13 +106,13 @@ class Observed(Protocol):
     def replays(self) -> Any: ...
     @property
     def window(self) -> Any: ...
-    # cquencer's port, as broker/monitor/cquencer.py reads it; None where there is none.
+    # cquencer's port, as broker/monitor/cquencer_figures.py reads it; None where there is none.
     @property
     def cquencer(self) -> Any: ...
-    # All feeds with their sockets, as broker/monitor/feeds.py reads them; None where there is none.
+    # All feeds with their sockets, as monitor/feed_figures.py reads them; None where there is none.
     @property
     def feeds(self) -> Any: ...
-    # What is staged, as broker/monitor/staging.py reads it; None where nobody has staged anything.
+    # What is staged, as monitor/staging_figures.py reads it; None where nobody has staged anything.
     @property
     def staging(self) -> Any: ...
     def traffic(self) -> Traffic: ...

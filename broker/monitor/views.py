@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from broker.monitor.cquencer import TakenCaller, port_page, take_port
-from broker.monitor.feeds import FeedState, feeds_page, take_feeds
-from broker.monitor.journal import JournalState, journal_page, take_journal
+from broker.monitor.cquencer_figures import TakenCaller, port_page, take_port
+from broker.monitor.feed_figures import FeedState, feeds_page, take_feeds
+from broker.monitor.journal_figures import JournalState, journal_page, take_journal
 from broker.monitor.observed import Observed, Session, Subscription, Traffic
-from broker.monitor.process import PYTHON, CpuMeter, build, resident_bytes
+from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import SORTS, ConnectionsQuery, Page, SubscriptionsQuery
-from broker.monitor.staging import take_staging
+from broker.monitor.staging_figures import take_staging
 from broker.turns import TURNS
 from broker.version import VERSION
 

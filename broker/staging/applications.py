@@ -1,6 +1,6 @@
 """The last batch of every application: what makes a second commit of it publish nothing.
 
-One sealed line for each commit (broker/staging/lines.py), appended and synced before the commit
+One sealed line for each commit (staging/logged_lines.py), appended and synced before the commit
 is answered; the last line of an application counts:
 
     5f0c22d9 {"application":"query-1","batch":7,"first":101,"last":120,"rows":20,"time":17...,
@@ -15,9 +15,9 @@ line at the end is of a commit that was not answered, and does not count.
 import os
 from dataclasses import asdict, dataclass
 
-from broker.settings_staging import StagingSettings
-from broker.staging.lines import seal, unseal
-from broker.staging.requests import Refusal
+from broker.settings.staging_settings import StagingSettings
+from broker.staging.logged_lines import seal, unseal
+from broker.staging.operations_asked import Refusal
 from broker.staging.shares import Owner, Shares, owner_at
 from sequencer.journal.disk import FILE_MODE, pwrite_all, replace, sync_file, sync_folder
 

@@ -19,12 +19,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.staging.applications import Done
+from broker.staging.commit_publishing import RETRY, Commit, Damaged, Publishing, Stopped
+from broker.staging.fair_turns import Turns
 from broker.staging.intents import Intent, intent_file
-from broker.staging.publishing import RETRY, Commit, Damaged, Publishing, Stopped
-from broker.staging.requests import ANY, Asker, CommitWish, Refusal
+from broker.staging.operations_asked import ANY, Asker, CommitWish, Refusal
 from broker.staging.shares import Shares, owner_of
 from broker.staging.stages import Stage
-from broker.staging.turns import Turns
 from sequencer.journal.disk import remove, sync_file
 
 if TYPE_CHECKING:

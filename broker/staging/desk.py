@@ -22,15 +22,15 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.requests import BadRequest
-from broker.settings_staging import STAGING
-from broker.staged import Staged
-from broker.staging import requests
+from broker.dataplane.staged_rows import Staged
+from broker.replay.requests import BadRequest
+from broker.settings.staging_settings import STAGING
+from broker.staging import operations_asked
 from broker.staging.applications import Applications
+from broker.staging.commit_publishing import Commit, Publishing
 from broker.staging.commits import Commits
-from broker.staging.past import Left, left_behind
-from broker.staging.publishing import Commit, Publishing
-from broker.staging.requests import Asker, CommitWish, Named, Refusal
+from broker.staging.operations_asked import Asker, CommitWish, Named, Refusal
+from broker.staging.recovered import Left, left_behind
 from broker.staging.shares import Shares, owner_at, owner_of
 from broker.staging.stages import Stages
 from sequencer.journal.disk import make_folder, remove, sync_folder
@@ -148,7 +148,7 @@ class Desk:
             self.refuse(asker, problem)
 
     def _stage(self, asker: Asker, headers: bytes, store: bytearray, at: int, stop: int) -> None:
-        piece = requests.read_piece(headers)
+        piece = operations_asked.read_piece(headers)
         now = self.loop.time()
         try:
             stage = self.stages.append(piece, store, at, stop, now, owner_of(asker[0]))
@@ -159,10 +159,10 @@ class Desk:
         self.answer(asker, {"bytes": stage.bytes, "rows": stage.rows})
 
     def _commit(self, asker: Asker, payload: bytes) -> None:
-        self.commits.ask(requests.read_commit(payload, self.stages.most), asker)
+        self.commits.ask(operations_asked.read_commit(payload, self.stages.most), asker)
 
     def _abort(self, asker: Asker, payload: bytes) -> None:
-        wish = requests.read_abort(payload)
+        wish = operations_asked.read_abort(payload)
         if self.commits.batch_of(wish.application) == wish.batch:
             raise Refusal(409, f"batch {wish.batch} of it is being committed")
         gone = [
@@ -174,7 +174,7 @@ class Desk:
         self.answer(asker, {"dropped": len(gone)})
 
     def _batch(self, asker: Asker, payload: bytes) -> None:
-        name = requests.read_application(payload)
+        name = operations_asked.read_application(payload)
         done = self.applications.last(name)
         facts: dict[str, Any] = {"application": name, "batch": None}
         facts |= dict.fromkeys(("first", "last", "rows", "time"), 0)
@@ -283,7 +283,7 @@ class Desk:
         if waiting:
             self.plane.release(None)
 
-    async def _survey(self, file: str, promised: set[requests.Key]) -> None:
+    async def _survey(self, file: str, promised: set[operations_asked.Key]) -> None:
         """Read one file, and take it if it is good and its batch is not committed."""
         try:
             survey = self.stages.open(file, self.loop.time())

@@ -1,6 +1,6 @@
 """What a commit has promised: written down before its first row has a number.
 
-    <folder>/<origin>.intent      one sealed line (broker/staging/lines.py)
+    <folder>/<origin>.intent      one sealed line (broker/staging/logged_lines.py)
 
 From the moment that the disk has it the batch will be published, whatever happens to the broker.
 `origin` stands in the records of its rows, and `number` is the last one given before them: so
@@ -12,7 +12,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from broker.staging.lines import seal, unseal
+from broker.staging.logged_lines import seal, unseal
 from sequencer.journal.disk import replace
 
 SUFFIX = ".intent"

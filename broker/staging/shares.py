@@ -9,9 +9,9 @@ import socket
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from broker.addresses import peer_ip
-from broker.link import Link
-from broker.settings_staging import StagingSettings
+from broker.clients.addresses import peer_ip
+from broker.dataplane.link import Link
+from broker.settings.staging_settings import StagingSettings
 
 LOOPBACK: Final = ("127.", "::1")  # how addresses of this machine begin, as peers are shown
 

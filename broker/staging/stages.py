@@ -23,10 +23,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from zlib import crc32
 
-from broker.settings_staging import StagingSettings
-from broker.staged import Staged
-from broker.staging.lines import seal, unseal
-from broker.staging.requests import Key, Piece, Refusal
+from broker.dataplane.staged_rows import Staged
+from broker.settings.staging_settings import StagingSettings
+from broker.staging.logged_lines import seal, unseal
+from broker.staging.operations_asked import Key, Piece, Refusal
 from broker.staging.shares import NOBODY, Owner, Shares, owner_at
 from parser.machine import Parser
 from parser.table import START

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from cardinal.follower import Row
-from cardinal.message import NUMBER_MAX
+from cardinal.messages import NUMBER_MAX
 from cardinal.token import NAME
 from cardinal.transport.envelope import LENGTH_DIGITS_MAX, TOPIC, netstring
 from cardinal.transport.errors import BadCapture, BadEnvelope, BadTopic

@@ -20,7 +20,7 @@ from cardinal.assembler import Evicted
 from cardinal.chain import NO_PARENT
 from cardinal.follower import Event as Followed
 from cardinal.follower import Follower, Step
-from cardinal.transport.reader import WINDOW, Happening, JournalChanged, Reader, Rewound
+from cardinal.transport.application_reader import WINDOW, Happening, JournalChanged, Reader, Rewound
 from cardinal.transport.waiting import Outcome, Waiting
 from cardinal.update import Unlinked
 

@@ -9,7 +9,7 @@ id        Nats-Msg-Id, a digest of subject and payload: of redundant producers, 
 import re
 from hashlib import blake2b
 
-from cardinal.message import NUMBER_MAX
+from cardinal.messages import NUMBER_MAX
 from cardinal.transport.errors import BadEnvelope, BadTopic
 
 ROOT = "cardinal"

@@ -14,7 +14,7 @@ from typing import Any, Self
 from nats.errors import BadSubjectError, Error
 
 from cardinal.producer import Messages
-from cardinal.transport.connection import Broken, Connection, without_credentials
+from cardinal.transport.broker_connection import Broken, Connection, without_credentials
 from cardinal.transport.envelope import ID_BYTES, message_id, netstring, number_of, pack, subject_of
 from cardinal.transport.errors import BadEnvelope, Refused, Unreachable
 

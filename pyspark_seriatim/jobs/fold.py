@@ -25,9 +25,9 @@ import pyarrow.compute as pc
 
 from cardinal.assembler import Dropped, Evicted
 from cardinal.block import Block
-from cardinal.codec import HEAD
 from cardinal.follower import Event, Follower, NotOpen, Step
-from cardinal.message import Reorg, ReorgComplete
+from cardinal.message_codec import HEAD
+from cardinal.messages import Reorg, ReorgComplete
 from cardinal.transport.envelope import unpack
 from cardinal.transport.errors import BadEnvelope
 from cardinal.update import ChainUpdate, Stalled, Unlinked

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from pyspark_seriatim.errors import BrokerError, RowError
 from pyspark_seriatim.jobs.errors import JobError
-from pyspark_seriatim.publishing import Publisher, Staged, Transaction
+from pyspark_seriatim.operation_publishing import Publisher, Staged, Transaction
 
 ROW: Final = re.compile(r": 400 Row (\d+) of stage \S+: (.*)", re.DOTALL)
 Make = Callable[[pa.RecordBatch], Iterable[Any]]

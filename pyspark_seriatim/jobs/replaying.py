@@ -34,8 +34,8 @@ from pyspark_seriatim.jobs.ordered import Ordered
 from pyspark_seriatim.jobs.publishable import stage
 from pyspark_seriatim.jobs.replay_wish import Range, Wish
 from pyspark_seriatim.jobs.rows import Part, subject_pattern
+from pyspark_seriatim.operation_publishing import BATCH, Publisher, Staged, Transaction
 from pyspark_seriatim.operations import Layout, operations
-from pyspark_seriatim.publishing import BATCH, Publisher, Staged, Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,7 +23,7 @@ CLASSES: Final = {
     "cardinal.branch": {"Branch"},
     "cardinal.chain": {"Chain"},
     "cardinal.follower": {"Follower", "Lane"},
-    "cardinal.message": {"Batch", "Entry", "Reorg"},
+    "cardinal.messages": {"Batch", "Entry", "Reorg"},
     "cardinal.pending": {"DONE", "Pending", "SubBatch"},
     "cardinal.schema": {"Tracking"},
     "cardinal.start": {"Start"},

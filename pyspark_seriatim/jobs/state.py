@@ -24,8 +24,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from cardinal.assembler import AGE_MAX_SECONDS, Assembler, Dropped, Event, Evicted
 from cardinal.block import Block
-from cardinal.codec import HEAD
-from cardinal.message import REORG, REORG_COMPLETE, Reorg, ReorgComplete
+from cardinal.message_codec import HEAD
+from cardinal.messages import REORG, REORG_COMPLETE, Reorg, ReorgComplete
 from cardinal.pending import BLOCK_BYTES, EACH_BYTES, Pending
 from cardinal.schema import REORG_TOPIC, Tracking
 from cardinal.transport.envelope import LENGTH_DIGITS_MAX

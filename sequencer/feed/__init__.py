@@ -1,4 +1,4 @@
 """The feed: everything that has a number, by multicast.
 
-from sequencer.feed.codec import Codec      # how messages stand in datagrams; write your own
+from sequencer.feed.feed_codec import Codec      # how messages stand in datagrams; write your own
 """

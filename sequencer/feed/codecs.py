@@ -4,8 +4,8 @@ import importlib
 from typing import Final
 
 from sequencer.feed.binary import BinaryCodec
-from sequencer.feed.codec import Codec
 from sequencer.feed.errors import CodecNotFound
+from sequencer.feed.feed_codec import Codec
 from sequencer.feed.moldudp64 import MoldUDP64Codec
 from sequencer.feed.netstrings import NetstringCodec, NetstringSubjectCodec
 
@@ -38,7 +38,7 @@ def codec_named(name: str, *, filtered: bool = False) -> Codec:
     except Exception as error:  # whatever a module does when it is run
         raise CodecNotFound(f"codec {name!r}: {type(error).__name__}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Codec)):
-        raise CodecNotFound(f"codec {name!r}: not a subclass of sequencer.feed.codec.Codec")
+        raise CodecNotFound(f"codec {name!r}: not a subclass of sequencer.feed.feed_codec.Codec")
     try:
         made = found()
     except Exception as error:

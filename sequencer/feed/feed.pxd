@@ -1,6 +1,6 @@
 # The compiler's view of feed.py: types only, never behaviour.
 cimport cython
-from sequencer.feed.codec cimport Codec
+from sequencer.feed.feed_codec cimport Codec
 from sequencer.feed.datagrams cimport Datagrams
 from sequencer.journal.record cimport RECORD, Walk
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import cython
 
-from sequencer.feed.codec import Codec
 from sequencer.feed.datagrams import Datagrams
+from sequencer.feed.feed_codec import Codec
 from sequencer.journal.record import Walk
 
 if not cython.compiled:

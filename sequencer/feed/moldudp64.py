@@ -14,13 +14,13 @@ import base64
 
 import cython
 
-from sequencer.feed.codec import DATA, END, HEARTBEAT, Codec, Packet
 from sequencer.feed.errors import CodecError
-from sequencer.feed.message import Message
+from sequencer.feed.feed_codec import DATA, END, HEARTBEAT, Codec, Packet
+from sequencer.feed.feed_message import Message
 from sequencer.journal.record import Walk
 
 if not cython.compiled:
-    from sequencer.feed.codec import copy
+    from sequencer.feed.feed_codec import copy
     from sequencer.feed.network import read_number, write_number
 
     HEAD_SIZE = 20

@@ -1,8 +1,8 @@
 # The compiler's view of netstrings.py: types only, never behaviour.
 cimport cython
-from sequencer.feed.codec cimport Codec, Packet, copy
-from sequencer.feed.message cimport Message
-from sequencer.frame cimport inner_size, width_of
+from sequencer.feed.feed_codec cimport Codec, Packet, copy
+from sequencer.feed.feed_message cimport Message
+from sequencer.digits cimport inner_size, width_of
 from sequencer.journal.record cimport Walk
 
 cdef enum:

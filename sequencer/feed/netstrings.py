@@ -12,14 +12,14 @@ Format: https://cr.yp.to/proto/netstrings.txt. A number or a length has one spel
 
 import cython
 
-from sequencer.feed.codec import DATA, END, HEARTBEAT, Codec, Packet
 from sequencer.feed.errors import CodecError
-from sequencer.feed.message import Message
+from sequencer.feed.feed_codec import DATA, END, HEARTBEAT, Codec, Packet
+from sequencer.feed.feed_message import Message
 from sequencer.journal.record import Walk
 
 if not cython.compiled:
-    from sequencer.feed.codec import copy
-    from sequencer.frame import inner_size, width_of
+    from sequencer.digits import inner_size, width_of
+    from sequencer.feed.feed_codec import copy
 
     DIGITS_MAX = 19  # of a number up to 2^63-1
 

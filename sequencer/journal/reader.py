@@ -21,8 +21,8 @@ from sequencer.journal.chunk import END, FULL, GAP
 from sequencer.journal.columns import BYTES_MAX, NUMBER_MAX, ROWS_MAX, Collector
 from sequencer.journal.layout import BAD, RECORD
 from sequencer.journal.record import Walk
+from sequencer.journal.store_view import StoreView
 from sequencer.journal.trail import CHUNK_BYTES, Lost, Trail
-from sequencer.journal.view import StoreView
 
 Wanted = Callable[[bytes], bool]
 NOTHING = memoryview(b"")

@@ -9,8 +9,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
+from sequencer.journal.backwards import Ids
 from sequencer.journal.errors import Damage
-from sequencer.journal.past import Ids
 
 PIECE_BYTES: Final = 256 << 10
 ROOM: Final = 1 << 40  # it forgets, so it is never full

@@ -21,11 +21,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from sequencer.journal.backwards import Ids, next_good, recent_ids
 from sequencer.journal.disk import remove, sync_file, sync_folder
 from sequencer.journal.errors import Damage
 from sequencer.journal.header import START, Head
 from sequencer.journal.highest import Highest
-from sequencer.journal.past import Ids, next_good, recent_ids
 from sequencer.journal.recovery import Recovery, conclude, survey_sealed
 from sequencer.journal.rewrite import rewrite
 from sequencer.journal.segment import Segment

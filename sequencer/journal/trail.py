@@ -17,8 +17,8 @@ from typing import NamedTuple
 from sequencer.journal.errors import Damage, StoreError
 from sequencer.journal.header import START
 from sequencer.journal.layout import HEADER_SIZE
+from sequencer.journal.store_view import StoreView
 from sequencer.journal.survey import Survey
-from sequencer.journal.view import StoreView
 
 CHUNK_BYTES = 1 << 20
 NUMBER_MAX = (1 << 63) - 1

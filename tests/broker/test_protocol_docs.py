@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.bulk import KEYS, SIZES
+from broker.replay.bulk import KEYS, SIZES
 from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.raw import HEADERS, QUIET, RawClient

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.session import FIRST_PING
+from broker.clients.session import FIRST_PING
 from broker.version import is_compiled
 from tests.support.processes import STAND_IN, SeriatimServer, ServerProcess
 from tests.support.raw import QUIET, Operation, RawClient, WireError
@@ -101,7 +101,10 @@ def test_given_many_clients_that_came_at_different_times_then_each_is_pinged_in_
 def test_given_places_for_two_then_the_third_is_told_and_a_freed_place_is_given_again() -> None:
     told = b"-ERR 'maximum connections exceeded'\r\n"
     with SeriatimServer(limits={"max_connections": 2}) as broker:
-        with RawClient(broker.port, QUIET) as first, RawClient(broker.port, QUIET) as second:
+        with (
+            RawClient(broker.port, QUIET) as first,
+            RawClient(broker.port, QUIET) as second,
+        ):
             assert second.ask(b"") == []
             with RawClient(broker.port, QUIET + b"PING\r\n") as third:
                 assert third.until_closed() == told

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.broker.test_relief import MIB, dead_readers, resident
+from tests.broker.clients.test_relief import MIB, dead_readers, resident
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from broker.bulk import Bulk, read_wish
-from broker.dropping import REMOVAL
-from broker.lookup import Lookup
-from broker.staged import Staged
+from broker.clients.dropping import REMOVAL
+from broker.dataplane.staged_rows import Staged
+from broker.replay.bulk import Bulk, read_wish
+from broker.replay.lookup import Lookup
 from parser.machine import Parser
 from sequencer.journal.ring import Ring
-from tests.broker.test_replays import fill
+from tests.broker.replay.test_replays import fill
 from tests.support.plane import HEADS, QUIET, Peer, Stage
 
 BOUND_US = 20_000

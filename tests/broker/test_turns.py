@@ -3,9 +3,9 @@
 import pytest
 
 from broker.turns import WINDOW, Turns
-from tests.broker.web import get, http_port, metrics, monitored
 from tests.support.processes import STAND_IN
 from tests.support.raw import QUIET, RawClient
+from tests.support.web import get, http_port, metrics, monitored
 
 
 def test_given_turns_then_the_longest_is_known_for_a_window_and_forgotten_after_two() -> None:

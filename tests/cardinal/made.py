@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from cardinal.message import (
+from cardinal.messages import (
     INT_MAX,
     NO_ID,
     NUMBER_MAX,

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from cardinal.block import Block
-from cardinal.codec import encode
-from cardinal.message import Batch, Entry, Message
+from cardinal.message_codec import encode
+from cardinal.messages import Batch, Entry, Message
 from cardinal.producer import Messages
 
 Row = tuple[bytes, bytes, int]

@@ -6,8 +6,8 @@ import pytest
 
 from cardinal.assembler import Assembler
 from cardinal.block import Block
-from cardinal.codec import encode
-from cardinal.message import (
+from cardinal.message_codec import encode
+from cardinal.messages import (
     Batch,
     Delete,
     Entry,

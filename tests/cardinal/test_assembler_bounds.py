@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from cardinal.assembler import Assembler, Dropped, Evicted
 from cardinal.block import Block
-from cardinal.codec import encode
 from cardinal.errors import (
     BadNumber,
     BadText,
@@ -23,7 +22,8 @@ from cardinal.errors import (
     Truncated,
     UnknownType,
 )
-from cardinal.message import (
+from cardinal.message_codec import encode
+from cardinal.messages import (
     Delete,
     Entry,
     Message,

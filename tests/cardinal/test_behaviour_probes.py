@@ -11,7 +11,6 @@ import pytest
 
 from cardinal.assembler import Assembler, Dropped
 from cardinal.block import Block
-from cardinal.codec import encode
 from cardinal.errors import (
     BadNumber,
     CardinalError,
@@ -25,7 +24,8 @@ from cardinal.errors import (
     UnknownBatch,
     UnknownType,
 )
-from cardinal.message import NO_ID, Delete, Entry, Message, SubBatchHeader, SubBatchMessage, Update
+from cardinal.message_codec import encode
+from cardinal.messages import NO_ID, Delete, Entry, Message, SubBatchHeader, SubBatchMessage, Update
 from cardinal.producer import Producer
 from cardinal.schema import Schema
 from cardinal.token import format_token

@@ -6,7 +6,7 @@ from cardinal.assembler import Assembler
 from cardinal.block import Block
 from cardinal.draft import Draft, ReorgDraft, SubBatchDraft, apply
 from cardinal.errors import BrokenReorg
-from cardinal.message import Reorg, ReorgComplete
+from cardinal.messages import Reorg, ReorgComplete
 from cardinal.producer import Producer
 from cardinal.schema import Schema
 from tests.cardinal.stream import flat, named

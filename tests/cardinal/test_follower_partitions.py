@@ -13,7 +13,7 @@ import pytest
 
 from cardinal.assembler import Evicted
 from cardinal.follower import Event, Follower, Row, Step
-from cardinal.message import NO_ID
+from cardinal.messages import NO_ID
 from cardinal.producer import Producer
 from cardinal.schema import Schema
 from cardinal.token import BadToken, parse_token

@@ -3,7 +3,7 @@
 import pytest
 
 from cardinal.errors import BadText, NotCounted
-from cardinal.message import Batch, Entry
+from cardinal.messages import Batch, Entry
 from cardinal.pending import EACH_BYTES, NEVER, Missing, Pending
 from tests.cardinal.stream import batch, named
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardinal.codec import decode
 from cardinal.errors import (
     BrokenReorg,
     InvalidBatch,
@@ -16,7 +15,8 @@ from cardinal.errors import (
     TooManyBatches,
     UnknownBatch,
 )
-from cardinal.message import (
+from cardinal.message_codec import decode
+from cardinal.messages import (
     NO_ID,
     Batch,
     Delete,

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.web import get, http_port, monitored
 from tests.clients.conftest import FOLDER
 from tests.support.places import ROOT
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 from tests.support.relay import Relay
+from tests.support.web import get, http_port, monitored
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server has no past without JetStream")
 PAGE = (ROOT / "docs" / "resuming.md").read_text()

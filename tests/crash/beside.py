@@ -14,10 +14,10 @@ import threading
 from typing import Final
 
 from sequencer.netstring import decode_number
-from tests.broker.web import get, http_port
 from tests.support.frames import split_frame
 from tests.support.processes import ServerProcess
 from tests.support.raw import HEADERS, Operation, RawClient
+from tests.support.web import get, http_port
 
 FRAMED: Final = HEADERS[:-3] + b',"frame":"netstring"}\r\n'
 PATIENCE_S: Final = 120.0

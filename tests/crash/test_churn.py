@@ -44,7 +44,7 @@ FILES = 40  # those of segments that are open, of connections, pages and stages 
 BLOCKS_MAX = 1000  # 64 routes, and a hundred timers that asyncio keeps when cancelled
 MALLOC_MAX = MIB  # bytes in use: stores and chunks that are lent come and go
 # The allocator's holes make the process grow for longer, by less and less: nothing is in them. It
-# keeps up to MALLOC_TRIM_THRESHOLD_ (4 MiB, broker/cli/serve.py) at the end of its heap, too.
+# keeps up to MALLOC_TRIM_THRESHOLD_ (4 MiB, seriatim/cli/serve.py) at the end of its heap, too.
 RESIDENT_MAX = 2 * MIB
 
 

@@ -47,7 +47,10 @@ def test_given_writes_fail_then_what_was_numbered_waits_and_the_rest_is_refused(
 ) -> None:
     with start() as broker, RawClient(broker.port, QUIET) as ear:
         ear.ask(b"SUB > 1\r\n")
-        with RawClient(broker.port, QUIET) as quiet, RawClient(broker.port, VERBOSE) as loud:
+        with (
+            RawClient(broker.port, QUIET) as quiet,
+            RawClient(broker.port, VERBOSE) as loud,
+        ):
             loud.ask(b"")
             quiet.ask(pub(b"one"))
             assert heard(ear.ask(b"")) == [(1, b"one")]

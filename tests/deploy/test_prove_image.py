@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.broker.web import http_port
 from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer
+from tests.support.web import http_port
 
 SCRIPT = ROOT / "deploy/docker/prove_image.py"
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from sequencer.feed.binary import BinaryCodec
-from sequencer.feed.codec import Codec
 from sequencer.feed.feed import Feed
-from sequencer.feed.message import Message
+from sequencer.feed.feed_codec import Codec
+from sequencer.feed.feed_message import Message
 from sequencer.feed.moldudp64 import MoldUDP64Codec, request
 from sequencer.feed.netstrings import NetstringCodec, NetstringSubjectCodec
 from sequencer.feed.rerequest import Rerequests
 from sequencer.journal.ring import Ring
-from tests.sequencer.test_feed_codec import batch_of
+from tests.sequencer.feed.test_codec import batch_of
 from tests.support.capture import captured, dissect, require_tshark
 from tests.support.multicast import mouth, new_group
 from tests.support.places import ROOT

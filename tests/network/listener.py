@@ -19,7 +19,7 @@ import json
 import sys
 from typing import Any
 
-from sequencer.receiver import Ended, Group, Lost, Message, NewStream, Receiver, codec_named
+from seriatim.receiver import Ended, Group, Lost, Message, NewStream, Receiver, codec_named
 from tests.network.publisher import payload
 
 FAULTS_MAX = 10

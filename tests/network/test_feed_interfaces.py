@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sequencer.feed.codec import DATA
 from sequencer.feed.codecs import codec_named
+from sequencer.feed.feed_codec import DATA
 from tests.network.hosts import Host, Network, ip
 from tests.support.multicast import WAIT_S, Ear, new_group
 from tests.support.places import ROOT

@@ -12,7 +12,7 @@ import pytest
 
 from sequencer.feed.codecs import CODECS, codec_named
 from sequencer.feed.errors import CodecError
-from sequencer.feed.message import Message
+from sequencer.feed.feed_message import Message
 from sequencer.feed.moldudp64 import request
 from tests.network.hosts import Host
 from tests.network.publisher import payload

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from sequencer.feed.codec import Codec
 from sequencer.feed.codecs import codec_named
-from sequencer.feed.message import Message
+from sequencer.feed.feed_codec import Codec
+from sequencer.feed.feed_message import Message
 from tests.network.hosts import Host
 from tests.network.publisher import payload
 from tests.network.scene import Scene

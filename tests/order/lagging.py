@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.broker.web import http_port, metrics
 from tests.support.processes import Limit, SeriatimServer
 from tests.support.raw import QUIET, Operation, RawClient, next_operation
+from tests.support.web import http_port, metrics
 
 SIZE = 8000
 COUNT = 1600  # of that size: 12 MiB, more than two sockets and an outbox hold

@@ -37,7 +37,10 @@ def test_given_a_stop_then_subscribers_get_all_that_was_accepted_and_a_close(
 
 
 def test_given_a_stop_when_a_subscriber_is_dead_then_it_ends_in_bounded_time() -> None:
-    with SeriatimServer("netstring", {"drain_timeout": "300ms"}) as broker, dead(broker.port):
+    with (
+        SeriatimServer("netstring", {"drain_timeout": "300ms"}) as broker,
+        dead(broker.port),
+    ):
         flood(broker.port, count=500)
         broker.signal(signal.SIGTERM)
         assert broker.wait() == 0

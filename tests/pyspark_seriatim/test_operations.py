@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker.kinds import ORDINARY, classifier, is_reserved_reply
+from broker.dataplane.kinds import ORDINARY, classifier, is_reserved_reply
 from parser.machine import Parser
 from parser.ops import PUB
 from pyspark_seriatim import operations

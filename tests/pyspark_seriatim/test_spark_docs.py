@@ -40,7 +40,7 @@ def test_given_a_page_when_read_then_its_examples_are_python_and_its_links_lead_
 
 
 def test_given_the_pages_then_every_job_of_the_command_line_has_its_place_in_them() -> None:
-    from broker.cli.spark import JOBS
+    from seriatim.cli.spark import JOBS
 
     guide, jobs = ((DOCS / name).read_text() for name in ("spark.md", "spark-jobs.md"))
     assert [job for job in JOBS if f"\n| `{job}" not in guide] == []

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from broker.cursor import Cursor
-from broker.memory import Memory
-from broker.outcomes import BAD, MORE
+from broker.dataplane.outcomes import BAD, MORE
+from broker.replay.cursor import Cursor
+from broker.replay.memory import Memory
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import Batch, Walk
 
@@ -100,7 +100,7 @@ class NotedPlane:
 
 
 class Turns:
-    """`broker.replays` as far as a cursor sees it: goes where the cursor says."""
+    """`broker.replay.replays` as far as a cursor sees it: goes where the cursor says."""
 
     def __init__(self, plane: NotedPlane, store: OnePiece) -> None:
         self.plane: Any = plane

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from tests.broker.web import get, http_port
 from tests.support.processes import ServerProcess
 from tests.support.raw import HEADERS, RawClient
 from tests.support.staging import Batch, request
+from tests.support.web import get, http_port
 
 KIB = 1 << 10
 LIMITS: dict[str, str | int] = {

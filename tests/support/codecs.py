@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from sequencer.feed.codec import DATA, HEARTBEAT, Codec, Packet
-from sequencer.feed.message import Message
+from sequencer.feed.feed_codec import DATA, HEARTBEAT, Codec, Packet
+from sequencer.feed.feed_message import Message
 
 GOOD = b"good"
 

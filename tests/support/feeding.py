@@ -4,8 +4,8 @@ import asyncio
 import socket
 from typing import Any
 
-from sequencer.feed.codec import Packet
 from sequencer.feed.codecs import codec_named
+from sequencer.feed.feed_codec import Packet
 from tests.support.multicast import WAIT_S
 from tests.support.serving import Broker
 

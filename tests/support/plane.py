@@ -20,14 +20,14 @@ from random import Random
 from sys import argv
 from typing import Any, Literal
 
-from broker.control import Control
-from broker.inbox import Inbox, Intake
-from broker.keeper import Keeper
-from broker.kinds import classifier
-from broker.link import Link
-from broker.plane import Plane
-from broker.replays import Replays
-from broker.settings_journal import JournalSettings
+from broker.clients.control import Control
+from broker.clients.inbox import Inbox, Intake
+from broker.dataplane.kinds import classifier
+from broker.dataplane.link import Link
+from broker.dataplane.plane import Plane
+from broker.replay.replays import Replays
+from broker.settings.journal_settings import JournalSettings
+from broker.storage.keeper import Keeper
 from parser import errors
 from parser.machine import Parser
 from sequencer.journal.ring import Ring

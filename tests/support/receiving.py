@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from sequencer.feed.codec import Codec
 from sequencer.feed.codecs import codec_named
 from sequencer.feed.feed import Feed
-from sequencer.feed.message import Message
+from sequencer.feed.feed_codec import Codec
+from sequencer.feed.feed_message import Message
 from sequencer.journal.record import Batch
-from sequencer.receiver.order import Order, Wanted
+from seriatim.receiver.order import Order, Wanted
 
 JOURNAL = "00c0ffee00c0ffee"
 KEPT, LEFT_OUT = b"orders.new", b"trades.new"

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.cli.resolve import resolve
-from broker.feeds import Outlet
+from broker.feeds.feeds import Outlet
 from broker.server import Server
+from broker.settings.resolve import resolve
 from tests.support.raw import QUIET, Operation, next_operation
 
 WAIT_S = 30.0

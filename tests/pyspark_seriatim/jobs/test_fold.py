@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cardinal.block import Block
 from cardinal.follower import Follower
-from cardinal.message import Reorg, ReorgComplete
+from cardinal.messages import Reorg, ReorgComplete
 from cardinal.simulation import Plan
 from pyspark_seriatim.jobs import snapshot
 from pyspark_seriatim.jobs.fold import Added, Fold, Outcome, Told, Whole

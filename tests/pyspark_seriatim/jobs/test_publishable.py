@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark_seriatim.errors import BrokerError, RowError
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.publishable import refused_by, sifted, stage
-from pyspark_seriatim.publishing import Staged, Transaction
+from pyspark_seriatim.operation_publishing import Staged, Transaction
 from tests.support.parquet_folders import rows
 
 BATCH = Transaction("replay", 9)

@@ -195,7 +195,7 @@ def test_given_a_block_that_was_given_when_copies_come_then_they_are_passed_by()
 
 def test_given_wholes_when_written_as_rows_then_they_are_read_again() -> None:
     from cardinal.block import Block
-    from cardinal.message import Reorg, ReorgComplete
+    from cardinal.messages import Reorg, ReorgComplete
     from pyspark_seriatim.jobs.state import frame_of
 
     place = (b"h" * 32, 2**63 - 1, 2**256 - 1, b"p" * 32)

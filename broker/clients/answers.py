@@ -1,0 +1,197 @@
+"""Answers to requests: `$SEQ.INFO` at once, `$SEQ.GET` and `$SEQ.READ` as the journal is read.
+
+    PUB $SEQ.INFO <reply>           JSON: what the store holds, and what limits there are
+    PUB $SEQ.GET.<number> <reply>   the message, in the asker's own frame     (replay/lookup.py)
+    PUB $SEQ.READ <reply>           many messages in chunks                   (replay/bulk.py)
+    PUB $SEQ.STAGE and its like     publishing exactly once                   (broker/staging)
+
+Who asks wrongly is told with a NATS status header where it takes headers, and with -ERR
+elsewhere. What waits for the disk waits in a cursor: at most `LOOKUPS_MAX` messages and
+`READS_MAX` reads at a time for one connection, so that asking costs no more than answering.
+"""
+
+import json
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.dataplane.kinds import is_answerable
+from broker.dataplane.link import Link
+from broker.replay.bulk import Bulk, read_wish
+from broker.replay.lookup import Lookup, no_such_message, refuse
+from broker.replay.requests import BadRequest, Get, Info, Read, Staging, parse
+from parser import errors
+from sequencer.journal.ring import Ring
+
+if TYPE_CHECKING:
+    from broker.server import Server
+
+log = logging.getLogger("seriatim")
+
+PREFIXES: Final = (
+    *(b"$SEQ.INFO", b"$SEQ.GET", b"$SEQ.READ"),
+    *(b"$SEQ.STAGE", b"$SEQ.COMMIT", b"$SEQ.ABORT", b"$SEQ.BATCH"),
+)
+LOOKUPS_MAX: Final = 4096
+READS_MAX: Final = 4
+WORK: Final = 512  # offers that reading or writing JSON costs
+MS_NS: Final = 1_000_000
+
+
+class Answers:
+    """One per broker, for its one thread."""
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._plane = server.plane
+
+    def takes(self, subject: bytes) -> bool:
+        """Whether a message to this subject is a question, or was meant to be one."""
+        return subject.startswith(PREFIXES)
+
+    def answer(self, link: Link, subject: bytes, reply: bytes) -> None:
+        """Answer the question that was published to `subject`, now or later."""
+        try:
+            if not is_answerable(reply):
+                raise errors.ReplyForbidden(reply)
+            request = parse(subject)
+            if not isinstance(request, Info | Get | Read | Staging):
+                raise errors.PublishForbidden(subject)
+            if not reply:
+                raise errors.PublishForbidden(subject, "a reply subject is needed")
+            if isinstance(request, Read):
+                self._read(link, subject, reply)
+            elif isinstance(request, Staging):
+                self._hand_over(link, request, subject, reply)
+            else:
+                self._accept(link)
+                self._tell(link, request, subject, reply)
+        except BadRequest as problem:
+            refuse(self._plane, link, subject, reply, 400, str(problem))
+        except errors.WireError as error:
+            log.debug("%s - %s: %s", link.session.label, type(error).__name__, error)
+            self._plane.say(link, error.reply)
+
+    def _accept(self, link: Link) -> None:
+        if link.verbose:
+            self._plane.say(link, b"+OK\r\n")
+
+    def _tell(self, link: Link, request: Info | Get, subject: bytes, reply: bytes) -> None:
+        if not self._plane.listens(link, reply):
+            return
+        if isinstance(request, Get):
+            self._look_up(link, request.number, subject, reply)
+        else:
+            self._plane.spend(WORK)
+            text = json.dumps(self.info(), separators=(",", ":")).encode()
+            self._plane.answer(link, reply, text, b"")
+
+    # One message
+
+    def _look_up(self, link: Link, number: int, subject: bytes, reply: bytes) -> None:
+        """Answer from the journal; at once, where there is no such message."""
+        server, plane = self._server, self._plane
+        if number > plane.sequencer.number or server.replays is None:
+            first = plane.sequencer.number + 1
+            no_such_message(plane, link, subject, reply, number, kept_from=first)
+            return
+        if number < server.replays.store.first:
+            first = server.replays.store.first
+            no_such_message(plane, link, subject, reply, number, kept_from=first)
+            return
+        asked = server.replays.asked_by(link)
+        lookup = next((one for one in asked if isinstance(one, Lookup)), None)
+        fresh = lookup is None
+        if lookup is None:
+            lookup = Lookup(server.replays, link)
+        if len(lookup.wanted) >= LOOKUPS_MAX:
+            refuse(plane, link, subject, reply, 429, "too many messages are asked for at once")
+            return
+        lookup.want(number, subject, reply)
+        if fresh:
+            server.replays.ask(lookup)
+
+    # Many messages
+
+    def _read(self, link: Link, subject: bytes, reply: bytes) -> None:
+        """Begin to answer with chunks. Raises `BadRequest`."""
+        replays, plane = self._server.replays, self._plane
+        plane.spend(WORK)
+        wish = read_wish(self._payload(link), plane.sequencer.number)
+        _need_headers(link)
+        self._accept(link)
+        if not plane.listens(link, reply):
+            return
+        if replays is None:
+            refuse(plane, link, subject, reply, 404, "this broker keeps no messages")
+            return
+        asked = replays.asked_by(link)
+        running = sum(isinstance(one, Bulk) and not one.over for one in asked)
+        if running >= READS_MAX:
+            refuse(plane, link, subject, reply, 429, f"{READS_MAX} reads are running already")
+            return
+        replays.ask(Bulk(replays, link, reply, wish))
+
+    def _payload(self, link: Link) -> bytes:
+        """The payload of the question, without headers."""
+        end = link.parser.body + link.parser.size
+        return bytes(self._plane.store[end - self._plane.payload_bytes() : end])
+
+    # Publishing exactly once
+
+    def _hand_over(self, link: Link, request: Staging, subject: bytes, reply: bytes) -> None:
+        """Have it done by the desk of staging. Raises `BadRequest` and `PublishForbidden`."""
+        if not self._server.settings.staging.max_bytes:
+            raise errors.PublishForbidden(subject, "nothing may be staged here")
+        _need_headers(link)
+        self._accept(link)
+        body = link.parser.body
+        span = range(body, body + link.parser.size)
+        try:
+            desk = self._server.open_staging()
+        except OSError as error:
+            why = f"the disk takes no stages: {error.strerror}"
+            refuse(self._plane, link, subject, reply, 507, why)
+            return
+        desk.ask(request.word, (link, reply), self._plane.store, span)
+
+    # What there is
+
+    def info(self) -> dict[str, Any]:
+        """What `$SEQ.INFO` answers."""
+        server, settings = self._server, self._server.settings
+        sequencer, journal, store = self._plane.sequencer, settings.journal, self._server.store
+        in_memory = isinstance(store, Ring)
+        last = sequencer.number
+        facts: dict[str, Any] = {"journal": "", "epoch": 0, "first": last + 1, "last": last}
+        times = (0, 0)
+        if store is not None:
+            facts |= {"journal": store.journal, "epoch": store.epoch, "first": store.first}
+            times = (store.oldest_time, store.newest_time)
+            if last > store.last:  # what is on its way into the store is of now
+                times = (times[0] or sequencer.now, sequencer.now)
+        return facts | {
+            "messages": last - facts["first"] + 1,
+            "bytes": store.bytes if store is not None else 0,
+            "oldest": times[0] // MS_NS,
+            "newest": times[1] // MS_NS,
+            "time": time.time_ns() // MS_NS,
+            "store": "none" if store is None else "memory" if in_memory else "disk",
+            "sync": journal.sync if server.keeper is not None else "never",
+            "full": bool(sequencer.full),
+            "limits": {
+                "retain_bytes": journal.ring_bytes if in_memory else journal.retain_bytes,
+                "retain_age": 0 if in_memory else journal.retain_age,
+                "retain_count": 0 if in_memory else journal.retain_count,
+                "segment_bytes": 0 if in_memory else journal.segment_limit,
+                "max_payload": settings.limits.max_payload,
+                "catchup_pending": settings.limits.catchup_pending,
+                "dedupe_window": journal.dedupe_window,
+                "dedupe_ids": journal.dedupe_ids,
+            },
+        }
+
+
+def _need_headers(link: Link) -> None:
+    if not link.headers:
+        raise BadRequest("the answers have headers: say headers:true in CONNECT")

@@ -1,0 +1,85 @@
+"""What the log says of connections that the broker has closed: why, and not too often.
+
+An address has `most` lines a minute; those above that are counted, and reported when the minute
+is over. An IPv6 network of 2^64 counts as one address. Memory: `ADDRESSES_MAX` addresses.
+"""
+
+import asyncio
+import logging
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final
+
+from broker.clients.addresses import network_of
+from broker.clients.hidden import hide_object
+from parser.errors import quoted
+
+SPAN: Final = 60.0  # seconds
+ADDRESSES_MAX: Final = 1024  # the others share one place
+SEEN_MAX: Final = 64  # bytes of what a client said
+WHY_MAX: Final = 200  # characters
+
+log = logging.getLogger("seriatim")
+
+
+@dataclass(slots=True)
+class _Told:
+    who: str
+    lines: int = 0
+
+
+class Closings:
+    """One per broker, for its one thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
+        self._loop = loop
+        self._most = most  # 0: no limit
+        self._told: dict[Hashable, _Told] = {}
+        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
+
+    def tell(self, level: int, ip: str, text: str, *values: object) -> bool:
+        """Log a line about a client of this address, unless it has had enough; whether it did."""
+        if not self._most:
+            log.log(level, text, *values)
+            return True
+        key: Hashable = network_of(ip)
+        who = ip
+        if key not in self._told and len(self._told) >= ADDRESSES_MAX:
+            key, who = None, "other addresses"
+        told = self._told.get(key)
+        if told is None:
+            told = self._told[key] = _Told(who)
+            self._timers[key] = self._loop.call_later(SPAN, self._end, key)
+        told.lines += 1
+        if told.lines > self._most:
+            return False
+        log.log(level, text, *values)
+        return True
+
+    def _end(self, key: Hashable) -> None:
+        """A minute is over: say how many lines were left out."""
+        self._timers.pop(key).cancel()
+        told = self._told.pop(key)
+        if told.lines > self._most:
+            log.info(
+                "%s - %d more connections closed or refused within a minute, not logged"
+                " (limits.closings_logged is %d)",
+                *(told.who, told.lines - self._most, self._most),
+            )
+
+    def stop(self) -> None:
+        """Say how many lines were left out so far."""
+        for key in list(self._told):
+            self._end(key)
+
+
+def violation(why: str, store: bytes | bytearray, at: int, stop: int) -> str:
+    """A protocol fault for the log: what is wrong, and how the line around `at` begins.
+
+    What lies at `stop` and beyond belongs to others.
+    """
+    start = store.rfind(b"\n", 0, at) + 1
+    line = bytes(store[start : min(start + SEEN_MAX + 1, stop)]).partition(b"\n")[0].rstrip(b"\r")
+    seen = quoted(hide_object(line[:SEEN_MAX])).decode("utf-8", "replace")
+    more = "..." if len(line) > SEEN_MAX else ""
+    return f"Protocol Violation: {why[:WHY_MAX]}: {seen}{more}"

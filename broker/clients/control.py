@@ -1,0 +1,440 @@
+"""The protocol's rules for all that is not a plain message: one table of verbs, no I/O.
+
+The data plane calls `handle` with an operation whose spans are in the link's parser, and
+the `publish_special` family for messages that it will not judge itself. Answers go into the
+link's outbox; what must happen to the connection goes to its session. A refused operation
+is told so and costs nothing else; a fatal one ends the conversation after its answer.
+"""
+
+import logging
+from collections.abc import Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from broker.clients.closings import violation
+from broker.clients.connect import check_options, read_object, read_options
+from broker.clients.dropping import Dropping
+from broker.clients.matches import Matches
+from broker.clients.relief import relieve
+from broker.dataplane.kinds import (
+    CONTROL,
+    CONTROL_PREFIX,
+    EXCLUDED,
+    ORDINARY,
+    PUBLISH_PREFIX,
+    RESERVED,
+    is_answerable,
+    is_reserved_reply,
+)
+from broker.dataplane.link import Link
+from broker.dataplane.plane import Plane
+from broker.dataplane.traced import is_trace_only
+from broker.replay import requests
+from broker.replay.cursor import DEFERRED_MAX
+from parser import errors
+from parser.ops import CONNECT, FAULT, INFO, PING, PONG, SUB, UNSUB
+from sequencer.netstring import encode
+from sublist.route import Route
+from sublist.subject import covers, is_literal, is_pattern
+from sublist.subscription import Subscription
+
+if TYPE_CHECKING:
+    from broker.clients.answers import Answers
+    from broker.clients.session import Session
+    from broker.replay.replays import Replays
+    from broker.storage.keeper import Keeper
+
+log = logging.getLogger("seriatim")
+
+EVERYTHING = 1 << 20  # more work than one read event may cause: what follows waits
+REFUSAL_WORK = 64  # offers that telling an error costs, besides the control operation
+TOLD_WORK = 3  # and each byte of what is told: a subject in it is quoted
+COUNTED_WORK = 8  # offers that counting a subscription costs
+LATEST_MAX = 4  # `$SEQ.LAST` at a time: each remembers all subjects that match it
+
+
+class Control:
+    """One per broker, for its one thread; the conversations' state is in their links."""
+
+    def __init__(self, plane: Plane, max_subscriptions: int, max_matches: int = 0) -> None:
+        self.plane = plane
+        self.sublist = plane.sublist
+        self.max_subscriptions = max_subscriptions
+        self.replays: Replays | None = None  # where there is a journal, or a ring
+        self.keeper: Keeper | None = None  # where it is on disk
+        self.answers: Answers | None = None
+        self.sessions: Mapping[int, Session] = {}
+        self.dropping = Dropping(self)
+        self.matches = Matches(max_matches)
+        self._verbs = {
+            CONNECT: self._connect,
+            INFO: self._info,
+            PING: self._ping,
+            PONG: self._pong,
+            SUB: self._subscribe,
+            UNSUB: self._unsubscribe,
+            FAULT: self._fault,
+        }
+
+    # What the plane asks for
+
+    def handle(self, link: Link, op: int) -> None:
+        """See to one control operation; what a peer did wrong is answered here."""
+        try:
+            self._verbs[op](link)
+        except errors.WireError as error:
+            self._tell(link, error)
+
+    def invalid_publish_subject(self, link: Link) -> None:
+        """A pedantic client is told; its message goes on all the same."""
+        self.plane.say(link, errors.InvalidPublishSubject.reply)
+
+    def publish_special(self, link: Link, route: Route, reply: bytes) -> None:
+        """A message to `$SEQ.`, to a reserved subject, or with a reserved reply."""
+        acknowledged = route.subject.startswith(PUBLISH_PREFIX)
+        if self.answers is not None and self.answers.takes(route.subject):
+            self.answers.answer(link, route.subject, reply)
+        elif route.kind in (CONTROL, RESERVED) and not acknowledged:
+            self._tell(link, errors.PublishForbidden(route.subject))
+        elif not is_answerable(reply):
+            self._tell(link, errors.ReplyForbidden(reply))
+        else:
+            self._publish_acknowledged(link, route.subject[len(PUBLISH_PREFIX) :], reply)
+
+    def trace_only(self, link: Link, route: Route) -> bool:
+        """Whether the message is only to be traced: it gets no number, and is delivered to nobody.
+
+        Traces are not made here. A request to the broker itself is answered that it was none.
+        """
+        parser, store = link.parser, self.plane.store
+        if not is_trace_only(bytes(store[parser.body : parser.body + parser.header_size])):
+            return False
+        reply = bytes(store[parser.reply : parser.reply_end])
+        if link.pedantic and not is_literal(route.subject):
+            self.invalid_publish_subject(link)
+        if route.kind == RESERVED:
+            self._tell(link, errors.PublishForbidden(route.subject))
+        elif is_reserved_reply(reply):
+            self._tell(link, errors.ReplyForbidden(reply))
+        else:
+            if link.verbose:
+                self.plane.say(link, b"+OK\r\n")
+            wanted = route.fanout.plain or route.fanout.groups is not None
+            if reply and link.no_responders and not wanted and route.kind == ORDINARY:
+                self.no_responders(link, route.subject, reply)
+            if reply and route.subject.startswith(CONTROL_PREFIX) and is_answerable(reply):
+                self.plane.answer(
+                    link, reply, b"", b"NATS/1.0 400 Nats-Trace-Only: Not Published\r\n\r\n"
+                )
+        return True
+
+    def no_responders(self, link: Link, subject: bytes, reply: bytes) -> None:
+        """Nobody got a request: tell a plain subscription of the publisher's own on the reply."""
+        plain = self.sublist.route(reply).fanout.plain
+        if len(link.subs) < len(plain):
+            plain = tuple(link.subs.values())
+        self.plane.spend(8 * len(plain))  # it is not compiled
+        for sub in plain:
+            if sub.owner is link and sub.queue is None and covers(sub.subject, reply):
+                status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+                size = len(status)
+                line = b"HMSG %b %b %d %d\r\n" % (reply, sub.sid, size, size)
+                self.plane.say(link, line + status + b"\r\n")
+                return
+
+    def finished(self, sub: Subscription) -> None:
+        """A subscription has had as many messages as it asked for."""
+        link: Link = sub.owner
+        del link.subs[sub.sid if link.subs.get(sub.sid) is sub else _late_key(sub)]
+        self.remove(sub)
+
+    def make_live(self, sub: Subscription) -> None:
+        """A subscription has had the past, and gets what comes."""
+        link: Link = sub.owner
+        try:
+            self._judge(link, sub.subject)
+        except errors.Refused as error:
+            self.finished(sub)
+            self._tell(link, error)
+        else:
+            sub.replay = None
+            self.sublist.insert(sub)
+
+    def journal_full(self, link: Link, subject: bytes, told: bool = True) -> None:
+        """A message was refused: there is no room for it, and it has no number."""
+        error = self.no_room_for(subject)
+        if told:
+            self._tell(link, error)
+
+    def no_room_for(self, subject: bytes) -> errors.JournalFull:
+        """Count a message that is refused; what its publisher is to be told."""
+        problem = self.keeper.problem if self.keeper is not None else ""
+        if self.keeper is not None:
+            self.keeper.refused += 1
+        return errors.JournalFull(subject, problem.encode())
+
+    def detached(self, link: Link, number: int) -> None:
+        """A link lags; from `number` on it is served from the journal."""
+        assert self.replays is not None, "only a journal can serve it"
+        self.replays.catch_up(link, number)
+
+    def relieve(self) -> None:
+        """All outboxes together hold more than they may."""
+        relieve(self.plane.gate, self.plane.gate.budget, self.sessions.values())
+
+    def unsafe(self) -> None:
+        """Something waits at the gate until it is synced, or written."""
+        if self.keeper is not None:
+            self.keeper.unsafe()
+
+    # What the sessions ask for
+
+    def drop(self, link: Link) -> None:
+        """Route nothing to a connection that has closed, and forget its subscriptions, in turns."""
+        link.shut()
+        self.dropping.drop(link)
+        if self.replays is not None:
+            self.replays.leave(link)
+
+    def remove(self, sub: Subscription) -> None:
+        """Route nothing more to it; one that is still being replayed to has no route yet."""
+        if sub.owed:
+            sub.owner.owed -= len(sub.owed)
+            sub.owed = None
+        if self.matches.counts:
+            self.matches.remove(sub)
+        if sub.replay is None:
+            self.sublist.remove(sub)
+        else:
+            sub.owner = None
+            if self.replays is not None:
+                self.replays.abandon(sub)
+
+    # The verbs
+
+    def _connect(self, link: Link) -> None:
+        session: Session = link.session
+        options = session.options | read_options(self._text(link))
+        check_options(options)
+        if session.introduced and link.subs:
+            self._begin_anew(link, options)
+        else:
+            self._agree(link, options)
+
+    def _begin_anew(self, link: Link, options: dict[str, Any]) -> None:
+        """A client that sends CONNECT again loses its subscriptions, as with nats-server.
+
+        Where there are many, what it says next waits until they are taken out.
+        """
+        if link.detached:
+            self._finish_all_lagging(link)
+            self._agree(link, options)
+        elif self.dropping.is_quick(link):
+            self.dropping.clear(link, lambda: self._agree(link, options))
+        else:
+            session: Session = link.session
+
+            def go_on() -> None:
+                self._agree(link, options)
+                session.proceed()
+
+            session.wait()
+            self.plane.spend(EVERYTHING)
+            self.dropping.clear(link, go_on)
+
+    def _agree(self, link: Link, options: dict[str, Any]) -> None:
+        """Do as CONNECT says from now on."""
+        session: Session = link.session
+        session.introduced = True
+        session.options = options
+        link.verbose = options.get("verbose", True)
+        link.pedantic = options.get("pedantic", True)
+        link.echo = options.get("echo", True)
+        link.headers = options.get("headers", False)
+        link.no_responders = options.get("no_responders", False)
+        link.settle(options.get("frame", session.listener_frame))
+        if link.verbose:
+            self.plane.say(link, b"+OK\r\n")
+        session.connected()
+
+    def _info(self, link: Link) -> None:
+        read_object(self._text(link))  # ignored, if it can be read at all
+
+    def _ping(self, link: Link) -> None:
+        if link.detached and self.replays is not None:
+            self.replays.in_turn(link, lambda: self._pong_to(link))
+        else:
+            self._pong_to(link)
+
+    def _pong_to(self, link: Link) -> None:
+        """PONG says that all that was published before was delivered: it waits for that."""
+        self.plane.say(link, b"PONG\r\n")
+        link.session.pinged()
+
+    def _pong(self, link: Link) -> None:
+        link.session.ponged()
+
+    def _subscribe(self, link: Link) -> None:
+        parser, store = link.parser, self.plane.store
+        subject = bytes(store[parser.subject : parser.subject_end])
+        queue = bytes(store[parser.reply : parser.reply_end]) or None
+        sid = bytes(store[parser.digits : parser.digits_end])
+        if self.max_subscriptions and len(link.subs) >= self.max_subscriptions:
+            raise errors.SubscriptionsExceeded(f"the limit is {self.max_subscriptions}")
+        if len(link.subs) >= self.matches.low:
+            self.plane.spend(COUNTED_WORK * self.matches.watch(link))
+        if subject.startswith(CONTROL_PREFIX):
+            self._subscribe_past(link, subject, sid, queue)
+        elif sid not in link.subs:
+            if not is_pattern(subject):
+                raise errors.InvalidSubject(f"subscription to {subject!r}")
+            self._judge(link, subject)
+            sub = Subscription(subject, sid, queue, link)
+            sub.seen = self.plane.sequencer.number
+            link.subs[sid] = sub
+            self.sublist.insert(sub)
+        if link.verbose:
+            self.plane.say(link, b"+OK\r\n")
+
+    def _judge(self, link: Link, subject: bytes) -> None:
+        """Refuse a pattern that would make single messages too much work; count it if it is not."""
+        if not self.sublist.admits(subject):
+            raise errors.TooManyNodes(subject, self.sublist.max_match_nodes)
+        if self.matches.counts and not self.matches.take(link, subject):
+            raise errors.TooManyMatches(subject, self.matches.most)
+
+    def _subscribe_past(self, link: Link, subject: bytes, sid: bytes, queue: bytes | None) -> None:
+        """`$SEQ.FROM` and its like: the past first, then live."""
+        try:
+            wish = requests.parse(subject)
+        except requests.BadRequest as error:
+            raise errors.ReplayRefused(subject, str(error).encode()) from error
+        if wish is None or not isinstance(wish, requests.PAST):
+            raise errors.SubscribeForbidden(subject, queue)
+        if queue is not None:
+            raise errors.ReplayRefused(subject, b"a replay cannot be shared in a queue group")
+        if self.replays is None:
+            raise errors.ReplayRefused(subject, b"this broker keeps no messages")
+        if isinstance(wish, requests.Last) and self.replays.latest_of(link) >= LATEST_MAX:
+            raise errors.ReplayRefused(subject, b"too many at once; wait for the others")
+        if sid not in link.subs:
+            sub = Subscription(wish.filter, sid, None, link)
+            link.subs[sid] = sub
+            self.replays.start(sub, wish)
+
+    def _unsubscribe(self, link: Link) -> None:
+        parser, store = link.parser, self.plane.store
+        sid = bytes(store[parser.subject : parser.subject_end])
+        words = bytes(store[parser.digits : parser.digits_end])
+        limit = int(words) if words.isdigit() and len(words) <= 9 else 0
+        sub = link.subs.get(sid)
+        if sub is not None:
+            if limit > sub.delivered:
+                sub.limit = limit
+            elif link.detached and sub.replay is None:
+                self._finish_lagging(link, sub)
+            else:
+                self.finished(sub)
+        if link.verbose:
+            self.plane.say(link, b"+OK\r\n")
+
+    def _finish_lagging(self, link: Link, sub: Subscription) -> None:
+        """It ends when it has had what was published before, and not earlier."""
+        assert self.replays is not None, "nobody else detaches a link"
+        if sub.queue is None:
+            del link.subs[sub.sid]  # the client may give its sid to another one
+            link.subs[_late_key(sub)] = sub
+            self.replays.in_turn(link, lambda: self._finish_late(sub))
+        elif sub.owed:
+            sub.limit = sub.delivered + len(sub.owed)
+        else:
+            self.finished(sub)
+
+    def _finish_all_lagging(self, link: Link) -> None:
+        for key, sub in list(islice(link.subs.items(), DEFERRED_MAX + 1)):
+            if sub.replay is not None:
+                self.finished(sub)
+            elif key == sub.sid:  # else it is ending by now
+                self._finish_lagging(link, sub)
+        if len(link.subs) > DEFERRED_MAX:
+            self.plane.gate.cut(link)  # more would have to wait for what it has not read
+
+    def _finish_late(self, sub: Subscription) -> None:
+        if sub.owner is not None:
+            self.finished(sub)
+
+    def _fault(self, link: Link) -> None:
+        fault = link.parser.fault
+        assert isinstance(fault, errors.WireError), "the parser says what broke it"
+        if isinstance(fault, errors.PayloadUnended) and link.pedantic:
+            parser, store = link.parser, self.plane.store
+            if not is_literal(bytes(store[parser.subject : parser.subject_end])):
+                self.invalid_publish_subject(link)
+        self._tell(link, fault)  # not raised: its traceback would keep the link alive
+
+    # `$SEQ.PUB.<subject>`
+
+    def _publish_acknowledged(self, link: Link, subject: bytes, reply: bytes) -> None:
+        """Sequence a message, and answer its number; for an empty one, the current number."""
+        problem = self._refusal(subject)
+        if problem:
+            if reply and link.headers:
+                self.plane.answer(link, reply, b"", b"NATS/1.0 400 %b\r\n\r\n" % problem)
+            else:
+                self._tell(link, errors.PublishForbidden(PUBLISH_PREFIX + subject))
+            return
+        if self.plane.payload_bytes() == 0:
+            number = self.plane.sequencer.number
+            if link.verbose:
+                self.plane.say(link, b"+OK\r\n")
+        else:
+            number = self.plane.sequence(link, self.sublist.route(subject))
+            if number == 0:
+                self.no_room(link, subject, reply)
+                return
+        if reply:
+            self.plane.answer(link, reply, encode(b"%d" % number), b"")
+
+    def no_room(self, link: Link, subject: bytes, reply: bytes) -> None:
+        """A message that wants an answer was refused."""
+        if reply and link.headers:
+            self.plane.answer(link, reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
+            if self.keeper is not None:
+                self.keeper.refused += 1
+        else:
+            self.journal_full(link, PUBLISH_PREFIX + subject)
+
+    def _refusal(self, subject: bytes) -> bytes:
+        """Why a subject cannot be published to with an answer; empty if it can."""
+        if not is_literal(subject):
+            return b"Invalid Publish Subject"
+        kind = self.sublist.route(subject).kind
+        if kind == EXCLUDED:
+            return b"Subject Is Excluded From Sequencing"
+        return b"" if kind == ORDINARY else b"Permissions Violation"
+
+    # Answers
+
+    def _text(self, link: Link) -> bytes:
+        """The arguments of the operation at hand, in one piece."""
+        parser = link.parser
+        return bytes(self.plane.store[parser.subject : parser.subject_end])
+
+    def _tell(self, link: Link, error: errors.WireError) -> None:
+        """Answer what a peer did wrong, and hang up if it cannot go on."""
+        if error.reply:
+            self.plane.spend(REFUSAL_WORK + TOLD_WORK * len(error.reply))
+            self.plane.say(link, error.reply)
+        if error.closes:
+            parser = link.parser
+            at = parser.subject if parser.fault is None else parser.at
+            link.closed = True
+            why = violation(str(error), self.plane.store, at, parser.stop)
+            link.session.finish(why)
+        else:
+            log.debug("%s - %s: %s", link.session.label, type(error).__name__, error)
+
+
+def _late_key(sub: Subscription) -> bytes:
+    """Under which a link has a subscription that ended, but gets what was published before."""
+    return b"%b %d" % (sub.sid, id(sub))  # no sid has a blank

@@ -1,0 +1,66 @@
+"""When each connection is to be looked at next: one timer for all of them, in order of due."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sortedcontainers import SortedSet
+
+if TYPE_CHECKING:
+    from broker.clients.session import Session
+
+
+class Heartbeat:
+    """Calls `beat(now)` of every session at its time; a session answers when it is due again.
+
+    Ten thousand idle connections would be ten thousand timers, each of them moved with every
+    read; here a read moves nothing, and a session that was heard of says so when asked.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._due = SortedSet()  # of (due, cid)
+        self._sessions: dict[int, tuple[float, Session]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._wake_at = 0.0
+
+    def schedule(self, session: "Session", due: float) -> None:
+        """Look at this session at `due` (loop time), and at no other time as far as is known."""
+        self.forget(session)
+        self._sessions[session.cid] = (due, session)
+        self._due.add((due, session.cid))
+        if self._timer is None or due < self._wake_at:
+            self._wake(due)
+
+    def forget(self, session: "Session") -> None:
+        """Look at this session no more."""
+        known = self._sessions.pop(session.cid, None)
+        if known is not None:
+            self._due.discard((known[0], session.cid))
+
+    def stop(self) -> None:
+        """Look at nobody any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wake(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wake_at = due
+        self._timer = self._loop.call_at(due, self._beat)
+
+    def _beat(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        try:
+            while self._due and self._due[0][0] <= now:
+                _, cid = self._due.pop(0)
+                _, session = self._sessions.pop(cid)
+                beat: Callable[[float], float] = session.beat
+                again = beat(now)
+                if again:
+                    self.schedule(session, max(again, now + 0.001))
+        finally:  # one session's trouble must not silence the others
+            if self._due:
+                self._wake(self._due[0][0])

@@ -1,0 +1,101 @@
+"""What clients say, for the log, without their credentials.
+
+A CONNECT that arrived whole is shown with the values of its known, harmless options. Everything
+else is hidden: all other values, and all of one that comes in pieces or is not JSON. When a line
+breaks within the JSON, what follows is hidden, too: it is the rest of the CONNECT.
+"""
+
+import json
+import re
+from typing import Any, Final
+
+from broker.clients.connect import SHOWN, folded
+from broker.clients.go_json import Pairs, read
+
+HIDDEN: Final = "[REDACTED]"
+VERB: Final = b"connect"
+LINE_MAX: Final = 64 << 10  # bytes kept of a CONNECT in pieces: no control line may be longer
+# A CONNECT begins a line; what looks like one elsewhere is a payload, or a client's mistake.
+_CONNECT = re.compile(rb"\Aconnect|connect[ \t]*\{", re.IGNORECASE)
+_OBJECT = re.compile(rb"\{\s*(?:[\"']|\w+\s*:|\Z)")
+_LINE = re.compile(rb"[^\n]*\n|[^\n]+")
+
+
+class Reads:
+    """The reads of one connection, which may cut a CONNECT anywhere."""
+
+    __slots__ = ("_begin", "_hiding", "_torn")
+
+    def __init__(self) -> None:
+        self._begin = b""  # how the line that is not whole began, in earlier reads
+        self._hiding = False  # it is a CONNECT
+        self._torn = False  # a CONNECT was not whole in its line: its client is closed
+
+    def shown(self, data: bytes) -> bytes:
+        """One read as it may be logged."""
+        return b"".join(self._piece(line) for line in _LINE.findall(data))
+
+    def _piece(self, piece: bytes) -> bytes:
+        """What may be shown of a line, or of as much of it as is here."""
+        whole = piece.endswith(b"\n")
+        begin, self._begin = self._begin, b""
+        line = begin + piece
+        if self._hiding or self._torn:
+            shown = HIDDEN.encode() + piece[len(piece.rstrip(b"\r\n")) :]
+        elif _CONNECT.search(line) is not None:
+            shown = hide(line, whole)[len(begin) :]
+        else:
+            if not whole:
+                self._begin = line[: len(VERB)]
+            return piece
+        if whole:
+            self._torn = self._torn or _is_torn(line)
+        elif not self._torn:
+            self._begin = line[:LINE_MAX]
+        self._hiding = not whole
+        return shown
+
+
+def hide(line: bytes, whole: bool = False) -> bytes:
+    """One line without the values of a CONNECT; of one that is not whole, nothing is shown."""
+    found = _CONNECT.search(line)
+    if found is None:
+        return line
+    start = found.start() + len(VERB)
+    text = line[start:].rstrip(b"\r\n")
+    shown = _options(text) if whole and found.start() == 0 else HIDDEN
+    return line[:start] + b" " + shown.encode() + line[start + len(text) :]
+
+
+def hide_object(line: bytes) -> bytes:
+    """One line that is not an operation: a JSON object in it may be that of a misspelt CONNECT."""
+    found = _OBJECT.search(line)
+    return hide(line) if found is None else line[: found.start()] + HIDDEN.encode()
+
+
+def _is_torn(line: bytes) -> bool:
+    """Whether the JSON object of a CONNECT goes on in the next line."""
+    text = line[len(VERB) :].strip()
+    if not text.startswith(b"{"):
+        return False
+    try:
+        read(text)
+    except ValueError:
+        return True
+    return False
+
+
+def _options(text: bytes) -> str:
+    """The options of a CONNECT, with the values of those that are harmless."""
+    try:
+        pairs = read(text)
+    except ValueError:
+        return HIDDEN
+    if not isinstance(pairs, Pairs):
+        return HIDDEN
+    return "{" + ",".join(f"{json.dumps(key)}:{_value(key, value)}" for key, value in pairs) + "}"
+
+
+def _value(key: str, value: Any) -> str:
+    harmless = value is None or type(value) is SHOWN.get(folded(key))
+    return json.dumps(value if harmless else HIDDEN)

@@ -1,0 +1,177 @@
+"""How many subscriptions of one connection one message may match, judged when one is made.
+
+All offers of one message are made in one turn of the event loop. With a million subscriptions of
+one connection to one subject, each message to it, of 20 bytes, would hold everybody up for a
+quarter of a second. PUB must not pay for a check, so SUB does.
+
+Two patterns have one shape if they have the same number of tokens, `*` at the same places and `>`
+at the same place. Both can match one subject only if they are equal. All literal subjects are one
+shape. So a message matches at most as many subscriptions as the most frequent pattern of each
+shape has, added up. Patterns are counted by a part of their hash, so that a million of them take
+65 536 counters at most. Patterns that share a counter make the bound higher by a few dozen, never
+lower. Python seeds the hash: no client can choose subjects that share a counter.
+
+Only connections with thousands of subscriptions are counted. A replay matches nothing until it is
+live.
+"""
+
+import logging
+import sys
+from collections.abc import Iterable
+
+from broker.dataplane.link import Link
+from parser.errors import quoted
+from sublist.subject import has_wildcard
+from sublist.subscription import Subscription
+
+log = logging.getLogger("seriatim")
+
+START = 4096  # subscriptions from which on a connection is counted; that takes milliseconds
+COUNTERS = 1 << 16  # of one shape, at most
+
+
+class Shape:
+    """The patterns of one shape, and how many subscriptions the most frequent one may have."""
+
+    __slots__ = ("counters", "heights")
+
+    def __init__(self) -> None:
+        self.counters: dict[int, int] = {}  # subscriptions, by a part of their pattern's hash
+        self.heights = [0]  # how many counters have which value, up to the highest; 0 is idle
+
+    @property
+    def most(self) -> int:
+        """The highest value."""
+        return len(self.heights) - 1
+
+    def rises(self, pattern: bytes) -> bool:
+        """Whether one more subscription to the pattern makes `most` higher."""
+        return self.counters.get(hash(pattern) % COUNTERS, 0) == self.most
+
+    def add(self, pattern: bytes) -> bool:
+        """Count one more; whether that made `most` higher."""
+        place = hash(pattern) % COUNTERS
+        value = self.counters.get(place, 0)
+        self.counters[place] = value + 1
+        heights = self.heights
+        heights[value] -= 1
+        if value + 1 < len(heights):
+            heights[value + 1] += 1
+            return False
+        heights.append(1)
+        return True
+
+    def remove(self, pattern: bytes) -> bool:
+        """Count one less; whether that made `most` lower."""
+        place = hash(pattern) % COUNTERS
+        value = self.counters[place]
+        if value == 1:
+            del self.counters[place]
+        else:
+            self.counters[place] = value - 1
+        heights = self.heights
+        heights[value] -= 1
+        heights[value - 1] += 1
+        if heights[-1]:
+            return False
+        heights.pop()
+        return True
+
+
+class Counts:
+    """The subscriptions of one connection. `bound`: no message matches more of them."""
+
+    def __init__(self, subs: Iterable[Subscription]) -> None:
+        self.shapes: dict[bytes, Shape] = {}
+        self.bound = 0
+        self.told = False  # the log has it that one was refused
+        for sub in subs:
+            if sub.replay is None:
+                self.add(sub.subject)
+
+    def admits(self, pattern: bytes, most: int) -> bool:
+        """Whether one more subscription leaves the bound at `most`."""
+        if self.bound < most:
+            return True
+        shape = self.shapes.get(shape_of(pattern))
+        return shape is not None and not shape.rises(pattern)
+
+    def add(self, pattern: bytes) -> None:
+        """Count one more subscription."""
+        key = shape_of(pattern)
+        shape = self.shapes.get(key)
+        if shape is None:
+            shape = self.shapes[key] = Shape()
+        self.bound += shape.add(pattern)
+
+    def remove(self, pattern: bytes) -> None:
+        """Count one subscription less."""
+        key = shape_of(pattern)
+        shape = self.shapes[key]
+        self.bound -= shape.remove(pattern)
+        if not shape.counters:
+            del self.shapes[key]
+
+
+class Matches:
+    """One per broker, beside the control; 0 is no limit.
+
+    A connection is counted from `start` subscriptions on, until it has fewer than `low`. So one
+    that goes up and down around `start` is not counted again each time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.start = min(START, most) if most else sys.maxsize
+        self.low = max(self.start // 2, 1)
+        self.counts: dict[Link, Counts] = {}  # of those that are counted
+
+    def watch(self, link: Link) -> int:
+        """A link with `low` subscriptions or more gets another: count it from `start` on.
+
+        How many subscriptions it had to look at for that.
+        """
+        if len(link.subs) < self.start or link in self.counts:
+            return 0
+        self.counts[link] = Counts(link.subs.values())
+        return len(link.subs)
+
+    def take(self, link: Link, pattern: bytes) -> bool:
+        """Count a subscription that is to be made; False, and not counted, if it is one too many.
+
+        Below `start` all of them together are not too many.
+        """
+        counts = self.counts.get(link)
+        if counts is None:
+            return True
+        if counts.admits(pattern, self.most):
+            counts.add(pattern)
+            return True
+        if not counts.told:
+            counts.told = True
+            log.warning(
+                "%s - refused a subscription to %s: one message may match %d of a connection's"
+                " (limits.max_matches)",
+                link.session.label,
+                quoted(pattern).decode(),
+                self.most,
+            )
+        return False
+
+    def remove(self, sub: Subscription) -> None:
+        """A subscription ends; it is no longer in its link's table."""
+        counts = self.counts.get(sub.owner)
+        if counts is None:
+            return
+        if len(sub.owner.subs) < self.low:
+            del self.counts[sub.owner]
+        elif sub.replay is None:
+            counts.remove(sub.subject)
+
+
+def shape_of(pattern: bytes) -> bytes:
+    """What patterns have in common of which one subject matches one at most; empty: literal."""
+    if not has_wildcard(pattern):
+        return b""
+    tokens = pattern.split(b".")
+    return b".".join([token if token in (b"*", b">") else b"" for token in tokens])

@@ -1,0 +1,487 @@
+"""One client's connection: the only place that touches its socket.
+
+asyncio calls the methods of `BufferedProtocol`; the data plane calls `flush` at a release
+and `cut_off` for a client that is too slow; the conversation's rules are in broker/control.
+Output goes to the socket at once; what it does not take waits with the transport, whose
+`pause_writing` and `resume_writing` tell `link.writable`. Subscribers and publishers meet
+here in one more way: see `hold`.
+"""
+
+import asyncio
+import fcntl
+import logging
+import os
+import sys
+import termios
+import time
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from broker.clients.addresses import peer_ip, shown
+from broker.clients.hidden import Reads
+from broker.clients.inbox import Intake
+from broker.dataplane.link import Link
+from broker.turns import TURNS
+from parser import errors
+from parser.machine import Parser
+
+if TYPE_CHECKING:
+    from broker.server import Door, Server
+
+log = logging.getLogger("seriatim")
+
+FIRST_PING = 2.0  # seconds after CONNECT; nats-server measures the round trip then
+GOLDEN = 0.6180339887498949  # the golden ratio: its multiples fill the unit interval evenly
+JITTER = 0.2  # of FIRST_PING, so that a thousand clients that come back at once spread out
+
+
+class Publisher(Protocol):
+    """Who may be held by the subscribers that it outruns: a session, or cquencer's port."""
+
+    held_by: int  # subscribers that it waits for
+
+    def go_on(self) -> None:
+        """It waits for nobody any more."""
+
+
+def hold(publisher: Publisher, server: "Server") -> None:
+    """Have a publisher wait for the subscribers that it has outrun in this event.
+
+    A flood is brought down to the speed of its readers in this way, instead of cutting
+    them off. But each of them may hold its publishers for `hold_ms` only, and not again
+    before it has drained: a reader that is dead or far too slow stalls nobody, its
+    outbox grows to `max_pending`, and it is cut off.
+    """
+    seconds = server.settings.limits.hold_ms / 1000
+    for link in server.plane.gate.crowded:
+        if not link.closed and not link.writable and seconds:
+            link.session.hold(publisher, seconds)
+    server.plane.gate.crowded.clear()
+
+
+class Session(asyncio.BufferedProtocol):
+    """Lives from `connection_made` to `connection_lost`."""
+
+    __slots__ = (
+        "_backlog",
+        "_draining",
+        "_ending",
+        "_fd",
+        "_greeted",
+        "_heard",
+        "_hold_timer",
+        "_holding",
+        "_intake",
+        "_late",
+        "_linger_timer",
+        "_logged",
+        "_ping_sent",
+        "_pings_out",
+        "_reads",
+        "_server",
+        "_stall_timer",
+        "_stalled_bytes",
+        "_transport",
+        "_why",
+        "cid",
+        "cut_reason",
+        "door",
+        "held_by",
+        "introduced",
+        "ip",
+        "link",
+        "options",
+        "port",
+        "rtt",
+        "started_at",
+    )
+
+    def __init__(self, server: "Server", door: "Door") -> None:
+        self._server = server
+        self.door = door
+        self.cid = 0
+        self.cut_reason = ""  # why it is cut off, if not for what it holds itself
+        self.ip, self.port = "", 0
+        self.options: dict[str, Any] = {}
+        self.introduced = False  # it has said CONNECT
+        self.started_at = time.time()
+        self.rtt = 0.0
+        limits = server.settings.limits
+        parser = Parser(limits.max_control_line, limits.max_payload)
+        self.link = Link(self, parser, limits.max_pending, server.plane.gate.budget)
+        self.link.settle(door.frame)
+        self._intake = Intake(server.inbox)
+        self._backlog: bytearray | None = None  # read, and to be served in a later turn
+        self._reads = Reads() if server.settings.trace else None  # as they may be logged
+        self._why = ""  # it was closed by us
+        self._logged = False  # the usual log has said so
+        self._draining = False  # nothing more is taken in
+        self._ending = False
+        self._greeted = False
+        self._late = False  # to be closed when what it holds may be seen
+        self._heard = server.loop.time()
+        self._ping_sent = 0.0
+        self._pings_out = 0
+        self._holding: set[Publisher] = set()  # those that wait for this subscriber
+        self.held_by = 0  # subscribers that this publisher waits for
+        self._hold_timer: asyncio.TimerHandle | None = None
+        self._linger_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._stalled_bytes = 0
+
+    # What others ask
+
+    @property
+    def label(self) -> str:
+        """Who this is, for the log."""
+        return f"{shown(self.ip, self.port)} - cid:{self.cid}"
+
+    @property
+    def listener_frame(self) -> str:
+        """The frame of a client that does not choose one."""
+        return self.door.frame
+
+    @property
+    def frame(self) -> str:
+        """The frame this client gets."""
+        return self.link.frame
+
+    @property
+    def name(self) -> str:
+        """What the client calls itself in CONNECT; so `lang` and `version`."""
+        return str(self.options.get("name", ""))
+
+    @property
+    def lang(self) -> str:
+        return str(self.options.get("lang", ""))
+
+    @property
+    def version(self) -> str:
+        return str(self.options.get("version", ""))
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes for this client that its socket has not taken."""
+        return self.link.held() + self._transport.get_write_buffer_size()
+
+    @property
+    def last_activity(self) -> float:
+        """When the client was heard of last, as a Unix time."""
+        return time.time() - (self._server.loop.time() - self._heard)
+
+    @property
+    def heard(self) -> float:
+        """The same by the loop's clock, which orders clients to the last digit."""
+        return self._heard
+
+    # asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is none
+        self._fd = transport.get_extra_info("socket").fileno()
+        transport.set_write_buffer_limits(high=0)  # whatever waits there is told to the link
+        peer = transport.get_extra_info("peername") or ("", 0)
+        self.ip, self.port = peer_ip(str(peer[0])), int(peer[1])
+        admitted = self._server.admit(self)
+        self._transport.write(self._server.info(self))
+        if not admitted:
+            self._transport.write(errors.ConnectionsExceeded.reply)
+            self._why = "Maximum Connections Exceeded"
+            self._close()
+            return
+        log.debug("%s - Client connection created", self.label)
+        self._server.heartbeat.schedule(self, self._heard + self._ping_interval)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self.link.closed or self._draining:
+            return self._server.inbox.window  # to be thrown away
+        return self._intake.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        server = self._server
+        if self.link.closed or self._draining:
+            return  # nothing that it says counts any more
+        store, stop = self._intake.filled(nbytes)
+        self._heard = server.loop.time()
+        if self._reads is not None:
+            read = bytes(memoryview(store)[stop - nbytes : stop])
+            log.debug("%s - <<- %r", self.label, self._reads.shown(read))
+        self._serve(store, stop)
+
+    def _serve(self, store: bytearray, stop: int) -> None:
+        """Have the plane serve what was read, in more than one turn if it is much work."""
+        begun = TURNS.begin()
+        plane = self._server.plane
+        plane.sequencer.tick(time.time_ns())
+        rest = plane.receive(self.link, store, stop)
+        if plane.interrupted:
+            self._backlog = store[rest:stop]
+            self._intake.keep(store, stop, stop, self.link.parser)
+            self._transport.pause_reading()
+            self._server.loop.call_soon(self.go_on)
+        elif not self.link.closed:
+            self._intake.keep(store, rest, stop, self.link.parser)
+        if plane.gate.crowded:
+            self._hold()
+        if (replays := self._server.replays) is not None and replays.waits:
+            replays.advance()
+        if self._ending:
+            self._close()
+        TURNS.end(begun)
+
+    def go_on(self) -> None:
+        """Serve what was read before, unless a subscriber holds us; then read again."""
+        if self.held_by or self.link.closed or self._draining:
+            return
+        backlog, self._backlog = self._backlog, None
+        if backlog is not None:
+            self._serve(backlog, len(backlog))
+        if self.held_by == 0 and self._backlog is None:
+            self._transport.resume_reading()  # of no effect on one that closes
+
+    def eof_received(self) -> bool:
+        self._close()
+        return self._late
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fd = -1
+        self._server.plane.control.drop(self.link)
+        self._server.forget(self)
+        self.link.part()
+        self._backlog = None
+        for timer in (self._stall_timer, self._hold_timer, self._linger_timer):
+            if timer is not None:
+                timer.cancel()
+        self._let_go()
+        why = self._why or exc or "Client Closed"
+        if not self._logged:
+            log.debug("%s - Client connection closed: %s", self.label, why)
+
+    def pause_writing(self) -> None:
+        self.link.writable = False
+        self._stalled_bytes = self._transport.get_write_buffer_size()
+        deadline = self._server.settings.limits.write_deadline
+        self._stall_timer = self._server.loop.call_later(deadline, self._stalled)
+
+    def resume_writing(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+        self.link.writable = True
+        self.flush()
+        if self._server.replays is not None:
+            self._server.replays.wake(self.link)
+        if self.link.held() < self._server.hold_pending // 4:
+            self.link.lagging = False
+            if self._hold_timer is not None:
+                self._hold_timer.cancel()
+                self._hold_timer = None
+            self._let_go()
+
+    # Output
+
+    def flush(self) -> None:
+        """Write the outbox, as far as the socket takes it; the rest of a store waits there."""
+        link = self.link
+        while link.writable:
+            view = link.next_waiting()
+            if view is None:
+                break
+            self._send(view)
+        if link.writable and link.stored():
+            with link.unsent() as view:
+                size = len(view)
+                if size:
+                    self._send(view)
+            link.emptied(size)
+        if self._late and not link.held():
+            self._close()
+
+    def _send(self, view: memoryview) -> None:
+        """Write straight to the socket, which saves a copy; give the transport the rest."""
+        if self._transport.is_closing():
+            return
+        try:
+            sent = os.write(self._fd, view)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self.link.closed = True
+            self._why = self._why or "Write Error"
+            self._transport.abort()
+            return
+        if sent < len(view):
+            self._transport.write(bytes(view[sent:]))
+
+    def finish(self, why: str) -> None:
+        """Close when what has been said so far is out; the data plane is still at work."""
+        self._ending = True
+        self._blame(why)
+
+    def _blame(self, why: str) -> None:
+        """Say in the log why this connection is closed by us."""
+        self._why = why
+        text = "%s - Client connection closed: %s"
+        self._logged = self._server.closings.tell(logging.INFO, self.ip, text, self.label, why)
+
+    def cut_off(self, reason: str = "") -> None:
+        """Close on a slow consumer: drop what waits, say so after the last whole message."""
+        limit = self._server.settings.limits.max_pending
+        why = reason or self.cut_reason or f"MaxPending of {limit} Exceeded"
+        why = f"Slow Consumer Detected: {why}"
+        self._server.closings.tell(logging.INFO, self.ip, "%s - %s", self.label, why)
+        self._why = why
+        self._server.slow_consumers += 1
+        self.link.drop_output()
+        self._let_go()
+        if not self._transport.is_closing():
+            self._transport.write(errors.SlowConsumer.reply)
+        self._close()
+
+    def _close(self) -> None:
+        """Hand all output to the transport and close, within the time a write may take.
+
+        What may not be seen yet is waited for, within that time too.
+        """
+        link = self.link
+        self._server.plane.control.drop(link)
+        if self._transport.is_closing():
+            return
+        while (view := link.next_waiting()) is not None:
+            self._transport.write(bytes(view))
+        if rest := bytes(link.unsent()):
+            self._transport.write(rest)
+            link.emptied(len(rest))
+        self._late = link.held() > 0
+        if not self._late:
+            self._transport.close()
+        unwritten = self._late or self._transport.get_write_buffer_size()
+        if unwritten and self._linger_timer is None:
+            deadline = self._server.settings.limits.write_deadline
+            self._linger_timer = self._server.loop.call_later(deadline, self._transport.abort)
+
+    def _stalled(self) -> None:
+        """The socket has taken nothing for `write_deadline`: too slow, unless it took some."""
+        self._stall_timer = None
+        if self._server.keeper is not None:
+            return  # what it misses is in the journal; PINGs find out whether it is alive
+        waiting = self._transport.get_write_buffer_size()
+        deadline = self._server.settings.limits.write_deadline
+        if waiting < self._stalled_bytes:
+            self._stalled_bytes = waiting
+            self._stall_timer = self._server.loop.call_later(deadline, self._stalled)
+        elif not self._transport.is_closing():
+            self.cut_off(f"WriteDeadline of {deadline:g}s exceeded")
+
+    # Publishers and the subscribers they outrun
+
+    def _hold(self) -> None:
+        """Read no more from this publisher until the subscribers that it outran have drained."""
+        hold(self, self._server)
+        if self.held_by:
+            self._transport.pause_reading()
+
+    def wait(self) -> None:
+        """Serve nothing more of what was read until `proceed`."""
+        self.held_by += 1
+
+    def proceed(self) -> None:
+        """What `wait` was for is done."""
+        self.held_by -= 1
+        if self.held_by == 0:
+            self._server.loop.call_soon(self.go_on)
+
+    def hold(self, publisher: "Publisher", seconds: float) -> None:
+        """Have a publisher wait for this subscriber, but not for longer than this."""
+        if publisher in self._holding:
+            return
+        self._holding.add(publisher)
+        publisher.held_by += 1
+        if self._hold_timer is None:
+            self._hold_timer = self._server.loop.call_later(seconds, self._held_long_enough)
+
+    def _held_long_enough(self) -> None:
+        self._hold_timer = None
+        self.link.lagging = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Let the publishers go on that waited for this subscriber."""
+        for publisher in self._holding:
+            publisher.held_by -= 1
+            if publisher.held_by == 0:
+                self._server.loop.call_soon(publisher.go_on)
+        self._holding.clear()
+
+    # Life signs
+
+    @property
+    def _ping_interval(self) -> float:
+        return self._server.settings.limits.ping_interval
+
+    def connected(self) -> None:
+        """CONNECT was accepted: the first PING comes soon, to measure the round trip."""
+        if self._ping_sent == 0.0:
+            spread = self.cid * GOLDEN % 1  # even over any run of cids
+            first = min(FIRST_PING, self._ping_interval) * (1 + spread * JITTER)
+            due = self._server.loop.time() + first
+            self._server.heartbeat.schedule(self, due)
+
+    def pinged(self) -> None:
+        """The client sent PING. The first time after CONNECT it learns that it is known."""
+        if self.options.get("protocol") == 1 and not self._greeted:
+            self._greeted = True
+            self._server.plane.say(self.link, self._server.info(self, greeting=True))
+
+    def ponged(self) -> None:
+        """The client answered a PING."""
+        if self._pings_out:
+            self.rtt = self._server.loop.time() - self._ping_sent
+            self._pings_out = 0
+
+    def beat(self, now: float) -> float:
+        """PING a silent client, close a stale one; when to look again, 0 for never."""
+        limits = self._server.settings.limits
+        if self.link.closed:
+            return 0.0
+        if self._ping_sent and now - self._heard < limits.ping_interval:
+            return self._heard + limits.ping_interval
+        if self._pings_out >= limits.ping_max:
+            self._blame(f"Stale Connection: {limits.ping_max} PINGs unanswered")
+            self._server.plane.say(self.link, errors.StaleConnection.reply)
+            self._server.plane.release(None)
+            self._close()
+            return 0.0
+        self._pings_out += 1
+        self._ping_sent = now
+        self._server.plane.say(self.link, b"PING\r\n")
+        self._server.plane.release(None)
+        return now + limits.ping_interval
+
+    # The end
+
+    def start_draining(self) -> None:
+        """Take in nothing more. Input is still read, and thrown away.
+
+        A socket that is closed with unread input is reset, and what the client has not
+        received of our output is lost with it: that of every client that is publishing.
+        One that lags is served from the journal until it has all that was accepted.
+        """
+        self._draining = True
+        self.link.closed = not self.link.detached
+        self._transport.resume_reading()
+
+    def is_drained(self) -> bool:
+        """Whether the client's side has acknowledged all that was written for it."""
+        if self._fd < 0:
+            return True
+        if self.pending_bytes or (self.link.detached and not self.link.closed):
+            return False
+        if self._transport.is_closing():
+            return True
+        unacknowledged = fcntl.ioctl(self._fd, termios.TIOCOUTQ, b"\0\0\0\0")
+        return int.from_bytes(unacknowledged, sys.byteorder) == 0
+
+    def close(self) -> None:
+        """Close without a word, as nats-server does when it stops; what is not out is dropped."""
+        self._why = self._why or "Server Shutdown"
+        self._transport.abort()

@@ -1,0 +1,46 @@
+# The compiler's view of caller.py: types only, never behaviour.
+cimport cython
+from sequencer.digits cimport width_of
+
+cdef extern from "sys/epoll.h":
+    int EPOLLIN
+
+cdef enum:
+    REST_MAX = 16384
+    OUT_MIN = 64
+    OUT_KEPT = 4096
+    NUMBER_SIZE = 23
+
+@cython.final
+cdef class Caller:
+    cdef readonly object connection
+    cdef readonly int fd
+    cdef readonly str ip
+    cdef readonly int port
+    cdef readonly unsigned long long cid, origin, heard, messages, bytes, queries, errors
+    cdef readonly double started_at
+    cdef int interest
+    cdef bint late, ending, ended
+    cdef readonly bytes fault
+    # answers
+    cdef bytearray out
+    cdef unsigned char *data
+    cdef Py_ssize_t size, end, sent
+    cdef unsigned long long wanted
+    # what it has said and is no message yet
+    cdef readonly bytearray kept
+    cdef Py_ssize_t held, need, awaited, skip, passed
+
+    @cython.locals(width=int, at=Py_ssize_t)
+    cdef int number(self, unsigned long long number) except -1
+    @cython.locals(netstring=bytes)
+    cdef int say(self, bytes text) except -1
+    @cython.locals(size=Py_ssize_t, out=bytearray)
+    cdef int widen(self, Py_ssize_t need) except -1
+    cdef int adopt(self, bytearray out) except -1
+    cdef int emptied(self) except -1
+    cdef int shrink(self) except -1
+    @cython.locals(size=Py_ssize_t)
+    cdef int keep(self, bytearray store, Py_ssize_t at, Py_ssize_t stop) except -1
+    @cython.locals(kept=bytearray, larger=bytearray)
+    cdef int grow(self) except -1

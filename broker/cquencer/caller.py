@@ -1,0 +1,152 @@
+"""One connection to cquencer's port: its answers, and what it has said that is no message yet.
+
+Answers are netstrings one behind the other; they are sent together, and then forgotten:
+
+    out    sent --> answers --> end ... size
+
+What a read brings and is not a whole netstring stands before what the next one brings. One that
+is long gets a store of its own, which grows with what has arrived. Memory: 64 bytes for answers,
+more while it pipelines; the beginning of one message.
+"""
+
+import time
+from typing import Any
+
+import cython
+
+from broker.clients.addresses import shown
+
+if not cython.compiled:
+    import select
+
+    from sequencer.digits import width_of
+
+    EPOLLIN = select.EPOLLIN
+    REST_MAX = 1 << 14  # of one that is not whole, put before what the next read brings
+    OUT_MIN = 64  # bytes for answers
+    OUT_KEPT = 1 << 12
+    NUMBER_SIZE = 23  # 19:9223372036854775807,
+
+
+class Caller:
+    """One connection. Written by the port; monitoring reads what it has counted."""
+
+    def __init__(self, connection: Any, address: tuple[str, int], cid: int, origin: int) -> None:
+        self.connection = connection
+        self.fd = connection.fileno()  # -1: closed
+        self.ip, self.port = address
+        self.cid = cid
+        self.origin = origin  # who it is in the journal's records
+        self.started_at = time.time()
+        self.heard = 0  # ns since 1970; 0: it has said nothing yet
+        self.messages = self.bytes = self.queries = self.errors = 0
+        self.interest = EPOLLIN
+        self.late = False  # it has said more than there was time for
+        self.ending = False  # nothing that it says counts any more
+        self.fault = b""  # why nothing more is taken from it
+        self.ended = False  # it knows that nothing comes any more
+        # answers
+        self.out = bytearray(OUT_MIN)
+        self.data = self.out
+        self.size = OUT_MIN
+        self.end = self.sent = 0
+        self.wanted = 0  # the number that must be safe before they may be seen
+        # what it has said and is no message yet
+        self.kept: bytearray | None = None
+        self.held = 0
+        self.need = 0  # bytes of the long netstring that has `kept` for itself
+        self.awaited = 0  # bytes of the netstring that is not whole; 0: not known
+        self.skip = 0  # bytes to come of one that is too long, and its comma
+        self.passed = 0  # bytes served before those at hand
+
+    @property
+    def label(self) -> str:
+        """Who this is, for the log."""
+        return f"{shown(self.ip, self.port)} - cid:{self.cid}"
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of answers that have not been sent."""
+        return self.end - self.sent
+
+    def number(self, number: int) -> int:
+        """Answer a number, as a netstring."""
+        width = width_of(number)
+        if self.size - self.end < NUMBER_SIZE:
+            self.widen(NUMBER_SIZE)
+        at = self.end
+        if width > 9:
+            self.data[at] = ord("1")
+            at += 1
+        self.data[at] = ord("0") + width % 10
+        self.data[at + 1] = ord(":")
+        at += 2 + width
+        self.data[at] = ord(",")
+        self.end = at + 1
+        while width:
+            at -= 1
+            self.data[at] = ord("0") + number % 10
+            number //= 10
+            width -= 1
+        return 0
+
+    def say(self, text: bytes) -> int:
+        """Answer a text, as a netstring."""
+        netstring = b"%d:%b," % (len(text), text)
+        if self.size - self.end < len(netstring):
+            self.widen(len(netstring))
+        self.out[self.end : self.end + len(netstring)] = netstring
+        self.end += len(netstring)
+        return 0
+
+    def widen(self, need: int) -> int:
+        """Have room for so many more bytes of answers."""
+        size = self.size
+        while size - self.end < need:
+            size *= 2
+        out = bytearray(size)
+        out[: self.end] = memoryview(self.out)[: self.end]
+        return self.adopt(out)
+
+    def adopt(self, out: bytearray) -> int:
+        """Use this store for answers."""
+        self.out = out
+        self.data = self.out
+        self.size = len(out)
+        return 0
+
+    def emptied(self) -> int:
+        """All answers are out."""
+        self.end = self.sent = 0
+        if self.size > OUT_KEPT:
+            self.shrink()
+        return 0
+
+    def shrink(self) -> int:
+        """Give back the room that many answers have taken."""
+        return self.adopt(bytearray(OUT_MIN))
+
+    def keep(self, store: bytearray, at: int, stop: int) -> int:
+        """Keep what was not served, for the next read; a long one has a store of its own."""
+        size = stop - at
+        self.held = size
+        self.need = 0
+        self.passed += at
+        if size == 0:
+            self.kept = None
+        elif size <= REST_MAX or self.late:
+            self.kept = store[at:stop]
+        else:  # twice what is there, so that who announces a megabyte does not get one
+            self.need = self.awaited
+            self.kept = bytearray(min(2 * size, self.need))
+            self.kept[:size] = memoryview(store)[at:stop]
+        return 0
+
+    def grow(self) -> int:
+        """A larger store for the long netstring that has filled its own."""
+        kept = self.kept
+        assert kept is not None, "it has one"
+        larger = bytearray(min(2 * len(kept), self.need))
+        larger[: self.held] = kept
+        self.kept = larger
+        return 0

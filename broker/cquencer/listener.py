@@ -1,0 +1,226 @@
+"""cquencer's port as the broker has it: who listens, who is let in, how long, and the end.
+
+What its clients say and hear is cquencer/port.py's business; here is everything else, none of
+which happens for a message. The event loop looks at one descriptor for all clients, that of
+their epoll, and at the listening sockets.
+
+Dead and slow clients are the kernel's business: a peer that is silent for `ping_interval` is
+probed, and one that takes nothing, or answers no probe, for `write_deadline` is hung up on.
+"""
+
+import fcntl
+import logging
+import select
+import socket
+import sys
+import termios
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from broker.clients import addresses
+from broker.clients.session import hold
+from broker.cquencer.caller import Caller
+from broker.cquencer.port import Port
+from broker.turns import TURNS
+from parser import errors
+
+if TYPE_CHECKING:
+    from broker.feeds.fitting import Fitting
+    from broker.server import Server
+
+log = logging.getLogger("seriatim")
+
+BACKLOG = 1024  # connections that wait to be accepted
+
+
+# What no feed can carry; as PayloadTooLarge, with the reason.
+TOO_LONG = b"-ERR 'Maximum Payload Violation: %d bytes, and a datagram of the feed takes %d'"
+
+
+class Cquencer:
+    """One per broker that has the port. The port tells it who goes; it is a publisher to hold."""
+
+    def __init__(self, server: "Server") -> None:
+        settings = server.settings
+        self._server = server
+        self._loop = server.loop
+        subject = settings.sequencer.subject.encode()
+        self._max_payload = settings.limits.max_payload
+        self._fitting = _fitting(server, subject)
+        fits = self._max_payload if self._fitting is None else self._fitting.always
+        self._poller = select.epoll()
+        self.port = Port(
+            server.plane,
+            server.inbox.store,
+            subject,
+            min(fits, self._max_payload),
+            settings.sequencer.framing == "netstring",
+            self._poller,
+            self,
+        )
+        server.plane.gate.port = self.port
+        self.callers: dict[int, Caller] = {}  # by cid
+        self.accepted = 0
+        self.addresses: list[tuple[str, int]] = []
+        self.held_by = 0  # subscribers that the port's clients wait for
+        self._listeners: list[socket.socket] = []
+        self._awake = False
+        self._draining = False
+
+    def start(self) -> None:
+        """Listen on every address of the host. Raises `OSError`, in plain words."""
+        settings = self._server.settings
+        host = settings.sequencer.host or settings.host
+        port = max(settings.sequencer.port, 0)
+        try:
+            self._listeners = addresses.open_sockets(host, port)
+            for listener in self._listeners:
+                listener.listen(BACKLOG)
+        except OSError as error:
+            self.stop_listening()
+            where, reason = addresses.wanted(host, port), addresses.reason_of(error)
+            raise OSError(
+                f"cannot listen on {where} for cquencer's clients: {reason}; another process may"
+                " have the port, or the address is not this machine's: choose others with"
+                " --sequencer_port and --sequencer_host (of seriatim cq: TCP_PORT and --host)"
+            ) from error
+        self.addresses = [addresses.bound_to(host, listener) for listener in self._listeners]
+        self._loop.add_reader(self._poller.fileno(), self._turn)
+        for listener in self._listeners:
+            self._server.doorkeeper.watch(listener, self._admit)
+        port = self.addresses[0][1]
+        log.info("Listening for cquencer's clients on %s", addresses.shown(host, port))
+
+    # Who comes
+
+    def _admit(self, connection: socket.socket, place: tuple[Any, ...]) -> None:
+        """Serve a new connection, if there is a place for it."""
+        server, limits = self._server, self._server.settings.limits
+        self.accepted += 1
+        peer = (addresses.peer_ip(str(place[0])), int(place[1]))
+        admitted = server.has_room()
+        caller = Caller(connection, peer, *server.new_client())
+        if not admitted:
+            server.full(caller.ip, caller.label)
+            words = errors.ConnectionsExceeded.reply.rstrip()
+            with suppress(OSError):
+                connection.send(b"%d:%b," % (len(words), words), socket.MSG_NOSIGNAL)
+            connection.close()
+            return
+        connection.setblocking(False)
+        probes = limits.ping_max + 1
+        for level, option, value in (
+            (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(int(limits.ping_interval), 1)),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(int(limits.write_deadline / probes), 1)),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, min(probes, 127)),
+            (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(limits.write_deadline * 1000)),
+        ):
+            with suppress(OSError):  # what the system does not have, or not in these bounds
+                connection.setsockopt(level, option, value)
+        self.callers[caller.cid] = caller
+        self.port.admit(caller)
+        log.debug("%s - cquencer's client connected", caller.label)
+
+    # What the port tells
+
+    def closed(self, caller: Caller) -> None:
+        """A connection has ended."""
+        del self.callers[caller.cid]
+        self._server.doorkeeper.freed()
+        log.debug("%s - cquencer's client closed", caller.label)
+
+    def ending(self, caller: Caller) -> None:
+        """A client has heard all that there is for it; it has a while to end the connection."""
+        if caller.fault:
+            text = "%s - cquencer's client closed: %s"
+            why = caller.fault.decode()
+            self._server.closings.tell(logging.INFO, caller.ip, text, caller.label, why)
+        with suppress(OSError):
+            caller.connection.shutdown(socket.SHUT_WR)
+        deadline = self._server.settings.limits.write_deadline
+        self._loop.call_later(deadline, self.port.close, caller)
+
+    def refusal(self, size: int) -> bytes:
+        """Why a message of this size cannot be taken now; nothing if it can."""
+        if size > self._max_payload:
+            return errors.PayloadTooLarge.reply.rstrip()
+        if self._fitting is not None:
+            most = self._fitting.most(self._server.plane.sequencer.number + 1)
+            if size > most:
+                return TOO_LONG % (size, most)
+        return b""
+
+    def wake(self) -> None:
+        """There is a turn to be had at once."""
+        if not self._awake:
+            self._awake = True
+            self._loop.call_soon(self._turn)
+
+    # What happens in a turn of the loop
+
+    def _turn(self) -> None:
+        self._awake = False
+        if self.held_by and not self._draining:
+            return
+        begun = TURNS.begin()
+        self.port.turn()
+        server = self._server
+        if server.plane.gate.crowded and not self._draining:
+            hold(self, server)
+            if self.held_by:
+                self._loop.remove_reader(self._poller.fileno())
+        if (replays := server.replays) is not None and replays.waits:
+            replays.advance()
+        TURNS.end(begun)
+
+    def go_on(self) -> None:
+        """The subscribers that the clients have outrun have drained, or held them long enough."""
+        if self.held_by == 0 and not self._poller.closed:
+            self._loop.add_reader(self._poller.fileno(), self._turn)
+            self.wake()
+
+    # The end
+
+    def stop_listening(self) -> None:
+        """Let nobody in any more."""
+        for listener in self._listeners:
+            self._server.doorkeeper.leave(listener)
+        self._listeners.clear()
+
+    def start_draining(self) -> None:
+        """Take in nothing more. What was taken is answered; input is read, and thrown away."""
+        self.stop_listening()
+        self._draining = True
+        self._loop.add_reader(self._poller.fileno(), self._turn)  # whoever held us
+        self.port.drain()
+
+    def undrained(self) -> int:
+        """How many clients have not acknowledged all their answers."""
+        return sum(not _is_drained(caller) for caller in self.callers.values())
+
+    def close(self) -> None:
+        """End every connection; what is not out is dropped."""
+        for caller in list(self.callers.values()):
+            self.port.close(caller)
+        self._loop.remove_reader(self._poller.fileno())
+        self._server.plane.gate.port = None
+        self._poller.close()
+
+
+def _fitting(server: "Server", subject: bytes) -> "Fitting | None":
+    """What the feeds of the port's messages can carry; None where that has no known bound."""
+    if server.feeds is None:
+        return None
+    from broker.feeds.fitting import Fitting  # only where there are feeds
+
+    fitting = Fitting(server.feeds.outlets, subject)
+    return fitting if fitting.is_known else None
+
+
+def _is_drained(caller: Caller) -> bool:
+    if caller.pending_bytes:
+        return False
+    unacknowledged = fcntl.ioctl(caller.fd, termios.TIOCOUTQ, b"\0\0\0\0")
+    return int.from_bytes(unacknowledged, sys.byteorder) == 0

@@ -1,0 +1,112 @@
+# The compiler's view of port.py: types only, never behaviour.
+cimport cython
+from broker.cquencer.caller cimport Caller
+from broker.dataplane.gate cimport Gate
+from broker.dataplane.plane cimport Plane
+from libc.errno cimport EAGAIN, EINTR, errno
+from sequencer.sequencer cimport Sequencer
+from sublist.route cimport Route
+from sublist.subject cimport digest_of
+from sublist.sublist cimport Sublist
+
+cdef extern from "sys/socket.h":
+    ssize_t recv(int fd, void *to, size_t size, int flags) noexcept
+    ssize_t send(int fd, const void *data, size_t size, int flags) noexcept
+    int MSG_NOSIGNAL
+
+cdef extern from "sys/epoll.h":
+    int EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP
+    union epoll_data:
+        int fd
+    struct epoll_event:
+        unsigned int events
+        epoll_data data
+    int epoll_wait(int poller, epoll_event *events, int count, int timeout_ms) noexcept
+
+cdef extern from "time.h":
+    struct timespec:
+        long long tv_sec
+        long tv_nsec
+    int CLOCK_REALTIME
+    int clock_gettime(int clock, timespec *now) noexcept
+
+cdef enum:
+    EVENTS_MAX = 64
+    ROUNDS_MAX = 16
+    READ_MAX = 65536
+    DIGITS_MAX = 18
+    ANSWER_WORK = 4
+    BYTES_SHIFT = 7
+    SECOND_NS = 1000000000
+
+@cython.final
+cdef class Port:
+    cdef Plane plane
+    cdef Gate gate
+    cdef Sequencer sequencer
+    cdef Sublist sublist
+    cdef bytearray store, subject
+    cdef const unsigned char *text
+    cdef Py_ssize_t max_payload, subject_size, length
+    cdef unsigned int digest
+    cdef bint netstrings, draining
+    cdef object poller, owner
+    cdef int poller_fd, error, place
+    cdef epoll_event events[EVENTS_MAX]
+    cdef readonly list clients
+    cdef list asked, waiting, late, ready
+    cdef readonly Py_ssize_t connections
+    cdef readonly unsigned long long messages, bytes, queries, errors
+
+    @cython.locals(missing=Py_ssize_t)
+    cpdef admit(self, Caller caller)
+    @cython.locals(plane=Plane, count=int, at=int, look=int, first=int, served=int)
+    cpdef turn(self)
+    @cython.locals(waiting=list, caller=Caller)
+    cpdef let_out(self)
+    @cython.locals(caller=Caller)
+    cpdef drain(self)
+    cpdef close(self, Caller caller)
+    cdef int _look(self) except -2
+    @cython.locals(now=timespec)
+    cdef _tick(self)
+    @cython.locals(caller=Caller)
+    cdef int _serve(self, int fd, unsigned int events) except -1
+    @cython.locals(size=Py_ssize_t, words=bytes)
+    cdef int _read(self, Caller caller) except -1
+    cdef int _throw_away(self, Caller caller) except -1
+    @cython.locals(held=Py_ssize_t, got=Py_ssize_t, own=bytearray)
+    cdef int _read_netstrings(self, Caller caller) except -1
+    @cython.locals(data='unsigned char *', got=Py_ssize_t)
+    cdef Py_ssize_t _receive(self, Caller caller, bytearray store, Py_ssize_t at,
+                             Py_ssize_t size) except -2
+    cdef int _cut(self, Caller caller, Py_ssize_t got) except -1
+    @cython.locals(data='const unsigned char *', at=Py_ssize_t, body=Py_ssize_t, end=Py_ssize_t,
+                   words=bytes)
+    cdef Py_ssize_t _walk(self, Caller caller, bytearray store, Py_ssize_t stop) except -1
+    @cython.locals(data='const unsigned char *', first=Py_ssize_t, length=Py_ssize_t, whole=bint)
+    cdef Py_ssize_t _head(self, Caller caller, bytearray store, Py_ssize_t at,
+                          Py_ssize_t stop) except -1
+    @cython.locals(data='const unsigned char *', size=Py_ssize_t)
+    cdef Py_ssize_t _pass_over(self, Caller caller, bytearray store, Py_ssize_t at,
+                               Py_ssize_t stop) except -1
+    cdef int _break_at(self, Caller caller, bytearray store, Py_ssize_t at, Py_ssize_t stop,
+                       bytes expected) except -1
+    cdef int _break(self, Caller caller, Py_ssize_t at, bytes expected, bytes seen) except -1
+    @cython.locals(route=Route, nth='unsigned long long', number='unsigned long long')
+    cdef int _take(self, Caller caller, bytearray store, Py_ssize_t at,
+                   Py_ssize_t size) except -1
+    cdef bytes _judge(self, Py_ssize_t size)
+    cdef int _query(self, Caller caller) except -1
+    cdef int _no_room(self, Caller caller) except -1
+    cdef int _refuse(self, Caller caller, bytes words) except -1
+    @cython.locals(caller=Caller)
+    cdef int _settle(self) except -1
+    @cython.locals(got=Py_ssize_t)
+    cdef int _answer(self, Caller caller) except -1
+    @cython.locals(got=Py_ssize_t)
+    cdef Py_ssize_t _send(self, Caller caller) except -2
+    cdef int _watch(self, Caller caller, int interest) except -1
+    cdef _finish(self, Caller caller)
+    @cython.locals(late=list, caller=Caller, own=bytearray)
+    cdef int _go_on(self) except -1

@@ -1,0 +1,53 @@
+# The compiler's view of frame.py: types only, never behaviour.
+cimport cython
+from sequencer.digits cimport frame_size, inner_size, width_of
+
+cdef enum:
+    FRAMED, BARE, FRAMED_HEADERS, BARE_HEADERS, NUMBERED_HEADERS
+
+cdef enum:
+    MARGIN_MIN = 512
+    ROOM_MIN = 512
+
+@cython.final
+cdef class Frame:
+    cdef readonly int shape
+    cdef bytearray store
+    cdef unsigned char *data
+    cdef Py_ssize_t room, margin
+    cdef readonly Py_ssize_t start, end
+    cdef readonly unsigned long long number
+    cdef Py_ssize_t size, width, digits, digits_end
+    cdef bytes tail_bytes, verb
+    cdef const unsigned char *tail
+    cdef readonly Py_ssize_t tail_size
+    cdef readonly object addressed
+    cdef bytes sid
+
+    cdef int stamp(self, unsigned long long number, const unsigned char *data, Py_ssize_t size,
+                   Py_ssize_t digits, Py_ssize_t digits_end) except -1
+    cdef int stamp_headers(self, unsigned long long number, const unsigned char *data,
+                           Py_ssize_t body, Py_ssize_t header_size, Py_ssize_t size,
+                           bytes sizes) except -1
+    cdef void expire(self) noexcept
+    @cython.locals(at=Py_ssize_t, first=Py_ssize_t, digits='unsigned char *')
+    cdef bint _count_up(self) noexcept
+    @cython.locals(width=Py_ssize_t, inner=Py_ssize_t)
+    cdef int _lay_out(self, unsigned long long number, Py_ssize_t size) except -1
+    cdef int _frame_head(self, unsigned long long number, Py_ssize_t size) except -1
+    @cython.locals(line=Py_ssize_t, extra=Py_ssize_t, block=bytes)
+    cdef int _number_header(self, unsigned long long number, const unsigned char *data,
+                            Py_ssize_t body, Py_ssize_t header_size, Py_ssize_t size) except -1
+    @cython.locals(need=Py_ssize_t, end=Py_ssize_t)
+    cdef int address(self, object owner, const unsigned char *subject, Py_ssize_t subject_size,
+                     bytes sid, const unsigned char *reply, Py_ssize_t reply_size) except -1
+    cdef bint is_addressed(self, object owner, bytes sid) noexcept
+    @cython.locals(store=bytearray, moved=Py_ssize_t)
+    cdef int _widen(self, Py_ssize_t margin, Py_ssize_t room) except -1
+    cdef void _copy(self, const unsigned char *source, Py_ssize_t start, Py_ssize_t count) noexcept
+    cdef void _literal(self, bytes text) noexcept
+    @cython.locals(width=Py_ssize_t, at=Py_ssize_t)
+    cdef void _decimal(self, unsigned long long value) noexcept
+
+@cython.locals(first='const unsigned char *', line=Py_ssize_t, at=Py_ssize_t, end=Py_ssize_t)
+cdef bint is_simple(const unsigned char *data, Py_ssize_t body, Py_ssize_t size)

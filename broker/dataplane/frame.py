@@ -1,0 +1,285 @@
+r"""What stands around a payload on its way to subscribers, written once per message.
+
+    MSG orders 1 23\r\n23:5:88485,11:  hello world  ,,\r\n
+    |-- line --|------- head --------|-- payload --|-tail-|
+
+A Frame is one shape of it, and there are five: with the number in a netstring, bare, or in
+a header, and the first two again for messages that have headers of their own. The head
+stays in place between messages: for a run of equal sizes only the digits that change are
+touched. The line that announces the message grows from the head to the left, and is kept
+too while subject and sid do. So a delivery is three copies: line and head, payload, tail;
+and the payload goes from the receive buffer to the outbox without a stop between.
+
+    0 ... start <- line -> margin <- head -> end ... margin + room
+
+Format: netstrings, https://cr.yp.to/proto/netstrings.txt; NATS headers, ADR-4. Memory: a
+frame holds the longest line and the longest headers it has seen, and no payload.
+"""
+
+from typing import Any
+
+import cython
+
+from sequencer.headers import STATUS_LINE, with_fields
+
+if cython.compiled:
+    from cython.cimports.libc.string import memcmp, memcpy
+else:
+    from sequencer.digits import frame_size, inner_size, width_of
+
+    FRAMED, BARE, FRAMED_HEADERS, BARE_HEADERS, NUMBERED_HEADERS = range(5)
+    MARGIN_MIN = 512
+    ROOM_MIN = 512
+
+NUMBER_FIELD = b"Nats-Sequence: "
+
+
+class Frame:
+    """One shape of message, for the number `number`. Written by the data plane alone."""
+
+    def __init__(self, shape: int) -> None:
+        self.shape = shape
+        self.verb = b"HMSG " if shape >= FRAMED_HEADERS else b"MSG "
+        framed = shape in (FRAMED, FRAMED_HEADERS)
+        self.tail_bytes = b",,\r\n" if framed else b"\r\n  "  # always copied as four bytes
+        self.tail = self.tail_bytes
+        self.tail_size = 4 if framed else 2
+        self.margin = MARGIN_MIN
+        self.room = ROOM_MIN
+        self.store = bytearray(MARGIN_MIN + ROOM_MIN)
+        self.data = self.store
+        self.start = self.end = self.margin
+        self.number = 0
+        self.size = -1  # the payload's, for which the head is laid out
+        self.width = 0  # digits of the number, or of the size as the publisher wrote it
+        self.digits = self.digits_end = 0  # where the number stands
+        self.addressed: Any = None  # whose line it is: a route, and
+        self.sid = b""  # a sid
+
+    def stamp(self, number: int, data: bytearray, size: int, digits: int, digits_end: int) -> int:
+        """Write the head for a payload without headers.
+
+        `data[digits:digits_end]` is its size as the publisher wrote it, which a plain server
+        relays to the letter (`005`); empty where that text is of something else.
+        """
+        if self.shape == BARE:
+            if size != self.size or digits_end - digits != self.width or self.width == 0:
+                self.end = self.margin
+                if digits_end > digits:
+                    self._copy(data, digits, digits_end - digits)
+                else:
+                    self._decimal(size)
+                self._literal(b"\r\n")
+                self.size = size
+                self.width = digits_end - digits
+        elif number != self.number + 1 or size != self.size or not self._count_up():
+            self._lay_out(number, size)
+        self.number = number
+        return 0
+
+    def stamp_headers(
+        self, number: int, data: bytearray, body: int, header_size: int, size: int, sizes: bytes
+    ) -> int:
+        """Write the head for `size` bytes from `body` on, of which `header_size` are headers.
+
+        `sizes` are the two sizes as the publisher wrote them, for a plain server's relay.
+        """
+        if self.room < header_size + ROOM_MIN:
+            self._widen(self.margin, header_size + ROOM_MIN)
+        self.number = number
+        self.size = -1  # what comes next is laid out anew
+        self.end = self.margin
+        if self.shape == NUMBERED_HEADERS:
+            return self._number_header(number, data, body, header_size, size)
+        if self.shape == FRAMED_HEADERS:
+            self._decimal(header_size)
+            self._literal(b" ")
+            self._decimal(header_size + frame_size(number, size - header_size))
+        else:
+            self._literal(sizes)
+        self._literal(b"\r\n")
+        self._copy(data, body, header_size)
+        if self.shape == FRAMED_HEADERS:
+            self._frame_head(number, size - header_size)
+        return 0
+
+    def expire(self) -> None:
+        """Be stale for whatever number comes next, for one without a number too."""
+        self.number = 0xFFFFFFFFFFFFFFFF
+
+    def address(
+        self,
+        owner: Any,
+        subject: bytes | bytearray,
+        subject_size: int,
+        sid: bytes,
+        reply: bytes | bytearray,
+        reply_size: int,
+    ) -> int:
+        """Write the line `MSG subject sid [reply] ` to the left of the head.
+
+        `subject` and `reply` are pointers when compiled; uncompiled, bytes of just that size.
+        """
+        need = subject_size + len(sid) + reply_size + 8
+        if self.margin < need:
+            self._widen(need, self.room)
+        self.addressed = owner
+        self.sid = sid
+        end = self.end  # _copy and _literal write at `end`: lend it to the line
+        self.start = self.margin - len(self.verb) - subject_size - len(sid) - 2
+        if reply_size:
+            self.start -= reply_size + 1
+        self.end = self.start
+        self._literal(self.verb)
+        self._copy(subject, 0, subject_size)
+        self._literal(b" ")
+        self._literal(sid)
+        self._literal(b" ")
+        if reply_size:
+            self._copy(reply, 0, reply_size)
+            self._literal(b" ")
+        self.end = end
+        return 0
+
+    def is_addressed(self, owner: Any, sid: bytes) -> bool:
+        """Whether the line is that of this route and sid."""
+        return self.addressed is owner and (self.sid is sid or self.sid == sid)
+
+    def _count_up(self) -> bool:
+        """Add one to the number where it stands; False when it has no digit left to grow."""
+        digits = self.data
+        first = self.digits
+        at = self.digits_end - 1
+        while at >= first:
+            if digits[at] != ord("9"):
+                digits[at] += 1
+                return True
+            digits[at] = ord("0")
+            at -= 1
+        return False
+
+    def _lay_out(self, number: int, size: int) -> int:
+        """Write the head anew, for another size or another width of the number."""
+        self.end = self.margin
+        self.size = size
+        if self.shape == FRAMED:
+            self._decimal(frame_size(number, size))
+            self._literal(b"\r\n")
+            return self._frame_head(number, size)
+        width = width_of(number)
+        inner = len(STATUS_LINE) + len(NUMBER_FIELD) + width + 4
+        self._decimal(inner)
+        self._literal(b" ")
+        self._decimal(inner + size)
+        self._literal(b"\r\n")
+        self._literal(STATUS_LINE)
+        self._literal(NUMBER_FIELD)
+        self.digits = self.end
+        self._decimal(number)
+        self.digits_end = self.end
+        self._literal(b"\r\n\r\n")
+        return 0
+
+    def _frame_head(self, number: int, size: int) -> int:
+        """Write `L:<n>:<number>,<m>:`, the frame up to its payload."""
+        self._decimal(inner_size(number, size))
+        self._literal(b":")
+        self._decimal(width_of(number))
+        self._literal(b":")
+        self.digits = self.end
+        self._decimal(number)
+        self.digits_end = self.end
+        self._literal(b",")
+        self._decimal(size)
+        self._literal(b":")
+        return 0
+
+    def _number_header(
+        self, number: int, data: bytearray, body: int, header_size: int, size: int
+    ) -> int:
+        """Put the number into the message's own headers, after their first line.
+
+        Those that begin otherwise, or may have a number of their own, are rewritten.
+        """
+        line = len(STATUS_LINE)
+        if not is_simple(data, body, header_size):
+            block = with_fields(
+                bytes(data[body : body + header_size]), b"%b%d\r\n" % (NUMBER_FIELD, number)
+            )
+            self._decimal(len(block))
+            self._literal(b" ")
+            self._decimal(len(block) + size - header_size)
+            self._literal(b"\r\n")
+            self._literal(block)
+            return 0
+        extra = len(NUMBER_FIELD) + width_of(number) + 2
+        self._decimal(header_size + extra)
+        self._literal(b" ")
+        self._decimal(size + extra)
+        self._literal(b"\r\n")
+        self._copy(data, body, line)
+        self._literal(NUMBER_FIELD)
+        self._decimal(number)
+        self._literal(b"\r\n")
+        self._copy(data, body + line, header_size - line)
+        return 0
+
+    def _widen(self, margin: int, room: int) -> int:
+        """Make room for a longer line or longer headers; the head must be stamped anew."""
+        head = self.store[self.margin : self.end]
+        store = bytearray(margin + room)
+        store[margin : margin + len(head)] = head
+        moved = margin - self.margin
+        self.digits += moved
+        self.digits_end += moved
+        self.end += moved
+        self.start = margin
+        self.addressed = None
+        self.margin = margin
+        self.room = room
+        self.store = store
+        self.data = self.store
+        return 0
+
+    def _copy(self, source: bytes | bytearray, start: int, count: int) -> None:
+        """Append a span; room for it was made before."""
+        if cython.compiled:
+            memcpy(self.data + self.end, source + start, count)
+        else:
+            self.data[self.end : self.end + count] = source[start : start + count]
+        self.end += count
+
+    def _literal(self, text: bytes) -> None:
+        self._copy(text, 0, len(text))
+
+    def _decimal(self, value: int) -> None:
+        """Append a number in ASCII decimal."""
+        width = width_of(value)
+        at = self.end + width
+        self.end = at
+        while width:
+            at -= 1
+            self.data[at] = ord("0") + value % 10
+            value //= 10
+            width -= 1
+
+
+def is_simple(data: bytearray, body: int, size: int) -> bool:
+    """Whether a header block begins as most do, and certainly has no number of the publisher's."""
+    line = len(STATUS_LINE)
+    if size <= line or data[body + line] == ord(" ") or data[body + line] == ord("\t"):
+        return False
+    if cython.compiled:
+        first = b"NATS/1.0\r\n"
+        if memcmp(data + body, first, line) != 0:
+            return False
+        at = body + line + 5
+        end = body + size - 5
+        while at < end:  # for the Q of `nats-sequence`: hardly any other header has one
+            if data[at] | 0x20 == ord("q") and data[at + 1] | 0x20 == ord("u"):
+                return False
+            at += 1
+        return True
+    else:
+        block = data[body : body + size]
+        return block.startswith(STATUS_LINE) and b"equence" not in block.lower()

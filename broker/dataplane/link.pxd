@@ -1,0 +1,67 @@
+# The compiler's view of link.py: types only, never behaviour.
+cimport cython
+from parser.machine cimport Parser
+from broker.dataplane.frame cimport Frame
+
+cdef enum:
+    STORE_MIN = 4096
+    SEGMENT = 262144
+
+@cython.final
+cdef class Budget:
+    cdef public Py_ssize_t limit, bytes
+
+    cdef bint is_exceeded(self) noexcept
+
+@cython.final
+cdef class Link:
+    cdef readonly object session
+    cdef readonly Parser parser
+    cdef readonly dict subs
+    # the outbox
+    cdef bytearray store
+    cdef unsigned char *data
+    cdef Py_ssize_t size, end
+    cdef readonly object waiting
+    cdef readonly Py_ssize_t waiting_bytes
+    cdef readonly Py_ssize_t max_pending
+    cdef Budget budget
+    cdef public bint dirty, writable, lagging, closed, detached, numbered
+    # the fence; positions in all that was ever put into the outbox
+    cdef readonly unsigned long long passed, allowed, sealed
+    cdef unsigned long long mark
+    cdef readonly bint fenced
+    cdef bint shutting
+    cdef public unsigned long long origin
+    cdef public Py_ssize_t owed
+    # what the client chose
+    cdef public bint verbose, pedantic, echo, headers, no_responders
+    cdef readonly bint chatty
+    cdef readonly str frame
+    cdef readonly int shape, headed_shape
+    # counters; messages and their payloads with headers, as nats-server counts them
+    cdef readonly unsigned long long in_msgs, in_bytes, out_msgs, out_bytes
+
+    cpdef settle(self, str frame)
+    @cython.locals(end=Py_ssize_t, head=Py_ssize_t, to='unsigned char *')
+    cdef bint deliver(self, Frame frame, const unsigned char *data, Py_ssize_t payload,
+                      Py_ssize_t size, Py_ssize_t counted) noexcept
+    @cython.locals(size=Py_ssize_t)
+    cdef bint write(self, bytes text) except -1
+    cpdef Py_ssize_t held(self)
+    cpdef Py_ssize_t kept(self)
+    @cython.locals(size=Py_ssize_t, held=Py_ssize_t, store=bytearray, kept=bytearray)
+    cdef bint make_room(self, Py_ssize_t need, list spare) except -1
+    cdef _adopt(self, bytearray store)
+    cpdef bytearray take_store(self)
+    cpdef shut(self)
+    cpdef drop_output(self)
+    @cython.locals(size=Py_ssize_t)
+    cpdef next_waiting(self)
+    cpdef emptied(self, Py_ssize_t count)
+    cpdef unsigned long long position(self)
+    cpdef raise_fence(self)
+    cpdef seal(self)
+    cpdef bint lower_fence(self)
+    cdef Py_ssize_t _passable(self, Py_ssize_t size) noexcept
+    cpdef Py_ssize_t stored(self)

@@ -1,0 +1,233 @@
+"""Records of the journal into one link's outbox: the kernel of replay and of catch-up.
+
+    play(link, sub, number, ...)   from a buffer of records, until the outbox has enough
+      walk.next()                  the record, its checksum right, its number the next
+      _wants                       whether the filter takes in its subject, and it was not seen
+      _offer                       the frame's head, the payload, the tail, to the outbox
+
+It has frames of its own, for it serves other numbers than the plane does. A subscription
+never gets a number at or below `seen`: what was delivered live is not delivered again. Of a
+queue group's messages a member gets those that it is owed, and no others. For a link with very
+many subscriptions one record may be as much work as a thousand: work is counted, and bounded.
+"""
+
+import cython
+
+from broker.dataplane.frame import Frame
+from broker.dataplane.gate import Gate
+from broker.dataplane.link import Link
+from sequencer.journal.record import Walk
+from sublist.sublist import Sublist
+from sublist.subscription import Subscription
+
+if not cython.compiled:
+    from broker.dataplane.frame import BARE_HEADERS, FRAMED_HEADERS
+    from broker.dataplane.outcomes import ENDED, FULL, GAP
+    from sequencer.journal.layout import RECORD
+    from sublist.subject import takes
+
+    OUTBOX = 1 << 18  # no more is put into an outbox at once
+    FEW = 8  # subscriptions that are compared with a subject one by one
+    LOOKS_MAX = 1 << 15  # subscriptions that are looked at in one `play`, in some 3 ms
+
+
+class Player:
+    """One per broker. `outcome`, `number` and `found` tell how the last `play` ended."""
+
+    def __init__(self, gate: Gate, sublist: Sublist, salt: int, checked: bool = True) -> None:
+        self.gate = gate
+        self.sublist = sublist
+        self.walk = Walk(salt, checked)
+        self.frames = tuple(Frame(shape) for shape in range(5))
+        self.outcome = 0
+        self.number = 0  # the next one wanted
+        self.found = 0  # after GAP, the number that came instead
+        self.looked = 0  # work of the last `play` that is not for each record, in offers
+        self.messages = 0  # delivered so far, by all that was ever played
+        self.store = self.nothing = bytearray()
+        self.data = self.store
+
+    def play(
+        self,
+        link: Link,
+        sub: Subscription | None,
+        number: int,
+        until: int,
+        since: int,
+        store: bytearray,
+        start: int,
+        stop: int,
+    ) -> int:
+        """Deliver from `store[start:stop]` what comes from `number` on; where it stopped.
+
+        To `sub`, or without one to all live subscriptions of the link. Number 0 is whatever
+        comes first; none beyond `until` (0: no end) and none from before `since` (ns). After
+        `LOOKS_MAX` of work it stops as if there were no room, behind one record at least.
+        """
+        walk = self.walk
+        walk.begin(store, start, stop)
+        self.store = store
+        self.data = self.store
+        self.gate.reader = None
+        few = tuple(link.subs.values()) if sub is None and len(link.subs) <= FEW else None
+        self.looked = -self.sublist.effort
+        while True:
+            if self.looked + self.sublist.effort > LOOKS_MAX:
+                outcome = FULL
+                break
+            outcome = walk.next()
+            if outcome != RECORD:
+                break
+            if walk.number != number:
+                if walk.number < number:
+                    continue
+                if number != 0:
+                    self.found = walk.number
+                    outcome = GAP
+                    break
+            if until and walk.number > until:
+                outcome = ENDED
+                break
+            if link.closed or (sub is not None and sub.owner is None):
+                outcome = FULL
+                break
+            heard = walk.time >= since and (link.echo or walk.origin != link.origin)
+            if heard and not self._hand_out(link, sub, few):
+                outcome = FULL
+                break
+            number = walk.number + 1
+        self.looked += self.sublist.effort
+        self.outcome = outcome
+        self.number = number
+        self.store = self.nothing
+        return walk.at
+
+    def _hand_out(
+        self, link: Link, sub: Subscription | None, few: tuple[Subscription, ...] | None
+    ) -> bool:
+        """Offer the record at hand to whom it is for; False if not all of them had room.
+
+        Then it is offered again later, and who has had it does not take it twice.
+        """
+        if sub is not None:
+            return not self._covered(sub) or self._offer(link, sub)
+        if few is None:
+            return self._offer_all(link)
+        room = True
+        for item in few:
+            room = room and self._offer_live(link, cython.cast(Subscription, item))
+        return room
+
+    def _covered(self, sub: Subscription) -> bool:
+        """Whether a subscription's filter takes in the subject of the record at hand.
+
+        A replay of `>` takes in every one: an older journal may have some with an empty token.
+        """
+        walk = self.walk
+        if sub.replay is not None and len(sub.subject) == 1 and sub.subject[0] == ord(">"):
+            return True
+        if cython.compiled:
+            pattern = sub.subject
+            subject = self.data + walk.subject
+            return takes(pattern, len(sub.subject), subject, walk.subject_size)
+        else:
+            subject = self.store[walk.subject : walk.subject + walk.subject_size]
+            return takes(sub.subject, len(sub.subject), subject, len(subject))
+
+    def _offer_all(self, link: Link) -> bool:
+        """Offer to the subscriptions of a link that has many, as the routes know them."""
+        walk = self.walk
+        subject = bytes(self.store[walk.subject : walk.subject + walk.subject_size])
+        fanout = self.sublist.route(subject).fanout
+        count = len(fanout.plain)
+        for group in fanout.groups or ():
+            count += len(group)
+        if len(link.subs) < count:
+            wanted = list(link.subs.values())
+        else:
+            wanted = list(fanout.plain)
+            for group in fanout.groups or ():
+                wanted += group
+        self.looked += len(wanted)
+        for item in wanted:
+            sub = cython.cast(Subscription, item)
+            if sub.owner is link and not self._offer_live(link, sub):
+                return False
+        return True
+
+    def _offer_live(self, link: Link, sub: Subscription) -> bool:
+        """Offer to a live subscription what has passed it by; False if there is no room."""
+        number = self.walk.number
+        if sub.owner is None or sub.replay is not None:
+            return True
+        if sub.queue is None:
+            return number <= sub.seen or not self._covered(sub) or self._offer(link, sub)
+        if sub.owed:
+            while sub.owed and sub.owed[0] < number:
+                sub.owed.popleft()
+                link.owed -= 1
+            if sub.owed and sub.owed[0] == number:
+                if not self._offer(link, sub):
+                    return False
+                if sub.owed:  # it may have ended with this one
+                    sub.owed.popleft()
+                    link.owed -= 1
+        return True
+
+    def _offer(self, link: Link, sub: Subscription) -> bool:
+        """Put the record at hand into the outbox; False, and nothing done, if it is full."""
+        walk = self.walk
+        held = link.held()
+        if held > OUTBOX:
+            return False
+        shape = link.shape
+        counted = walk.payload_size
+        headed = walk.header_size and link.headers
+        if headed:
+            shape = link.headed_shape
+            counted += walk.header_size
+        frame = cython.cast(Frame, self.frames[shape])
+        if frame.number != walk.number:
+            self._stamp(frame)
+        self._address(frame, sub)
+        if not link.dirty:
+            self.gate.soil(link)
+        if not link.deliver(frame, self.data, walk.payload, walk.payload_size, counted):
+            need = frame.end - frame.start + walk.payload_size + 4
+            if held and (held + need > link.max_pending or self.gate.budget.is_exceeded()):
+                return False  # who reads slowly from the journal is waited for, not cut off
+            if not self.gate.make_room(link, need, 0):
+                return False
+            link.deliver(frame, self.data, walk.payload, walk.payload_size, counted)
+        if walk.number > self.gate.sequencer.safe:
+            link.numbered = True
+        sub.seen = walk.number
+        sub.delivered += 1
+        self.messages += 1
+        if sub.delivered == sub.limit:
+            self.gate.control.finished(sub)
+        return True
+
+    def _stamp(self, frame: Frame) -> int:
+        """Write the frame's head for the record at hand."""
+        walk = self.walk
+        if walk.header_size and frame.shape >= FRAMED_HEADERS:
+            size = walk.header_size + walk.payload_size
+            sizes = b"%d %d" % (walk.header_size, size) if frame.shape == BARE_HEADERS else b""
+            frame.stamp_headers(walk.number, self.data, walk.headers, walk.header_size, size, sizes)
+        else:
+            frame.stamp(walk.number, self.data, walk.payload_size, 0, 0)
+        return 0
+
+    def _address(self, frame: Frame, sub: Subscription) -> int:
+        """Write the frame's line. It is kept for nobody: the next record is of any subject."""
+        walk = self.walk
+        if cython.compiled:
+            subject = self.data + walk.subject
+            reply = self.data + walk.reply
+            frame.address(None, subject, walk.subject_size, sub.sid, reply, walk.reply_size)
+        else:
+            subject = self.data[walk.subject : walk.subject + walk.subject_size]
+            reply = self.data[walk.reply : walk.reply + walk.reply_size]
+            frame.address(None, subject, len(subject), sub.sid, reply, len(reply))
+        return 0

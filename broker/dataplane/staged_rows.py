@@ -1,0 +1,162 @@
+"""Operations that were staged: checked when they come, published when they are committed.
+
+    check(parser, store, at, stop)      whole rows, each of which PUB would number; or BAD
+    publish(parser, store, at, stop, origin, nth, most)
+                                        as many of them as one turn allows, through the plane
+    pass_over(parser, store, at, stop, rows)    so many of them, which are published already
+
+A row is a PUB or an HPUB. All walk a buffer with the parser of their stage, which stands
+where the bytes before have ended: `parser.at` is where the unserved rest begins.
+"""
+
+import cython
+
+from broker.dataplane.kinds import is_reserved_reply
+from broker.dataplane.plane import Plane
+from broker.dataplane.traced import is_trace_only
+from parser.errors import ControlLineTooLong, PayloadTooLarge, quoted
+from parser.machine import Parser
+from sublist.sublist import Sublist
+
+if not cython.compiled:
+    from broker.dataplane.answerer import is_plain_reply
+    from broker.dataplane.kinds import EXCLUDED, ORDINARY, UNMATCHABLE
+    from parser.ops import FAULT, HPUB, MORE, PUB
+
+    BAD = -1
+    ROW_WORK = 16  # offers that a row costs, whoever gets it: 15 000 in a turn, some 2 ms
+    BYTES_SHIFT = 7  # and one for each 128 bytes of it
+
+SHOWN_MAX = 80  # bytes of a subject that is quoted back
+
+
+class Staged:
+    """One per broker, for its one thread."""
+
+    def __init__(self, plane: Plane) -> None:
+        self.plane = plane
+        self.sublist: Sublist = self.plane.sublist
+        self.row = 0  # at which `check` has stopped, from 1
+        self.problem = ""  # what is wrong with it
+        self.at = 0  # where `publish` goes on
+        self.ended = False  # `publish` has come to the end of what is whole
+        self.full = False  # the journal had no room for the row there
+
+    def check(self, parser: Parser, store: bytearray, at: int, stop: int) -> int:
+        """How many rows of `store[at:stop]` are whole; BAD where `problem` says why."""
+        parser.begin(store, at, stop)
+        data = store
+        rows = 0
+        while True:
+            op = parser.next()
+            if op == MORE:
+                return rows
+            if op != PUB and op != HPUB:
+                return self._refuse(rows, _fault_of(parser, op))
+            size = parser.subject_end - parser.subject
+            route = self.sublist.find(data, parser.subject, size, parser.digest)
+            if route.kind != ORDINARY:
+                return self._refuse_subject(rows, route.subject, route.kind)
+            size = parser.reply_end - parser.reply
+            plain = parser.reply_end == 0 or is_plain_reply(data, parser.reply, size)
+            if not plain and self._is_reserved(rows, parser):
+                return BAD
+            if op == HPUB and self._is_trace_only(rows, parser):
+                return BAD
+            rows += 1
+
+    def publish(
+        self, parser: Parser, store: bytearray, at: int, stop: int, origin: int, nth: int, most: int
+    ) -> int:
+        """Publish `most` rows of `store[at:stop]`, the first as the `nth` of `origin`; how many.
+
+        `Gate.release` is to follow. BAD for what `check` would not have let pass.
+        """
+        plane = self.plane
+        plane.begin()
+        parser.begin(store, at, stop)
+        self.full = self.ended = False
+        rows = 0
+        while rows < most:
+            begin = parser.at
+            state = parser.state  # a verb that was cut is behind it already
+            op = parser.next()
+            if op == MORE:
+                self.ended = True
+                break
+            if op != PUB and op != HPUB:
+                return BAD
+            header_size = parser.header_size if op == HPUB else 0
+            plane.spend(ROW_WORK + (parser.size >> BYTES_SHIFT))
+            if plane.submit_staged(parser, header_size, origin, nth + rows) == 0:
+                self.full = True
+                parser.begin(store, begin, stop)
+                parser.state = state
+                break
+            rows += 1
+            if plane.is_spent():
+                break
+        self.at = parser.at
+        return rows
+
+    def pass_over(self, parser: Parser, store: bytearray, at: int, stop: int, rows: int) -> int:
+        """Go on behind `rows` rows, or as far as they are here; how many, BAD as `publish`."""
+        parser.begin(store, at, stop)
+        passed = 0
+        while passed < rows:
+            op = parser.next()
+            if op == MORE:
+                break
+            if op != PUB and op != HPUB:
+                return BAD
+            passed += 1
+        self.at = parser.at
+        return passed
+
+    def _refuse(self, rows: int, why: str) -> int:
+        """The row behind so many others is wrong."""
+        self.row = rows + 1
+        self.problem = why
+        return BAD
+
+    def _is_reserved(self, rows: int, parser: Parser) -> bool:
+        """Whether the reply at hand is one that may not be; it is refused then."""
+        reply = bytes(parser.store[parser.reply : parser.reply_end])
+        if not is_reserved_reply(reply):
+            return False
+        self._refuse(rows, f"the reply {_shown(reply)} is a reserved subject")
+        return True
+
+    def _is_trace_only(self, rows: int, parser: Parser) -> bool:
+        """Whether the row at hand would get no number; it is refused then."""
+        if not parser.mentions(b"Nats-Trace-Dest", 15):
+            return False
+        end = parser.body + parser.header_size
+        if not is_trace_only(bytes(parser.store[parser.body : end])):
+            return False
+        self._refuse(rows, "is only to be traced (Nats-Trace-Only), and would get no number")
+        return True
+
+    def _refuse_subject(self, rows: int, subject: bytes, kind: int) -> int:
+        why = "cannot be published to"
+        if kind == EXCLUDED:
+            why = "is excluded from sequencing"
+        elif kind == UNMATCHABLE:
+            why += ": it has an empty token, so no subscription could match it"
+        return self._refuse(rows, f"{_shown(subject)} {why}")
+
+
+def _fault_of(parser: Parser, op: int) -> str:
+    if op != FAULT:
+        return "is no PUB and no HPUB"
+    fault = parser.fault
+    if isinstance(fault, PayloadTooLarge):
+        return f"{fault}, and max_payload is {parser.max_payload}"
+    if isinstance(fault, ControlLineTooLong):
+        return f"{fault}, and max_control_line is {parser.max_control_line}"
+    return str(fault)
+
+
+def _shown(subject: bytes) -> str:
+    short = subject if len(subject) <= SHOWN_MAX else subject[:SHOWN_MAX] + b"..."
+    return quoted(short).decode()

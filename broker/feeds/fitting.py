@@ -1,0 +1,59 @@
+"""How long a message may be so that some feed can carry it in a datagram.
+
+For cquencer's port, whose clients are heard only by the feeds: what none of
+those that take its subject can carry is refused before it has a number. A frame has the number in
+decimal, so a message that just fits may be one byte too long when numbers have one more digit.
+"""
+
+from collections.abc import Iterable
+
+from broker.feeds.feeds import Outlet
+from sequencer.feed.codecs import BUILT_IN
+from sequencer.feed.feed_codec import Codec
+from sequencer.feed.feed_message import Message
+from sublist.subject import covers
+
+DIGITS_MAX = 19  # of a number up to 2^63-1
+
+
+class Fitting:
+    """For messages of one subject, and these feeds."""
+
+    def __init__(self, outlets: Iterable[Outlet], subject: bytes) -> None:
+        taking = [one for one in outlets if covers(one.settings.subject.encode(), subject)]
+        # How long a message becomes, only its author knows of a codec that is not ours.
+        self.is_known = bool(taking) and all(_is_ours(one.codec) for one in taking)
+        self._subject = subject
+        self._taking = taking
+        self._most: dict[int, int] = {}  # by the number's digits
+
+    @property
+    def always(self) -> int:
+        """The bytes that a message may have, whatever its number."""
+        return self._of(DIGITS_MAX)
+
+    def most(self, number: int) -> int:
+        """The bytes that the message of this number may have."""
+        return self._of(len(str(number)))
+
+    def _of(self, digits: int) -> int:
+        if digits not in self._most:
+            number = min(10**digits - 1, (1 << 63) - 1)
+            self._most[digits] = max(self._longest(one, number) for one in self._taking)
+        return self._most[digits]
+
+    def _longest(self, outlet: Outlet, number: int) -> int:
+        room = outlet.settings.datagram_max
+        fits, too_long = 0, room + 1
+        while fits < too_long - 1:
+            size = (fits + too_long) // 2
+            message = Message(number, bytes(size), self._subject)
+            if len(outlet.codec.datagram([message], number - 1)) <= room:
+                fits = size
+            else:
+                too_long = size
+        return fits
+
+
+def _is_ours(codec: Codec) -> bool:
+    return type(codec) in BUILT_IN.values()

@@ -1,0 +1,145 @@
+"""The UDP port on which receivers of one feed ask again for what they missed.
+
+`sequencer.feed.rerequest` knows the answers; here are the socket and the clock. What is in
+memory or in the system's cache is answered at once, a few requests in one turn of the event
+loop; what the disk must bring is read by a thread, for `FETCHES` requests at a time, and who
+asks for more of that gets no answer: it asks again, as if the network had lost it.
+
+The time that requests take is counted, the worthless ones' too. When all that they may take is
+spent, the socket is not read until it is paid for: a flood waits in the kernel, or is dropped.
+"""
+
+import asyncio
+import logging
+import socket
+import time
+from typing import Any, Final
+
+from broker.clients import addresses
+from sequencer.feed.rerequest import HEAD_SIZE, Rerequests, Search
+from sequencer.sequencer import Sequencer
+
+log = logging.getLogger("seriatim")
+
+AT_ONCE: Final = 32  # requests in one turn of the event loop
+TURN_SECONDS: Final = 20e-6  # what the event loop takes for a turn, roughly
+FETCHES: Final = 4  # requests that wait for the disk
+RECEIVE_BUFFER: Final = 1 << 20  # some thousand requests: many receivers miss the same datagram
+
+
+class RerequestServer:
+    """One per feed that has such a port; made and used within one event loop, by its thread."""
+
+    def __init__(
+        self, rerequests: Rerequests, sequencer: Sequencer, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.rerequests = rerequests
+        self.address: tuple[str, int] = ("", 0)
+        self._sequencer = sequencer
+        self._loop = loop
+        self._socket: socket.socket | None = None
+        self._fetching: set[asyncio.Future[None]] = set()
+        self._told: set[int | None] = set()
+        self._rest: asyncio.TimerHandle | None = None  # until when the socket is not read
+
+    async def start(self, host: str, port: int) -> None:
+        """Answer at an address from now on; port -1 is any free one.
+
+        OSError, with the address, where that cannot be.
+        """
+        try:
+            (made,) = addresses.open_sockets(host, max(port, 0), socket.SOCK_DGRAM, most=1)
+        except OSError as error:
+            where, reason = addresses.wanted(host, port), addresses.reason_of(error)
+            raise OSError(
+                f"cannot answer re-requests on {where}: {reason}; choose others with the feed's"
+                " rerequest_port and rerequest_host"
+            ) from error
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+        self._socket = made
+        self.address = addresses.bound_to(host, made)
+        self._loop.add_reader(made.fileno(), self._readable, made)
+
+    async def stop(self) -> None:
+        """Answer nothing more; the store is not read any more then."""
+        if self._rest is not None:
+            self._rest.cancel()
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        if self._fetching:
+            await asyncio.wait(self._fetching)
+        await asyncio.sleep(0)  # what they have to say has been heard
+
+    def _readable(self, udp: socket.socket) -> None:
+        """Answer some of the requests that have come."""
+        asked, begin = self.rerequests, time.thread_time() - TURN_SECONDS
+        for _ in range(AT_ONCE):
+            try:
+                datagram, peer = udp.recvfrom(HEAD_SIZE + 1)
+            except OSError:  # there are no more; or the system has told of an unreachable peer
+                return
+            now = self._loop.time()
+            who = addresses.network_of(peer[0])
+            search = asked.ask(datagram, who, now, self._sequencer.safe)
+            if search is not None:
+                self._go_on(search, peer)
+            end = time.thread_time()
+            asked.spent(who, end - begin, now, search is not None)
+            begin = end
+            if (seconds := asked.tired(now)) > 0:
+                self._loop.remove_reader(udp.fileno())
+                self._rest = self._loop.call_later(seconds, self._wake, udp)
+                return
+
+    def _wake(self, udp: socket.socket) -> None:
+        """Go on reading."""
+        self._rest = None
+        self._loop.add_reader(udp.fileno(), self._readable, udp)
+
+    def _go_on(self, search: Search, peer: Any) -> None:
+        """Answer a request, or have a thread read for it first."""
+        if self._socket is None:
+            search.leave()
+            return
+        try:
+            answer = search.run()
+        except OSError as error:
+            self._fail(error)
+            return
+        if answer is not None:
+            self.rerequests.sent(search, answer, self._loop.time())
+            try:
+                self._socket.sendto(answer, peer)
+            except OSError as error:
+                self._fail(error)
+        elif len(self._fetching) < FETCHES:
+            self._fetch(search, peer)
+        else:
+            search.leave()
+            self.rerequests.limited += 1
+
+    def _fetch(self, search: Search, peer: Any) -> None:
+        def done(future: "asyncio.Future[None]") -> None:
+            self._fetching.discard(future)
+            error = future.exception()
+            if error is None:
+                self._go_on(search, peer)
+                return
+            search.leave()
+            if not isinstance(error, OSError):
+                raise error
+            self._fail(error)
+
+        future = self._loop.run_in_executor(None, search.fetch)
+        self._fetching.add(future)
+        future.add_done_callback(done)
+
+    def _fail(self, error: OSError) -> None:
+        """The disk could not be read, or the answer not sent: count it, and say each once."""
+        self.rerequests.failed += 1
+        if error.errno not in self._told:
+            self._told.add(error.errno)
+            where = addresses.shown(*self.address)
+            log.warning("Re-request on %s not answered: %s", where, error)

@@ -1,0 +1,221 @@
+"""The monitoring service: a request comes in, the broker's loop is asked, an answer goes out.
+
+    request thread                      the broker's loop
+    route and query checked
+    ask: call_soon_threadsafe  ------>  between two events: copy what is needed
+    make JSON or metrics of it <------  a future's result
+    answer
+
+A loop that does not answer in time is itself what there is to report: 503.
+"""
+
+import asyncio
+import concurrent.futures
+import html
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any, TypeVar
+from urllib.parse import parse_qs
+
+from prometheus_client.exposition import make_wsgi_app
+
+from broker.clients.addresses import reason_of, shown, wanted
+from broker.monitor import metrics, views
+from broker.monitor.cquencer_figures import take_callers
+from broker.monitor.http import HttpServer
+from broker.monitor.observed import Observed
+from broker.monitor.pieces import pieces
+from broker.monitor.process_figures import CpuMeter
+from broker.monitor.query import BadQuery, connections_query, page_query, subscriptions_query
+from broker.turns import TURNS
+
+PATIENCE_SECONDS = 5.0  # a loop that is busy for longer is not healthy
+JSON = "application/json"
+PAGES = {
+    "/varz": "the broker, its limits and its totals",
+    "/connz": "connections; subs=1, subs=detail, sort=, offset=, limit=, cid=,"
+    " subs_offset=, subs_limit=",
+    "/subsz": "the route table; subs=1, test=SUBJECT, offset=, limit=",
+    "/subscriptionsz": "the same as /subsz",
+    "/portz": "clients of cquencer's port; offset=, limit=",
+    "/healthz": "whether the broker answers",
+    "/metrics": "for Prometheus",
+}
+
+log = logging.getLogger("seriatim")
+Taken = TypeVar("Taken")
+Body = bytes | Iterator[bytes]
+StartResponse = Callable[..., Any]
+
+
+class Unavailable(Exception):
+    """The broker's loop does not answer, or no longer runs."""
+
+
+class Monitor:
+    """Monitoring of one broker; started and stopped in the broker's loop."""
+
+    def __init__(
+        self,
+        server: Observed,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._server = server
+        self._loop = loop
+        self._address = (host, port)
+        self._patience = patience
+        self._cpu = CpuMeter()
+        self._http: HttpServer | None = None
+        self._http_port = 0
+        registry = metrics.registry(server, lambda: self._ask(self._state))
+        self._metrics = make_wsgi_app(registry)
+        self._pages: dict[str, Callable[[dict[str, list[str]]], dict[str, Any]]] = {
+            "/varz": self._varz,
+            "/connz": self._connz,
+            "/subsz": self._subsz,
+            "/subscriptionsz": self._subsz,
+            "/portz": self._portz,
+            "/healthz": self._healthz,
+        }
+
+    def start(self) -> tuple[str, int]:
+        """Listen; the address that was bound. Raises OSError."""
+        host, port = self._address
+        try:
+            self._http = HttpServer(host, port, self._app)
+        except OSError as error:
+            raise OSError(
+                f"cannot listen on {wanted(host, port)} for monitoring: {reason_of(error)}; choose"
+                " another address with --http_port and --http_host"
+            ) from error
+        host, self._http_port = self._http.start()
+        log.info("Starting http monitor on %s", shown(host, self._http_port))
+        return host, self._http_port
+
+    def stop(self) -> None:
+        """Listen no more. May be called twice, and before `start`."""
+        http, self._http = self._http, None
+        if http is not None:
+            http.stop()
+
+    def _app(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """The WSGI application; never raises."""
+        path = environ.get("PATH_INFO", "").rstrip("/") or "/"
+        try:
+            if path == "/metrics" and environ["REQUEST_METHOD"] == "GET":
+                return self._metrics(environ, start_response)  # type: ignore[no-any-return]
+            status, kind, body = self._answer(path, environ)
+        except Unavailable as error:
+            status, kind, body = _refusal("503 Service Unavailable", str(error))
+        except Exception as error:
+            log.error("Monitoring cannot answer %s: %r", path, error)
+            status, kind, body = _refusal("500 Internal Server Error", f"a defect: {error!r}")
+        headers = [
+            ("Content-Type", kind),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+        ]
+        if isinstance(body, bytes):
+            headers.append(("Content-Length", str(len(body))))
+            body = iter((body,))  # otherwise its end is that of the connection
+        start_response(status, headers)
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else body
+
+    def _answer(self, path: str, environ: dict[str, Any]) -> tuple[str, str, Body]:
+        """Status, kind and body of a page."""
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            return _refusal("405 Method Not Allowed", "use GET")
+        if path == "/metrics":
+            return "200 OK", "text/plain; charset=utf-8", b""  # HEAD: there is such a page
+        if path == "/":
+            return "200 OK", "text/html; charset=utf-8", _index()
+        if path not in self._pages:
+            return _refusal("404 Not Found", f"there is no page {path}; / lists what there is")
+        try:
+            page = self._pages[path](_query(environ.get("QUERY_STRING", "")))
+        except BadQuery as error:
+            return _refusal("400 Bad Request", str(error))
+        written = pieces(page)
+        first = next(written)
+        second = next(written, None)
+        return "200 OK", JSON, first if second is None else chain((first, second), written)
+
+    def _varz(self, query: dict[str, list[str]]) -> dict[str, Any]:
+        return views.varz_page(self._server, self._ask(self._state), self._http_port, self._cpu)
+
+    def _connz(self, query: dict[str, list[str]]) -> dict[str, Any]:
+        asked = connections_query(query)
+        total, taken = self._ask(lambda: views.take_connections(self._server, asked))
+        return views.connections_page(self._server, asked, total, taken)
+
+    def _subsz(self, query: dict[str, list[str]]) -> dict[str, Any]:
+        asked = subscriptions_query(query)
+        state, taken = self._ask(lambda: views.take_subscriptions(self._server, asked))
+        return views.subscriptions_page(self._server, asked, state, taken)
+
+    def _portz(self, query: dict[str, list[str]]) -> dict[str, Any]:
+        page = page_query(query)
+        total, taken = self._ask(lambda: take_callers(self._server, page))
+        return views.callers_page(self._server, page, time.time(), total, taken)
+
+    def _healthz(self, query: dict[str, list[str]]) -> dict[str, Any]:
+        self._ask(lambda: None)
+        return {"status": "ok"}
+
+    def _state(self) -> views.State:
+        return views.take_state(self._server)
+
+    def _ask(self, take: Callable[[], Taken]) -> Taken:
+        """What `take` returns in the broker's loop. Raises `Unavailable`."""
+        answer: concurrent.futures.Future[Taken] = concurrent.futures.Future()
+
+        def run() -> None:
+            begun = TURNS.begin()
+            if answer.set_running_or_notify_cancel():
+                try:
+                    answer.set_result(take())
+                except Exception as error:
+                    answer.set_exception(error)
+            TURNS.end(begun)
+
+        try:
+            self._loop.call_soon_threadsafe(run)
+        except RuntimeError as error:
+            raise Unavailable("the broker has stopped") from error
+        try:
+            return answer.result(self._patience)
+        except concurrent.futures.TimeoutError as error:
+            answer.cancel()
+            raise Unavailable(f"the broker did not answer within {self._patience:g} s") from error
+
+
+def _query(text: str) -> dict[str, list[str]]:
+    """The parameters of a query. Raises `BadQuery`."""
+    try:
+        return parse_qs(text, keep_blank_values=True, max_num_fields=64, errors="surrogateescape")
+    except ValueError as error:
+        raise BadQuery("the query has more parameters than there are") from error
+
+
+def _refusal(status: str, reason: str) -> tuple[str, str, Body]:
+    words = {"503": "unavailable"}.get(status[:3], "error")  # nats-server's words at /healthz
+    return status, JSON, _json({"status": words, "status_code": int(status[:3]), "error": reason})
+
+
+def _json(answer: dict[str, Any]) -> bytes:
+    return json.dumps(answer, indent=2).encode() + b"\n"
+
+
+def _index() -> bytes:
+    rows = "".join(
+        f'<li><a href="{path}">{path}</a> {html.escape(about)}</li>\n'
+        for path, about in PAGES.items()
+    )
+    text = "<!doctype html><title>Seriatim</title><h1>Seriatim</h1>\n<ul>\n" + rows + "</ul>\n"
+    return text.encode()

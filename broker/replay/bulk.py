@@ -1,0 +1,267 @@
+"""`$SEQ.READ`: a range of messages for machines, in chunks, as fast as the asker takes them.
+
+The payload of the request is JSON; all but `from` may be left out:
+
+    {"from": 1, "to": 5000, "subject": "orders.>", "format": "columns",
+     "max_bytes": 8388608, "chunk_bytes": 131072}
+
+`subject` may be a list of up to 64 of them. `to` is the last number wanted, the last one given
+when it is left out, null or above that. It is answered by one or more messages on the reply
+subject: columns (sequencer/journal/chunk.py draws them), or frames one behind the other.
+Headers of each:
+
+    Seriatim-Rows    messages in it            Seriatim-First   the number of the first of them
+    Seriatim-Next    where to go on            Seriatim-Last    1, in the last one
+    Seriatim-Lost    5-7,9-9: numbers that were asked for, and are not there
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.dataplane.link import Link
+from broker.dataplane.outcomes import BAD, ENDED, FULL, MORE
+from broker.replay.cursor import Cursor
+from broker.replay.memory import ANSWERED, SHORT
+from broker.replay.requests import BadRequest, quote_value
+from sequencer.journal import chunk
+from sequencer.journal.columns import Collector
+from sequencer.netstring import encode_frame
+from sequencer.sequencer import NUMBER_MAX
+from sublist.subject import covers, is_pattern
+
+if TYPE_CHECKING:
+    from broker.replay.replays import Replays
+
+KIB, MIB = 1 << 10, 1 << 20
+ROWS_MAX: Final = 1 << 15  # in one chunk
+SCAN_MAX: Final = 64 * MIB  # read without an answer; then there is one, be it without a row
+FORMATS: Final = ("columns", "frames", "times")
+EVERY: Final = ">"
+SLICE: Final = 16 * KIB  # of a buffer, after which the work that filters are is looked at
+WORK_MAX: Final = 256 * KIB  # in one step, counted as bytes consumed
+SUBJECT_WORK: Final = 64
+FILTER_WORK: Final = 16
+FILTERS_MAX: Final = 64
+# Key: default, smallest, largest.
+SIZES: Final = {
+    "max_bytes": (8 * MIB, 1, 1 << 40),
+    "chunk_bytes": (128 * KIB, 4 * KIB, 16 * MIB),  # larger ones are new memory each time
+}
+KEYS: Final = ("from", "to", "subject", "format", *SIZES)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is wanted: numbers `first` to `last` of the subjects that one of `filters` covers."""
+
+    first: int
+    last: int
+    filters: tuple[bytes, ...]
+    format: str
+    max_bytes: int
+    chunk_bytes: int
+
+
+def read_wish(payload: bytes, head: int) -> Wish:
+    """Read a request; `head` is the last number given. Raises `BadRequest`."""
+    try:
+        raw = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest('the payload is no JSON; write {"from": 1}') from error
+    if not isinstance(raw, dict):
+        raise BadRequest('the payload is no JSON object; write {"from": 1}')
+    for key in raw:
+        if key not in KEYS:
+            raise BadRequest(f"{quote_value(key)} is no key; there are {', '.join(KEYS)}")
+    if "from" not in raw:
+        raise BadRequest('"from" is missing, the first number wanted; write {"from": 1}')
+    first = _whole(raw, "from", 1, NUMBER_MAX)
+    last = NUMBER_MAX if raw.get("to") is None else _whole(raw, "to", 1, NUMBER_MAX)
+    if last < first:
+        raise BadRequest(f'"to" is {last}, which is below "from"')
+    filters = _filters(raw.get("subject", EVERY))
+    format = raw.get("format", FORMATS[0])
+    if format not in FORMATS:
+        raise BadRequest(f"{quote_value(format)} is no format; there are {', '.join(FORMATS)}")
+    sizes = {key: raw.get(key, default) for key, (default, _, _) in SIZES.items()}
+    max_bytes, chunk_bytes = (_whole(sizes, key, *SIZES[key][1:]) for key in SIZES)
+    return Wish(first, min(last, head), filters, format, max_bytes, min(chunk_bytes, max_bytes))
+
+
+class Bulk(Cursor):
+    """One request, until its last chunk is answered, or nobody listens any more."""
+
+    __slots__ = (
+        *("_chunk", "_collector", "_left", "_lost", "_need", "_replays", "_reply", "_scanned"),
+        *("_wish", "over"),
+    )
+
+    def __init__(self, replays: "Replays", link: Link, reply: bytes, wish: Wish) -> None:
+        super().__init__(link, wish.first)
+        self._replays = replays
+        self._reply = reply
+        self._wish = wish
+        self._collector: Collector | None = None  # while it has memory to gather in
+        self._chunk = 0  # what that has room for
+        self._need = 0  # the size of a record that is longer
+        self._lost: list[bytes] = []
+        self._left = wish.max_bytes
+        self._scanned = 0
+        self.over = False
+
+    @property
+    def lingers(self) -> bool:
+        return True
+
+    def ready(self) -> bool:
+        if self._collector is None:  # and what it answered before has left the outbox
+            reads = self._replays.memory.reads
+            reads.hold(self, 0)
+            self._chunk = reads.grant(self, self._wish.chunk_bytes, self._need)
+            if self._chunk == 0:
+                return False
+            self._gather(self._chunk)
+        return True
+
+    def allows(self, size: int) -> bool:
+        if size <= max(self._chunk, SHORT):
+            return True
+        assert self._collector is not None, "it has read"
+        self._need = size
+        if self._collector.rows:
+            self._answer(last=False)
+        self._collector = None
+        return False
+
+    def _gather(self, size: int) -> Collector:
+        """Begin a chunk of about so many bytes."""
+        collector, own = self._replays.memory.reads.reuse(size, self)
+        if collector is None:
+            store = self._replays.store
+            collector = Collector(store.salt, ROWS_MAX, size, store.checked)
+        if own:
+            collector.clear()
+        else:
+            collector.begin(self.number, self._wish.last, self._judge())
+        self._collector = collector
+        return collector
+
+    def _judge(self) -> Callable[[bytes], bool] | None:
+        """Whether a subject is wanted; None where every one is."""
+        filters = self._wish.filters
+        if EVERY.encode() in filters:
+            return None
+        cost = SUBJECT_WORK + FILTER_WORK * len(filters)
+
+        def judge(subject: bytes) -> bool:
+            self.work += cost
+            return any(covers(filter, subject) for filter in filters)
+
+        return judge
+
+    def play(self, store: bytearray, stop: int) -> int:
+        """Gather what is in `store[:stop]`, and answer when a chunk is full."""
+        collector, at = self._collector, 0
+        assert collector is not None, "it is ready"
+        if collector.next < self.number:
+            collector.skip(self.number)
+        end = min(stop, SLICE) if len(self._wish.filters) > 1 else stop
+        while True:
+            state = collector.take(store, at, end)
+            at = collector.at
+            if state == chunk.GAP:
+                self.lose(collector.next, collector.found - 1)
+                collector.skip(collector.found)
+            elif state == MORE and end < stop and (at == 0 or self.work < WORK_MAX):
+                end = min(stop, end + SLICE)
+            else:
+                break
+        self.number = collector.next
+        self._scanned += at
+        self.outcome = MORE
+        if state == chunk.END:
+            self.outcome = ENDED
+        elif state == chunk.FULL or self._scanned >= SCAN_MAX:
+            self.outcome = FULL
+            self._answer(last=False)
+        elif state == BAD:
+            self.outcome = BAD
+        return at
+
+    def lose(self, first: int, last: int) -> None:
+        self._lost.append(b"%d-%d" % (first, min(last, self._wish.last)))
+
+    def is_done(self) -> bool:
+        if not self.over and not self._replays.plane.listens(self.link, self._reply):
+            self.over = True  # the client that asked no longer listens
+        if not self.over and self.number > self._wish.last:
+            self._answer(last=True)
+        return self.over
+
+    def at_head(self, number: int) -> bool:
+        return True
+
+    def free(self) -> None:
+        reads = self._replays.memory.reads
+        self._lost.clear()
+        self._collector = None
+        reads.leave(self)
+        reads.forget(self)
+
+    def _answer(self, last: bool) -> None:
+        """Answer with what was gathered; the last time if no further chunk is allowed."""
+        plane = self._replays.plane
+        reads = self._replays.memory.reads
+        granted = self._collector is not None
+        collector = self._collector or self._gather(SHORT)
+        columns = collector.chunk()
+        body = self._body(columns)
+        self._collector = None
+        self._need = 0
+        reads.hold(self, ANSWERED * len(body))
+        self._left -= len(columns)  # what was read: frames and times may be of no bytes at all
+        self.over = last or self._left < self._wish.chunk_bytes
+        headers = b"NATS/1.0\r\nSeriatim-Rows: %d\r\n" % collector.rows
+        if collector.rows:
+            headers += b"Seriatim-First: %d\r\n" % collector.first
+        beyond = max(self._wish.first, self._wish.last + 1)  # what is lost may reach further
+        headers += b"Seriatim-Next: %d\r\n" % min(self.number, beyond)
+        if self._lost:
+            headers += b"Seriatim-Lost: %b\r\n" % b",".join(self._lost)
+        if self.over:
+            headers += b"Seriatim-Last: 1\r\n"
+        plane.answer(self.link, self._reply, body, headers + b"\r\n")
+        if granted and len(columns) <= 2 * SHORT:  # else one long record has made it large
+            reads.keep(self._chunk, self, collector)
+        self._lost.clear()
+        self._scanned = 0
+
+    def _body(self, columns: bytes) -> bytes:
+        if self._wish.format == "columns":
+            return columns
+        rows = chunk.Columns(columns)
+        if self._wish.format == "times":
+            return bytes(rows.numbers) + bytes(rows.times)
+        return b"".join(encode_frame(row.number, bytes(row.payload)) for row in rows)
+
+
+def _filters(subject: object) -> tuple[bytes, ...]:
+    """The subjects wanted, one or a list. Each is asked for each subject of the journal once."""
+    given: list[Any] = subject if isinstance(subject, list) else [subject]
+    if not 0 < len(given) <= FILTERS_MAX:
+        raise BadRequest(f'"subject" is a list of {len(given)}; give 1 to {FILTERS_MAX}')
+    for one in given:
+        if not isinstance(one, str) or not is_pattern(one.encode("utf-8", "replace")):
+            raise BadRequest(f"{quote_value(one)} is no subject that can be subscribed to")
+    return tuple(one.encode("utf-8", "replace") for one in given)
+
+
+def _whole(raw: dict[str, Any], key: str, low: int, high: int) -> int:
+    value = raw[key]
+    if type(value) is not int:
+        raise BadRequest(f'"{key}" is a whole number, and {quote_value(value)} is none')
+    if not low <= value <= high:
+        raise BadRequest(f'"{key}" is {quote_value(value)}; give {low} to {high}')
+    return value

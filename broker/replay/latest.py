@@ -1,0 +1,272 @@
+"""`$SEQ.LAST`: the last message of every matching subject, in the order of their numbers.
+
+    survey   all pieces of the store from the newest to the oldest, each from its start: the
+             highest number of every subject. Ends early where the filter is one subject
+    sort     the numbers that were found, a part of them at a time
+    play     these, and then as a Replay what has come since
+
+Memory (replay/memory.py): while it surveys, some 130 bytes a subject and the subject; then 16
+bytes a message. It may have to let go of that and begin again; what was played by then is not
+played twice. A survey needs no socket: it goes on while its client reads nothing.
+"""
+
+import heapq
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from broker.dataplane.outcomes import BAD, ENDED, FULL, MORE
+from broker.replay.cursor import Cursor, Replay, unlink
+from broker.replay.memory import MARGIN
+from parser.errors import ReplayRefused
+from sequencer.journal.layout import RECORD
+from sequencer.journal.record import Walk
+from sublist.subject import covers, has_wildcard
+from sublist.subscription import Subscription
+
+if TYPE_CHECKING:
+    from broker.replay.replays import Replays
+
+PARTS = 1024  # of what is found: each is small enough to grow, and to be sorted, in no time
+SUBJECT = 130  # bytes that one takes beside its text: an entry, two objects
+PICK = 16
+PLACE_BITS = 40  # of a place in a piece; the number is above it
+PLACE = (1 << PLACE_BITS) - 1
+WORK = 192  # what looking at one record counts as, in bytes consumed: some 2 us
+AT_ONCE = 1024  # records that are looked at, sorted, or played in one step
+LOST_AT_ONCE = 256
+
+
+class Latest(Cursor):
+    """One subscription that begins with the last messages."""
+
+    __slots__ = (
+        *("_found", "_head", "_literal", "_pick", "_picks", "_pieces", "_places", "_played"),
+        *("_size", "_sorted", "_unreadable", "_walk", "age", "replays", "sub", "surveying"),
+    )
+
+    def __init__(self, replays: "Replays", sub: Subscription) -> None:
+        super().__init__(sub.owner, 0)
+        self.replays = replays
+        self.sub = sub
+        sub.replay = self
+        self.age = replays.started  # the lower, the older
+        self._head = replays.store.last
+        self._walk = Walk(replays.store.salt, replays.store.checked)
+        self._literal = not has_wildcard(sub.subject)
+        self._played = 0  # all up to this number that were found
+        self.surveying = False
+        self._found: list[dict[bytes, int]] = []  # by subject: its highest number, and the place
+        self._sorted: list[tuple[array[int], array[int]]] = []  # numbers and places
+        self._size = 0
+        self._picks: Iterator[tuple[int, int]] | None = None
+        self._pick: tuple[int, int] | None = None  # the next one
+        self._places: list[Any] = []  # all pieces, from the oldest on
+        self._pieces: list[Any] = []  # those that are not surveyed yet
+        self._unreadable = False  # the piece that is surveyed, or what is left of it
+
+    @property
+    def needs_socket(self) -> bool:
+        return not self.surveying
+
+    def ready(self) -> bool:
+        surveys = self.replays.memory.surveys
+        if self._picks is not None:
+            return True
+        if not self.surveying:
+            if not surveys.extend(self, MARGIN):
+                return self._is_refused()
+            self._begin()
+        if not self._pieces:
+            self._sort()
+            self.replays.go_on(self)
+            return False
+        return surveys.extend(self, self._size + MARGIN) or self._is_refused()
+
+    def forget(self) -> None:
+        """Let go of all memory; it begins again at its next step."""
+        self.surveying = False
+        self.replays.memory.surveys.throw_away(self._found)
+        self._found, self._sorted, self._picks, self._pick = [], [], None, None
+        self.replays.memory.surveys.hold(self, 0)
+
+    def play(self, store: bytearray, stop: int) -> int:
+        return self._survey(store, stop) if self._picks is None else self._play(store, stop)
+
+    def place(self, store: Any) -> tuple[Any, int]:
+        if self._picks is None:
+            if self._pieces and (self._unreadable or self._pieces[-1].gone):
+                self._take_piece()  # it was not entered, or it was left
+            if self._pieces:
+                return self._pieces[-1], self._pieces[-1].start
+        else:
+            for _ in range(LOST_AT_ONCE):
+                if self._pick is None:
+                    break
+                piece = self._piece_of(self._pick[0])
+                if not piece.gone:
+                    return piece, self._pick[1]
+                self._lose_pick()
+        place: tuple[Any, int] = store.locate(self._head)
+        return place  # nothing is to be read here
+
+    def onward(self) -> tuple[Any, int] | None:
+        if self._picks is None:
+            self._take_piece()
+            return self.place(self.replays.store) if self._pieces else None
+        return self.place(self.replays.store) if self._pick is not None else None
+
+    def lose(self, first: int, last: int) -> None:
+        """What is damaged is told when it is played, not when it is surveyed."""
+        if self._pick is not None:
+            self._lose_pick()
+        else:
+            self._unreadable = True  # as far as `_survey` does not go on in it
+
+    def is_done(self) -> bool:
+        if self.sub.owner is None:
+            return True
+        self.number = 0  # be there damage: what it surveys or plays next is not told by that
+        if self._picks is None or self._pick is not None:
+            return False
+        self.replays.begin(Replay(self.replays, self.sub, self._head + 1))
+        return True
+
+    def at_head(self, number: int) -> bool:
+        return False
+
+    def free(self) -> None:
+        self.forget()
+        self.replays.memory.surveys.leave(self)
+        self._places, self._pieces = [], []
+        unlink(self.sub, self)
+
+    def _is_refused(self) -> bool:
+        """It waits; or it is alone, and wants more than there is. Always False."""
+        if self.home is None:
+            why = b"more subjects match than limits.answers_pending has room for"
+            error = ReplayRefused(b"$SEQ.LAST." + self.sub.subject, why)
+            self.replays.plane.say(self.link, error.reply)
+            self.replays.conclude(self.sub)
+        return False
+
+    # The survey
+
+    def _begin(self) -> None:
+        self.replays.withdraw(self)
+        self.surveying = True
+        self._found = [{} for _ in range(1 if self._literal else PARTS)]
+        self._size = 0
+        self._unreadable = False
+        self._places = self.replays.store.pieces()
+        self._pieces = self._places[:]
+        while self._pieces and (self._pieces[-1].first > self._head or self._pieces[-1].gone):
+            self._pieces.pop()
+
+    def _take_piece(self) -> None:
+        """Go to the next older piece, if there may be something in it."""
+        self._pieces.pop()  # the newest; they are from the oldest on
+        self._unreadable = False
+        while self._pieces and self._pieces[-1].gone:
+            self._pieces.pop()
+        found = self._literal and self._found[0]
+        if self._pieces and (found or self._pieces[-1].last <= self._played):
+            self._pieces = []
+
+    def _survey(self, store: bytearray, stop: int) -> int:
+        if not self._pieces:
+            self.outcome = FULL
+            return 0
+        walk, found, parts = self._walk, self._found, len(self._found)
+        pattern, offset, head, played = self.sub.subject, self.offset, self._head, self._played
+        self._unreadable = False
+        looked_at = 0
+        walk.begin(store, 0, stop)
+        while (outcome := walk.skim()) == RECORD and looked_at < AT_ONCE:
+            looked_at += 1
+            number = walk.number
+            if not played < number <= head:
+                continue
+            subject = bytes(store[walk.subject : walk.subject + walk.subject_size])
+            part = found[hash(subject) % parts]
+            pick = number << PLACE_BITS | offset + walk.at
+            known = part.get(subject)
+            if known is None:
+                if not covers(pattern, subject):
+                    continue
+                self._size += SUBJECT + len(subject)
+            elif known > pick:
+                continue  # a newer piece had it
+            part[subject] = pick
+        self.work += WORK * looked_at
+        self.outcome = BAD if outcome == BAD else MORE
+        return walk.at
+
+    def _sort(self) -> None:
+        """Bring the next of what was found into order; after all of it, be ready to play."""
+        count = 0
+        while self._found and count < AT_ONCE:
+            picks = sorted(self._found.pop().values())
+            if picks:  # a part or more: each is small
+                numbers = array("Q", [pick >> PLACE_BITS for pick in picks])
+                self._sorted.append((numbers, array("Q", [pick & PLACE for pick in picks])))
+                count += len(picks)
+        self.work += WORK * count
+        if not self._found:
+            self.surveying = False
+            self._picks = heapq.merge(*(zip(*part, strict=True) for part in self._sorted))
+            self._pick = next(self._picks, None)
+            self.replays.withdraw(self)
+            size = PICK * sum(len(numbers) for numbers, _ in self._sorted)
+            self.replays.memory.surveys.hold(self, size)
+
+    # What was found
+
+    def _piece_of(self, number: int) -> Any:
+        if self.piece is not None and self.piece.first <= number <= self.piece.last:
+            return self.piece
+        place = bisect_right(self._places, number, key=lambda piece: piece.first)
+        return self._places[max(place - 1, 0)]
+
+    def _next_pick(self) -> None:
+        assert self._picks is not None, "the survey is over"
+        assert self._pick is not None, "there is one"
+        self._played = self._pick[0]
+        self._pick = next(self._picks, None)
+
+    def _lose_pick(self) -> None:
+        """The next pick is not there any more, or cannot be read."""
+        assert self._pick is not None, "there is one"
+        number = self._pick[0]
+        self._next_pick()
+        self.replays.tell(self.sub, b"$SEQ.LOST.%d.%d" % (number, number))
+
+    def _play(self, store: bytearray, stop: int) -> int:
+        """Play the picks that are in this buffer."""
+        player = self.replays.player
+        at = 0
+        for _ in range(AT_ONCE):
+            if self._pick is None:
+                self.outcome = ENDED
+                return at
+            number, offset = self._pick
+            self.work += WORK
+            if self._piece_of(number) is not self.piece or not 0 <= offset - self.offset < stop:
+                self.outcome = FULL
+                self.replays.move(self)
+                return 0
+            at = offset - self.offset
+            at = player.play(self.link, self.sub, number, number, 0, store, at, stop)
+            if player.outcome == MORE and player.number == number:  # cut by the buffer's end
+                self.outcome = MORE
+                return at
+            if player.outcome == BAD:
+                self._lose_pick()
+            elif player.outcome not in (MORE, ENDED):
+                self.outcome = player.outcome
+                return at
+            else:
+                self._next_pick()
+        self.outcome = FULL
+        return at

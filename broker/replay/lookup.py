@@ -1,0 +1,156 @@
+"""`$SEQ.GET.<number>`: one message after the other, as a connection has asked for them.
+
+The answer has the message's own headers, its subject, number and time among them, and as its
+payload what a subscriber with the asker's frame would get. One cursor serves all questions
+of a connection, in their order: it goes to a record, answers, and goes to the next one.
+"""
+
+from collections import deque
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.dataplane.link import Link
+from broker.dataplane.outcomes import BAD, ENDED, FULL
+from broker.dataplane.plane import Plane
+from broker.replay.cursor import Cursor
+from parser.errors import PublishForbidden
+from sequencer.headers import with_fields
+from sequencer.journal.layout import RECORD
+from sequencer.journal.record import Walk
+from sequencer.netstring import encode_frame
+
+if TYPE_CHECKING:
+    from broker.replay.replays import Replays
+
+SECOND_NS: Final = 1_000_000_000
+
+
+class Lookup(Cursor):
+    """What one connection has asked for, and was not answered yet."""
+
+    __slots__ = ("_astray", "_replays", "_walk", "wanted")
+
+    def __init__(self, replays: "Replays", link: Link) -> None:
+        self.wanted: deque[tuple[int, bytes, bytes]] = deque()  # number, subject, reply
+        super().__init__(link, 0)
+        self._replays = replays
+        self._walk = Walk(replays.store.salt, replays.store.checked)
+        self._astray = False  # what is wanted now may lie elsewhere
+
+    @property
+    def number(self) -> int:
+        """The number wanted first; it changes by being answered, and not otherwise."""
+        return self.wanted[0][0] if self.wanted else 0
+
+    @number.setter
+    def number(self, number: int) -> None:
+        pass
+
+    def want(self, number: int, subject: bytes, reply: bytes) -> None:
+        """One more. All others may be answered already, and the cursor be anywhere."""
+        self._astray = self._astray or not self.wanted
+        self.wanted.append((number, subject, reply))
+
+    def play(self, store: bytearray, stop: int) -> int:
+        """Go to the record that is wanted first, and answer with it."""
+        self.outcome = FULL if self.wanted else ENDED
+        if not self.wanted:
+            return 0
+        if self._astray:
+            self._replays.move(self)
+            return 0
+        walk, wanted = self._walk, self.number
+        walk.begin(store, 0, stop)
+        while (outcome := walk.skim()) == RECORD and walk.number < wanted:
+            pass
+        at = walk.at
+        self.work += at  # where it goes elsewhere then, nothing counts as consumed
+        if outcome != RECORD:
+            self.outcome = outcome
+            return at
+        if walk.number > wanted:
+            self._missing()
+        else:
+            walk.begin(store, at, stop)
+            if walk.next() != RECORD:  # its checksum is wrong
+                self.outcome = BAD
+                return at
+            self._found(store)
+        self.wanted.popleft()
+        if not self.wanted:
+            self.outcome = ENDED
+        elif self.number <= self._replays.store.last:
+            self._replays.move(self)
+            return 0
+        return at
+
+    def place(self, store: Any) -> tuple[Any, int]:
+        self._astray = False
+        while self.wanted and self.number < store.first:  # deleted while it waited
+            self._missing()
+            self.wanted.popleft()
+        piece, offset = store.locate(self.number or store.last)
+        return piece, offset
+
+    def lose(self, first: int, last: int) -> None:
+        """What is wanted is among what is not there; it is told of that, and of nothing else."""
+        while self.wanted and first <= self.number <= last:
+            self._missing()
+            self.wanted.popleft()
+        self._astray = True
+
+    def is_done(self) -> bool:
+        return not self.wanted
+
+    def at_head(self, number: int) -> bool:
+        return not self.wanted
+
+    def free(self) -> None:
+        self.wanted.clear()
+
+    def _missing(self) -> None:
+        """The record is not there, or not readable."""
+        number, subject, reply = self.wanted[0]
+        kept_from = self._replays.store.first
+        no_such_message(self._replays.plane, self.link, subject, reply, number, kept_from)
+
+    def _found(self, store: bytearray) -> None:
+        """Answer with the record at hand."""
+        walk, link = self._walk, self.link
+        subject = bytes(store[walk.subject : walk.subject + walk.subject_size])
+        headers = bytes(store[walk.headers : walk.headers + walk.header_size])
+        payload = bytes(store[walk.payload : walk.payload + walk.payload_size])
+        if link.frame == "netstring":
+            payload = encode_frame(walk.number, payload)
+        told = b"Nats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n"
+        told %= (subject, walk.number, timestamp(walk.time))
+        told_first = with_fields(headers, told)
+        self._replays.plane.answer(link, self.wanted[0][2], payload, told_first)
+
+
+def timestamp(time_ns: int) -> bytes:
+    """A moment as RFC 3339, with its nanoseconds."""
+    moment = datetime.fromtimestamp(time_ns // SECOND_NS, UTC)
+    return b"%b.%09dZ" % (moment.strftime("%Y-%m-%dT%H:%M:%S").encode(), time_ns % SECOND_NS)
+
+
+def no_such_message(
+    plane: Plane, link: Link, subject: bytes, reply: bytes, number: int, kept_from: int
+) -> None:
+    """Say that a message is not there, and why. What is kept begins at `kept_from`."""
+    if number > plane.sequencer.number:
+        why = f"message {number} has not been sequenced"
+    elif number < kept_from:
+        why = f"message {number} is not retained"
+    else:
+        why = f"message {number} is lost"
+    refuse(plane, link, subject, reply, 404, why)
+
+
+def refuse(plane: Plane, link: Link, subject: bytes, reply: bytes, status: int, why: str) -> None:
+    """Say no to a question: with a status header, or with -ERR to who takes no headers."""
+    if reply and link.headers:
+        words = why[0].upper() + why[1:]
+        plane.answer(link, reply, b"", b"NATS/1.0 %d %b\r\n\r\n" % (status, words.encode()))
+    else:
+        plane.say(link, PublishForbidden(subject, why).reply)

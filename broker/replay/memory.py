@@ -1,0 +1,201 @@
+"""What answers and surveys may hold in all: one bound, which is waited for.
+
+    reads     a quarter: what `$SEQ.READ` gathers, and what of it its clients have not taken
+    surveys   the rest: subjects that are found for `$SEQ.LAST`, and what is to be played of them
+
+When half of the reads' part is held, a chunk is short, so that clients that take nothing leave
+room for those that do. A survey that has no room makes those let go that can begin again:
+first what is found and not played yet, then surveys that began later. So the oldest survey
+always goes on, and whoever had to let go begins again when there is room, in its turn.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from broker.dataplane.link import Link
+from broker.replay.queues import Ready
+from sequencer.journal.columns import Collector
+
+if TYPE_CHECKING:
+    from broker.replay.bulk import Bulk
+    from broker.replay.cursor import Cursor
+    from broker.replay.latest import Latest
+
+READS_PART = 4
+SHORT = 1 << 18  # a chunk, when memory is short: one buffer of records, so any usual message
+GATHERED = 3  # times its length: a chunk's columns, which double, and a filter's subjects
+ANSWERED = 2  # times its length: an answer in an outbox, whose store doubles
+BASE = 1 << 14  # of a cursor that gathers, beside its chunk
+FREED = 1 << 13  # subjects in one turn, at least
+MARGIN = 1 << 20  # what one step of a survey may find
+
+
+class Part:
+    """How much of one part is held, by which cursors, and which wait for it."""
+
+    def __init__(self, size: int, wake: "Callable[[Cursor], None]") -> None:
+        self.size = size
+        self.used = 0
+        self.waiting = Ready()
+        self._wake = wake
+        self._held: dict[Cursor, int] = {}
+        self._called: Cursor | None = None  # whose turn it is to try
+
+    def held(self, cursor: "Cursor") -> int:
+        """How much one cursor holds."""
+        return self._held.get(cursor, 0)
+
+    def hold(self, cursor: "Cursor", size: int) -> None:
+        """It holds so much from now on; whoever waits may try again if that is less."""
+        before = self._held.pop(cursor, 0)
+        if size:
+            self._held[cursor] = size
+        self.used += size - before
+        if size:
+            self.pass_on(cursor)
+        if size < before:
+            self._call()
+
+    def has_turn(self, cursor: "Cursor") -> bool:
+        """Whether no other has waited longer."""
+        return cursor is self._called or not (self.waiting or self._called)
+
+    def leave(self, cursor: "Cursor") -> None:
+        """It has ended."""
+        self.hold(cursor, 0)
+        self.pass_on(cursor)
+
+    def pass_on(self, cursor: "Cursor") -> None:
+        """If it was this one's turn to try, it is the next one's."""
+        if cursor is self._called:
+            self._called = None
+            self._call()
+
+    def _call(self) -> None:
+        if self._called is None and self.waiting:
+            self._called = self.waiting.take()
+            self._wake(self._called)
+
+    def wait(self, cursor: "Cursor") -> None:
+        """It waits until something is given back."""
+        if cursor is self._called:
+            self._called = None
+        self.waiting.put(cursor)
+
+
+class Reads(Part):
+    """What reads hold, and what the last one has gathered with, for the next chunk.
+
+    Its arrays have grown, and its filter knows subjects: a new collector would be slower.
+    """
+
+    def __init__(self, size: int, wake: "Callable[[Cursor], None]") -> None:
+        super().__init__(size, wake)
+        self._spare: tuple[int, Bulk | None, Collector] | None = None
+
+    def keep(self, size: int, read: "Bulk", collector: Collector) -> None:
+        """Keep what has gathered chunks of this size; a short one, for it is not counted."""
+        if size <= SHORT:
+            self._spare = size, read, collector
+
+    def reuse(self, size: int, read: "Bulk") -> tuple[Collector | None, bool]:
+        """One for chunks of this size, and whether this read has used it last."""
+        spare, self._spare = self._spare, None
+        if spare is None or spare[0] != size:
+            return None, False
+        return spare[2], spare[1] is read
+
+    def forget(self, read: "Bulk") -> None:
+        """A read has ended: the next one may use what it gathered with."""
+        if self._spare is not None and self._spare[1] is read:
+            size, _, collector = self._spare
+            collector.begin(1, 1, None)
+            self._spare = size, None, collector
+
+    def grant(self, read: "Bulk", wanted: int, need: int) -> int:
+        """How long a chunk it may gather now, `need` or more; 0: it waits."""
+        chunk = wanted if self.used <= self.size // 2 else min(wanted, SHORT)
+        chunk = max(chunk, need)
+        if self.has_turn(read):
+            short = max(min(wanted, SHORT), need)
+            for size in (chunk, short):
+                cost = GATHERED * size + BASE
+                alone = self.used == 0 and size == short  # one that is alone can always go on
+                if self.used + cost <= self.size or alone:
+                    self.hold(read, cost)
+                    return size
+        self.wait(read)
+        return 0
+
+    def slow(self, parked: "Iterable[Cursor]", before: float) -> set[Link]:
+        """Whose clients have taken nothing since, while others wait for the memory."""
+        if not self.waiting:
+            return set()
+        return {one.link for one in parked if self.held(one) and one.parked_at < before}
+
+
+class Surveys(Part):
+    """What surveys hold, and what they have found."""
+
+    def __init__(self, size: int, wake: "Callable[[Cursor], None]") -> None:
+        super().__init__(size, wake)
+        self.thrown_away: list[dict[bytes, int]] = []
+
+    def throw_away(self, found: list[dict[bytes, int]]) -> None:
+        """Nobody wants it any more: a million objects, whose end takes its time."""
+        self.thrown_away += [part for part in found if part]
+
+    def tidy(self) -> int:
+        """Free some of what was thrown away; how many entries."""
+        count = 0
+        while self.thrown_away and count < FREED:
+            count += len(self.thrown_away.pop())
+        return count
+
+    def extend(self, survey: "Latest", size: int) -> bool:
+        """Let it hold `size` in all; False: it holds nothing now, and waits or is refused."""
+        before = self.held(survey)
+        if before == 0 and not self.has_turn(survey):
+            self.wait(survey)
+            return False
+        need = size - before - (self.size - self.used)
+        if need > 0:
+            others = [one for one in self._held if one is not survey]
+            need = self._reclaim(survey, others, need)
+            if need > 0:
+                survey.forget()
+                if any(self.held(one) for one in others):
+                    self.wait(survey)
+                return False
+        self.hold(survey, size)
+        return True
+
+    def _reclaim(self, survey: "Latest", others: list[Any], need: int) -> int:
+        """Have others let go of so much; how much is still needed."""
+        found = [one for one in others if not one.surveying]
+        younger = [one for one in others if one.surveying and one.age > survey.age]
+        younger.sort(key=lambda one: -one.age)
+        for one in (*found, *younger):
+            if need <= 0:
+                break
+            need -= self.held(one)
+            one.forget()
+        return need
+
+
+class Memory:
+    """One per broker."""
+
+    def __init__(self, size: int, wake: "Callable[[Cursor], None]") -> None:
+        self.reads = Reads(size // READS_PART, wake)
+        self.surveys = Surveys(size - size // READS_PART, wake)
+
+    def pass_on(self, cursor: "Cursor") -> None:
+        """It does not try: its socket takes no more."""
+        self.reads.pass_on(cursor)
+        self.surveys.pass_on(cursor)
+
+    @property
+    def used(self) -> int:
+        """Bytes that are held."""
+        return self.reads.used + self.surveys.used

@@ -1,0 +1,147 @@
+"""Where cursors stand until it is their turn: ready, parked, or waiting for a number.
+
+Each of them lets a cursor go at any moment, in no more than O(log n): a client may begin and
+end a million replays, and what has ended stays nowhere. A cursor is in one of them at a
+time, which it knows as its `home`.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from broker.dataplane.link import Link
+
+if TYPE_CHECKING:
+    from broker.replay.cursor import Cursor
+
+
+class _ByLink:
+    """Cursors by their connections, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._links: OrderedDict[Link, OrderedDict[Cursor, None]] = OrderedDict()
+
+    def put(self, cursor: "Cursor") -> None:
+        """At the end of its connection's line."""
+        cursor.home = self
+        line = self._links.get(cursor.link)
+        if line is None:
+            line = self._links[cursor.link] = OrderedDict()
+        line[cursor] = None
+
+    def discard(self, cursor: "Cursor") -> None:
+        """It has ended."""
+        line = self._links[cursor.link]
+        del line[cursor]
+        if not line:
+            del self._links[cursor.link]
+        cursor.home = None
+
+
+class Ready(_ByLink):
+    """Those that can go on: each connection's next one in turn, however many it has."""
+
+    def __bool__(self) -> bool:
+        return bool(self._links)
+
+    def put_first(self, cursor: "Cursor") -> None:
+        """Before all others."""
+        self.put(cursor)
+        self._links[cursor.link].move_to_end(cursor, last=False)
+        self._links.move_to_end(cursor.link, last=False)
+
+    def take(self) -> "Cursor":
+        """The next one; its connection goes to the end."""
+        link = next(iter(self._links))
+        line = self._links[link]
+        cursor, _ = line.popitem(last=False)
+        if line:
+            self._links.move_to_end(link)
+        else:
+            del self._links[link]
+        cursor.home = None
+        return cursor
+
+
+class Parked(_ByLink):
+    """Those whose socket takes no more, or whose outbox is behind a fence."""
+
+    def __iter__(self) -> "Iterator[Cursor]":
+        for line in self._links.values():
+            yield from line
+
+    @property
+    def links(self) -> list[Link]:
+        """The connections that have some."""
+        return list(self._links)
+
+    def take(self, link: Link) -> "list[Cursor]":
+        """All of one connection."""
+        cursors = list(self._links.pop(link, ()))
+        for cursor in cursors:
+            cursor.home = None
+        return cursors
+
+
+class Waiting:
+    """Those that wait for a number: a binary heap in which each knows its place."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Cursor]] = []
+        self._put = 0  # so far: the first to come goes first
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    @property
+    def lowest(self) -> int:
+        """The lowest number that one waits for; somebody does."""
+        return self._heap[0][0]
+
+    def put(self, cursor: "Cursor") -> None:
+        """It waits for the number that it has now."""
+        cursor.home = self
+        self._put += 1
+        self._heap.append((cursor.number, self._put, cursor))
+        self._rise(len(self._heap) - 1)
+
+    def take(self, last: int) -> "Cursor | None":
+        """One that waits for a number up to `last`; the lowest first."""
+        if not self._heap or self._heap[0][0] > last:
+            return None
+        cursor = self._heap[0][2]
+        self.discard(cursor)
+        return cursor
+
+    def discard(self, cursor: "Cursor") -> None:
+        """It has ended, or its number has come."""
+        heap, at = self._heap, cursor.place_in_heap
+        last = heap.pop()
+        if at < len(heap):
+            heap[at] = last
+            self._rise(self._sink(at))
+        cursor.home = None
+
+    def _rise(self, at: int) -> None:
+        heap = self._heap
+        entry = heap[at]
+        while at and heap[(at - 1) >> 1] > entry:
+            heap[at] = heap[(at - 1) >> 1]
+            heap[at][2].place_in_heap = at
+            at = (at - 1) >> 1
+        heap[at] = entry
+        entry[2].place_in_heap = at
+
+    def _sink(self, at: int) -> int:
+        heap = self._heap
+        entry, end = heap[at], len(heap)
+        while (below := 2 * at + 1) < end:
+            if below + 1 < end and heap[below + 1] < heap[below]:
+                below += 1
+            if heap[below] > entry:
+                break
+            heap[at] = heap[below]
+            heap[at][2].place_in_heap = at
+            at = below
+        heap[at] = entry
+        return at

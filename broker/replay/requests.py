@@ -1,0 +1,188 @@
+"""What a `$SEQ.` subject asks for; pure parsing, and words for whoever asked wrongly.
+
+    SUB $SEQ.FROM.<number>.<filter>          From      what matches from a number on, then live
+    SUB $SEQ.RANGE.<first>.<last>.<filter>   Range     what matches of some numbers, then the end
+    SUB $SEQ.SINCE.<ms>.<filter>             Since     from a time on, then live
+    SUB $SEQ.LAST.<filter>                   Last      the last of every subject, then live
+    PUB $SEQ.INFO <reply>                    Info      what there is
+    PUB $SEQ.GET.<number> <reply>            Get       one message
+    PUB $SEQ.READ <reply>                    Read      many, for machines; the payload says which
+    PUB $SEQ.STAGE, COMMIT, ABORT, BATCH     Staging   publishing exactly once (broker/staging)
+
+`parse` knows the subject alone. What is retained, who may ask, and what a payload says, is
+seen to where it is answered (broker/replay/replays.py, broker/clients/answers.py).
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from broker.dataplane.kinds import CONTROL_PREFIX
+from parser.errors import quoted
+from sequencer.sequencer import NUMBER_MAX
+from sublist.subject import is_pattern
+
+MS_MAX: Final = NUMBER_MAX // 1_000_000  # in the year 2262; the journal's times are ns in an i64
+SHOWN_MAX: Final = 40  # bytes of a word that is quoted back
+
+
+class BadRequest(ValueError):
+    """A request that cannot be; the text says why, and what to write instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """Everything that matches from a number on, then live."""
+
+    number: int
+    filter: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What matches of the numbers `first` to `last`, then the end."""
+
+    first: int
+    last: int
+    filter: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """From the first message at or after a time (Unix ms), then live."""
+
+    ms: int
+    filter: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The last message of every matching subject, then live."""
+
+    filter: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What the store holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """One message."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A range of messages for a machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Something of publishing exactly once; `word` says what."""
+
+    word: str
+
+
+Past = From | Range | Since | Last  # for SUB
+Question = Info | Get | Read | Staging  # for PUB with a reply subject
+Request = Past | Question
+PAST = (From, Range, Since, Last)
+
+
+def parse(subject: bytes) -> Request | None:
+    """What is asked for; None if `subject` is none of these. Raises `BadRequest`."""
+    if not subject.startswith(CONTROL_PREFIX):
+        return None
+    word, _, rest = subject[len(CONTROL_PREFIX) :].partition(b".")
+    match word:
+        case b"FROM":
+            digits, filter = _cut(rest, "$SEQ.FROM.<number>.<subject>", "$SEQ.FROM.88485.>")
+            return From(_number(digits), _filter(filter))
+        case b"RANGE":
+            return _range(rest)
+        case b"SINCE":
+            ms, filter = _cut(rest, "$SEQ.SINCE.<unix ms>.<subject>", "$SEQ.SINCE.1767225600000.>")
+            return Since(_milliseconds(ms), _filter(filter))
+        case b"LAST":
+            if not rest:
+                raise BadRequest("write $SEQ.LAST.<subject>, such as $SEQ.LAST.>")
+            return Last(_filter(rest))
+        case b"GET":
+            if not rest:
+                raise BadRequest("write $SEQ.GET.<number>, such as $SEQ.GET.88485")
+            return Get(_number(rest))
+        case b"INFO" | b"READ" if subject == CONTROL_PREFIX + word:
+            return Info() if word == b"INFO" else Read()
+        case b"STAGE" | b"COMMIT" | b"ABORT" | b"BATCH" if subject == CONTROL_PREFIX + word:
+            return Staging(word.decode())
+    return None
+
+
+def _range(rest: bytes) -> Range:
+    form, example = "$SEQ.RANGE.<first>.<last>.<subject>", "$SEQ.RANGE.1.1000.>"
+    first_digits, rest = _cut(rest, form, example)
+    last_digits, filter = _cut(rest, form, example)
+    first, last = _number(first_digits), _number(last_digits)
+    if first > last:
+        raise BadRequest(f"{first} is above {last}; write the smaller number first")
+    return Range(first, last, _filter(filter))
+
+
+def _cut(text: bytes, form: str, example: str) -> tuple[bytes, bytes]:
+    """The next word, and what follows it; there must be something."""
+    word, _, rest = text.partition(b".")
+    if not word or not rest:
+        raise BadRequest(f"write {form}, such as {example} for every subject")
+    return word, rest
+
+
+def _number(digits: bytes) -> int:
+    number = _digits(digits)
+    if number is None:
+        raise BadRequest(f"{_shown(digits)} is no number of a message")
+    if number == 0:
+        raise BadRequest("0 is no number of a message; the first is 1")
+    if number > NUMBER_MAX:
+        raise BadRequest(f"{_shown(digits)} is above the largest number, {NUMBER_MAX}")
+    return number
+
+
+def _milliseconds(digits: bytes) -> int:
+    ms = _digits(digits)
+    if ms is None:
+        raise BadRequest(f"{_shown(digits)} is no time; write milliseconds since 1970")
+    if ms > MS_MAX:
+        raise BadRequest(f"{_shown(digits)} is after the year 2262; write milliseconds since 1970")
+    return ms
+
+
+def _digits(digits: bytes) -> int | None:
+    """What digits mean, too large to be anything where they are too many; None for other words."""
+    if not digits.isdigit():  # of bytes: 0 to 9 alone
+        return None
+    return int(digits) if len(digits) <= 32 else NUMBER_MAX + 1
+
+
+def _filter(filter: bytes) -> bytes:
+    if not is_pattern(filter):
+        raise BadRequest(f"{_shown(filter)} is no subject that can be subscribed to")
+    if filter.startswith(CONTROL_PREFIX):
+        raise BadRequest("what is below $SEQ. is not kept, so it cannot be replayed")
+    return filter
+
+
+def quote_value(value: object) -> str:
+    """A value of a request as it may stand in a header: short, and of one line."""
+    try:
+        text = json.dumps(value) if not isinstance(value, str) else value
+    except RecursionError:  # it could just be read
+        text = "so deep a value"
+    return quoted(text.encode("utf-8", "replace")[:SHOWN_MAX]).decode()
+
+
+def _shown(word: bytes) -> str:
+    short = word if len(word) <= SHOWN_MAX else word[:SHOWN_MAX] + b"..."
+    return quoted(short).decode()

@@ -1,0 +1,125 @@
+"""What settings must be to each other, once each is right by itself."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.clients.addresses import overlap
+from broker.dataplane.kinds import ORDINARY, classifier
+from broker.settings.feed_checks import feed_relations
+from broker.settings.knobs import KNOBS, LISTENERS
+from broker.settings.tables import show_entry
+from broker.settings.values import quoted, show
+
+ADDRESSES = frozenset(
+    ("host", "port", "http_host", "http_port", "listeners", "sequencer.host", "sequencer.port")
+)
+PLACES = {"monitoring": "http_port", "cquencer's port": "sequencer.port"}
+
+# (smaller, larger, why): a value of the first may not be above the second's.
+ORDERED = (
+    (
+        "limits.max_payload",
+        "limits.max_pending",
+        "every subscriber of such a message would be a slow consumer",
+    ),
+    (
+        "limits.hold_pending",
+        "limits.max_pending",
+        "a subscriber would be closed before it could hold anyone",
+    ),
+    (
+        "limits.catchup_pending",
+        "limits.max_pending",
+        "a subscriber would be closed before it could be served from the journal",
+    ),
+)
+
+
+def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set[str]) -> list[str]:
+    """Every broken relation. What stands in `broken` is wrong by itself, and not looked at."""
+    problems = []
+    for small, large, why in ORDERED:
+        if not broken & {small, large} and values[small] > values[large]:
+            problems.append(_out_of_order(small, large, why, values, origins))
+    if not broken & ADDRESSES:
+        problems += _shared_addresses(values, origins)
+        if not (values["port"] or values["sequencer.port"] or values.get("listeners")):
+            place = _place("port", origins)
+            problems.append(
+                f"{place}: 0 is for no NATS clients, and there is no other way in;"
+                " give 1 to 65535, -1 for any free port, or a sequencer.port"
+            )
+    if not broken & {"sequencer.subject", "sequencer.exclude"}:
+        problems += _unnumbered(values, origins)
+    if not broken & {"feeds", "host", "journal.enabled", "journal.ring_bytes"}:
+        problems += [f"{_place('feeds', origins)}: {one}" for one in feed_relations(values)]
+    if values["log_file"] and values["log_file"] == values["pid_file"]:
+        problems.append(
+            f"{_place('pid_file', origins)}: is the log file as well; give each a file of its own"
+        )
+    if values["journal.enabled"] and not values["store_dir"]:
+        problems.append(
+            f"{_place('store_dir', origins)}: there is no home directory to keep the journal in;"
+            " give --store_dir, or --no-journal"
+        )
+    if any(character.isspace() for character in values["server_name"]):
+        problems.append(
+            f"{_place('server_name', origins)}: {quoted(values['server_name'])} holds a blank;"
+            " clients expect a name without"
+        )
+    return problems
+
+
+def _unnumbered(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
+    """cquencer's clients are answered a number: theirs must be a subject that has numbers."""
+    subject = values["sequencer.subject"]
+    kind = classifier([pattern.encode() for pattern in values["sequencer.exclude"]])
+    if not values["sequencer.port"] or kind(subject.encode()) == ORDINARY:
+        return []
+    path = "sequencer.exclude" if origins["sequencer.subject"] == "default" else "sequencer.subject"
+    return [
+        f"{_place(path, origins)}: messages to {quoted(subject)}, the subject of cquencer's"
+        " clients, would have no number; choose another subject"
+    ]
+
+
+def _place(path: str, origins: Mapping[str, str]) -> str:
+    """How the setting is called where it was set."""
+    return path if origins[path] == "default" else origins[path]
+
+
+def _out_of_order(
+    small: str, large: str, why: str, values: Mapping[str, Any], origins: Mapping[str, str]
+) -> str:
+    smaller, larger = show(KNOBS[small], values[small]), show(KNOBS[large], values[large])
+    blamed, other = (small, large) if origins[small] != "default" else (large, small)
+    word = "above" if blamed == small else "below"
+    own, others = (smaller, larger) if blamed == small else (larger, smaller)
+    named = KNOBS[other].name
+    if origins[other] == "default":
+        named += f", which is {others} by default"
+    else:
+        named += f" ({others}, from {origins[other]})"
+    remedy = f"lower {KNOBS[small].name} or raise {KNOBS[large].name}"
+    return f"{_place(blamed, origins)}: {own} is {word} {named}: {why}; {remedy}"
+
+
+def _shared_addresses(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
+    taken = [("the first listener", values["host"], values["port"])]
+    host = values["sequencer.host"] or values["host"]
+    taken.append(("cquencer's port", host, values["sequencer.port"]))
+    problems = []
+    for listener in values.get("listeners", ()):
+        shown = show_entry(LISTENERS, listener)
+        taken.append((f"the listener {shown}", listener.host, listener.port))
+    if values["http_port"] != 0:
+        taken.append(("monitoring", values["http_host"], values["http_port"]))
+    for at, (name, host, port) in enumerate(taken):
+        for other_name, other_host, other_port in taken[:at]:
+            if port == other_port and port > 0 and overlap(host, other_host):
+                path = PLACES.get(name, "listeners")
+                problems.append(
+                    f"{_place(path, origins)}: {name} and {other_name} would share port {port};"
+                    " give one of them another"
+                )
+    return problems

@@ -1,0 +1,134 @@
+"""The knobs of `broker.settings.settings` as a user meets them: path, flag, variable and text.
+
+    path       limits.max_payload           in the TOML file
+    variable   SERIATIM_LIMITS_MAX_PAYLOAD  in the environment
+    flags      --max_payload                on the command line, the last one is the long name
+
+Nothing is written down twice: all of it comes from the fields' metadata. Listeners and feeds,
+of which there may be several, are `TABLES`.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from broker.settings.feed_settings import FeedSettings
+from broker.settings.journal_settings import JournalSettings
+from broker.settings.settings import Limits, Listener, SequencerSettings, Settings
+from broker.settings.staging_settings import StagingSettings
+
+PREFIX = "SERIATIM_"
+SECTIONS: dict[str, type] = {
+    "": Settings,
+    "journal": JournalSettings,
+    "limits": Limits,
+    "sequencer": SequencerSettings,
+    "staging": StagingSettings,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One setting: where it is set, what it may be, and what it is for."""
+
+    path: str
+    kind: str
+    default: Any
+    about: str
+    zero: str
+    low: float | None
+    high: float | None
+    choices: tuple[str, ...]
+    flags: tuple[str, ...]
+
+    @property
+    def section(self) -> str:
+        """The TOML table it stands in; empty for the top level."""
+        return self.path.rpartition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """Its key in that table."""
+        return self.path.rpartition(".")[2]
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return PREFIX + self.path.upper().replace(".", "_")
+
+    @property
+    def parameter(self) -> str:
+        """Its name as a parameter of a function."""
+        return self.path.replace(".", "_")
+
+    @property
+    def flag(self) -> str:
+        """Its long flag."""
+        return self.flags[-1]
+
+
+def _knob(path: str, field: "dataclasses.Field[Any]") -> Knob:
+    return Knob(path=path, default=field.default, **field.metadata)
+
+
+def _knobs() -> dict[str, Knob]:
+    found = {}
+    for section, table in SECTIONS.items():
+        for field in dataclasses.fields(table):
+            if field.metadata:
+                path = f"{section}.{field.name}" if section else field.name
+                found[path] = _knob(path, field)
+    return found
+
+
+KNOBS = _knobs()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Settings of which there may be several: a TOML table each, or one text each."""
+
+    path: str  # the field of `Settings`
+    key: str  # in the file
+    flag: str
+    form: str  # of one text
+    title: str
+    about: str
+    knobs: dict[str, Knob]
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable, several texts with blanks between them."""
+        return PREFIX + self.flag[2:].upper()
+
+    @property
+    def noun(self) -> str:
+        """What one of them is called."""
+        return self.path[:-1]
+
+
+def _table_knobs(kind: type, key: str) -> dict[str, Knob]:
+    return {field.name: _knob(f"{key}.{field.name}", field) for field in dataclasses.fields(kind)}
+
+
+LISTENERS = Table(
+    path="listeners",
+    key="listener",
+    flag="--listen",
+    form="HOST:PORT[,frame=MODE]",
+    title="More listeners",
+    about="One more address to listen on, with a frame of its own. May be given several times; the"
+    " frame is the broker's `frame` when it is left out.",
+    knobs=_table_knobs(Listener, "listener"),
+)
+FEEDS = Table(
+    path="feeds",
+    key="feeds",
+    flag="--feed",
+    form="GROUP:PORT[,key=value...]",
+    title="Feeds",
+    about="One more multicast group to send to all that has a number. May be given several times;"
+    " docs/multicast.md tells more.",
+    knobs=_table_knobs(FeedSettings, "feeds"),
+)
+TABLES = {table.path: table for table in (LISTENERS, FEEDS)}

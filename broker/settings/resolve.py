@@ -1,0 +1,278 @@
+"""The settings a broker starts with: flags over environment over TOML file over defaults.
+
+Every layer is read whole and every wrong setting is collected, also one that a stronger
+layer overrides; `WrongSettings` then tells them all at once, each with its path. What is
+asked for nowhere has its default, and where each value came from is kept for
+`seriatim config`.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.settings import checks
+from broker.settings.errors import WrongSettings
+from broker.settings.journal_settings import JournalSettings
+from broker.settings.knobs import KNOBS, PREFIX, SECTIONS, TABLES, Knob, Table
+from broker.settings.settings import Limits, SequencerSettings, Settings
+from broker.settings.staging_settings import StagingSettings
+from broker.settings.tables import make, read_entry, read_tables
+from broker.settings.values import WrongValue, closest, read_native, read_text
+from broker.storage.directory import default_store_dir
+
+DEFAULT = "default"
+CONFIG_VARIABLE = PREFIX + "CONFIG"
+FILE_BYTES_MAX = 1 << 20
+
+# Ours, but no settings of `serve`: the client's address, and what the build reads.
+OTHER_VARIABLES = frozenset(
+    PREFIX + word
+    for word in (
+        *("CONFIG", "TRACEBACK", "URL"),
+        *("ANNOTATE", "CFLAGS", "LDFLAGS", "PURE", "REQUIRE_COMPILED"),
+    )
+)
+# What Kubernetes puts into every container when a service is called "seriatim".
+_KUBERNETES = re.compile(r"SERIATIM_(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP))(_\w+)?")
+_KUBERNETES_PORT = re.compile(r"(tcp|udp)://[^/]+:\d+")
+
+# Words of nats-server's configuration, which people will try.
+ALIASES = {
+    "addr": "host",
+    "config": "--config, which is a flag",
+    "feed": "[[feeds]]",
+    "http": "http_port",
+    "listen": "host and port",
+    "listeners": "[[listener]]",
+    "logfile": "log_file",
+    "max_conn": "limits.max_connections",
+    "max_subs": "limits.max_subscriptions",
+    "name": "server_name",
+    "net": "host",
+    "pidfile": "pid_file",
+}
+NOT_YET = {
+    "authorization": "clients are not authenticated yet",
+    "cluster": "brokers do not form clusters yet",
+    "jetstream": "there is no JetStream here",
+    "tls": "connections are not encrypted yet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """The settings as they are, and where each value came from, by path."""
+
+    settings: Settings
+    origins: dict[str, str]
+
+
+@dataclass(slots=True)
+class Layer:
+    """What one source asks for. `written` is how that source calls a setting."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def take(self, knob: Knob, written: str, read: Any, raw: object) -> None:
+        """Read one setting of this source, or note why it is wrong."""
+        self.written[knob.path] = written
+        try:
+            self.values[knob.path] = read(knob, raw)
+        except WrongValue as wrong:
+            self.problems.append(f"{written}: {wrong}")
+
+    def take_several(self, table: Table, written: str, texts: Sequence[str]) -> None:
+        """Read a listener or a feed of each text."""
+        entries = []
+        self.written[table.path] = written
+        for text in texts:
+            try:
+                entries.append(read_entry(table, text))
+            except WrongValue as wrong:
+                self.problems.append(f"{written}: {wrong}")
+        if len(entries) == len(texts):
+            self.values[table.path] = entries
+
+    def broken(self) -> set[str]:
+        """The paths that were asked for and are wrong."""
+        return set(self.written) - set(self.values)
+
+
+def resolve(
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    config: str | None = None,
+    problems: Iterable[str] = (),
+) -> Effective:
+    """The effective settings. Raises `WrongSettings` with `problems` and all that it finds.
+
+    `flags` holds texts by path, a bool for a flag, and lists of texts for `listeners` and
+    `feeds`.
+    """
+    config_file = config or environment.get(CONFIG_VARIABLE)
+    from_flags = _flag_layer(flags)
+    from_environment = _environment_layer(environment)
+    from_file = _file_layer(config_file) if config_file else Layer()
+    layers = (from_file, from_environment, from_flags)
+
+    values = {path: knob.default for path, knob in KNOBS.items()}
+    origins = dict.fromkeys([*KNOBS, *TABLES], DEFAULT)
+    frame = _strongest(layers, "frame") or KNOBS["frame"].default
+    for layer in layers:
+        values |= layer.values
+        origins |= {path: layer.written[path] for path in layer.values}
+    for path, table in TABLES.items():
+        values[path] = tuple(make(table, entry, frame) for entry in values.get(path, ()))
+    if not values["http_host"]:
+        values["http_host"] = values["host"]
+    if not values["store_dir"]:
+        values["store_dir"] = default_store_dir(environment)
+
+    problems = [*problems, *(p for layer in reversed(layers) for p in layer.problems)]
+    broken = set().union(*(layer.broken() for layer in layers))
+    problems += checks.relations(values, origins, broken)
+    if problems:
+        raise WrongSettings(problems)
+    return Effective(_settings(values), origins)
+
+
+def _settings(values: Mapping[str, Any]) -> Settings:
+    def section(name: str) -> dict[str, Any]:
+        return {k.name: values[k.path] for k in KNOBS.values() if k.section == name}
+
+    return Settings(
+        **section(""),
+        **{path: values[path] for path in TABLES},
+        limits=Limits(**section("limits")),
+        sequencer=SequencerSettings(**section("sequencer")),
+        journal=JournalSettings(**section("journal")),
+        staging=StagingSettings(**section("staging")),
+    )
+
+
+def _strongest(layers: Iterable[Layer], path: str) -> Any:
+    found = None
+    for layer in layers:
+        found = layer.values.get(path, found)
+    return found
+
+
+def _flag_layer(flags: Mapping[str, Any]) -> Layer:
+    layer = Layer()
+    for path, raw in flags.items():
+        if path in TABLES:
+            layer.take_several(TABLES[path], TABLES[path].flag, raw)
+            continue
+        knob = KNOBS[path]
+        if isinstance(raw, list):
+            raw = ",".join(raw)
+        if isinstance(raw, bool):
+            layer.take(knob, knob.flag, read_native, raw)
+        else:
+            layer.take(knob, knob.flag, read_text, raw)
+    return layer
+
+
+def _environment_layer(environment: Mapping[str, str]) -> Layer:
+    layer = Layer()
+    known = {knob.variable: knob for knob in KNOBS.values()}
+    several = {one.variable: one for one in TABLES.values()}
+    for variable in sorted(v for v in environment if v.startswith(PREFIX)):
+        text = environment[variable]
+        if not text or _KUBERNETES.fullmatch(variable) or _KUBERNETES_PORT.fullmatch(text):
+            continue  # an empty variable is as good as none: `-e SERIATIM_PORT=` unsets it
+        if variable in known:
+            layer.take(known[variable], variable, read_text, text)
+        elif variable in several:
+            layer.take_several(several[variable], variable, text.split())
+        elif variable not in OTHER_VARIABLES:
+            names = [name.removeprefix(PREFIX) for name in (*known, *several, *OTHER_VARIABLES)]
+            close = closest(variable.removeprefix(PREFIX), names)
+            hint = (
+                f"did you mean {PREFIX}{close}?"
+                if close
+                else "`seriatim config` shows what there is"
+            )
+            layer.problems.append(f"{variable}: there is no such setting; {hint}")
+    return layer
+
+
+def _file_layer(config_file: str) -> Layer:
+    layer = Layer()
+    import tomllib
+
+    where = f"in {config_file}"
+    try:
+        with open(config_file, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                layer.problems.append(f"{config_file}: is no regular file; give a file of TOML")
+                return layer
+            content = file.read(FILE_BYTES_MAX + 1)
+        if len(content) > FILE_BYTES_MAX:
+            layer.problems.append(f"{config_file}: is longer than 1 MiB, so it is no such file")
+            return layer
+        raw = tomllib.loads(content.decode("utf-8-sig"))  # editors write a BOM
+    except OSError as error:
+        layer.problems.append(f"{config_file}: cannot be read: {error.strerror}")
+    except (ValueError, RecursionError) as error:
+        reason = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error)
+        layer.problems.append(
+            f"{config_file}: is not TOML (nats-server's own format is not read): {reason}"
+        )
+    else:
+        _read_table(layer, "", raw, where)
+    return layer
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open, but do not wait until somebody writes to a pipe of that name."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _read_table(layer: Layer, section: str, table: Mapping[str, object], where: str) -> None:
+    several = {one.key: one for one in TABLES.values()}
+    for key, raw in table.items():
+        path = f"{section}.{key}" if section else key
+        if path in KNOBS:
+            layer.take(KNOBS[path], f"{path} {where}", read_native, raw)
+        elif path in several:
+            _read_several(layer, several[path], raw, where)
+        elif path in SECTIONS and isinstance(raw, dict):
+            _read_table(layer, path, raw, where)
+        elif path in SECTIONS:
+            layer.problems.append(f"{path} {where}: is a table; write [{path}]")
+        else:
+            layer.problems.append(f"{path} {where}: {_unknown(section, key)}")
+
+
+def _unknown(section: str, key: str) -> str:
+    if not section and key in NOT_YET:
+        return f"{NOT_YET[key]}; leave it out"
+    words = {knob.name: knob.path for knob in reversed(KNOBS.values())}
+    words |= {knob.name: knob.path for knob in KNOBS.values() if knob.section == section}
+    words |= {name: name for name in SECTIONS if name}
+    words |= {one.key: f"[[{one.key}]]" for one in TABLES.values()}
+    words |= ALIASES
+    lowered = key.lower().replace("-", "_")
+    close = lowered if lowered in words else closest(lowered, list(words))
+    if not close:
+        return "there is no such setting; `seriatim config` shows what there is"
+    path = words[close]
+    other = KNOBS[path].section if path in KNOBS else section
+    if other == section:
+        return f"there is no such setting; did you mean {path}?"
+    place = f"below [{other}]" if other else "at the top, above every table"
+    return f"there is no such setting; did you mean {path}? It stands {place}"
+
+
+def _read_several(layer: Layer, table: Table, raw: object, where: str) -> None:
+    problems = len(layer.problems)
+    entries = read_tables(table, raw, where, layer.problems)
+    layer.written[table.path] = f"{table.key} {where}"
+    if len(layer.problems) == problems:
+        layer.values[table.path] = entries

@@ -1,0 +1,122 @@
+"""Listeners and feeds, of which there may be several: from texts and TOML tables, and back.
+
+    --feed 239.0.0.1:1234,codec=binary      [[feeds]]
+                                            group = "239.0.0.1"
+                                            port = 1234
+                                            codec = "binary"
+
+Both become a dictionary of what was given, every value checked by itself; `make` makes the
+settings of it, and broker/settings/checks.py looks at what they are to each other.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from broker.settings.feed_settings import FeedSettings
+from broker.settings.knobs import FEEDS, LISTENERS, Knob, Table
+from broker.settings.settings import Listener
+from broker.settings.values import WrongValue, closest, how, quoted, read_native, read_text, show
+
+# What one of them begins with, and what to write.
+PLACES = {"listeners": "host", "feeds": "group"}
+EXAMPLES = {
+    "listeners": "HOST:PORT or HOST:PORT,frame=none",
+    "feeds": "GROUP:PORT, such as 239.0.0.1:1234,interface=eth0",
+}
+
+
+def read_entry(table: Table, text: str) -> dict[str, Any]:
+    """What one text says. Raises `WrongValue`."""
+    address, *options = text.split(",")
+    place, colon, port = address.rpartition(":")
+    first = PLACES[table.path]
+    if not colon or not port or not (place or first == "host"):
+        raise WrongValue(f"{quoted(text)} is no {table.noun}; give {EXAMPLES[table.path]}")
+    values = {}
+    if place:
+        values[first] = read_text(table.knobs[first], place)
+    values["port"] = read_text(table.knobs["port"], port)
+    names = [name for name in table.knobs if name not in values and name != first]
+    for option in options:
+        key, equals, word = option.partition("=")
+        if key in values and key not in (first, "port"):
+            raise WrongValue(f"{quoted(text)} gives {key}= more than once; give it once")
+        if key not in names:
+            raise WrongValue(_no_option(table, option, names))
+        if not equals:
+            raise WrongValue(f"{quoted(option)} has no value; write {key}=VALUE")
+        try:
+            values[key] = read_text(table.knobs[key], word)
+        except WrongValue as wrong:
+            raise WrongValue(f"{key}: {wrong}") from None
+    return values
+
+
+def read_tables(table: Table, raw: object, where: str, problems: list[str]) -> list[dict[str, Any]]:
+    """What the TOML tables say; what is wrong with them is added to `problems`."""
+    if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
+        problems.append(f"{table.key} {where}: is a list of tables; write [[{table.key}]]")
+        return []
+    return [
+        _read_table(table, entry, f"{table.key}[{at}]", where, problems)
+        for at, entry in enumerate(raw, 1)
+    ]
+
+
+def _read_table(
+    table: Table, entry: Mapping[str, object], name: str, where: str, problems: list[str]
+) -> dict[str, Any]:
+    values = {}
+    for key, value in entry.items():
+        written = f"{name}.{key} {where}"
+        if key not in table.knobs:
+            close = closest(key, list(table.knobs))
+            hint = f"did you mean {close}?" if close else f"a {table.noun} has {_all(table.knobs)}"
+            problems.append(f"{written}: there is no such setting; {hint}")
+            continue
+        try:
+            values[key] = read_native(table.knobs[key], value)
+        except WrongValue as wrong:
+            problems.append(f"{written}: {wrong}")
+    for key, knob in table.knobs.items():
+        if knob.default is dataclasses.MISSING and key not in entry:
+            problems.append(f"{name}.{key} {where}: is missing; {how(knob)}")
+    return values
+
+
+def make(table: Table, values: Mapping[str, Any], frame: str) -> Listener | FeedSettings:
+    """The settings of one of them; `frame` is the broker's own."""
+    if table is LISTENERS:
+        return Listener(**{"frame": frame, **values})
+    assert table is FEEDS, "there are no others"
+    return FeedSettings(**values)
+
+
+def show_entry(table: Table, entry: Listener | FeedSettings) -> str:
+    """One of them as text that `read_entry` understands: what is not its default."""
+    first = PLACES[table.path]
+    place = getattr(entry, first)
+    shown = f"[{place}]:{entry.port}" if ":" in place else f"{place}:{entry.port}"
+    for name, knob in table.knobs.items():
+        value = getattr(entry, name)
+        if name not in (first, "port") and (table is LISTENERS or value != knob.default):
+            shown += f",{name}={show(knob, value)}"
+    return shown
+
+
+def _no_option(table: Table, option: str, names: list[str]) -> str:
+    key = option.partition("=")[0]
+    close = closest(key, names)
+    if len(names) == 1:
+        hint = f"the one there is: {names[0]}=MODE"
+    elif close:
+        hint = f"did you mean {close}=?"
+    else:
+        hint = f"those there are: {', '.join(names)}"
+    return f"{quoted(option)} is no option of a {table.noun}; {hint}"
+
+
+def _all(knobs: dict[str, Knob]) -> str:
+    *names, last = knobs
+    return f"{', '.join(names)} and {last}"

@@ -1,0 +1,221 @@
+"""The rows of a commit, from its stages through the plane: in turns, so that others have theirs.
+
+A turn is some milliseconds; then whoever else has something to say is served. Where the journal
+has no room, the commit waits until it has; without a journal subscribers that are outrun hold
+it a little, as they hold any publisher.
+"""
+
+import asyncio
+import errno
+import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from broker.clients.session import hold
+from broker.dataplane.staged_rows import Staged
+from broker.staging.operations_asked import Asker, CommitWish
+from broker.staging.shares import NOBODY, Owner
+from broker.staging.stages import Stage
+from parser.machine import Parser
+from parser.table import START
+
+if TYPE_CHECKING:
+    from broker.server import Server
+
+Run = Callable[[Callable[[], Any]], Awaitable[Any]]  # in the thread for files
+READ_BYTES = 1 << 20
+RETRY = 0.25  # seconds until what is missing now is asked for again
+ANY_SIZE = 999_999_999  # what was checked when it came is not judged again by other limits
+Result = TypeVar("Result")
+
+
+class Stopped(Exception):
+    """The broker stops; the next one goes on."""
+
+
+class Damaged(Exception):
+    """What was promised to be published cannot be read any more."""
+
+
+class Commit:
+    """One batch on its way. Rows from 1 on; those that have numbers, from `first` to `last`."""
+
+    __slots__ = (
+        *("first", "last", "missing", "number", "origin", "promised", "rows", "stages"),
+        *("owner", "waiters", "wish"),
+    )
+
+    def __init__(self, wish: CommitWish, stages: list[Stage], owner: Owner = NOBODY) -> None:
+        self.wish = wish
+        self.owner = owner
+        self.stages = stages
+        self.rows = sum(stage.rows for stage in stages)
+        self.origin = int.from_bytes(os.urandom(8), "big")  # no client has the same one
+        self.number = 0  # the last one given before its first row
+        self.promised = False  # its intent is on the disk
+        self.first = self.last = 0
+        self.missing: list[tuple[int, int]] = [(1, self.rows)] if self.rows else []
+        self.waiters: list[tuple[Asker, bool]] = []  # whom to answer; if they named these stages
+
+
+class Publishing:
+    """One per broker. To its subscribers it is a publisher, which they may hold."""
+
+    def __init__(self, server: "Server", staged: Staged, run: Run) -> None:
+        self._server = server
+        self._staged = staged
+        self._run = run
+        self._stop: asyncio.Future[None] = server.loop.create_future()
+        self._held: asyncio.Future[None] | None = None
+        self.held_by = 0
+        self.rows = 0
+
+    def stop(self) -> None:
+        """Let whoever waits here end."""
+        if not self._stop.done():
+            self._stop.set_result(None)
+
+    async def wait(self, event: Awaitable[Result]) -> Result:
+        """Wait for something, but not beyond the stop. Raises `Stopped`."""
+        future: asyncio.Future[Result] = asyncio.ensure_future(event)
+        both: set[asyncio.Future[Any]] = {future, self._stop}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if self._stop.done():
+            if not future.done():
+                future.cancel()
+            raise Stopped
+        return future.result()
+
+    async def told(self, ask: Callable[[Callable[[], None]], None]) -> None:
+        """Wait until somebody calls what `ask` is given."""
+        event = self._server.loop.create_future()
+        ask(lambda: None if event.done() else event.set_result(None))
+        await self.wait(event)
+
+    def go_on(self) -> None:
+        """The subscribers that were outrun have drained, or held us long enough."""
+        if self._held is not None and not self._held.done():
+            self._held.set_result(None)
+
+    async def publish(self, commit: Commit) -> None:
+        """Publish the rows that are missing. Raises `OSError`, `Damaged` and `Stopped`."""
+        row = 1
+        for stage in commit.stages:
+            fd = await self._open(stage)
+            try:
+                row = await self._stage(commit, Rest(fd, stage), row)
+            finally:
+                os.close(fd)
+        if commit.missing:
+            raise Damaged(f"it has no row {commit.missing[0][0]}")
+
+    async def _open(self, stage: Stage) -> int:
+        """Its descriptor, when there is one: that clients have taken all is no damage."""
+        while True:
+            try:
+                return os.open(stage.file, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+            await self.wait(asyncio.sleep(RETRY))
+
+    async def _stage(self, commit: Commit, rest: "Rest", row: int) -> int:
+        """Publish what is missing of a stage, which begins with that row; the next one's first."""
+        staged = self._staged
+        while commit.missing and await rest.more(self._run):
+            ended = False
+            while commit.missing and not ended:
+                first, last = commit.missing[0]
+                if row < first:
+                    place = (rest.store, rest.at, rest.stop)
+                    row += self._judge(staged.pass_over(rest.parser, *place, first - row))
+                    rest.at = staged.at
+                    ended = row < first
+                    continue
+                row += self._turn(commit, rest, row, last + 1 - row)
+                if row > last:
+                    commit.missing.pop(0)
+                ended = staged.ended
+                if staged.full:
+                    await self._room()
+                else:
+                    await self._others()
+        return row
+
+    def _turn(self, commit: Commit, rest: "Rest", row: int, most: int) -> int:
+        """One turn: publish rows from that one on, and let out what it has caused; how many."""
+        server, staged = self._server, self._staged
+        plane = server.plane
+        plane.sequencer.tick(time.time_ns())
+        place = (rest.store, rest.at, rest.stop)
+        rows = staged.publish(rest.parser, *place, commit.origin, row, most)
+        plane.release(None)
+        self._judge(rows)
+        rest.at = staged.at
+        if rows:
+            commit.last = plane.sequencer.number
+            commit.first = commit.first or commit.last - rows + 1
+            self.rows += rows
+        if (replays := server.replays) is not None and replays.waits:
+            replays.advance()
+        return rows
+
+    def _judge(self, rows: int) -> int:
+        if rows < 0:
+            raise Damaged("what was staged is no operation any more")
+        return rows
+
+    async def _others(self) -> None:
+        """Let everybody else have a turn; and whom we outrun hold us."""
+        server = self._server
+        if server.plane.gate.crowded:
+            hold(self, server)
+            if self.held_by:
+                self._held = server.loop.create_future()
+                await self.wait(self._held)
+        await asyncio.sleep(0)
+        if self._stop.done():
+            raise Stopped
+
+    async def _room(self) -> None:
+        """Wait until the journal takes more."""
+        keeper = self._server.keeper
+        assert keeper is not None, "only a disk can be full"
+        await self.told(keeper.when_roomy)
+
+
+class Rest:
+    """What is left of a stage: `store[at:stop]`, and what is behind it in the file."""
+
+    def __init__(self, fd: int, stage: Stage) -> None:
+        self.parser = Parser(ANY_SIZE, ANY_SIZE)
+        self.store = bytearray(min(READ_BYTES, stage.bytes))
+        self.at = self.stop = 0
+        self._fd = fd
+        self._offset = stage.head
+        self._end = stage.head + stage.bytes
+
+    async def more(self, run: Run) -> bool:
+        """Read on behind what is left; False at the end. In a thread, for it may be cold."""
+        left = self.stop - self.at
+        if self._offset == self._end:
+            if left or self.parser.state != START:
+                raise Damaged("a stage ends in the middle of a row")
+            return False
+        store = self.store
+        if left == len(store):
+            self.store = bytearray(2 * left)
+        self.store[:left] = store[self.at : self.stop]
+        self.at, self.stop = 0, left
+        got = await run(self._read)
+        if got == 0:
+            raise Damaged("a stage has become shorter")
+        self.stop += got
+        self._offset += got
+        return True
+
+    def _read(self) -> int:
+        room = min(len(self.store) - self.stop, self._end - self._offset)
+        with memoryview(self.store)[self.stop : self.stop + room] as view:
+            return os.preadv(self._fd, [view], self._offset)

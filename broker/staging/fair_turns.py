@@ -1,0 +1,63 @@
+"""Commits that wait for their turn: addresses take turns, so nobody waits for all of another's.
+
+At most `most` of them. Where there are as many, one of an address that has less takes the place
+of the newest of the address that has most.
+"""
+
+from collections import deque
+
+from broker.settings.staging_settings import StagingSettings
+from broker.staging.commit_publishing import Commit
+from broker.staging.operations_asked import Refusal
+from broker.staging.shares import Owner, Shares
+
+
+class Turns:
+    """One per broker, for its one thread."""
+
+    def __init__(self, most: int, settings: StagingSettings) -> None:
+        self._most = most
+        self._shares = Shares(most, settings)
+        self._lines: dict[str, deque[Commit]] = {}  # by address; the next one's first
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def may_wait(self, owner: Owner) -> Commit | None:
+        """Raises `Refusal` where one more of that owner may not wait.
+
+        What is returned must go for it: nothing was promised of that, and it is not here any more.
+        """
+        if why := self._shares.over(owner, 1):
+            raise Refusal(429, f"of the commits that may wait {why}")
+        if self._count < self._most:
+            return None
+        address = self._shares.greediest(owner, 1)
+        if address is None or self._lines[address][-1].promised:
+            raise Refusal(429, f"{self._most} commits wait for their turn already")
+        commit = self._lines[address].pop()
+        if not self._lines[address]:
+            del self._lines[address]
+        self._gone(commit)
+        return commit
+
+    def put(self, commit: Commit) -> None:
+        """It waits for its turn."""
+        self._lines.setdefault(commit.owner.address, deque()).append(commit)
+        self._shares.add(commit.owner, 1)
+        self._count += 1
+
+    def take(self) -> Commit:
+        """Whose turn it is; the next one is another address's, if one waits."""
+        address = next(iter(self._lines))
+        line = self._lines.pop(address)
+        commit = line.popleft()
+        if line:
+            self._lines[address] = line
+        self._gone(commit)
+        return commit
+
+    def _gone(self, commit: Commit) -> None:
+        self._shares.add(commit.owner, -1)
+        self._count -= 1

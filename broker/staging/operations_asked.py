@@ -1,0 +1,178 @@
+"""What is asked of staging: headers of `$SEQ.STAGE`, the JSON of the others; pure parsing.
+
+Whatever is wrong is a `Refusal`: a status, and words that say what to write instead.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from broker.dataplane.link import Link
+from broker.replay.requests import BadRequest, quote_value
+
+BATCH_MAX: Final = (1 << 63) - 1
+ANY: Final = -1  # no batch's number: whichever was the last
+CRC_MAX: Final = (1 << 32) - 1
+APPLICATION: Final = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?")
+STAGE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+PREFIX: Final = b"seriatim-"
+HEADERS_MAX: Final = 16 << 10  # bytes of a piece's headers: ours, and some of whoever traces
+Key = tuple[str, int, str]  # application, batch, name: what a stage is known by
+Asker = tuple[Link, bytes]  # who asked, and on which subject it listens for the answer
+
+
+class Refusal(Exception):
+    """A request that is not done. `expected`: the offset at which a stage goes on."""
+
+    def __init__(self, status: int, why: str, expected: int | None = None) -> None:
+        super().__init__(why)
+        self.status = status
+        self.expected = expected
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Where a piece of a stage belongs."""
+
+    key: Key
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A stage as a commit names it."""
+
+    name: str
+    bytes: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitWish:
+    """What is to be published, in this order, and behind which batch (None: it is the first)."""
+
+    application: str
+    batch: int
+    stages: tuple[Named, ...]
+    remember: bool
+    after: int | None = ANY
+
+
+@dataclass(frozen=True, slots=True)
+class AbortWish:
+    """What is to be forgotten: all stages of a batch where `stages` is None."""
+
+    application: str
+    batch: int
+    stages: frozenset[str] | None
+
+
+def read_piece(headers: bytes) -> Piece:
+    """What the headers of `$SEQ.STAGE` say. Raises `BadRequest`."""
+    if len(headers) > HEADERS_MAX:
+        raise BadRequest(f"there are {len(headers)} bytes of headers, and {HEADERS_MAX} at most")
+    found: dict[str, str] = {}
+    for line in headers.split(b"\r\n")[1:]:
+        name, colon, value = line.partition(b":")
+        word = name.strip().lower()
+        if colon and word.startswith(PREFIX):
+            found[word[len(PREFIX) :].decode("ascii", "replace")] = value.strip().decode("latin-1")
+    for wanted in ("application", "batch", "stage", "offset"):
+        if wanted not in found:
+            raise BadRequest(f"the header Seriatim-{wanted.capitalize()} is missing")
+    batch = _digits(found["batch"], "Seriatim-Batch")
+    offset = _digits(found["offset"], "Seriatim-Offset")
+    application = _application(found["application"])
+    return Piece((application, batch, _stage(found["stage"])), offset)
+
+
+def read_commit(payload: bytes, max_stages: int) -> CommitWish:
+    """The payload of `$SEQ.COMMIT`. Raises `BadRequest`."""
+    raw = _object(payload, ("application", "batch", "stages", "remember", "after"))
+    application, batch = _identity(raw)
+    entries = raw.get("stages")
+    if not isinstance(entries, list):
+        raise BadRequest('"stages" is a list of {"stage": name, "bytes": n, "crc32": n}')
+    if len(entries) > max_stages:
+        raise BadRequest(
+            f"{len(entries)} stages are named, and there are {max_stages} at most"
+            " (staging.max_stages)"
+        )
+    stages = tuple(_named(entry) for entry in entries)
+    if len({one.name for one in stages}) < len(stages):
+        raise BadRequest("a stage is named twice")
+    remember = raw.get("remember", True)
+    if not isinstance(remember, bool):
+        raise BadRequest('"remember" is true or false')
+    after = raw.get("after", ANY)
+    if "after" in raw and after is not None:
+        after = _whole(after, "after", BATCH_MAX)
+    return CommitWish(application, batch, stages, remember, after)
+
+
+def read_abort(payload: bytes) -> AbortWish:
+    """The payload of `$SEQ.ABORT`. Raises `BadRequest`."""
+    raw = _object(payload, ("application", "batch", "stages"))
+    application, batch = _identity(raw)
+    names = raw.get("stages")
+    if names is None:
+        return AbortWish(application, batch, None)
+    if not isinstance(names, list):
+        raise BadRequest('"stages" is a list of names; all of the batch where it is left out')
+    return AbortWish(application, batch, frozenset(_stage(name) for name in names))
+
+
+def read_application(payload: bytes) -> str:
+    """The payload of `$SEQ.BATCH`. Raises `BadRequest`."""
+    return _application(_object(payload, ("application",)).get("application"))
+
+
+def _object(payload: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        raw = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest('the payload is no JSON; write {"application": "name"}') from error
+    if not isinstance(raw, dict):
+        raise BadRequest('the payload is no JSON object; write {"application": "name"}')
+    for key in raw:
+        if key not in keys:
+            raise BadRequest(f"{quote_value(key)} is no key; there are {', '.join(keys)}")
+    return raw
+
+
+def _identity(raw: dict[str, Any]) -> tuple[str, int]:
+    return _application(raw.get("application")), _whole(raw.get("batch"), "batch", BATCH_MAX)
+
+
+def _named(entry: object) -> Named:
+    if not isinstance(entry, dict) or set(entry) != {"stage", "bytes", "crc32"}:
+        raise BadRequest('a stage is {"stage": name, "bytes": n, "crc32": n}')
+    size = _whole(entry["bytes"], "bytes", BATCH_MAX)
+    return Named(_stage(entry["stage"]), size, _whole(entry["crc32"], "crc32", CRC_MAX))
+
+
+def _application(word: object) -> str:
+    if not isinstance(word, str) or not APPLICATION.fullmatch(word):
+        raise BadRequest(
+            "the application is 1 to 255 printable characters of ASCII, without a blank at an end"
+        )
+    return word
+
+
+def _stage(word: object) -> str:
+    if not isinstance(word, str) or not STAGE.fullmatch(word):
+        raise BadRequest("the name of a stage is 1 to 64 letters, digits, dots, _ and -")
+    return word
+
+
+def _whole(value: object, key: str, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise BadRequest(f'"{key}" is a whole number from 0 to {most}')
+    return value
+
+
+def _digits(text: str, header: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > BATCH_MAX:
+        raise BadRequest(f"{header} is a whole number from 0 to {BATCH_MAX}")
+    return int(text)

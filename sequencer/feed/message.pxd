@@ -1,7 +1,0 @@
-# The compiler's view of message.py: types only, never behaviour.
-cimport cython
-
-@cython.final
-cdef class Message:
-    cdef readonly unsigned long long number, time
-    cdef readonly bytes payload, subject, headers

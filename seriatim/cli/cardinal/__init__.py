@@ -1,0 +1,1 @@
+"""`seriatim cardinal`: producing, consuming and inspecting Cardinal Streams."""

@@ -1,0 +1,323 @@
+"""`seriatim cardinal consume`: the updates of a chain as lines of JSON, from the replay on.
+
+What a consumer must know and is no update goes to standard error, crowds of one kind gathered.
+Memory: that of the follower, and one window of the reader.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from cardinal.assembler import Dropped, Evicted
+from cardinal.block import Block
+from cardinal.block_lines import hexed, read_hash, update_fields
+from cardinal.errors import LineError
+from cardinal.follower import ChannelGivenUp, Event, Follower, NotOpen, Row, Step
+from cardinal.messages import NUMBER_MAX
+from cardinal.schema import Tracking
+from cardinal.start import SECONDS as HOLD_SECONDS
+from cardinal.token import BadToken, parse_token
+from cardinal.transport.application_reader import (
+    Happening,
+    Interrupted,
+    JournalChanged,
+    Lost,
+    Reader,
+    Rewound,
+    Unreadable,
+)
+from cardinal.transport.broker_connection import Broken, Connection
+from cardinal.transport.capture import CaptureReader
+from cardinal.transport.errors import BadCapture, TransportError
+from cardinal.update import ChainUpdate, Unlinked
+from seriatim.cli.cardinal.gathered import Gathered, say
+from seriatim.cli.errors import CliError
+from seriatim.cli.progress import Step as Shown
+from seriatim.cli.progress import bar
+from seriatim.cli.pubsub.broker_client import broker_url
+
+READ_SECONDS = 1.0  # without messages, how often blocks that will not come are given up
+CAPTURE_ROWS = 4096  # taken at once
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where to begin: print from a block on (hash or number), or behind the last one applied."""
+
+    hash: bytes | None = None
+    number: int | None = None
+    after: bytes | None = None
+    token: str = ""
+
+    def __str__(self) -> str:
+        return f"block {self.number}" if self.hash is None else f"block {hexed(self.hash)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to follow, and how to print it."""
+
+    application: str
+    tracking: Tracking | None
+    beginning: Beginning
+    threshold: int
+    count: int
+    once: bool
+    brief: bool
+    capture: str | None = None  # a file instead of the broker
+    hold: float = HOLD_SECONDS
+
+
+def read_beginning(from_block: str | None, after_block: str | None, token: str) -> Beginning:
+    """Where the flags say to begin. Raises `CliError`."""
+    if token and after_block is None:
+        raise CliError("--token goes with --after-block: it belongs to the block it came with")
+    try:
+        parse_token(token)
+        if after_block is not None:
+            if from_block is not None:
+                raise CliError("give --from-block or --after-block, not both")
+            return Beginning(after=read_hash(after_block, "--after-block"), token=token)
+        if from_block is None:
+            return Beginning()
+        if from_block.startswith("0x"):
+            return Beginning(hash=read_hash(from_block, "--from-block"))
+    except LineError as error:
+        raise CliError(str(error)) from error
+    except BadToken as error:
+        raise CliError(f"--token: {error}") from error
+    if not (from_block.isascii() and from_block.isdigit()) or int(from_block) > NUMBER_MAX:
+        raise CliError(f'--from-block: "{from_block}" is no number of a block, and no hash (0x...)')
+    return Beginning(number=int(from_block))
+
+
+def consume(url: str, wanted: Wanted) -> bool:
+    """Print updates until there is no more to come; False if messages were lost on the way."""
+    if wanted.capture is not None:
+        return _of_capture(wanted.capture, wanted)
+    return asyncio.run(_consumed(broker_url(url), wanted))
+
+
+class Printer:
+    """Prints updates from the wanted block on.
+
+    That block has a number, and of the chain is printed what has this number or a higher one: what
+    a reorg brings in below is left out, and so is the removal of what was never printed.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        begin = wanted.beginning
+        self.lowest = 0 if begin.hash is None and begin.number is None else None
+        self.count = 0  # of blocks added
+        self._out = sys.stdout  # the one there was before the bar, which shows what is printed
+
+    @property
+    def begun(self) -> bool:
+        return self.lowest is not None
+
+    @property
+    def done(self) -> bool:
+        return 0 < self.wanted.count <= self.count
+
+    def update(self, update: ChainUpdate, token: str) -> None:
+        """Print an update, or the part of it that is wanted."""
+        removed = update.removed
+        if self.lowest is None:
+            first = next((one for one in update.added if self._is_wanted(one)), None)
+            if first is None:
+                return
+            begin = self.wanted.beginning.number
+            self.lowest, removed = (first.number if begin is None else begin), []
+        update = replace(
+            update,
+            added=[one for one in update.added if one.number >= self.lowest],
+            removed=[one for one in removed if one.number >= self.lowest],
+        )
+        if not (update.added or update.removed):
+            return
+        if update.added:
+            update = replace(update, ancestor=update.added[0].parent)
+        fields = update_fields(update, self.wanted.brief) | {"token": token}
+        print(json.dumps(fields, ensure_ascii=False), file=self._out, flush=True)
+        self.count += len(update.added)
+
+    def _is_wanted(self, block: Block) -> bool:
+        begin = self.wanted.beginning
+        return block.hash == begin.hash or block.number >= (
+            NUMBER_MAX + 1 if begin.number is None else begin.number
+        )
+
+
+class Following:
+    """The follower, what it gives to print, and what it gives to tell."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        begin = wanted.beginning
+        self.follower = Follower(
+            wanted.tracking,
+            start=begin.after,
+            threshold=wanted.threshold,
+            hold_seconds=wanted.hold,
+        )
+        self.follower.resume(begin.token)
+        self.printer = Printer(wanted)
+        self.whole = True  # nothing was lost on the way
+        self.gathered = Gathered()
+
+    def happened(self, happened: list[Happening], stream: str, now: float) -> None:
+        """Take what the reader tells."""
+        for one in happened:
+            self.whole &= not isinstance(one, Lost)
+            if isinstance(one, Rewound):
+                self.follower.rewind(stream, one.last + 1)
+            elif isinstance(one, JournalChanged):
+                for name in one.old.split(","):
+                    self.follower.forget(name)
+            kind = (Unreadable, type(one.error)) if isinstance(one, Unreadable) else None
+            self.gathered.tell(kind, _told(one), now)
+
+    def take(self, rows: Sequence[Row], stream: str, now: float) -> None:
+        """Take rows; print and tell what comes of them."""
+        self._show(self.follower.take(rows, stream, now), now)
+        self.gathered.look(now)
+
+    def _show(self, events: Sequence[Event], now: float) -> None:
+        for event in events:
+            if isinstance(event, Step):
+                if not self.printer.done:
+                    self.printer.update(event.update, event.token)
+            else:
+                self.gathered.tell(*_given_up(event), now)
+
+    def end(self, all_read: bool, now: float) -> None:
+        """Tell what is left; raises `CliError` if the wanted block did not come."""
+        if all_read:
+            self._show(self.follower.flush(), now)
+        self.gathered.end()
+        if all_read and not self.printer.done:
+            _say_what_lacks(self.follower)
+            if not self.printer.begun:
+                raise CliError(
+                    f"{self.printer.wanted.beginning} is not in the stream, or not whole"
+                )
+
+
+async def _consumed(url: str, wanted: Wanted) -> bool:
+    following = Following(wanted)
+    clock = asyncio.get_running_loop().time
+    streams = parse_token(wanted.beginning.token)
+    try:
+        journal, now = await _place(url)
+        if wanted.once:
+            _check_token(streams, journal, now)
+        last = now if wanted.once else None
+        async with Reader(wanted.application, url, streams=streams, last=last) as reader:
+            if not wanted.once:
+                print("seriatim: following the chain", file=sys.stderr, flush=True)
+            with _progress(now) as shown:
+                while not (following.printer.done or reader.ended):
+                    rows, happened = await reader.read(READ_SECONDS)
+                    following.happened(happened, reader.stream, clock())
+                    following.take(rows, reader.stream, clock())
+                    shown(min(reader.next - 1, now))
+    except (Broken, TransportError) as error:
+        raise CliError(str(error)) from error
+    finally:
+        following.gathered.end()
+    following.end(wanted.once, clock())
+    return following.whole
+
+
+def _of_capture(path: str, wanted: Wanted) -> bool:
+    """Print the updates of a capture: what it has is all there is."""
+    following = Following(wanted)
+    try:
+        with open(path, "rb") as file:
+            reader = CaptureReader(file)
+            first = parse_token(wanted.beginning.token).get(reader.stream, 0)
+            rows = (row for row in reader if row[3] >= first)
+            while not following.printer.done and (some := list(islice(rows, CAPTURE_ROWS))):
+                following.take(some, reader.stream, 0.0)
+    except BadCapture as error:
+        raise CliError(f"{path}: {error}") from error
+    except OSError as error:
+        raise CliError(f"{path}: cannot be read: {error.strerror}") from error
+    finally:
+        following.gathered.end()
+    following.end(all_read=True, now=0.0)
+    return following.whole
+
+
+def _check_token(streams: Mapping[str, int], journal: str, last: int) -> None:
+    """A token is behind the end by one at most: then there is nothing to be read."""
+    wanted = streams.get(journal, 0)
+    if wanted > last + 1:
+        raise CliError(
+            f"--token: it goes on at number {wanted}, but the journal {journal} ends with {last}:"
+            " it was cut, or the token is another's"
+        )
+
+
+def _given_up(event: Event) -> tuple[Hashable, str]:
+    """What kind of event it is, and its line."""
+    match event:
+        case Dropped():
+            return (Dropped, type(event.error)), str(event)
+        case ChannelGivenUp(topic, why):
+            text = f"the reorg on {topic} was never completed, and is given up ({why})"
+            return (ChannelGivenUp, why), text
+        case NotOpen():
+            return NotOpen, str(event)
+        case Evicted(why=why) | Unlinked(why=why):
+            return (type(event), why), str(event)
+    return None, str(event)
+
+
+async def _place(url: str) -> tuple[str, int]:
+    """The journal, and the last number that the broker has given."""
+    connection = await Connection.open(url)
+    try:
+        info = await connection.info()
+        return str(info["journal"]), int(info["last"])
+    finally:
+        await connection.close()
+
+
+@contextmanager
+def _progress(last: int) -> Iterator[Shown]:
+    """A bar over the past, where it does not stand between the lines of a terminal."""
+    if sys.stdout is None or sys.stdout.isatty():
+        yield lambda done: None
+        return
+    with bar("catching up", last, "messages") as shown:
+        yield shown
+
+
+def _say_what_lacks(follower: Follower) -> None:
+    for hash, block in list(follower.assembler.pending.items()):
+        name = "a block" if block.batch is None else f"block {block.batch.number}"
+        say(f"{name} {hexed(hash)} is not whole: without {follower.assembler.missing(hash)}")
+    if waiting := follower.chain.waiting:
+        lowest = min(waiting, key=lambda block: block.number)
+        say(f"whole, but without their parents: {len(waiting)}, the lowest is {lowest}")
+    for topic in follower.channels:
+        say(f"the reorg of topic {topic} was announced, and is not complete")
+
+
+def _told(event: Happening) -> str:
+    match event:
+        case Interrupted(why):
+            return f"{why}; trying again"
+        case JournalChanged(old, new):
+            return f"the broker has another journal ({new}, and not {old}); from its beginning"
+        case Rewound(wanted, last):
+            return f"the journal was cut: it ends at {last}, and {wanted} was to come"
+        case Lost(first, last):
+            return f"messages {first} to {last} are not kept any more"
+        case Unreadable(number, subject, error):
+            return f"message {number} on {subject} is none of Cardinal Streams: {error}"

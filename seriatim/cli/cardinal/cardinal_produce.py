@@ -1,0 +1,207 @@
+"""`seriatim cardinal produce`: blocks as lines of JSON, to messages at the broker.
+
+A file is read twice: first to its end, without a broker, so that nothing is published of one that
+is wrong; a pipe once, and of a line that is wrong nothing is published. Memory: one line, what its
+block makes, and what `Lineage` keeps of the blocks before.
+"""
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from cardinal.block_lines import read
+from cardinal.draft import ReorgDraft
+from cardinal.errors import CardinalError
+from cardinal.lineage import Lineage
+from cardinal.message_codec import decode
+from cardinal.messages import Batch, SubBatchMessage, Update
+from cardinal.producer import Messages, Producer
+from cardinal.schema import Schema
+from cardinal.transport.envelope import packed_bytes
+from cardinal.transport.errors import TransportError
+from cardinal.transport.publisher import Publisher
+from seriatim.cli.errors import CliError
+from seriatim.cli.progress import Step, bar
+from seriatim.cli.pubsub import piped
+from seriatim.cli.pubsub.broker_client import broker_url
+
+LINE_BYTES_MAX = 256 << 20  # hex doubles a block, and no block has 128 MiB
+KEY_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to publish, as whose, how fast."""
+
+    file: str
+    application: str
+    schema: Schema
+    rate: float
+
+    @property
+    def name(self) -> str:
+        return "standard input" if self.file == "-" else self.file
+
+
+@dataclass(slots=True)
+class Done:
+    """What was published; `last` is the number of the last message."""
+
+    blocks: int = 0
+    messages: int = 0
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Largest:
+    """The largest message there was: its bytes, the line it is of, and what it is."""
+
+    bytes: int = 0
+    line: int = 0
+    what: str = ""
+
+
+class Maker:
+    """Lines to the messages of their blocks."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.largest = Largest()
+        self._wanted = wanted
+        self._producer = Producer(wanted.schema)
+        self._lineage = Lineage()
+        self._line = 0
+
+    def take(self, line: bytes) -> tuple[int, list[Messages]]:
+        """How many blocks a line has, and all their messages. Raises `CliError`."""
+        self._line += 1
+        if not line.strip():
+            return 0, []
+        try:
+            draft = read(line)
+            self._lineage.take(draft, self._line)
+            parts = list(draft.messages(self._producer))
+        except CardinalError as error:
+            raise CliError(f"{self._wanted.name}: line {self._line}: {error}") from error
+        for part in parts:
+            for messages in part.values():
+                for key, value in messages:
+                    size = packed_bytes(key, value)
+                    if size > self.largest.bytes:
+                        self.largest = Largest(size, self._line, _named(key, value))
+        return len(draft.blocks) if isinstance(draft, ReorgDraft) else 1, parts
+
+    def check(self, bytes_max: int | None) -> None:
+        """Raises `CliError` if a message so far is larger than the broker takes."""
+        found = self.largest
+        if bytes_max is not None and found.bytes > bytes_max:
+            raise CliError(
+                f"{self._wanted.name}: line {found.line}: {found.what} makes a message of"
+                f" {found.bytes} bytes; the broker takes {bytes_max}"
+            )
+
+
+def produce(url: str, wanted: Wanted) -> Done:
+    """Publish the blocks of the file. Raises `CliError`."""
+    with _opened(wanted.file) as file:
+        size, checked = _size(file), Maker(wanted)
+        if size:
+            start = file.tell()
+            with bar(f"checking {wanted.file}", size, "bytes") as step:
+                at = start
+                for line in _lines(file):
+                    at += len(line)
+                    step(at)
+                    checked.take(line)
+            file.seek(start)
+        with bar(f"publishing {wanted.file}", size, "bytes") as step:
+            return asyncio.run(_published(broker_url(url), file, wanted, checked, step))
+
+
+async def _published(url: str, file: BinaryIO, wanted: Wanted, checked: Maker, step: Step) -> Done:
+    done, maker, at = Done(), Maker(wanted), 0
+    clock = asyncio.get_running_loop().time
+    begin = clock()
+    try:
+        async with Publisher(wanted.application, url) as publisher:
+            checked.check(publisher.payload_max)
+            async for line in _each(file):
+                at += len(line)
+                step(at)
+                blocks, parts = maker.take(line)
+                maker.check(publisher.payload_max)
+                if blocks and wanted.rate:
+                    await asyncio.sleep(begin + done.blocks / wanted.rate - clock())
+                for part in parts:
+                    done.last = await publisher.send(part)
+                    done.messages += sum(map(len, part.values()))
+                done.blocks += blocks
+    except (TransportError, CliError) as error:
+        raise CliError(f"{error}{_so_far(done)}") from error
+    return done
+
+
+def _so_far(done: Done) -> str:
+    if not done.blocks:
+        return ""
+    blocks = "1 block was" if done.blocks == 1 else f"{done.blocks} blocks were"
+    return f"; {blocks} published before it"
+
+
+def _named(key: bytes, value: bytes) -> str:
+    """What a message is, for who wrote the line."""
+    message = decode(key, value)
+    match message:
+        case Batch():
+            return "the Batch, with all keys that no pattern takes,"
+        case Update(_, name, _):
+            return f"the key {name!r:.{KEY_SHOWN}}"
+        case SubBatchMessage(_, _, _, [], updates):
+            return f"the key {next(iter(updates))!r:.{KEY_SHOWN}} of a sub-batch"
+        case SubBatchMessage():
+            return "what a sub-batch deletes"
+    return f"the {type(message).__name__}"
+
+
+async def _each(file: BinaryIO) -> AsyncIterator[bytes]:
+    """The lines of a file, or of what one may have to wait for."""
+    if not _size(file):
+        async for line in piped.lines(file.fileno(), LINE_BYTES_MAX):
+            yield line
+        return
+    for line in _lines(file):
+        yield line
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    while line := file.readline(LINE_BYTES_MAX):
+        if len(line) == LINE_BYTES_MAX:
+            raise CliError(
+                f"a line is longer than {LINE_BYTES_MAX} bytes: this is no file of blocks"
+            )
+        yield line
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BinaryIO]:
+    if name == "-":
+        if sys.stdin is None:
+            raise CliError("there is no standard input")
+        yield sys.stdin.buffer
+        return
+    try:
+        file = open(name, "rb")  # noqa: SIM115
+    except OSError as error:
+        raise CliError(f"{name}: cannot be read: {error.strerror}") from error
+    with file:
+        yield file
+
+
+def _size(file: BinaryIO) -> int:
+    """The bytes of a file that can be read twice, else 0."""
+    found = os.fstat(file.fileno())
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0

@@ -1,0 +1,64 @@
+"""The schema of an application as the command line gives it: a file, or patterns one by one."""
+
+from pathlib import Path
+
+from cardinal.errors import SchemaError
+from cardinal.schema import Schema, Tracking
+from cardinal.schema_file import parse, told
+from cardinal.transport.envelope import APPLICATION
+from seriatim.cli.errors import CliError
+
+
+def application_name(name: str) -> str:
+    """`name` itself, when it can be part of a subject. Raises `CliError`."""
+    if not APPLICATION.fullmatch(name):
+        raise CliError(f'--application: "{name}" is not one word of letters, digits, - and _')
+    return name
+
+
+def read_schema(file: str | None, topics: list[str] | None, default: str) -> Schema:
+    """The schema of the flags. Raises `CliError`."""
+    found: dict[str, str] = {}
+    if file is not None:
+        if topics:
+            raise CliError("give --schema or --topic, not both")
+        return _of_file(file)
+    for one in topics or ():
+        pattern, equals, topic = one.rpartition("=")
+        if not equals:
+            raise CliError(f'--topic: "{one}" is not PATTERN=TOPIC, such as "a/=accounts"')
+        if pattern in found:
+            raise CliError(f'--topic: the pattern "{pattern}" is given twice')
+        found[pattern] = topic
+    try:
+        return Schema(found, default)
+    except SchemaError as error:
+        raise CliError(told(error)) from error
+
+
+def read_tracking(
+    file: str | None, topics: list[str] | None, default: str, patterns: list[str] | None
+) -> Tracking | None:
+    """What a consumer wants; None: everything of all topics. Raises `CliError`."""
+    if file is None and not topics:
+        if patterns:
+            raise CliError("--track needs --schema, or --topic: they say where such keys come")
+        return None
+    schema = read_schema(file, topics, default)
+    try:
+        return schema.track(*(patterns or ()))
+    except SchemaError as error:
+        raise CliError(f"--track: {told(error)}") from error
+
+
+def _of_file(file: str) -> Schema:
+    try:
+        text = Path(file).read_text()
+    except OSError as error:
+        raise CliError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CliError(f"{file}: no TOML: {error}") from error
+    try:
+        return parse(text)
+    except SchemaError as error:
+        raise CliError(f"{file}: {told(error)}") from error

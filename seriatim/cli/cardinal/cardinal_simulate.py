@@ -1,0 +1,123 @@
+"""`seriatim cardinal simulate`: a chain that never was, to the broker, a capture or lines."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from cardinal.block_lines import hexed, write
+from cardinal.producer import Messages
+from cardinal.schema_file import as_toml
+from cardinal.simulation import SCHEMA, Plan, Sent, Simulation
+from cardinal.transport.capture import CaptureWriter
+from cardinal.transport.errors import TransportError
+from cardinal.transport.publisher import Publisher
+from seriatim.cli.errors import CliError
+from seriatim.cli.progress import Step, bar
+from seriatim.cli.pubsub.broker_client import broker_url
+
+STREAM = "simulation"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the chain goes, and how fast."""
+
+    application: str
+    url: str
+    rate: float
+    lines: str | None
+    capture: str | None
+
+
+def simulate(plan: Plan, target: Target, schema: str | None) -> None:
+    """Make the chain, and print what a consumer must end with. Raises `CliError`."""
+    if target.lines is not None and target.capture is not None:
+        raise CliError("give --lines or --capture, not both")
+    if "-" in (target.lines, target.capture):
+        raise CliError("give a file; standard output tells what was made (/dev/stdout is a file)")
+    if schema is not None:
+        _write_text(schema, as_toml(SCHEMA))
+    simulation = Simulation(plan)
+    with bar("simulating", plan.blocks, "blocks") as step:
+        if target.lines is not None:
+            told = _to_lines(simulation, target.lines, step)
+        elif target.capture is not None:
+            told = _to_capture(simulation, target.capture, step)
+        else:
+            told = asyncio.run(_to_broker(simulation, target, step))
+    head = simulation.chain[-1]
+    forks = f"{simulation.forks} forks, {simulation.reorgs} reorgs"
+    lost = f", {simulation.lost} messages lost" if simulation.lost else ""
+    print(f"{told}; {forks}{lost}")
+    print(f"head: block {head.number} {hexed(head.hash)}; {len(simulation.state)} keys")
+
+
+def _to_lines(simulation: Simulation, name: str, step: Step) -> str:
+    count = 0
+    with _written(name) as file:
+        for count, block in enumerate(simulation.blocks(), 1):
+            file.write(write(block).encode() + b"\n")
+            step(count)
+    return f"wrote {count} blocks to {name}"
+
+
+def _to_capture(simulation: Simulation, name: str, step: Step) -> str:
+    blocks = number = 0
+    with _written(name) as file:
+        writer = CaptureWriter(file, STREAM)
+        for block, sent in simulation.messages():
+            writer.write(
+                (topic, key, value, number + at) for at, (topic, key, value) in enumerate(sent, 1)
+            )
+            number += len(sent)
+            blocks += block is not None
+            step(blocks)
+    return f"wrote {blocks} blocks in {number} messages to {name}"
+
+
+async def _to_broker(simulation: Simulation, target: Target, step: Step) -> str:
+    blocks = last = messages = 0
+    clock = asyncio.get_running_loop().time
+    begin = clock()
+    try:
+        async with Publisher(target.application, broker_url(target.url)) as publisher:
+            for block, sent in simulation.messages():
+                if target.rate:
+                    await asyncio.sleep(begin + blocks / target.rate - clock())
+                if sent:
+                    last = await publisher.send(_by_topic(sent))
+                messages += len(sent)
+                blocks += block is not None
+                step(blocks)
+    except TransportError as error:
+        raise CliError(f"{error}; {blocks} blocks were published before it") from error
+    return f"published {blocks} blocks in {messages} messages, up to number {last}"
+
+
+def _by_topic(sent: list[Sent]) -> Messages:
+    """Messages by topic; in each topic they keep their order."""
+    found: Messages = {}
+    for topic, key, value in sent:
+        found.setdefault(topic, []).append((key, value))
+    return found
+
+
+@contextmanager
+def _written(name: str) -> Iterator[BinaryIO]:
+    """A file to write; what it is about is told on standard output."""
+    try:
+        file = open(name, "wb")  # noqa: SIM115
+    except OSError as error:
+        raise CliError(f"{name}: cannot be written: {error.strerror}") from error
+    with file:
+        yield file
+
+
+def _write_text(name: str, text: str) -> None:
+    try:
+        Path(name).write_text(text)
+    except OSError as error:
+        raise CliError(f"{name}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,344 @@
+"""The commands of `seriatim` as typer sees them: their flags, their help, what they call."""
+
+import os
+import sys
+from typing import Annotated, Any, cast
+
+import typer
+
+from seriatim.cli.cardinal.cardinal_commands import app as cardinal
+from seriatim.cli.cquencer.cq import PortFirst, cq
+from seriatim.cli.cquencer.destn import destn
+from seriatim.cli.cquencer.sendr import sendr
+from seriatim.cli.errors import CliError
+from seriatim.cli.flags import Flag, by_path, normalise, with_knobs
+from seriatim.cli.journal.journal_commands import app as journal
+from seriatim.cli.spark import app as spark
+
+app = typer.Typer(
+    name="seriatim",
+    help="A pub/sub broker for NATS clients that gives every message one number, in one order.",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="rich",
+    epilog="Every command explains itself: [bold]seriatim serve --help[/bold]",
+)
+app.add_typer(journal)
+app.add_typer(cardinal)
+app.add_typer(spark)
+
+HELP = {"h": Flag("--help", False), "help": Flag("--help", False)}
+CONFIG = {"c": Flag("--config", True), "config": Flag("--config", True)}
+OWN_FLAGS = {
+    "serve": HELP | CONFIG,
+    "config": HELP | CONFIG | {"format": Flag("--format", True)},
+}
+FORMATS = ("table", "toml", "markdown")
+# Typer does not export the base of its complaints about arguments.
+USAGE_ERROR: type[Exception] = cast(type[Exception], typer.BadParameter.__mro__[1])
+PORT_ALONE = "flags belong to a command, such as `seriatim serve -p 4222`"
+
+ConfigFile = Annotated[
+    str | None,
+    typer.Option("-c", "--config", metavar="FILE", help="A TOML file of settings."),
+]
+Url = Annotated[
+    str,
+    typer.Option(
+        *("-s", "--url", "--server"),
+        metavar="URL",
+        envvar="SERIATIM_URL",
+        help="The broker: nats://HOST:PORT, or HOST:PORT.",
+    ),
+]
+DEFAULT_URL = "nats://127.0.0.1:4222"
+
+# What `sub` takes.
+Queue = Annotated[
+    str | None,
+    typer.Option("-q", "--queue", metavar="NAME", help="Share the messages in this queue group."),
+]
+Colour = Annotated[
+    bool | None,
+    typer.Option(
+        "--colour/--no-colour",
+        metavar=" ",
+        help="Colours. On a terminal they are on, unless NO_COLOR is set.",
+        show_default=False,
+    ),
+]
+First = Annotated[
+    int | None,
+    typer.Option("--from", min=1, metavar="N", help="Begin with number N of the past."),
+]
+Last = Annotated[
+    int | None,
+    typer.Option("--to", min=1, metavar="N", help="End with number N; goes with --from."),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", help="Begin so long ago (30s, 10m, 2h, 1d), or at an RFC 3339 time."
+    ),
+]
+Latest = Annotated[
+    bool,
+    typer.Option("--last", metavar=" ", help="Begin with the last message of each subject."),
+]
+UntilNow = Annotated[
+    bool,
+    typer.Option(
+        *("-e", "--until-now"),
+        metavar=" ",
+        help="End with what is there now; goes with --from or --since.",
+    ),
+]
+Reconnect = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        help="With the past: how long to wait for a broker that is gone. By default forever.",
+        show_default=False,
+    ),
+]
+Raw = Annotated[
+    bool, typer.Option("--raw", metavar=" ", help="The payloads alone, nothing between them.")
+]
+Json = Annotated[
+    bool, typer.Option("--json", metavar=" ", help="A line of JSON for each, with its time.")
+]
+
+
+def run(argv: list[str]) -> int:
+    """Run the command in `argv`. Raises `CliError` and whatever the command raises."""
+    problems: list[str] = []
+    if argv in ([], ["journal"], ["cardinal"], ["spark"]):
+        argv = [*argv, "--help"]
+    if argv[0] in OWN_FLAGS:
+        done = normalise(argv[1:], OWN_FLAGS[argv[0]])
+        argv, problems = [argv[0], *done.arguments], done.problems
+    elif argv and argv[0] in ("-v", "-version", "--version"):
+        argv = ["version", *argv[1:]]
+    try:
+        status = app(args=argv, obj=problems, standalone_mode=False, prog_name="seriatim")
+    except typer.Abort as abort:
+        raise KeyboardInterrupt from abort
+    except typer.Exit as leave:
+        return leave.exit_code
+    except USAGE_ERROR as error:
+        raise CliError(_usage(error, argv)) from error
+    return status if isinstance(status, int) else 0
+
+
+def _usage(error: Any, argv: list[str]) -> str:
+    text = " ".join(error.format_message().split())
+    if argv and argv[0].startswith("-") and argv[0] not in ("-h", "--help"):
+        return f"{text}; {PORT_ALONE}"
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "seriatim"
+    return f"{text.rstrip('.')}; `{command} --help` shows how"
+
+
+@app.command()
+@with_knobs
+def serve(context: typer.Context, config: ConfigFile = None, **flags: Any) -> None:
+    """Run the broker.
+
+    Flags have nats-server's names. A flag wins over a SERIATIM_* variable,
+    which wins over the file of --config; every wrong setting is told at once.
+    [bold]seriatim config[/bold] explains them all.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim serve[/cyan]                      clients on port 4222
+    [cyan]seriatim serve -p 4222 -m 8222[/cyan]      with monitoring on port 8222
+    [cyan]seriatim serve -c broker.toml -D[/cyan]    a file of settings, and debug lines
+    [cyan]seriatim serve --listen 0.0.0.0:4223,frame=none[/cyan]
+                                        a second port, without frames
+    """
+    from broker.settings.resolve import resolve
+    from seriatim.cli.serve import become_broker
+
+    effective = resolve(by_path(flags), os.environ, config, context.obj or ())
+    become_broker(effective.settings)
+
+
+@app.command()
+@with_knobs
+def config(
+    context: typer.Context,
+    config: ConfigFile = None,
+    format: Annotated[
+        str, typer.Option(metavar="|".join(FORMATS), help="What to print.")
+    ] = "table",
+    **flags: Any,
+) -> None:
+    """Print the effective settings, where each comes from, and what it is for.
+
+    Takes the flags, variables and file of [bold]seriatim serve[/bold], and starts nothing.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim config[/cyan]                       what is in force, explained
+    [cyan]seriatim config -c broker.toml -p 4333[/cyan]    check a file, and a flag with it
+    [cyan]seriatim config --format toml > broker.toml[/cyan]
+                                          a file to begin with
+    """
+    from broker.settings.resolve import resolve
+    from seriatim.cli import explain
+
+    if format not in FORMATS:
+        context.obj.append(f'--format: "{format}" is not one of {", ".join(FORMATS)}')
+    effective = resolve(by_path(flags), os.environ, config, context.obj)
+    if format == "table":
+        explain.print_table(effective)
+    else:
+        text = explain.as_toml if format == "toml" else explain.as_markdown
+        print(text(effective), end="")
+
+
+@app.command()
+def version() -> None:
+    """Print the version, the build, the Python and the event loop."""
+    from seriatim.cli.version_command import facts
+
+    for name, value in facts().items():
+        print(f"{name:<10}{value}")
+
+
+@app.command()
+def pub(
+    subject: Annotated[
+        str, typer.Argument(metavar="SUBJECT", help="Where to publish.", show_default=False)
+    ],
+    payload: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PAYLOAD",
+            help="The payload, or - for standard input, as when it is left out in a pipe.",
+        ),
+    ] = None,
+    file: Annotated[
+        str | None, typer.Option("-f", "--file", metavar="FILE", help="Read the payload from it.")
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="How many times to publish.")] = 1,
+    reply: Annotated[
+        str, typer.Option(metavar="SUBJECT", help="Where answers go.", show_default=False)
+    ] = "",
+    header: Annotated[
+        list[str] | None,
+        typer.Option("-H", "--header", metavar="'KEY: VALUE'", help="A header; repeatable."),
+    ] = None,
+    ack: Annotated[
+        bool,
+        typer.Option(
+            "--ack", metavar=" ", help="Wait for the number of the message, and print it."
+        ),
+    ] = False,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            min=0.01, max=3600, metavar="SECONDS", help="How long to wait for the broker."
+        ),
+    ] = 5.0,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Publish a message.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim pub orders.new 'hello world'[/cyan]
+    [cyan]seriatim pub orders.new 'hello world' --ack[/cyan]    prints its number, say 88485
+    [cyan]echo hello | seriatim pub orders.new -H 'Nats-Msg-Id: 7'[/cyan]
+    [cyan]seriatim pub images.cat --file cat.png -s nats://10.0.0.7:4222[/cyan]
+    """
+    from seriatim.cli.pubsub import pub
+
+    publication = pub.Publication(
+        subject=pub.checked_subject(subject, wildcards=False),
+        headers=pub.read_headers(header or []),
+        payload=pub.read_payload(payload, file),
+        count=count,
+        reply=reply and pub.checked_subject(reply, wildcards=False),
+        ack=ack,
+        timeout=timeout,
+    )
+    pub.publish(url, publication, lambda line: print(line, flush=True))
+
+
+@app.command()
+def sub(
+    subjects: Annotated[
+        list[str],
+        typer.Argument(metavar="SUBJECT", help="What to listen to; * and > are wildcards."),
+    ],
+    queue: Queue = None,
+    count: Annotated[
+        int, typer.Option("-n", "--count", min=0, metavar="N", help="Stop after so many. 0: never.")
+    ] = 0,
+    first: First = None,
+    last: Last = None,
+    since: Since = None,
+    latest: Latest = False,
+    until_now: UntilNow = False,
+    reconnect: Reconnect = None,
+    raw: Raw = False,
+    json: Json = False,
+    frame: Annotated[
+        bool, typer.Option("--frame", metavar=" ", help="The frame as it came, a nested netstring.")
+    ] = False,
+    colour: Colour = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Show what arrives: number, subject and payload. Ctrl-C ends it.
+
+    What is asked for of the past and is not kept any more is told on standard error.
+    What begins in the past goes on by itself when the broker was away, without a repeat.
+
+    In a line of JSON [bold]time[/bold] is when the broker took the message; where it keeps none
+    of it there is [bold]received[/bold] instead, when it came here.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim sub '>'[/cyan]                        everything
+    [cyan]seriatim sub orders.new 'trades.*' --count 10[/cyan]
+    [cyan]seriatim sub orders.new --json | jq .number[/cyan]
+    [cyan]seriatim sub 'orders.>' --from 88485[/cyan]    from that number, then what comes
+    [cyan]seriatim sub '>' --since 10m --count 5[/cyan]
+    [cyan]seriatim sub 'prices.*' --last[/cyan]          the last of each, then what comes
+    [cyan]seriatim sub '>' --from 1 --to 1000[/cyan]     and no more
+    [cyan]seriatim sub '>' --from 1 --until-now[/cyan]   what is there, without waiting
+    [cyan]seriatim sub '>' --frame > frames[/cyan]       frames back to back, to decode later
+    """
+    from seriatim.cli.pubsub import message_view, pub, sub, sub_start
+
+    chosen = [name for name, on in (("raw", raw), ("json", json), ("frame", frame)) if on]
+    if len(chosen) > 1:
+        raise CliError(f"give one of {' and '.join(f'--{name}' for name in chosen)}, not both")
+    for subject in subjects:
+        pub.checked_subject(subject, wildcards=True)
+    group = "" if queue is None else pub.checked_queue(queue)
+    begin = sub_start.read_past(first, last, since, latest, until_now)
+    if begin is not None and group:
+        raise CliError("a queue group shares what comes; it has no past: leave out --queue")
+    if begin is None and reconnect is not None:
+        raise CliError("--reconnect needs --from, --since or --last")
+    if colour is None:
+        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    show = message_view.printer(chosen[0] if chosen else "text", sys.stdout.buffer, colour)
+
+    def ready(words: str) -> None:
+        print(f"seriatim: listening to {' '.join(subjects)}{words}", file=sys.stderr, flush=True)
+
+    try:
+        wish = sub.Wish(subjects, group, count, begin, json, reconnect)
+        sub.subscribe(url, wish, show, ready)
+    except KeyboardInterrupt:
+        if count:
+            raise  # what was asked for did not come
+
+
+app.command(cls=PortFirst)(cq)
+app.command()(sendr)
+app.command()(destn)

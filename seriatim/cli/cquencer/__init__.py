@@ -1,0 +1,1 @@
+"""`seriatim cq`, `sendr` and `destn`: cquencer's own programs."""

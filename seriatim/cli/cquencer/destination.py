@@ -1,0 +1,334 @@
+"""What `seriatim destn` does: listen to one feed or two, and print what they bring."""
+
+import asyncio
+import base64
+import re
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import BinaryIO
+
+import orjson
+
+from sequencer.feed.codecs import codec_named
+from sequencer.feed.errors import CodecNotFound
+from sequencer.feed.feed_codec import DATA, END, Codec, packet_of
+from sequencer.netstring import encode_frame
+from seriatim.cli.errors import CliError
+from seriatim.cli.journal.journal_cat import headers_of
+from seriatim.cli.pubsub import message_view
+from seriatim.cli.pubsub.moment import show_time
+from seriatim.receiver import (
+    Counters,
+    Ended,
+    Event,
+    Group,
+    Lost,
+    Message,
+    Receiver,
+    ReceiverError,
+)
+from seriatim.receiver.arrivals import Arrivals
+from seriatim.receiver.group import join, rejoined
+
+QUIET_SECONDS = 1.0  # without a datagram, then it is seen whether the interface is another one
+TROUBLE_SECONDS = 1.0  # between two looks at what goes wrong
+UNORDERED = ("datagrams", "messages", "heartbeats", "malformed", "kernel_drops")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to make of what is heard; `view` is decode, json or raw, or empty for frames."""
+
+    codec: str
+    fill: str
+    start: int | str
+    subject: str
+    view: str
+    count: int
+    ordered: bool
+    stats: bool
+
+
+def feeds_of(group: str, port: int, interface: str, second: str) -> list[Group]:
+    """The feeds to listen to; `second` is GROUP:PORT[,interface=..]. Raises `CliError`."""
+    try:
+        feeds = [Group(group, port, interface)]
+        if not second:
+            return feeds
+        address, *options = second.split(",")
+        host, colon, digits = address.rpartition(":")
+        for option in options:
+            key, equals, value = option.partition("=")
+            if key != "interface" or not equals:
+                raise CliError(f'--second: "{option}" is no option; there is interface=')
+            interface = value
+        if not colon or not digits.isascii() or not digits.isdigit():
+            raise CliError(f'--second: "{address}" is no group and port; write GROUP:PORT')
+        other = Group(host.removeprefix("[").removesuffix("]"), int(digits), interface)
+        if _place(other) == _place(feeds[0]):
+            raise CliError(
+                f"--second: {other} is the first feed itself; give another group, port or interface"
+            )
+        return [*feeds, other]
+    except ReceiverError as error:
+        raise CliError(str(error)) from error
+
+
+def _place(feed: Group) -> tuple[object, ...]:
+    """Where a feed is heard, however it is written."""
+    return ip_address(feed.group), feed.port, feed.interface
+
+
+def listen(feeds: list[Group], wish: Wish) -> None:
+    """Print until there was as much as wished. Raises `CliError`."""
+    try:
+        codec = codec_named(wish.codec, filtered=wish.subject != ">")
+        with _interrupted_by_sigterm():
+            if wish.ordered:
+                asyncio.run(_in_order(feeds, codec, wish, sys.stdout.buffer))
+            else:
+                _as_it_comes(feeds[0], codec, wish, sys.stdout.buffer)
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    except (ReceiverError, CodecNotFound) as error:
+        raise CliError(str(error)) from error
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Whoever ends us so, a supervisor or `timeout`, is told what was seen as after Ctrl-C."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Printer:
+    """Writes messages in one view, and what there is of them at once."""
+
+    def __init__(self, name: str, out: BinaryIO) -> None:
+        self.encode = encoder(name)
+        self.out = out
+        self.messages = 0
+
+    def show(self, messages: list[Message]) -> None:
+        """Print them; many with one write."""
+        self.out.write(b"".join(map(self.encode, messages)))
+        self.out.flush()
+        self.messages += len(messages)
+
+
+def encoder(name: str) -> Callable[[Message], bytes]:
+    """How a message of a feed is printed."""
+    match name:
+        case "raw":
+            return lambda message: bytes(message.payload)
+        case "json":
+            return as_json
+        case "decode":
+            return as_line
+    return lambda message: encode_frame(message.number, message.payload)
+
+
+def as_json(message: Message) -> bytes:
+    """One line of JSON, of what the codec brings."""
+    fields: dict[str, object] = {"number": message.number}
+    if message.time:
+        fields["time"] = show_time(message.time)
+    if message.subject:
+        fields["subject"] = _text(message.subject)
+    if message.headers:
+        fields["headers"] = headers_of(message.headers)
+    try:
+        fields["payload"] = message.payload.decode()
+    except UnicodeDecodeError:
+        fields["payload_base64"] = base64.b64encode(message.payload).decode()
+    return orjson.dumps(fields) + b"\n"
+
+
+def as_line(message: Message) -> bytes:
+    """One line, or more where the payload has, for a person."""
+    shown = message_view.Message(message.number, _text(message.subject), message.payload, b"")
+    return message_view.as_text(shown).encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _greet(feeds: list[Group]) -> None:
+    """Say that what is sent from now on is heard."""
+    _say(f"listening to {' and '.join(map(str, feeds))}")
+
+
+def _say(text: str) -> None:
+    print(f"seriatim: {text}", file=sys.stderr, flush=True)
+
+
+def _as_it_comes(feed: Group, codec: Codec, wish: Wish, out: BinaryIO) -> None:
+    """Datagrams, or the messages in them, in no order but theirs."""
+    heard = join(feed)
+    try:
+        arrivals, before = Arrivals(heard), Seen()
+        _greet([feed])
+        reading = Reading(codec, wish, out)
+        with _counted(wish, lambda: reading.lines(before.and_of(arrivals))):
+            while not reading.done:
+                if select.select([heard], [], [], QUIET_SECONDS)[0]:
+                    reading.read(arrivals.datagrams())
+                elif (made := rejoined(heard, feed)) is not None:
+                    heard.close()
+                    before = before.and_of(arrivals)
+                    heard, arrivals = made, Arrivals(made)
+    finally:
+        heard.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What sockets have brought by now, that are closed: one may take another one's place."""
+
+    datagrams: int = 0
+    drops: int = 0
+
+    def and_of(self, arrivals: Arrivals) -> "Seen":
+        """The same and what this one has brought."""
+        return Seen(self.datagrams + arrivals.count, self.drops + arrivals.drops)
+
+
+class Reading:
+    """Datagrams as they come, until there were as many as wished."""
+
+    def __init__(self, codec: Codec, wish: Wish, out: BinaryIO) -> None:
+        self.codec = codec
+        self.wish = wish
+        self.out = out
+        self.printer = Printer(wish.view, out)
+        self.shown = self.malformed = self.heartbeats = 0
+        self.done = False
+
+    def read(self, datagrams: list[bytes]) -> None:
+        """Show them."""
+        if self.wish.view:
+            self._show([one for datagram in datagrams for one in self._decoded(datagram)])
+        else:
+            left = datagrams[: self.wish.count - self.shown] if self.wish.count else datagrams
+            self.out.write(b"".join(left))
+            self.out.flush()
+            self._count(len(left))
+
+    def _show(self, messages: list[Message]) -> None:
+        left = messages[: self.wish.count - self.shown] if self.wish.count else messages
+        self.printer.show(left)
+        self._count(len(left))
+
+    def _count(self, shown: int) -> None:
+        self.shown += shown
+        self.done = bool(self.wish.count) and self.shown >= self.wish.count
+
+    def _decoded(self, datagram: bytes) -> list[Message]:
+        """Its messages; what is wrong with it is told, the first time."""
+        try:
+            packet = packet_of(self.codec, datagram)
+        except Exception as error:  # of whoever wrote the codec
+            if self.malformed == 0:
+                _say(f"a datagram that is none of this codec, {error}; more are not told")
+            self.malformed += 1
+            return []
+        if packet.kind != DATA:
+            self.heartbeats += 1
+            if packet.kind == END:
+                _say(f"the feed has ended before number {packet.after}")
+        return list(packet.messages)
+
+    def lines(self, seen: Seen) -> list[str]:
+        """What was seen, counted."""
+        return Counters(
+            datagrams=seen.datagrams,
+            messages=self.printer.messages,
+            heartbeats=self.heartbeats,
+            malformed=self.malformed,
+            kernel_drops=seen.drops,
+        ).lines(*UNORDERED)
+
+
+async def _in_order(feeds: list[Group], codec: Codec, wish: Wish, out: BinaryIO) -> None:
+    """Every number once, or told as lost."""
+    receiver = Receiver(
+        feeds,
+        codec=codec,
+        fill=wish.fill or None,
+        start=wish.start,
+        subject=wish.subject,
+    )
+    printer = Printer(wish.view, out)
+    task = asyncio.current_task()
+    assert task is not None, "it runs in a loop of its own"
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    async with receiver:
+        _greet(feeds)
+        watch = asyncio.create_task(_tell_troubles(receiver))
+        try:
+            with _counted(wish, lambda: [*receiver.counters.lines(), *receiver.troubles]):
+                async for events in receiver.batches():
+                    if _show_events(events, printer, wish.count):
+                        return
+        finally:
+            watch.cancel()
+
+
+async def _tell_troubles(receiver: Receiver) -> None:
+    """Say what goes wrong, each kind once: to read nothing, or to ask in vain, is no event."""
+    told: set[str] = set()
+    while True:
+        for text in receiver.troubles:
+            kind = re.sub(r"\d+", "", text)
+            if kind not in told:
+                told.add(kind)
+                _say(text)
+        await asyncio.sleep(TROUBLE_SECONDS)
+
+
+def _show_events(events: list[Event], printer: Printer, count: int) -> bool:
+    """Print a batch; whether there were as many as wished."""
+    waiting: list[Message] = []
+    for event in events:
+        if isinstance(event, Message):
+            waiting.append(event)
+            if count and printer.messages + len(waiting) == count:
+                break
+        else:
+            printer.show(waiting)
+            waiting = []
+            _say(_described(event))
+    printer.show(waiting)
+    return bool(count) and printer.messages == count
+
+
+def _described(event: Event) -> str:
+    if isinstance(event, Lost):
+        if event.first == event.last:
+            return f"LOST number {event.first}: nobody has it"
+        return (
+            f"LOST numbers {event.first} to {event.last}: nobody has these"
+            f" {event.last - event.first + 1}"
+        )
+    if isinstance(event, Ended):
+        return f"the feed has ended before number {event.after}"
+    return "another stream begins: the numbers that follow are of other messages"
+
+
+@contextmanager
+def _counted(wish: Wish, lines: Callable[[], list[str]]) -> Iterator[None]:
+    """Say at the end what was seen, if that is wished."""
+    try:
+        yield
+    finally:
+        if wish.stats:
+            print("\n".join(lines()), file=sys.stderr, flush=True)

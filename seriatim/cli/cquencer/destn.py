@@ -1,0 +1,151 @@
+"""`seriatim destn`: what a multicast group brings, as cquencer's own destn prints it, and better.
+
+datagrams       23:5:88485,11:hello world,,      as they come, nothing between them
+--decode           88485  orders.new  hello world
+--json          {"number": 88485, ...}           bytes that are no text in base64
+--raw           hello world                      the payload alone, nothing between them
+"""
+
+from typing import Annotated
+
+import typer
+
+from seriatim.cli.errors import CliError
+
+VIEWS = ("decode", "json", "raw")
+NUMBER_MAX = (1 << 63) - 2  # the last number that a message can have
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The multicast group.")]
+PortArgument = Annotated[
+    int, typer.Argument(min=1, max=65535, metavar="PORT", help="Its port.", show_default=False)
+]
+Interface = Annotated[
+    str,
+    typer.Option(
+        metavar="ADDRESS|NAME",
+        help="Where to listen: an address of this machine, or an interface.",
+        show_default=False,
+    ),
+]
+CodecName = Annotated[
+    str, typer.Option("--codec", metavar="NAME", help="The feed's codec, or package.module:Class.")
+]
+Second = Annotated[
+    str,
+    typer.Option(
+        metavar="GROUP:PORT[,interface=..]",
+        help="Another feed of the same messages: what comes first counts.",
+        show_default=False,
+    ),
+]
+Fill = Annotated[
+    str,
+    typer.Option(
+        metavar="URL",
+        help="Whom to ask for what misses: nats://HOST:PORT or mold://HOST:PORT.",
+        show_default=False,
+    ),
+]
+First = Annotated[
+    int | None,
+    typer.Option(
+        "--from", min=1, max=NUMBER_MAX, metavar="N", help="Begin with number N of the past."
+    ),
+]
+Filtered = Annotated[
+    str,
+    typer.Option(metavar="SUBJECT", help="The feed's filter: what it leaves out is no loss."),
+]
+Count = Annotated[
+    int, typer.Option("-n", "--count", min=0, metavar="N", help="Stop after so many. 0: never.")
+]
+
+
+def destn(
+    group: GroupArgument,
+    port: PortArgument,
+    interface: Interface = "",
+    codec: CodecName = "netstring",
+    decode: Annotated[
+        bool, typer.Option("--decode", metavar=" ", help="Number, subject and payload, by line.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", metavar=" ", help="A line of JSON for each message.")
+    ] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", metavar=" ", help="The payloads alone, nothing between them.")
+    ] = False,
+    ordered: Annotated[
+        bool,
+        typer.Option(
+            "--ordered", metavar=" ", help="Each number once, in order; what misses is told."
+        ),
+    ] = False,
+    fill: Fill = "",
+    first: First = None,
+    second: Second = "",
+    filtered: Filtered = ">",
+    count: Count = 0,
+    stats: Annotated[
+        bool, typer.Option("--stats", metavar=" ", help="At the end, say what was seen and done.")
+    ] = False,
+) -> None:
+    """Show what a multicast group brings. Ctrl-C ends it, and SIGTERM does.
+
+    Without options: the datagrams as they come, as cquencer's destn has it.
+    --fill, --from and --second imply --ordered. What is lost is told on
+    standard error.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim destn 239.0.0.1 1234[/cyan]
+    [cyan]seriatim destn 239.0.0.1 1234 --interface eth1 --decode[/cyan]
+    [cyan]seriatim destn 239.0.0.1 1234 --ordered --fill nats://10.0.0.7:4222[/cyan]
+                                  nothing lost, nothing twice
+    [cyan]seriatim destn 239.0.0.1 1234 --fill nats://10.0.0.7:4222 --from 1 --json[/cyan]
+                                  all there ever was, then what comes
+    [cyan]seriatim destn 239.0.0.1 1234 --second 239.0.0.2:1234,interface=eth2 --stats[/cyan]
+    """
+    from seriatim.cli.cquencer import destination
+    from seriatim.cli.pubsub import pub
+
+    view = _view(decode, json, raw)
+    if first is not None and not fill:
+        raise CliError("--from begins in the past, which somebody must have: give --fill")
+    pub.checked_subject(filtered, wildcards=True)
+    ordered = bool(ordered or fill or second)
+    _check_filter(filtered, codec, ordered)
+    try:
+        destination.listen(
+            destination.feeds_of(group, port, interface, second),
+            destination.Wish(
+                codec=codec,
+                fill=fill,
+                start="live" if first is None else first,
+                subject=filtered,
+                view=view,
+                count=count,
+                ordered=ordered,
+                stats=stats,
+            ),
+        )
+    except KeyboardInterrupt:
+        if count:
+            raise  # what was asked for did not come
+
+
+def _view(*on: bool) -> str:
+    """The one that was chosen, or none."""
+    chosen = [name for name, wanted in zip(VIEWS, on, strict=True) if wanted]
+    if len(chosen) > 1:
+        raise CliError(f"give one of {' and '.join(f'--{name}' for name in chosen)}, not both")
+    return chosen[0] if chosen else ""
+
+
+def _check_filter(subject: str, codec: str, ordered: bool) -> None:
+    """Refuse a filter that would change nothing of what is printed."""
+    if subject != ">" and not ordered and codec != "moldudp64":
+        raise CliError(
+            "--filtered says what is no loss, and without --ordered no loss is told: give"
+            " --ordered, or leave it out"
+        )

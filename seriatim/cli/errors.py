@@ -1,0 +1,5 @@
+"""What the command line can fail with: always clear lines for a person, never a traceback."""
+
+
+class CliError(Exception):
+    """The command cannot go on; `str()` is what the user reads, on standard error."""

@@ -1,0 +1,240 @@
+"""The flags of `serve` and `config`, written in any way nats-server takes them.
+
+`-p 4222`, `--port 4222`, `-port=4222`, `--port=4222`, `-DV`, `-D=false`, `-sd DIR`: `normalise`
+turns each into the one form that the command's parser knows, and notes what is wrong, so
+that a wrong flag is told together with every other wrong setting. Flags of nats-server for
+what does not exist here are refused by name: a broker that ignored `--user` would be open
+while its owner believes it closed.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from broker.settings.knobs import FEEDS, KNOBS, LISTENERS, TABLES, Knob
+from broker.settings.values import FLAG_WORDS, closest, show
+
+_AUTH = "clients are not authenticated yet, so it would protect nothing; bind to a trusted address"
+_TLS = "connections are not encrypted yet; put a TLS proxy before the broker, or leave it out"
+_CLUSTER = "brokers do not form clusters yet; leave it out"
+_PLAIN = "there is no such thing here yet; leave it out"
+
+# nats-server's flags that are not ours: what is said, by name. True where a value follows.
+REFUSED: dict[str, tuple[str, bool]] = {
+    **dict.fromkeys(("user", "pass", "auth"), (_AUTH, True)),
+    **dict.fromkeys(("tls", "tlsverify"), (_TLS, False)),
+    **dict.fromkeys(("tlscert", "tlskey", "tlscacert"), (_TLS, True)),
+    **dict.fromkeys(("ms", "https_port"), (_TLS, True)),
+    **dict.fromkeys(
+        ("routes", "cluster", "cluster_name", "cluster_advertise", "cluster_listen"),
+        (_CLUSTER, True),
+    ),
+    **dict.fromkeys(("no_advertise", "connect_retries", "client_advertise"), (_CLUSTER, True)),
+    **dict.fromkeys(("js", "jetstream"), ("there is no JetStream here; leave it out", False)),
+    **dict.fromkeys(("s", "syslog"), ("log to standard error or to a file with -l", False)),
+    **dict.fromkeys(("r", "remote_syslog"), ("log to standard error or to a file with -l", True)),
+    **dict.fromkeys(("T", "logtime", "logtime_utc"), ("every line has its local time", False)),
+    **dict.fromkeys(("VV", "DVV"), ("use -V, or -DV: there is no system account", False)),
+    **dict.fromkeys(("sl", "signal"), ("use kill, with the number from the pid file", True)),
+    **dict.fromkeys(("profile", "ports_file_dir", "log_size_limit"), (_PLAIN, True)),
+    "max_traced_msg_len": (_PLAIN, True),
+    "t": ("use `seriatim config`, which checks the settings and prints them", False),
+    "help_tls": (_TLS, False),
+}
+TOGETHER = {"DV": ("D", "V")}
+PANELS = {
+    "": "The broker",
+    "journal": "Journal",
+    "limits": "Limits",
+    "sequencer": "Sequencer",
+    "staging": "Staging",
+}
+TABLE_WORDS = {LISTENERS.path: "ADDRESS", FEEDS.path: "GROUP"}
+TABLE_HELP = {
+    LISTENERS.path: "One more address to listen on, as HOST:PORT or HOST:PORT,frame=MODE"
+    " (repeatable)",
+    FEEDS.path: "A multicast group to send everything to, as GROUP:PORT or"
+    " GROUP:PORT,codec=binary (repeatable)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag: its long name, and whether a value follows it."""
+
+    long: str
+    takes_value: bool
+
+
+def _known(own: dict[str, Flag]) -> dict[str, Flag]:
+    known = dict(own)
+    for knob in KNOBS.values():
+        for written in knob.flags:
+            known[written.lstrip("-")] = Flag(knob.flag, knob.kind != "flag")
+    for table in TABLES.values():
+        known[table.flag.lstrip("-")] = Flag(table.flag, True)
+    return known
+
+
+@dataclass(slots=True)
+class Arguments:
+    """The arguments in the one form, and what is wrong with those that have none."""
+
+    arguments: list[str]
+    problems: list[str]
+
+
+def normalise(argv: list[str], own: dict[str, Flag]) -> Arguments:
+    """Bring every flag into the form `--name=value`. `own` are the command's own flags."""
+    known = _known(own)
+    done = Arguments([], [])
+    left = _split_together(argv)
+    while left:
+        word = left.pop(0)
+        if not word.startswith("-") or word == "-":
+            done.problems.append(f'"{word}": is no flag, and only flags are taken here')
+            continue
+        written, equals, text = word.partition("=")
+        name = written.lstrip("-")
+        name = name if name in known or name in REFUSED else name.replace("-", "_")
+        value = text if equals else None
+        if name in REFUSED:
+            reason, takes_value = REFUSED[name]
+            done.problems.append(f"{written}: {reason}")
+            _skip_value(left, takes_value and value is None)
+        elif name.startswith("no_") and name[3:] in known and value is None:
+            done.arguments.append(f"--no-{known[name[3:]].long[2:]}")
+        elif name not in known:
+            done.problems.append(f"{written}: {_unknown(name, known)}")
+            _skip_value(left, value is None)
+        elif known[name].takes_value:
+            _with_value(done, known, written, known[name], value, left)
+        else:
+            _switch(done, written, known[name], value)
+    return done
+
+
+def _skip_value(left: list[str], may_follow: bool) -> None:
+    """Leave out what was meant for a flag that is refused: it would be one more complaint."""
+    if may_follow and left and not left[0].startswith("-"):
+        left.pop(0)
+
+
+def _split_together(argv: list[str]) -> list[str]:
+    words: list[str] = []
+    for word in argv:
+        name, equals, value = word.partition("=")
+        flags = TOGETHER.get(name.lstrip("-")) if word.startswith("-") else None
+        words += [f"-{flag}{equals}{value}" for flag in flags] if flags else [word]
+    return words
+
+
+def _with_value(
+    done: Arguments,
+    known: dict[str, Flag],
+    written: str,
+    flag: Flag,
+    value: str | None,
+    left: list[str],
+) -> None:
+    if value is None and left and not _is_flag(left[0], known):
+        value = left.pop(0)
+    if value is None:
+        done.problems.append(f"{written}: needs a value")
+    else:
+        done.arguments.append(f"{flag.long}={value}")
+
+
+def _is_flag(word: str, known: dict[str, Flag]) -> bool:
+    """Whether `word` is a flag, and not the value of the flag before it (as -1 is)."""
+    name = word.partition("=")[0].lstrip("-")
+    return word.startswith("-") and (name in known or name in REFUSED)
+
+
+def _switch(done: Arguments, written: str, flag: Flag, value: str | None) -> None:
+    if value is not None and value.lower() not in FLAG_WORDS:
+        done.problems.append(f'{written}: "{value}" is neither true nor false')
+    elif value is None or FLAG_WORDS[value.lower()]:
+        done.arguments.append(flag.long)
+    else:
+        done.arguments.append(f"--no-{flag.long[2:]}")
+
+
+def _unknown(name: str, known: dict[str, Flag]) -> str:
+    close = closest(name, [word for word in known if len(word) > 2])
+    if close:
+        return f"there is no such flag; did you mean --{close}?"
+    return "there is no such flag; --help shows what there is"
+
+
+def option_text(knob: Knob) -> str:
+    """The help of a knob's flag: what it does, without the reason for its default."""
+    text = knob.about.partition(". ")[0].rstrip(".").replace("`", "")
+    facts = [", ".join(knob.choices), knob.zero.replace("`", "")]
+    if knob.kind == "flag":
+        facts.append("on by default" * knob.default)
+    elif knob.default not in ("", ()):
+        facts.append(f"default: {show(knob, knob.default)}")
+    told = "; ".join(fact for fact in facts if fact)
+    return f"{text} ({told})" if told else text
+
+
+def with_knobs(command: Callable[..., None]) -> Callable[..., None]:
+    """Give `command(..., **flags)` one option per knob, by its parameter name."""
+    import typer
+
+    signature = inspect.signature(command)
+    parameters = [p for p in signature.parameters.values() if p.kind != p.VAR_KEYWORD]
+    for knob in KNOBS.values():
+        if knob.kind == "flag":
+            names = [*knob.flags[:-1], f"{knob.flag}/--no-{knob.flag[2:]}"]
+            kind: Any = bool
+        else:
+            names, kind = list(knob.flags), list[str] if knob.kind == "list" else str
+        option = typer.Option(
+            *names,
+            help=option_text(knob),
+            metavar=_metavar(knob),
+            rich_help_panel=PANELS[knob.section],
+            show_default=False,
+        )
+        parameters.append(_parameter(knob.parameter, Annotated[kind | None, option]))
+    for table in TABLES.values():
+        option = typer.Option(
+            table.flag,
+            help=TABLE_HELP[table.path],
+            metavar=TABLE_WORDS[table.path],
+            rich_help_panel=PANELS[""],
+            show_default=False,
+        )
+        parameters.append(_parameter(table.path, Annotated[list[str] | None, option]))
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command
+
+
+def by_path(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The flags that were given, by the path of their knob."""
+    paths = {knob.parameter: knob.path for knob in KNOBS.values()} | {path: path for path in TABLES}
+    return {paths[name]: value for name, value in parameters.items() if value not in (None, [])}
+
+
+def _parameter(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
+
+
+def _metavar(knob: Knob) -> str:
+    if knob.kind == "flag":
+        return " "  # typer would say <bool>
+    words = {"host": "HOST", "http_host": "HOST", "log_file": "FILE", "pid_file": "FILE"}
+    words |= {
+        "journal.sync": "WHEN",
+        "frame": "MODE",
+        "loop": "LOOP",
+        "store_dir": "DIR",
+        "sequencer.exclude": "SUBJECT",
+    }
+    return words.get(knob.path, knob.kind.upper())

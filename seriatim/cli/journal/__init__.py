@@ -1,0 +1,1 @@
+"""`seriatim journal`: what a store holds, shown, exported and repaired."""

@@ -1,0 +1,137 @@
+"""`seriatim journal cat`: print messages of a journal, and with --follow those to come.
+
+text    88485  orders.new  hello world      as `seriatim sub` shows it
+raw     hello world                         the payload alone, a line end after it
+json    {"number": 88485, "time": ...}      one line; bytes that are no text in base64
+frame   23:5:88485,11:hello world,,         as subscribers got it, back to back in a pipe
+"""
+
+import base64
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, BinaryIO
+
+import orjson
+
+from sequencer.journal import Lost, Reader, Record
+from sequencer.netstring import encode_frame
+from seriatim.cli.journal.journal_span import Losses, Span, store_errors
+from seriatim.cli.pubsub.message_view import Message, as_text
+from seriatim.cli.pubsub.moment import show_time
+
+IDLE_SECONDS = 0.05
+BUFFER_BYTES = 1 << 16
+
+
+def cat(
+    reader: Reader, span: Span, follow: bool, count: int, out: BinaryIO, encode: "Encode"
+) -> bool:
+    """Print the span, at most `count` messages of it (0: all). False: some are lost by damage."""
+    losses = Losses()
+    pending = bytearray()
+    shown = 0
+
+    def flush() -> None:
+        nonlocal pending
+        text, pending = pending, bytearray()  # first: an interrupt must not print it twice
+        out.write(text)
+        out.flush()
+
+    def idle() -> None:
+        flush()
+        time.sleep(IDLE_SECONDS)
+
+    with store_errors(reader.view.path):
+        try:
+            for item in _items(reader, span, follow, idle):
+                if isinstance(item, Lost):
+                    flush()
+                    losses.tell(item)
+                    continue
+                pending += encode(item)
+                shown += 1
+                if shown == count:
+                    break
+                if len(pending) >= BUFFER_BYTES:
+                    flush()
+        except KeyboardInterrupt:
+            if not follow:
+                raise  # what was asked for is not all there
+        flush()
+    return not losses.damaged
+
+
+def _items(
+    reader: Reader, span: Span, follow: bool, idle: Callable[[], None]
+) -> Iterable[Record | Lost]:
+    if follow:
+        return reader.tail(idle, span.first, span.last, span.wanted)
+    last = reader.bounds()[1]  # a broker that writes faster than we print is no reason to stay
+    end = last if span.last is None else min(span.last, last)
+    return reader.records(span.first, end, span.wanted)
+
+
+Encode = Callable[[Record], bytes]
+
+
+def encoder(view: str, terminal: bool) -> Encode:
+    """How a message is printed in this view."""
+    if view == "raw":
+        return lambda record: bytes(record.payload)
+    if view == "json":
+        return as_json
+    if view == "frame":
+        end = b"\n" if terminal else b""  # frames have their own ends
+        return lambda record: encode_frame(record.number, record.payload) + end
+    return _as_line
+
+
+def as_json(record: Record) -> bytes:
+    """One line of JSON."""
+    fields: dict[str, Any] = {
+        "number": record.number,
+        "time": show_time(record.time),
+        "subject": _text(record.subject),
+    }
+    if record.reply:
+        fields["reply"] = _text(record.reply)
+    if record.headers:
+        fields["headers"] = headers_of(bytes(record.headers))
+    payload = bytes(record.payload)
+    try:
+        fields["payload"] = payload.decode()
+    except UnicodeDecodeError:
+        fields["payload_base64"] = base64.b64encode(payload).decode()
+    return orjson.dumps(fields) + b"\n"
+
+
+def headers_of(block: bytes) -> dict[str, str | list[str]]:
+    """A block of NATS headers; a list where a key has several values."""
+    headers: dict[str, str | list[str]] = {}
+    for line in block.split(b"\r\n")[1:]:
+        key, colon, value = line.partition(b":")
+        if not colon:
+            continue
+        name, text = _text(key), _text(value.strip())
+        before = headers.get(name)
+        if before is None:
+            headers[name] = text
+        else:
+            headers[name] = [*before, text] if isinstance(before, list) else [before, text]
+    return headers
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _as_line(record: Record) -> bytes:
+    headers = {
+        key: value if isinstance(value, str) else ", ".join(value)
+        for key, value in headers_of(bytes(record.headers)).items()
+    }
+    message = Message(
+        record.number, _text(record.subject), bytes(record.payload), b"", _text(record.reply)
+    )
+    message.headers.update(headers)
+    return as_text(message).encode("utf-8", "backslashreplace") + b"\n"

@@ -1,0 +1,262 @@
+"""`seriatim journal`: look at a journal on disk, check it, export it, repair it.
+
+All but truncate and index only read, and go on beside a broker that writes the journal.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from seriatim.cli.errors import CliError
+
+app = typer.Typer(
+    name="journal",
+    help="""Look at a journal on disk, check it, export it, cut it.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim journal info[/cyan]                       what is kept, and since when
+    [cyan]seriatim journal cat --since 10m --follow[/cyan]   ten minutes, and what comes
+    [cyan]seriatim journal verify /backup/seriatim[/cyan]    status 1 if a byte is wrong
+    """,
+    short_help="Look at a journal on disk, check it, export it, cut it.",
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Folder = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[DIR]",
+        help="The directory of the journal; by default where `seriatim serve` keeps it.",
+        show_default=False,
+    ),
+]
+First = Annotated[
+    int | None,
+    typer.Option("--from", min=1, metavar="N", help="The first number.", show_default=False),
+]
+Last = Annotated[
+    int | None,
+    typer.Option("--to", min=1, metavar="N", help="The last number.", show_default=False),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="From this time on: 10m (ago), a date, or unix ms."),
+]
+Until = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Up to this time, and not the time itself.")
+]
+Subjects = Annotated[
+    list[str] | None,
+    typer.Option("--subject", metavar="SUBJECT", help="Only these; repeatable, with wildcards."),
+]
+Json = Annotated[bool, typer.Option("--json", metavar=" ", help="JSON, for a program.")]
+
+
+@app.command()
+def info(folder: Folder = None, json: Json = False) -> None:
+    """Tell which numbers and times a journal holds, who writes it, and its segments.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim journal info[/cyan]
+    [cyan]seriatim journal info /var/lib/seriatim[/cyan]
+    [cyan]seriatim journal info --json | jq .last[/cyan]
+    """
+    from seriatim.cli.journal import journal_info
+    from seriatim.cli.journal.journal_span import directory, open_reader, store_errors
+
+    path = directory(folder)
+    with store_errors(path):
+        found = journal_info.info_of(open_reader(path))
+    if json:
+        print(journal_info.as_json(found))
+    else:
+        journal_info.print_table(found)
+
+
+@app.command()
+def cat(
+    folder: Folder = None,
+    first: First = None,
+    last: Last = None,
+    since: Since = None,
+    until: Until = None,
+    subject: Subjects = None,
+    count: Annotated[
+        int, typer.Option("-n", "--count", min=0, metavar="N", help="At most so many. 0: all.")
+    ] = 0,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", metavar=" ", help="Go on with what comes.")
+    ] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", metavar=" ", help="The payloads alone, nothing between them.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", metavar=" ", help="A line of JSON for each.")
+    ] = False,
+    frame: Annotated[
+        bool, typer.Option("--frame", metavar=" ", help="The frame, a nested netstring.")
+    ] = False,
+) -> None:
+    """Print messages of a journal, in their order.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim journal cat --since 10m[/cyan]
+    [cyan]seriatim journal cat --from 88485 --to 88500 --json | jq .payload[/cyan]
+    [cyan]seriatim journal cat --subject 'orders.>' --follow[/cyan]
+    [cyan]seriatim journal cat --frame > frames[/cyan]     frames back to back, to decode later
+    """
+    from seriatim.cli.journal.journal_cat import cat, encoder
+    from seriatim.cli.journal.journal_span import directory, open_reader, span_of, store_errors
+
+    chosen = [name for name, on in (("raw", raw), ("json", json), ("frame", frame)) if on]
+    if len(chosen) > 1:
+        raise CliError(f"give one of {' and '.join(f'--{name}' for name in chosen)}, not both")
+    path = directory(folder)
+    with store_errors(path):
+        reader = open_reader(path)
+        span = span_of(reader, first, last, since, until, subject)
+        out = sys.stdout.buffer
+        encode = encoder(chosen[0] if chosen else "text", out.isatty())
+        whole = cat(reader, span, follow, count, out, encode)
+    raise typer.Exit(0 if whole else 1)
+
+
+@app.command()
+def export(
+    folder: Folder = None,
+    output: Annotated[
+        str,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="What to write; - for standard output."
+        ),
+    ] = ...,  # type: ignore[assignment]
+    format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="parquet|csv|jsonl", help="By default what the file's name ends with."
+        ),
+    ] = None,
+    first: First = None,
+    last: Last = None,
+    since: Since = None,
+    until: Until = None,
+    subject: Subjects = None,
+    microseconds: Annotated[
+        bool,
+        typer.Option(
+            "--microseconds", metavar=" ", help="Times in Parquet without ns, as Spark 3 reads."
+        ),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", metavar=" ", help="Replace a file that is there.")
+    ] = False,
+) -> None:
+    """Write a part of the journal, or all of it, to a Parquet, CSV or JSON lines file.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim journal export -o journal.parquet[/cyan]
+    [cyan]seriatim journal export /var/lib/seriatim -o orders.csv --subject 'orders.>'[/cyan]
+    [cyan]seriatim journal export -o - --format jsonl --since 1h | gzip > hour.jsonl.gz[/cyan]
+    """
+    from seriatim.cli.journal import journal_export
+    from seriatim.cli.journal.journal_span import directory, open_reader, span_of, store_errors
+
+    chosen = journal_export.format_of(output, format)
+    path = directory(folder)
+    with store_errors(path):
+        reader = open_reader(path)
+        span = span_of(reader, first, last, since, until, subject)
+    target = journal_export.Target(output, chosen, force, microseconds)
+    done = journal_export.export(reader, span, target)
+    print(
+        f"seriatim: exported {done.rows} messages, {done.bytes} bytes, to {output}",
+        file=sys.stderr,
+    )
+    raise typer.Exit(0 if done.complete else 1)
+
+
+@app.command()
+def verify(folder: Folder = None, json: Json = False) -> None:
+    """Check every byte: checksums, numbers, times, indexes. Status 1 when something is lost.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim journal verify[/cyan]
+    [cyan]seriatim journal verify /backup/seriatim[/cyan]    a copy, before it is needed
+    [cyan]seriatim journal verify --json | jq .first[/cyan]
+    """
+    from seriatim.cli.journal import journal_repair
+    from seriatim.cli.journal.journal_span import directory
+
+    whole = journal_repair.verify(directory(folder), json)
+    raise typer.Exit(0 if whole else 1)
+
+
+@app.command()
+def truncate(
+    folder: Folder = None,
+    after: Annotated[
+        int,
+        typer.Option("--after", min=0, metavar="N", help="The last number to keep."),
+    ] = ...,  # type: ignore[assignment]
+    yes: Annotated[bool, typer.Option("-y", "--yes", metavar=" ", help="Do not ask.")] = False,
+) -> None:
+    """Forget every message behind a number, for ever. The broker must be stopped.
+
+    The numbers are given again to other messages, under a new epoch: whoever
+    has seen the old ones must be told.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim journal truncate --after 88485[/cyan]
+    [cyan]seriatim journal truncate /var/lib/seriatim --after 88485 --yes[/cyan]
+    [cyan]seriatim journal truncate --after 0[/cyan]       everything, if nothing was deleted yet
+    """
+    from seriatim.cli.journal import journal_repair
+    from seriatim.cli.journal.journal_span import directory
+
+    path = directory(folder)
+    first, last, count = journal_repair.loss_behind(path, after)
+    if not count:
+        print(f"nothing is behind number {after}")
+        return
+    messages = f"number {first}" if count == 1 else f"numbers {first} to {last}"
+    told = f"{messages} of {path}: {count} message{'s' * (count != 1)}"
+    if not yes:
+        if not sys.stdin.isatty():
+            raise CliError(f"{told} would be lost; say --yes if that is meant")
+        typer.confirm(f"{told} will be lost for ever. Go on?", abort=True)
+    cut = journal_repair.truncate(path, after)
+    print(f"forgot {told}, {cut.bytes:,} bytes; the next number is {after + 1}")
+
+
+@app.command()
+def index(
+    folder: Folder = None,
+    every: Annotated[
+        bool, typer.Option("--all", metavar=" ", help="Write the good ones anew, too.")
+    ] = False,
+) -> None:
+    """Write indexes that are missing or wrong. The broker must be stopped.
+
+    A broker does so by itself, in the background; a journal is right without them,
+    only slower to look things up in.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim journal index[/cyan]
+    [cyan]seriatim journal index --all[/cyan]
+    [cyan]seriatim journal index /backup/seriatim[/cyan]
+    """
+    from seriatim.cli.journal import journal_repair
+    from seriatim.cli.journal.journal_span import directory
+
+    path = directory(folder)
+    written = journal_repair.index(path, every)
+    print(f"wrote {written} index{'es' * (written != 1)}")

@@ -1,0 +1,235 @@
+"""`seriatim journal export`: a part of the journal as a Parquet, CSV or JSON lines file.
+
+Parquet has one row for each message: number int64, time timestamp (UTC), subject and reply
+string, headers and payload binary. CSV has the same columns, with the payload as text, or in
+base64 after `base64:` where it is none. JSON lines are those of `seriatim journal cat --json`.
+
+The file appears under its name when it is complete, never before. Memory: one row group.
+"""
+
+import base64
+import contextlib
+import csv
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from sequencer.journal import Columns, Lost, Reader, Record
+from seriatim.cli.errors import CliError
+from seriatim.cli.journal.journal_cat import as_json
+from seriatim.cli.journal.journal_span import Losses, Span, store_errors
+from seriatim.cli.progress import Step, bar
+from seriatim.cli.pubsub.moment import show_time
+
+FORMATS = ("parquet", "csv", "jsonl")
+ENDINGS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+GROUP_ROWS_MAX = 1 << 20
+GROUP_BYTES_MAX = 64 << 20
+CHUNK_BYTES_MAX = 8 << 20
+CHUNK_ROWS_MAX = 1 << 16
+STEP_ROWS = 1 << 13
+NO_PYARROW = (
+    "Parquet needs pyarrow, which is not installed here: pip install 'seriatim[parquet]',"
+    " or give --format csv or --format jsonl"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What to write, and where; "-" is standard output."""
+
+    path: str
+    format: str
+    force: bool = False
+    microseconds: bool = False
+    compression: str = "zstd"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What was written; `complete` unless numbers are lost by damage."""
+
+    rows: int = 0
+    bytes: int = 0
+    complete: bool = True
+
+
+def format_of(path: str, chosen: str | None) -> str:
+    """The format: the one chosen, or what the file's name says. Raises `CliError`."""
+    if chosen is not None and chosen not in FORMATS:
+        raise CliError(f'--format: "{chosen}" is not one of {", ".join(FORMATS)}')
+    ending = os.path.splitext(path)[1].lower()
+    found = chosen or ENDINGS.get(ending)
+    if found is None:
+        raise CliError(f"{path}: its name tells no format; give --format {'|'.join(FORMATS)}")
+    if found == "parquet" and path == "-":
+        raise CliError("Parquet cannot be written to a pipe; give a file with -o")
+    return found
+
+
+def export(reader: Reader, span: Span, target: Target) -> Outcome:
+    """Write the file. Raises `CliError`."""
+    writers = {"parquet": _write_parquet, "csv": _write_csv, "jsonl": _write_jsonl}
+    with store_errors(reader.view.path):
+        first, last = reader.bounds()
+        begin = max(span.first, first) if span.first else first
+        end = last if span.last is None else min(span.last, last)
+        span = Span(span.first, end, span.wanted)
+        with _output(target) as out, bar("exporting", end - begin + 1, "messages") as step:
+            outcome = writers[target.format](
+                reader, span, target, out, lambda number: step(number - begin)
+            )
+        return outcome
+
+
+@contextmanager
+def _output(target: Target) -> Iterator[BinaryIO]:
+    """The file to write, beside the one it becomes when all went well."""
+    if target.path == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    if os.path.exists(target.path) and not target.force:
+        raise CliError(f"{target.path}: there is such a file already; --force replaces it")
+    beside = f"{target.path}.part"
+    try:
+        with open(beside, "wb") as out:
+            yield out
+        os.replace(beside, target.path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
+def _write_parquet(
+    reader: Reader, span: Span, target: Target, out: BinaryIO, step: Step
+) -> Outcome:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as error:
+        raise CliError(NO_PYARROW) from error
+    schema = _schema(target.microseconds)
+    outcome, losses = Outcome(), Losses()
+    held: list[Any] = []
+    rows = size = 0
+    options = {"compression": target.compression, "use_dictionary": ["subject", "reply"]}
+    with parquet.ParquetWriter(out, schema, write_page_checksum=True, **options) as writer:
+
+        def write_group() -> None:
+            nonlocal rows, size
+            if held:
+                writer.write_table(pa.Table.from_batches(held, schema), row_group_size=rows)
+            held.clear()
+            rows = size = 0
+
+        for item in reader.columns(
+            span.first, span.last, span.wanted, CHUNK_ROWS_MAX, CHUNK_BYTES_MAX
+        ):
+            if isinstance(item, Lost):
+                losses.tell(item)
+                continue
+            columns = Columns(item)
+            if rows + len(columns) > GROUP_ROWS_MAX or size + len(item) > GROUP_BYTES_MAX:
+                write_group()
+            held.append(_batch(columns, schema))
+            rows += len(columns)
+            size += len(item)
+            outcome.rows += len(columns)
+            step(columns.numbers[-1] + 1)
+        write_group()
+    outcome.bytes = out.tell()
+    outcome.complete = not losses.damaged
+    return outcome
+
+
+def _schema(microseconds: bool) -> Any:
+    import pyarrow as pa
+
+    time = pa.timestamp("us" if microseconds else "ns", tz="UTC")
+    fields = [("number", pa.int64()), ("time", time), ("subject", pa.string())]
+    fields += [("reply", pa.string()), ("headers", pa.binary()), ("payload", pa.binary())]
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in fields])
+
+
+def _batch(columns: Columns, schema: Any) -> Any:
+    """The chunk as a RecordBatch of this schema; subjects that are no text are escaped."""
+    import pyarrow as pa
+
+    batch = columns.to_arrow()
+    arrays = []
+    for field in schema:
+        array = batch.column(field.name)
+        if array.type != field.type:
+            try:
+                array = array.cast(field.type, safe=field.name != "time")
+            except pa.ArrowInvalid:
+                texts = [one.decode("utf-8", "backslashreplace") for one in array.to_pylist()]
+                array = pa.array(texts, field.type)
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _write_jsonl(reader: Reader, span: Span, target: Target, out: BinaryIO, step: Step) -> Outcome:
+    return _write_lines(reader, span, out, step, as_json, b"")
+
+
+def _write_csv(reader: Reader, span: Span, target: Target, out: BinaryIO, step: Step) -> Outcome:
+    text = io.StringIO()
+    writer = csv.writer(text)
+
+    def line(row: tuple[Any, ...]) -> bytes:
+        text.seek(0)
+        text.truncate()
+        writer.writerow(row)
+        return text.getvalue().encode()
+
+    head = line(("number", "time", "subject", "reply", "headers", "payload"))
+
+    def encode(record: Record) -> bytes:
+        names = (_cell(record.subject), _cell(record.reply))
+        rest = (_cell(record.headers), _cell(record.payload))
+        return line((record.number, show_time(record.time), *names, *rest))
+
+    return _write_lines(reader, span, out, step, encode, head)
+
+
+def _cell(data: bytes | memoryview) -> str:
+    """Text as it is; other bytes in base64, and text that could be mistaken for that, too."""
+    if not data:
+        return ""
+    plain = bytes(data)
+    try:
+        text = plain.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if not text or text.startswith("base64:") or "\0" in text:
+        return "base64:" + base64.b64encode(plain).decode()
+    return text
+
+
+def _write_lines(
+    reader: Reader,
+    span: Span,
+    out: BinaryIO,
+    step: Step,
+    encode: Callable[[Record], bytes],
+    head: bytes,
+) -> Outcome:
+    outcome, losses = Outcome(bytes=len(head)), Losses()
+    out.write(head)
+    for item in reader.records(span.first, span.last, span.wanted):
+        if isinstance(item, Lost):
+            losses.tell(item)
+            continue
+        outcome.bytes += out.write(encode(item))
+        outcome.rows += 1
+        if outcome.rows % STEP_ROWS == 0:
+            step(item.number)
+    outcome.complete = not losses.damaged
+    return outcome

@@ -1,0 +1,113 @@
+"""`seriatim journal verify`, `truncate` and `index`: is it whole, and what can be done.
+
+`verify` only reads, beside a broker too. The other two write, and so take the lock: while a
+broker has the store they refuse, naming its process.
+"""
+
+import json
+import os
+import sys
+import time
+
+from sequencer.journal.cut import Cut
+from sequencer.journal.cut import truncate as cut_behind
+from sequencer.journal.identity import lock
+from sequencer.journal.index import read_index
+from sequencer.journal.store import Store
+from sequencer.journal.store_view import StoreView
+from sequencer.journal.verify import Finding
+from sequencer.journal.verify import verify as findings_of
+from seriatim.cli.errors import CliError
+from seriatim.cli.journal.journal_span import open_reader, store_errors
+from seriatim.cli.progress import bar
+
+
+def verify(path: str, as_json: bool) -> bool:
+    """Print every finding; False when one is an error."""
+    reader = open_reader(path)
+    firsts = reader.view.segments()
+    total = sum(_size(reader.view.file(first)) for first in firsts)
+    findings: list[Finding] = []
+    with store_errors(path), bar("verifying", total, "bytes") as step:
+        for finding in findings_of(path, lambda done, total: step(done)):
+            findings.append(finding)
+            if as_json:
+                print(json.dumps(finding._asdict()), flush=True)
+            else:
+                print(_shown(finding), flush=True)
+    errors = [finding for finding in findings if finding.level == "error"]
+    numbers = sum(one.last - one.first + 1 for one in errors if one.first)
+    if not as_json:
+        what = f"{len(firsts)} segments, {total:,} bytes"
+        print(f"{what}: {_verdict(len(errors), numbers)}")
+    return not errors
+
+
+def _shown(finding: Finding) -> str:
+    where = f"{finding.file} at byte {finding.offset}" if finding.offset else finding.file
+    return f"{finding.level}: {where}: {finding.text}"
+
+
+def _verdict(errors: int, numbers: int) -> str:
+    if not errors:
+        return "whole"
+    lost = f"{numbers} number{'s' * (numbers != 1)} lost" if numbers else "no number lost"
+    return f"damaged, {errors} error{'s' * (errors != 1)}, {lost}"
+
+
+def _size(file: str) -> int:
+    try:
+        return os.stat(file).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def must_be_free(path: str) -> None:
+    """Raise `CliError` while a process writes the store."""
+    with store_errors(path):
+        os.close(lock(path))
+
+
+def loss_behind(path: str, last: int) -> tuple[int, int, int]:
+    """What `truncate` would take: first and last number, and how many. Raises `CliError`."""
+    reader = open_reader(path)
+    must_be_free(path)
+    with store_errors(path):
+        first, end = reader.bounds()
+    if not first - 1 <= last <= end:
+        held = f"{first} to {end}" if end >= first else "none"
+        raise CliError(
+            f"--after {last}: the journal has numbers {held}; give one of {first - 1} to {end}"
+        )
+    return last + 1, end, end - last
+
+
+def truncate(path: str, last: int) -> Cut:
+    """Cut off what is behind `last`. Raises `CliError`."""
+    with store_errors(path):
+        return cut_behind(path, last, time.time_ns())
+
+
+def index(path: str, every: bool) -> int:
+    """Write the indexes that miss or are wrong, or `every` one; how many were written."""
+    view = open_reader(path).view
+    must_be_free(path)
+    sealed = view.segments()[:-1]
+    wrong = [first for first in sealed if every or not _is_good(view, first)]
+    with store_errors(path), bar("indexing", len(wrong), "segments") as step:
+        for first in wrong:
+            if os.path.exists(view.index_file(first)):
+                os.unlink(view.index_file(first))
+        store = Store.open(path, time.time_ns())
+        try:
+            for level, text in store.report:
+                print(f"seriatim: {level}: {text}", file=sys.stderr)
+            while store.build_indexes():
+                step(sum(os.path.exists(view.index_file(first)) for first in wrong))
+        finally:
+            store.close()
+    return len(wrong)
+
+
+def _is_good(view: StoreView, first: int) -> bool:
+    return view.summary(first) is not None and read_index(view.index_file(first)) is not None

@@ -1,0 +1,1 @@
+"""`seriatim pub` and `seriatim sub`."""

@@ -1,0 +1,107 @@
+"""What the broker keeps, as `seriatim sub` asks for it: how far it goes, whether it is the same.
+
+A connection that breaks may be one to another broker afterwards, or to one whose journal was
+deleted: number 7 is then another message. So the journal's id is asked for before numbers are
+used again, and the last number given before an end is promised.
+"""
+
+import asyncio
+import json
+from dataclasses import dataclass
+
+from nats.aio.msg import Msg
+
+from seriatim.cli.errors import CliError
+from seriatim.cli.pubsub.broker_client import Link
+from seriatim.cli.pubsub.message_view import understand
+from seriatim.cli.pubsub.sub_start import Past, first_lost, numbers
+
+ANSWER_SECONDS_MAX = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The answer to `$SEQ.INFO`, as far as it matters here."""
+
+    journal: str  # its id
+    last: int  # the last number given
+    newest_ms: int  # when that was; 0: nothing is there
+    in_memory: bool
+
+
+async def ask(link: Link) -> Kept:
+    """What the broker keeps now. Raises `CliError`."""
+    if not link.frame:
+        raise CliError(f"{link.shown}: the server there keeps no messages")
+    try:
+        request = link.client.request("$SEQ.INFO", b"", timeout=ANSWER_SECONDS_MAX)
+        fields = json.loads((await link.during(request)).data)
+        return Kept(
+            str(fields["journal"]),
+            int(fields["last"]),
+            int(fields["newest"] or 0),
+            fields["store"] == "memory",
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise CliError(f"{link.shown}: the broker's answer to $SEQ.INFO is invalid") from error
+
+
+def check_same(link: Link, before: Kept, now: Kept, shown: int) -> None:
+    """Raise `CliError` where numbers up to `shown` are not those of before any more."""
+    if now.journal != before.journal:
+        why = ": it keeps messages in memory alone, and was restarted" if now.in_memory else ""
+        raise CliError(
+            f"{link.shown}: the broker has another journal now, {now.journal} instead of"
+            f" {before.journal}{why}; its numbers belong to other messages: start again, with"
+            " --from 1"
+        )
+    if now.last < shown:
+        raise CliError(
+            f"{link.shown}: number {shown} was shown, but the broker's last number is now"
+            f" {now.last}: its journal has lost its end, and will give those numbers to other"
+            " messages"
+        )
+
+
+async def until_now(link: Link, past: Past, kept: Kept) -> Past | None:
+    """`past` as a range that ends with what is there now; None where nothing is."""
+    first, last = past.first, min(past.last or kept.last, kept.last)
+    if not first:
+        if not kept.last or kept.newest_ms < past.since_ms:
+            return None
+        first = await _first_since(link, past)
+    return numbers(first, last) if first <= last else None
+
+
+def waits_for(past: Past, kept: Kept) -> str:
+    """What to say where what was asked for by number is not there yet; nothing if it is."""
+    if past.last > kept.last:
+        awaited = max(past.first, kept.last + 1)
+        these = f"{awaited} to {past.last}" if awaited < past.last else f"{past.last}"
+        return (
+            f"the last number given is {kept.last}: waiting for {these}; --until-now ends with"
+            " what is there now"
+        )
+    if past.first > kept.last + 1:
+        return f"the last number given is {kept.last}: waiting for {past.first}"
+    return ""
+
+
+async def _first_since(link: Link, past: Past) -> int:
+    """The number of the first message at or after the time, whatever its subject is."""
+    found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def note(arrived: Msg) -> None:
+        number = first_lost(arrived.subject) or understand(arrived, link.frame).number
+        if not found.done():
+            found.set_result(number or 0)
+
+    subscription = await link.during(link.client.subscribe(past.subject([">"]), cb=note))
+    number = await link.during(asyncio.wait_for(found, ANSWER_SECONDS_MAX))
+    await link.during(subscription.unsubscribe())
+    if not number:
+        raise CliError(
+            f"{link.shown}: messages have no numbers there, so --since with --until-now has no end;"
+            " leave out --until-now"
+        )
+    return number

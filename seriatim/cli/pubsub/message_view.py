@@ -1,0 +1,157 @@
+"""How `seriatim sub` shows a message: for a person, or raw, as JSON, or as its frame.
+
+text    88485  orders.new  hello world      the number, the subject, the payload
+raw     hello world                         the payload alone: its bytes, and nothing between them
+json    {"number": 88485, ...}              one line; bytes that are no text in base64
+frame   23:5:88485,11:hello world,,         as it came, back to back in a pipe
+"""
+
+import base64
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Protocol
+
+from sequencer.netstring import NetstringError, decode_frame
+from seriatim.cli.pubsub.moment import show_time
+
+SEQUENCE_HEADER = "Nats-Sequence"
+DIGITS_MAX = 19  # of the largest number
+VIEWS = ("text", "raw", "json", "frame")
+
+
+class Arrived(Protocol):
+    """A message as nats-py hands it over."""
+
+    subject: str
+    reply: str
+    data: bytes
+    headers: dict[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message understood: with its number, if it has one."""
+
+    number: int | None
+    subject: str
+    payload: bytes
+    data: bytes
+    reply: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    received: int = 0  # ns since 1970, by the clock here
+    time: int = 0  # when it was published, as the broker has noted it; 0: not known
+
+
+def understand(arrived: Arrived, frame: str) -> Message:
+    """Take the number out of what arrived, by the `frame` the broker announced."""
+    number, payload = None, arrived.data
+    headers = dict(arrived.headers or {})
+    if frame == "header":
+        digits = headers.get(SEQUENCE_HEADER, "")
+        right = digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX
+        number = int(digits) if right else None
+    elif frame != "none":
+        # What the broker itself says, and what is excluded, has no frame.
+        with contextlib.suppress(NetstringError):
+            number, payload = decode_frame(arrived.data)
+    return Message(
+        number,
+        arrived.subject,
+        payload,
+        arrived.data,
+        arrived.reply,
+        headers,
+        received=time.time_ns(),
+    )
+
+
+def printer(view: str, out: BinaryIO, colour: bool) -> Callable[[Message], None]:
+    """A function that writes one message to `out` at once, so that a pipe sees it too."""
+    terminal = out.isatty()
+    if view == "text" and colour:
+        return _coloured()
+
+    def show(message: Message) -> None:
+        if view == "raw":
+            out.write(message.payload)
+        elif view == "json":
+            out.write(as_json(message).encode() + b"\n")
+        elif view == "frame":
+            _write_frame(message, out, terminal)
+        else:
+            out.write(as_text(message).encode("utf-8", "backslashreplace") + b"\n")
+        out.flush()
+
+    return show
+
+
+def as_text(message: Message) -> str:
+    """The view for a person, without colours."""
+    return "".join(text for text, _ in _pieces(message))
+
+
+def as_json(message: Message) -> str:
+    """One line of JSON: with the broker's time of the message, else with when it came here."""
+    fields: dict[str, Any] = {"number": message.number}
+    if message.time:
+        fields["time"] = show_time(message.time)
+    elif message.received:
+        fields["received"] = show_time(message.received)
+    fields["subject"] = message.subject
+    if message.reply:
+        fields["reply"] = message.reply
+    if message.headers:
+        fields["headers"] = message.headers
+    try:
+        fields["payload"] = message.payload.decode()
+    except UnicodeDecodeError:
+        fields["payload_base64"] = base64.b64encode(message.payload).decode()
+    return json.dumps(fields)
+
+
+def _write_frame(message: Message, out: BinaryIO, terminal: bool) -> None:
+    if message.number is None or message.data == message.payload:
+        print(f"seriatim: a message on {message.subject} has no frame; left out", file=sys.stderr)
+        return
+    # Frames have their own ends: in a pipe they stay a stream that a decoder reads.
+    out.write(message.data + b"\n" * terminal)
+
+
+def _pieces(message: Message) -> list[tuple[str, str]]:
+    """The text view as (text, style)."""
+    number = "-" if message.number is None else str(message.number)
+    pieces = [(number.rjust(8), "bold cyan")]
+    if message.subject:
+        pieces += [("  ", ""), (_printable(message.subject), "green")]
+    if message.reply:
+        pieces += [("  reply ", "dim"), (_printable(message.reply), "magenta")]
+    pieces += [("  ", ""), (_printable_payload(message.payload), "")]
+    for key, value in message.headers.items():
+        pieces += [(f"\n{'':8}  {_printable(key)}: ", "dim"), (_printable(value), "yellow")]
+    return pieces
+
+
+def _printable(text: str) -> str:
+    """`text` without what could steer a terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _printable_payload(payload: bytes) -> str:
+    lines = payload.decode("utf-8", "backslashreplace").split("\n")
+    return "\n".join(_printable(line.replace("\t", "    ")) for line in lines)
+
+
+def _coloured() -> Callable[[Message], None]:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True, force_terminal=True)
+
+    def show(message: Message) -> None:
+        console.print(Text.assemble(*_pieces(message)))
+
+    return show

@@ -1,0 +1,51 @@
+"""Points in time as people write them: so long ago, a date, or milliseconds since 1970."""
+
+import datetime
+import re
+from functools import lru_cache
+
+from broker.settings.values import WrongValue, quoted, read_duration
+from seriatim.cli.errors import CliError
+
+MS_MIN = 10**11  # fewer milliseconds would be before 1973: a number that small is of seconds ago
+DIGITS_MAX = 20
+NS_MAX = (1 << 63) - 1
+_FRACTION = re.compile(r"(.*:\d\d)[.,](\d{1,9})(.*)")
+HOW = "give a duration such as 10m, a date such as 2026-01-31T09:30:00Z, or unix milliseconds"
+
+
+def moment(text: str, now: int) -> int:
+    """The time meant, in ns since 1970, when it is `now`. Raises `CliError`."""
+    if text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX and int(text) >= MS_MIN:
+        time = int(text) * 1_000_000
+    elif "-" in text or ":" in text:
+        time = _date(text)
+    else:
+        try:
+            time = now - int(read_duration(text) * 10**9)
+        except WrongValue:
+            raise CliError(f"{quoted(text)} is no time; {HOW}") from None
+    if time > NS_MAX:
+        raise CliError(f"{quoted(text)} is after the year 2262; {HOW}")
+    return max(time, 0)
+
+
+def _date(text: str) -> int:
+    """An ISO 8601 date; the local time where it names no zone."""
+    found = _FRACTION.fullmatch(text)
+    whole, fraction = (found[1] + found[3], found[2]) if found else (text, "")
+    try:
+        date = datetime.datetime.fromisoformat(whole.strip())
+        return int(date.timestamp()) * 10**9 + int(fraction.ljust(9, "0"))
+    except (ValueError, OverflowError):
+        raise CliError(f"{quoted(text)} is no time; {HOW}") from None
+
+
+def show_time(time: int) -> str:
+    """RFC 3339 in UTC, to the nanosecond."""
+    return f"{_show_second(time // 10**9)}.{time % 10**9:09d}Z"
+
+
+@lru_cache(maxsize=64)
+def _show_second(second: int) -> str:
+    return f"{datetime.datetime.fromtimestamp(second, datetime.UTC):%Y-%m-%dT%H:%M:%S}"

@@ -1,0 +1,65 @@
+"""The lines of a pipe or a terminal, read in a thread: the loop is free, and an interrupt ends it.
+
+The thread reads a chunk when it is asked for one, so no more than a chunk and a line is held. It
+reads the descriptor and not Python's file, whose lock would be held while the interpreter ends.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from queue import SimpleQueue
+
+from seriatim.cli.errors import CliError
+
+CHUNK_BYTES = 1 << 16  # what a pipe holds
+
+Asked = asyncio.Future[bytes]
+
+
+async def lines(descriptor: int, bytes_max: int) -> AsyncIterator[bytes]:
+    """The lines, with their ends. Raises `CliError` for one that is too long, and `OSError`."""
+    asked: SimpleQueue[Asked] = SimpleQueue()
+    loop = asyncio.get_running_loop()
+    threading.Thread(target=_serve, args=(descriptor, asked, loop), daemon=True).start()
+    held, searched = bytearray(), 0
+    while True:
+        end = held.find(b"\n", searched) + 1
+        if end:
+            yield bytes(held[:end])
+            del held[:end]
+            searched = 0
+            continue
+        searched = len(held)
+        if searched >= bytes_max:
+            raise CliError(f"a line is longer than {bytes_max} bytes: this is no file of blocks")
+        answer = loop.create_future()
+        asked.put(answer)
+        chunk = await answer
+        if not chunk:
+            break
+        held += chunk
+    if held:
+        yield bytes(held)
+
+
+def _serve(descriptor: int, asked: SimpleQueue[Asked], loop: asyncio.AbstractEventLoop) -> None:
+    chunk = b"."
+    while chunk:
+        answer, error = asked.get(), None
+        try:
+            chunk = os.read(descriptor, CHUNK_BYTES)
+        except OSError as caught:
+            chunk, error = b"", caught
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_give, answer, chunk, error)
+
+
+def _give(answer: Asked, chunk: bytes, error: OSError | None) -> None:
+    if answer.done():
+        return
+    if error is None:
+        answer.set_result(chunk)
+    else:
+        answer.set_exception(error)

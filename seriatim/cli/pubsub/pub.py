@@ -1,0 +1,146 @@
+"""`seriatim pub`: publish a message, and with `--ack` learn its number."""
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nats.errors import NoRespondersError
+
+from broker.settings.values import WrongValue, check_subject, is_text, quoted
+from sequencer.netstring import NetstringError, decode_number
+from seriatim.cli.errors import CliError
+from seriatim.cli.pubsub.broker_client import Link, connected
+
+ACK_PREFIX = "$SEQ.PUB."
+# nats-py keeps the words of the line `NATS/1.0 400 <why>` under these keys.
+STATUS_HEADER = "Status"
+DESCRIPTION_HEADER = "Description"
+_HEADER_KEY = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What to publish, and how often."""
+
+    subject: str
+    payload: bytes
+    count: int = 1
+    reply: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    ack: bool = False
+    timeout: float = 5.0
+
+
+def publish(url: str, publication: Publication, say: Callable[[str], None]) -> None:
+    """Publish; `say` gets the numbers with `ack`, or one line about it. Raises `CliError`."""
+    if publication.ack and not publication.payload:  # to the broker a question, and no message
+        raise CliError(
+            "an empty payload asks for the current number; it cannot be published with --ack"
+        )
+    asyncio.run(_publish(url, publication, say))
+
+
+def read_payload(payload: str | None, file: str | None) -> bytes:
+    """The payload: the argument, the file, or standard input (also as "-")."""
+    if payload is not None and file is not None:
+        raise CliError("give the payload or --file, not both")
+    if file not in (None, "-"):
+        try:
+            return Path(str(file)).read_bytes()
+        except OSError as error:
+            raise CliError(f"{file}: cannot be read: {error.strerror}") from error
+    if payload is not None and payload != "-":
+        return payload.encode("utf-8", "surrogateescape")  # bytes of any kind, as they came
+    if sys.stdin is None or (sys.stdin.isatty() and payload is None and file is None):
+        raise CliError(
+            "there is no payload: give it after the subject, with --file, or by a pipe;"
+            " - reads what you type"
+        )
+    return sys.stdin.buffer.read()
+
+
+def read_headers(lines: list[str]) -> dict[str, str]:
+    """Headers written as `Key: value`. Raises `CliError`."""
+    headers: dict[str, str] = {}
+    for line in lines:
+        key, colon, value = line.partition(":")
+        if not colon or not _HEADER_KEY.fullmatch(key.strip()) or not value.isprintable():
+            raise CliError(f"{quoted(line)} is no header; write -H 'Key: value'")
+        name = key.strip()
+        if name in headers:  # nats-py would send the last one alone
+            raise CliError(f"the header {quoted(name)} is given twice; a key has one value here")
+        headers[name] = value.strip()
+    return headers
+
+
+def checked_queue(queue: str) -> str:
+    """`queue` itself, when it can be the name of a queue group."""
+    if not queue:
+        raise CliError("a queue group has a name; leave -q out to get every message")
+    if any(character.isspace() for character in queue):
+        raise CliError(f"{quoted(queue)} is no name of a queue group; give one without blanks")
+    if not is_text(queue):
+        raise CliError(f"{quoted(queue)} is no name of a queue group; give one in UTF-8")
+    return queue
+
+
+def checked_subject(subject: str, *, wildcards: bool) -> str:
+    """`subject` itself, when a message can go to it (or be asked for by it)."""
+    try:
+        return check_subject(subject, wildcards)
+    except WrongValue as wrong:
+        raise CliError(str(wrong)) from wrong
+
+
+async def _publish(url: str, publication: Publication, say: Callable[[str], None]) -> None:
+    async with connected(url) as link:
+        size, limit = len(publication.payload), link.client.max_payload
+        if size > limit:
+            raise CliError(f"the payload has {size} bytes, and the broker takes {limit} at most")
+        if publication.ack:
+            for _ in range(publication.count):
+                say(str(await link.during(_acknowledged(link, publication))))
+            return
+        await link.during(_sent(link, publication))
+        times = f"{publication.count} messages" if publication.count > 1 else "1 message"
+        sized = f"{size} bytes" if size != 1 else "1 byte"
+        say(f"published {times} of {sized} to {publication.subject}")
+
+
+async def _sent(link: Link, publication: Publication) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    for _ in range(publication.count):
+        await link.client.publish(
+            publication.subject,
+            publication.payload,
+            reply=publication.reply,
+            headers=publication.headers or None,
+        )
+        if task.cancelling():  # nats-py swallows it while it writes
+            raise asyncio.CancelledError
+    await link.settle(publication.timeout)
+
+
+async def _acknowledged(link: Link, publication: Publication) -> int:
+    """Publish once and return the number the broker gave."""
+    try:
+        answer = await link.client.request(
+            ACK_PREFIX + publication.subject,
+            publication.payload,
+            timeout=publication.timeout,
+            headers=publication.headers or None,
+        )
+    except NoRespondersError as error:
+        raise CliError(f"{link.shown}: the server there does not number messages") from error
+    status = answer.headers or {}
+    if STATUS_HEADER in status and not answer.data:
+        why = status.get(DESCRIPTION_HEADER) or f"status {status[STATUS_HEADER]}"
+        raise CliError(f"{link.shown}: the broker refused: {why}")
+    try:
+        return decode_number(answer.data)
+    except NetstringError as error:
+        raise CliError(f"{link.shown}: the answer is not a number: {error}") from error

@@ -1,0 +1,248 @@
+"""`seriatim sub`: show what arrives on some subjects, in the one order.
+
+What begins in the past goes on by itself when the connection breaks, behind the last message
+that was shown: none comes twice, and none is left out. What does not begin there ends then.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nats.aio.msg import Msg
+
+from seriatim.cli.errors import CliError
+from seriatim.cli.pubsub import kept
+from seriatim.cli.pubsub.broker_client import Link, LinkLost, connected
+from seriatim.cli.pubsub.message_view import Message, understand
+from seriatim.cli.pubsub.sub_start import OWN_PREFIX, Past, is_end, last_lost, lost, takes_in
+from seriatim.cli.pubsub.times import dated
+
+# What may wait unseen here before nats-py drops: the pace is the terminal's, not the broker's.
+PENDING_BYTES_MAX = 256 << 20
+SETTLE_SECONDS_MAX = 5.0
+PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.1, 2.0  # between two tries to connect again
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to show: `count` messages (0: for ever), from the past on where there is one."""
+
+    subjects: list[str]
+    queue: str = ""
+    count: int = 0
+    past: Past | None = None
+    dated: bool = False  # with the broker's times
+    reconnect: float | None = None  # seconds; None: for ever
+
+
+def subscribe(
+    url: str, wish: Wish, show: Callable[[Message], None], ready: Callable[[str], None]
+) -> None:
+    """Show messages until there were as many as wished, or the end. Raises `CliError`.
+
+    `ready` is told in words where it begins, as soon as the broker has taken the subscription.
+    """
+    asyncio.run(_subscribe(url, wish, show, ready))
+
+
+async def _subscribe(
+    url: str, wish: Wish, show: Callable[[Message], None], ready: Callable[[str], None]
+) -> None:
+    stream = Stream(wish, show)
+    if wish.past is not None:
+        await Resuming(url, wish, wish.past, stream, ready).run()
+        return
+    async with connected(url) as link:
+        try:
+            await stream.follow(link, wish.subjects, lambda: ready(""))
+        except LinkLost as error:
+            if not stream.told or wish.queue:
+                raise
+            raise CliError(f"{error}; resume with --from {stream.told + 1}") from error
+
+
+class Stream:
+    """Shows what comes, over one connection or several; knows how far it is."""
+
+    def __init__(self, wish: Wish, show: Callable[[Message], None]) -> None:
+        self._wish = wish
+        self._show = show
+        self.shown = 0
+        self.told = 0  # the highest number that was shown, passed over, or reported lost
+
+    async def follow(self, link: Link, subjects: list[str], ready: Callable[[], None]) -> None:
+        """Show what comes on `subjects`, to the end. Raises `LinkLost`, and `CliError`."""
+        inbox = Inbox(link)
+        for subject in subjects:
+            await inbox.subscribe(subject, self._wish.queue)
+        try:
+            await link.during(link.settle(SETTLE_SECONDS_MAX))
+            ready()
+            over = False
+            while not over:
+                batch = await link.during(inbox.take())
+                if self._wish.dated:
+                    batch = await dated(link, batch, self._wish.subjects)
+                over = self._take(batch)
+        except LinkLost:
+            # Connections may be short: each must bring it further. Nobody can be asked for times.
+            if self._wish.dated or not self._take(inbox.left()):
+                raise
+
+    def _take(self, batch: list[Message]) -> bool:
+        """Show these; whether that was the end."""
+        wish = self._wish
+        for message in batch:
+            number = message.number
+            if wish.past is not None and message.subject.startswith(OWN_PREFIX):
+                self._note(message.subject)
+                if is_end(message.subject) and (wish.past.last or wish.past.until_now):
+                    return True
+                continue
+            if wish.past is None or takes_in(wish.subjects, message.subject):
+                self._show(message)
+                self.shown += 1
+            self.told = max(self.told, number or 0)
+            if self.shown and self.shown == wish.count:
+                return True
+        return False
+
+    def _note(self, subject: str) -> None:
+        """Report what the broker itself says is lost; what is not an event is passed over."""
+        text = lost(subject)
+        if text:
+            tell(text)
+            self.told = max(self.told, last_lost(subject))
+
+
+class Resuming:
+    """The past and what comes, over as many connections as it takes."""
+
+    def __init__(
+        self, url: str, wish: Wish, past: Past, stream: Stream, ready: Callable[[str], None]
+    ) -> None:
+        self._url = url
+        self._wish = wish
+        self._past = past
+        self._stream = stream
+        self._ready = ready
+        self._kept: kept.Kept | None = None
+        self._listened = False
+        self._numbered = True
+        self._broken_at = 0.0  # since when there is no connection; 0: there is one
+        self._pause = PAUSE_SECONDS_MIN
+
+    async def run(self) -> None:
+        """Show it all. Raises `CliError`."""
+        while True:
+            before = self._stream.told
+            try:
+                async with connected(self._url) as link:
+                    await self._follow(link)
+                return
+            except LinkLost as error:
+                if not (self._listened or self._stream.told):
+                    raise  # there was no broker to begin with
+                if self._stream.told > before:
+                    self._pause = PAUSE_SECONDS_MIN
+                left = self._past.after(self._stream.told) if self._stream.told else self._past
+                if left is None:
+                    return
+                self._past = left
+                await self._wait(error)
+
+    async def _follow(self, link: Link) -> None:
+        now = await kept.ask(link)
+        self._numbered = link.frame != "none"
+        if self._kept is None:
+            self._kept = now
+        else:
+            kept.check_same(link, self._kept, now, self._stream.told)
+        if self._past.until_now:
+            ended = await kept.until_now(link, self._past, now)
+            if ended is None:
+                tell(f"nothing is there{self._past.words}: the last number given is {now.last}")
+                return
+            self._past = ended
+        await self._stream.follow(
+            link, [self._past.subject(self._wish.subjects)], lambda: self._listening(now)
+        )
+
+    def _listening(self, now: kept.Kept) -> None:
+        """Say it, and how far away that is."""
+        self._broken_at = 0.0
+        if self._listened:
+            tell(f"connected again: listening{self._past.words}")
+        else:
+            self._ready(self._past.words)
+            self._listened = True
+        text = kept.waits_for(self._past, now)
+        if text:
+            tell(text)
+
+    async def _wait(self, error: LinkLost) -> None:
+        """Wait a moment before the next try. Raises `CliError` where that makes no sense."""
+        if self._stream.shown and not self._numbered:
+            raise CliError(f"{error}; messages have no numbers there, so it cannot resume")
+        now = time.monotonic()
+        patience = self._wish.reconnect
+        if not self._broken_at:
+            self._broken_at = now
+            if patience != 0:
+                tell(f"{error}; resuming{self._past.words} when the broker is back")
+        if patience is not None and now - self._broken_at >= patience:
+            on = f"; resume with --from {self._past.first}" if self._past.first else ""
+            raise CliError(f"{error}{on}")
+        await asyncio.sleep(self._pause)
+        self._pause = min(2 * self._pause, PAUSE_SECONDS_MAX)
+
+
+def tell(text: str) -> None:
+    """One line on standard error."""
+    print(f"seriatim: {text}", file=sys.stderr, flush=True)
+
+
+class Inbox:
+    """What arrived on every subject, put back into one order."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._messages: list[Message] = []
+        self._arrived = asyncio.Event()
+
+    async def subscribe(self, subject: str, queue: str) -> None:
+        """Let messages on `subject` arrive here too."""
+        await self._link.during(
+            self._link.client.subscribe(
+                subject, queue, cb=self._on_message, pending_bytes_limit=PENDING_BYTES_MAX
+            )
+        )
+
+    async def take(self) -> list[Message]:
+        """Everything that has arrived, at least one message, by number.
+
+        nats-py has a queue per subscription, so messages of several subjects come here out of
+        step. All that was read from the socket is in the queues at once, and one turn of the
+        loop empties them: sorting what came is then the order of the wire. What has no number
+        stays behind the message that came before it.
+        """
+        await self._arrived.wait()
+        await asyncio.sleep(0)
+        return self.left()
+
+    def left(self) -> list[Message]:
+        """What has arrived and was not taken."""
+        batch, self._messages = self._messages, []
+        self._arrived.clear()
+        if all(message.number is not None for message in batch):
+            batch.sort(key=lambda message: message.number or 0)
+        return batch
+
+    async def _on_message(self, message: Msg) -> None:
+        understood = understand(message, self._link.frame)
+        if understood.number is None and message.subject.startswith(self._link.inbox):
+            return  # the answer to a question of ours, which `>` takes in
+        self._messages.append(understood)
+        self._arrived.set()

@@ -1,0 +1,140 @@
+"""Where `seriatim sub` begins, when not with what comes next: --from, --to, --since, --last.
+
+The broker plays the past to a subscription of its own kind (docs/protocol.md); messages come
+with the subjects they were published to, and beside them empty ones on
+
+    $SEQ.LOST.<first>.<last>   numbers that were asked for, and are not there any more
+    $SEQ.END.<last>            the range is at its end
+
+Where the connection breaks, `after` is what is asked for instead: what is behind the last that
+was shown. `--until-now` makes a range of it, up to the last number given (kept.py).
+"""
+
+import time
+from dataclasses import dataclass
+
+from sequencer.sequencer import NUMBER_MAX
+from seriatim.cli.errors import CliError
+from seriatim.cli.pubsub.moment import moment, show_time
+from sublist.subject import covers
+
+OWN_PREFIX = "$SEQ."  # only the broker itself says anything there
+LOST_PREFIX, END_PREFIX = "$SEQ.LOST.", "$SEQ.END."
+DIGITS_MAX = len(str(NUMBER_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What to ask the broker for, and in words."""
+
+    request: str  # what stands between `$SEQ.` and the subject
+    words: str
+    first: int = 0  # 0: it begins with a time, or with the last of each subject
+    last: int = 0  # 0: it has no end
+    since_ms: int = 0
+    until_now: bool = False
+
+    def subject(self, subjects: list[str]) -> str:
+        """The one subscription for all of `subjects`: several could not be put into one order.
+
+        Where they are more than one it takes in more than they do.
+        """
+        return f"$SEQ.{self.request}.{common(subjects)}"
+
+    def after(self, number: int) -> "Past | None":
+        """What is left of it after `number`; None where that was the end."""
+        if self.last and number >= self.last:
+            return None
+        return numbers(max(number + 1, self.first), self.last)
+
+
+def numbers(first: int, last: int = 0, until_now: bool = False) -> Past:
+    """All from `first` on; to `last`, unless that is 0."""
+    if last:
+        words = f" from number {first} to {last}"
+        return Past(f"RANGE.{first}.{last}", words, first, last, until_now=until_now)
+    return Past(f"FROM.{first}", f" from number {first}", first, until_now=until_now)
+
+
+def read_past(
+    first: int | None,
+    last: int | None,
+    since: str | None,
+    latest: bool,
+    until_now: bool = False,
+) -> Past | None:
+    """What the flags mean; None without any. Raises `CliError`."""
+    given = [
+        flag
+        for flag, value in (("--from", first), ("--since", since), ("--last", latest or None))
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise CliError(f"give one of {' and '.join(given)}, not both")
+    if last is not None and first is None:
+        raise CliError("--to is the end of a range; give its begin, too: --from")
+    if until_now and first is None and since is None:
+        raise CliError("--until-now needs --from or --since")
+    if first is not None:
+        if last is not None and last < first:
+            raise CliError(f"--to {last} is before --from {first}")
+        return numbers(first, last or 0, until_now)
+    if since is not None:
+        time_ns = moment(since, time.time_ns())
+        time_ms, words = time_ns // 1_000_000, f" since {show_time(time_ns)}"
+        return Past(f"SINCE.{time_ms}", words, since_ms=time_ms, until_now=until_now)
+    return Past("LAST", ", the last message of each first") if latest else None
+
+
+def common(subjects: list[str]) -> str:
+    """A subject that takes in all of these: the words they begin with, and then any."""
+    if len(set(subjects)) == 1:
+        return subjects[0]
+    words: list[str] = []
+    for column in zip(*(subject.split(".") for subject in subjects), strict=False):
+        if len(set(column)) > 1 or column[0] in ("*", ">"):
+            break
+        words.append(column[0])
+    shortest = min(len(subject.split(".")) for subject in subjects)
+    return ".".join([*words[: shortest - 1], ">"])
+
+
+def takes_in(subjects: list[str], subject: str) -> bool:
+    """Whether a message that came through `common` was asked for."""
+    published = subject.encode()
+    return any(covers(pattern.encode(), published) for pattern in subjects)
+
+
+def lost(subject: str) -> str:
+    """What to say of an event on `$SEQ.LOST.`; nothing if it is another."""
+    numbers = _numbers(subject, LOST_PREFIX)
+    if len(numbers) != 2 or numbers[0] > numbers[1]:
+        return ""
+    first, last = numbers
+    count = last - first + 1
+    if count == 1:
+        return f"LOST number {first}: the broker does not have it any more"
+    return f"LOST numbers {first} to {last}: the broker does not have these {count} any more"
+
+
+def first_lost(subject: str) -> int:
+    """The first number of an event on `$SEQ.LOST.`; 0 if it is another."""
+    return int(subject.split(".")[2]) if lost(subject) else 0
+
+
+def last_lost(subject: str) -> int:
+    """The last number of an event that `lost` reported."""
+    return int(subject.split(".")[3])
+
+
+def is_end(subject: str) -> bool:
+    """Whether this event is the end of the range."""
+    return len(_numbers(subject, END_PREFIX)) == 1
+
+
+def _numbers(subject: str, prefix: str) -> list[int]:
+    """The message numbers after a prefix; none if anything else is there."""
+    words = subject.removeprefix(prefix).split(".") if subject.startswith(prefix) else []
+    right = all(word.isascii() and word.isdigit() and len(word) <= DIGITS_MAX for word in words)
+    numbers = [int(word) for word in words] if right else []
+    return numbers if all(0 < number <= NUMBER_MAX for number in numbers) else []

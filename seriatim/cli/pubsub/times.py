@@ -1,0 +1,55 @@
+"""When messages were published, for `seriatim sub --json`: the broker knows, and is asked.
+
+What a subscriber gets has no time. `$SEQ.READ` gives the times of a run of numbers, 16 bytes a
+message, so it is asked for each batch that is shown. What has no number, or is not kept, has the
+time at which it came here instead.
+"""
+
+import json
+from dataclasses import replace
+
+from nats.aio.msg import Msg
+
+from seriatim.cli.pubsub.broker_client import Link
+from seriatim.cli.pubsub.message_view import Message
+from seriatim.cli.pubsub.sub_start import common
+
+ANSWER_SECONDS_MAX = 10.0
+FILTERS_MAX = 64  # of one request
+BYTES_MAX = 16 << 20  # of messages looked at for one answer
+
+
+async def dated(link: Link, batch: list[Message], subjects: list[str]) -> list[Message]:
+    """The messages, with the broker's times where it has them. Raises `CliError`."""
+    numbers = [message.number for message in batch if message.number is not None]
+    if not numbers or not link.frame:
+        return batch
+    filters = subjects if len(subjects) <= FILTERS_MAX else [common(subjects)]
+    times: dict[int, int] = {}
+    at, last = min(numbers), max(numbers)
+    while at <= last:
+        wish = {
+            **{"from": at, "to": last, "subject": filters, "format": "times"},
+            **{"max_bytes": BYTES_MAX, "chunk_bytes": BYTES_MAX},
+        }
+        request = link.client.request(
+            "$SEQ.READ", json.dumps(wish).encode(), timeout=ANSWER_SECONDS_MAX
+        )
+        answer = await link.during(request)
+        times |= _times(answer)
+        following = (answer.headers or {}).get("Seriatim-Next", "")
+        if not following.isdigit() or int(following) <= at:
+            break  # it was refused: nothing is kept there
+        at = int(following)
+    return [
+        replace(message, time=times.get(message.number or 0, message.time)) for message in batch
+    ]
+
+
+def _times(answer: Msg) -> dict[int, int]:
+    """The times by number: an array of numbers, and after it one of times."""
+    if len(answer.data) % 16:
+        return {}
+    values = memoryview(answer.data).cast("q")
+    rows = len(values) // 2
+    return dict(zip(values[:rows], values[rows:], strict=True))

@@ -1,0 +1,58 @@
+"""Receiving a feed: in order, each number once, and what misses fetched or told as lost.
+
+    from seriatim.receiver import Ended, Group, Lost, Message, NewStream, Receiver
+
+docs/multicast.md shows how. Alone of the sequencer this package has sockets and an event loop.
+What is named here is loaded when it is first asked for, so that the broker, which only looks
+whether the hot modules are compiled, has none of it in its memory.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sequencer.feed.codecs import codec_named
+    from sequencer.feed.feed_message import Message
+    from seriatim.receiver.counters import Counters
+    from seriatim.receiver.errors import FillError, GroupError, ReceiverError
+    from seriatim.receiver.events import Ended, Lost, NewStream
+    from seriatim.receiver.group import Group
+    from seriatim.receiver.order import Event
+    from seriatim.receiver.receiver import Receiver
+
+_WHERE = {
+    "Counters": "seriatim.receiver.counters",
+    "Ended": "seriatim.receiver.events",
+    "Event": "seriatim.receiver.order",
+    "FillError": "seriatim.receiver.errors",
+    "Group": "seriatim.receiver.group",
+    "GroupError": "seriatim.receiver.errors",
+    "Lost": "seriatim.receiver.events",
+    "Message": "sequencer.feed.feed_message",
+    "NewStream": "seriatim.receiver.events",
+    "Receiver": "seriatim.receiver.receiver",
+    "ReceiverError": "seriatim.receiver.errors",
+    "codec_named": "sequencer.feed.codecs",
+}
+
+__all__ = [
+    "Counters",
+    "Ended",
+    "Event",
+    "FillError",
+    "Group",
+    "GroupError",
+    "Lost",
+    "Message",
+    "NewStream",
+    "Receiver",
+    "ReceiverError",
+    "codec_named",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"seriatim.receiver has no {name}")
+    found = globals()[name] = getattr(import_module(_WHERE[name]), name)
+    return found

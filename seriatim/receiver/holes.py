@@ -1,0 +1,372 @@
+"""What misses, and what waits behind it: numbers covered in any way in, events in order out.
+
+    delivered |-- hole --|-- behind --|-- hole --|-- behind --|      behind: events, in order
+              ^ next                                          ^ top
+
+Memory: what is held is at most `held_max` bytes, each message and each hole counted with what
+it takes beside its payload. What comes when that is full is dropped and counted, and is a hole
+that is asked for when there is room again; what is next is always let in.
+"""
+
+from typing import Any
+
+import cython
+
+from sequencer.feed.feed_message import Message
+from seriatim.receiver.events import Ended, Lost, NewStream
+
+if not cython.compiled:
+    MESSAGE_BYTES = 128  # of a message beside what is in it
+    HOLE_BYTES = 256
+    LOST_BYTES = 64
+    INFINITY = float("inf")
+
+
+class Hole:
+    """Numbers `start` to `stop` - 1 miss; `behind` is what comes then, up to the next hole."""
+
+    def __init__(self, start: int, stop: int, due: float) -> None:
+        self.start = start
+        self.stop = stop
+        self.due = due  # when it is time to ask, or to ask again
+        self.tries = 0  # since there was an answer
+        self.spent = 0  # of the tries that it has: what these weighed
+        self.behind: list[Any] = []
+        self.bytes = 0  # of `behind`
+        self.messages = 0  # in it
+
+
+class Holes:
+    """All of one stream. `patience` is how long a new hole may be before it is due, in seconds."""
+
+    def __init__(self, top: int, held_max: int, patience: float) -> None:
+        self.all: list[Hole] = []
+        self.top = top  # the next number after all that is known of; 0: nothing is
+        self.held_max = held_max
+        self.patience = patience
+        self.due = INFINITY  # none is due before
+        self.full = False  # nothing but what is next is asked for, until something is handed on
+        self.held = 0
+        self.events: list[Any] = []  # that can be delivered
+        self.pending = 0  # bytes of them
+        self.messages = self.duplicates = self.late = self.filled = 0
+        self.found = self.lost = self.dropped = 0
+
+    def next(self) -> int:
+        """The number that is to be delivered next; 0 when it is not known."""
+        if self.all:
+            hole: Hole = self.all[0]
+            return hole.start
+        return self.top
+
+    def take(self) -> list[Any]:
+        """What can be delivered now; once."""
+        events, self.events = self.events, []
+        self.pending = 0
+        return events
+
+    def cover(
+        self, start: int, stop: int, messages: list[Message], now: float, again: float
+    ) -> int:
+        """There is nothing else of numbers `start` to `stop` - 1 than these messages.
+
+        They are an answer unless `again` is infinite: it is when to ask for the rest of a hole.
+        """
+        top = self.top
+        if start >= top:
+            return self._append(start, stop, messages, now)
+        if stop > top:
+            at = _place(messages, top)
+            rest = messages[at:]
+            self._patch(start, top, messages[:at], again)
+            return self._append(top, stop, rest, now)
+        return self._patch(start, stop, messages, again)
+
+    def cover_each(self, messages: list[Message], now: float) -> int:
+        """Each message speaks for its own number alone."""
+        count = len(messages)
+        if count == 0:
+            return 0
+        first, last = _number(messages, 0), _number(messages, count - 1)
+        if last - first == count - 1:
+            return self.cover(first, last + 1, messages, now, INFINITY)
+        for at in range(count):
+            first = _number(messages, at)
+            self.cover(first, first + 1, [messages[at]], now, INFINITY)
+        return 0
+
+    def miss(self, stop: int, now: float) -> int:
+        """Numbers from the top up to `stop` - 1 have been given, and are not here."""
+        if self.all:
+            last: Hole = self.all[len(self.all) - 1]
+            if last.stop == self.top and not last.behind:
+                last.stop = self.top = stop
+                return 0
+        due = now + self.patience
+        self.all.append(Hole(self.top, stop, due))
+        self.held += HOLE_BYTES
+        self.found += 1
+        self.due = min(self.due, due)
+        self.top = stop
+        return 0
+
+    def lose(self, first: int, last: int) -> int:
+        """Whatever misses of numbers `first` to `last` is lost."""
+        at = self.find(first)
+        while at < len(self.all):
+            hole: Hole = self.all[at]
+            if hole.start > last:
+                break
+            low, high = max(first, hole.start), min(last + 1, hole.stop)
+            at = self.fill(at, low, high, [Lost(low, high - 1)], INFINITY)
+        return 0
+
+    def lose_all(self) -> int:
+        """Whatever misses is lost, and nothing is held any more."""
+        for at in range(len(self.all)):
+            hole: Hole = self.all[at]
+            self.lost += hole.stop - hole.start
+            self._emit_lost(hole.start, hole.stop - 1)
+            self._emit_behind(hole)
+        self.all = []
+        self.held = 0
+        self.full = False
+        self.due = INFINITY
+        return 0
+
+    def cut(self, stop: int) -> int:
+        """Nothing is true of what was heard of numbers from `stop` on, and not handed on."""
+        while self.all:
+            hole: Hole = self.all[len(self.all) - 1]
+            self._let_go(hole, stop)
+            if hole.start < stop:
+                hole.stop = min(hole.stop, stop)
+                self.top = stop
+                return 0
+            self.top = hole.start
+            self.held -= HOLE_BYTES
+            del self.all[len(self.all) - 1]
+        return 0
+
+    def _let_go(self, hole: Hole, stop: int) -> int:
+        """Let go of what is behind a hole and has number `stop` or a larger one."""
+        kept = [event for event in hole.behind if _place_of(event) < stop]
+        size = _size(kept)
+        messages = sum(isinstance(event, Message) for event in kept)
+        self.held += size - hole.bytes
+        self.dropped += hole.messages - messages
+        hole.behind, hole.bytes, hole.messages = kept, size, messages
+        return 0
+
+    def end(self, event: Ended | NewStream) -> int:
+        """Put an event behind all that is known of."""
+        if self.all:
+            hole: Hole = self.all[len(self.all) - 1]
+            hole.behind.append(event)
+        else:
+            self.events.append(event)
+        return 0
+
+    def fill(self, at: int, low: int, high: int, part: list[Any], again: float) -> int:
+        """Put events in the place of numbers `low` to `high` - 1 of a hole; the next one to see."""
+        hole: Hole = self.all[at]
+        size = _size(part)
+        count = _count(part)
+        if at or low > hole.start:
+            need = size
+            if low == hole.start and high == hole.stop:
+                need -= HOLE_BYTES
+            elif low > hole.start and high < hole.stop:
+                need += HOLE_BYTES
+            if need > 0 and self.held + need > self.held_max:
+                self.dropped += count
+                if at and again < INFINITY:
+                    hole.due = 0.0  # asked for again when there is room
+                    hole.tries = hole.spent = 0
+                    self.full = True
+                return at + 1
+        if count < len(part):
+            self.lost += high - low
+        if again < INFINITY:
+            hole.tries = hole.spent = 0
+            hole.due = again
+            self.due = min(self.due, again)
+        if low > hole.start:
+            if high < hole.stop:
+                self.divide(at, hole, high)
+            hole.stop = low
+            hole.behind = part + hole.behind
+            hole.bytes += size
+            hole.messages += count
+            self.held += size
+            return at + 1
+        if high < hole.stop:
+            hole.start = high
+            self._put(at, part, size, count)
+            return at + 1
+        del self.all[at]
+        self.held -= HOLE_BYTES
+        self._put(at, part, size, count)
+        if at == 0:
+            self._emit_behind(hole)
+        else:
+            before: Hole = self.all[at - 1]
+            before.behind.extend(hole.behind)
+            before.bytes += hole.bytes
+            before.messages += hole.messages
+        return at
+
+    def divide(self, at: int, hole: Hole, stop: int) -> int:
+        """Cut a hole in two before number `stop`."""
+        rest = Hole(stop, hole.stop, hole.due)
+        rest.tries, rest.spent = hole.tries, hole.spent
+        rest.behind, hole.behind = hole.behind, []
+        rest.bytes, hole.bytes = hole.bytes, 0
+        rest.messages, hole.messages = hole.messages, 0
+        hole.stop = stop
+        self.all.insert(at + 1, rest)
+        self.held += HOLE_BYTES
+        return 0
+
+    def find(self, number: int) -> int:
+        """The first hole that ends behind `number`."""
+        low, high = 0, len(self.all)
+        while low < high:
+            middle = (low + high) // 2
+            hole: Hole = self.all[middle]
+            if hole.stop > number:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _append(self, start: int, stop: int, messages: list[Message], now: float) -> int:
+        """All there is of numbers beyond what is known."""
+        count = len(messages)
+        size = _size(messages)
+        if start == self.top and not self.all:
+            self.top = stop
+            self.messages += count
+            self.pending += size
+            self.events.extend(messages)
+            return 0
+        need = size + HOLE_BYTES if start > self.top else size
+        if need and self.held + need > self.held_max:
+            self.dropped += count
+            return self.miss(stop, now)
+        if start > self.top:
+            self.miss(start, now)
+        hole: Hole = self.all[len(self.all) - 1]
+        hole.behind.extend(messages)
+        hole.bytes += size
+        hole.messages += count
+        self.held += size
+        self.top = stop
+        return 0
+
+    def _patch(self, start: int, stop: int, messages: list[Message], again: float) -> int:
+        """All there is of numbers below the top, of which some may miss."""
+        count = len(messages)
+        used = begin = 0
+        dropped = self.dropped
+        at = self.find(start)
+        while at < len(self.all):
+            hole: Hole = self.all[at]
+            if hole.start >= stop:
+                break
+            low, high = max(start, hole.start), min(stop, hole.stop)
+            while begin < count and _number(messages, begin) < low:
+                begin += 1
+            end = begin
+            while end < count and _number(messages, end) < high:
+                end += 1
+            part = messages if begin == 0 and end == count else messages[begin:end]
+            used += end - begin
+            begin = end
+            at = self.fill(at, low, high, part, again)
+        used -= self.dropped - dropped
+        if again < INFINITY:
+            self.filled += used
+        else:
+            self.duplicates += count - used
+            self.late += used
+        return 0
+
+    def _put(self, at: int, part: list[Any], size: int, count: int) -> int:
+        """Events before hole `at`: behind the hole before it, or ready to be delivered."""
+        if not part:
+            return 0
+        if at:
+            before: Hole = self.all[at - 1]
+            before.behind.extend(part)
+            before.bytes += size
+            before.messages += count
+            self.held += size
+        elif count:
+            self.events.extend(part)
+            self.messages += count
+            self.pending += size
+        else:
+            lost = part[0]
+            self._emit_lost(lost.first, lost.last)
+        return 0
+
+    def _emit_behind(self, hole: Hole) -> int:
+        self.events.extend(hole.behind)
+        self.messages += hole.messages
+        self.pending += hole.bytes
+        self.held -= hole.bytes
+        if self.full:
+            self.full = False
+            self.due = 0.0
+        return 0
+
+    def _emit_lost(self, first: int, last: int) -> int:
+        """One event for what is lost in a row."""
+        if self.events:
+            before = self.events[len(self.events) - 1]
+            if isinstance(before, Lost) and before.last + 1 == first:
+                before.last = last
+                return 0
+        self.events.append(Lost(first, last))
+        self.pending += LOST_BYTES
+        return 0
+
+
+def _place_of(event: Any) -> int:
+    """The first number that something behind a hole is about."""
+    if isinstance(event, Message):
+        message: Message = event
+        return message.number
+    return event.first if isinstance(event, Lost) else event.after - 1
+
+
+def _number(messages: list[Message], at: int) -> int:
+    message: Message = messages[at]
+    return message.number
+
+
+def _place(messages: list[Message], number: int) -> int:
+    """How many of the messages are before `number`."""
+    at = 0
+    while at < len(messages) and _number(messages, at) < number:
+        at += 1
+    return at
+
+
+def _size(part: list[Any]) -> int:
+    """The bytes that messages, or a loss, take."""
+    size = 0
+    for at in range(len(part)):
+        if isinstance(part[at], Message):
+            message: Message = part[at]
+            size += MESSAGE_BYTES + len(message.payload) + len(message.subject)
+            size += len(message.headers)
+        else:
+            size += LOST_BYTES
+    return size
+
+
+def _count(part: list[Any]) -> int:
+    """How many messages: what else is put into a hole is one loss."""
+    return 0 if part and not isinstance(part[0], Message) else len(part)

@@ -1,0 +1,403 @@
+"""The receiver: one or two multicast groups in, and the messages in the one order out.
+
+    group = Group("239.0.0.1", 1234, interface="127.0.0.1")
+    async with Receiver([group], fill="nats://127.0.0.1:4222") as receiver:
+        async for event in receiver:
+            match event:
+                case Message(): ...             number, payload, subject, headers, time
+                case Lost(): ...                first to last: nobody has them
+
+It reads as long as the application takes: over `pending_bytes` of events that are not taken it
+stops, the kernel's buffer overflows, and what is lost by that is fetched later as any other loss.
+Memory: `pending_bytes`, `held_bytes` behind a hole, and the answers to four questions.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator, Sequence
+from math import ceil, inf
+from types import TracebackType
+from typing import Self
+
+from sequencer.feed.feed_codec import Codec
+from sequencer.feed.moldudp64 import MoldUDP64Codec
+from seriatim.receiver.arguments import (
+    BYTES_MAX,
+    COUNT_MAX,
+    check_counts,
+    check_feeds,
+    check_fill,
+    check_idle,
+    check_seconds,
+    codec_of,
+    first_of,
+)
+from seriatim.receiver.arrivals import Arrivals
+from seriatim.receiver.counters import Counters
+from seriatim.receiver.errors import FillError, ReceiverError
+from seriatim.receiver.filler import Filler, Head, probe
+from seriatim.receiver.group import Group, join, rejoined
+from seriatim.receiver.journal_filler import JournalFiller
+from seriatim.receiver.mold_filler import MoldFiller
+from seriatim.receiver.order import TRY, Event, Order
+
+TICK_SECONDS = 0.001  # the shortest time between two looks at what misses
+CROWDED_SECONDS = 0.02  # the same while no more can be asked; answers make room before
+PRESSED_TRY = 1  # 8 tries are 64 then: enough where even three of four have no answer
+CAUGHT_UP_READS = 64  # before anything is taken for missing; 40 are all that 4 MiB of a socket hold
+
+
+class Receiver:
+    """An async context manager, and an async iterable of events.
+
+    `feeds` are one or two groups that carry the same stream: the first to bring a number counts.
+    `codec` is the feed's, or its name; netstring by default. `fill` is whom to ask for what misses,
+    nats://HOST:PORT (the broker) or mold://HOST:PORT (its re-request server); with nobody, what
+    misses is lost after `patience`. `start` is the first number wanted, which with `fill` may be
+    long past; or "live": what is published from now on.
+
+    `subject` is the feed's filter, where it has one. `patience` is how many seconds a number may
+    be late before it is asked for; `answer`, how many an answer may take before it is asked for
+    again, each time twice as long, `tries` times in all. While nobody can be reached who could
+    answer, what misses is waited for, for as long as `away` seconds if that is given; then it is
+    lost. After `idle` seconds without a datagram the broker is asked whether there was one, and
+    the group is joined again if its interface was made anew.
+
+    Raises `GroupError` and `FillError` when it is entered, `ReceiverError` for what cannot be.
+    """
+
+    def __init__(
+        self,
+        feeds: Sequence[Group],
+        *,
+        codec: Codec | str | None = None,
+        fill: str | Filler | None = None,
+        start: int | str = "live",
+        subject: str = ">",
+        patience: float = 0.005,
+        answer: float = 0.25,
+        tries: int = 8,
+        away: float = inf,
+        held_bytes: int = 64 << 20,
+        pending_bytes: int = 16 << 20,
+        idle: float = 1.0,
+    ) -> None:
+        check_feeds(feeds)
+        check_fill(fill)
+        check_seconds(patience=patience, answer=answer, away=away)
+        check_idle(idle)
+        check_counts(COUNT_MAX, tries=tries)
+        check_counts(BYTES_MAX, held_bytes=held_bytes, pending_bytes=pending_bytes)
+        self.feeds = tuple(feeds)
+        self.codec = codec_of(codec, subject)
+        self.filler = _filler(fill, self.codec, subject)
+        self.pending_bytes = pending_bytes
+        self.idle = idle
+        self.away = away
+        self.order = Order(
+            first_of(start),
+            fills=self.filler is not None,
+            filtered=subject != ">",
+            patience=patience,
+            answer=answer,
+            tries=tries,
+            piece=self.filler.piece if self.filler else 1,
+            bridge=self.filler.bridge if self.filler else 0,
+            held_max=held_bytes,
+        )
+        self._sockets: list[socket.socket] = []
+        self._arrivals: list[Arrivals] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
+        self._waiter: asyncio.Future[None] | None = None
+        self._taken: Iterator[Event] = iter(())
+        self._paused = self._closed = False
+        self._looking: asyncio.Task[None] | None = None
+        self._head: Head | None = None
+        self._stream = 0  # the order's, when `_head` was learned
+        self._trouble = ""  # of the codec, with the stream that it was told
+        self._sure_until = 0.0  # a stranger is no reason to ask what there is before that
+        self._counted = 0  # datagrams, when the feeds were last looked at
+        self._quiet = [0] * len(feeds)  # the same of each, when it was last looked at
+        self._rejoins = 0
+        self._past = [0, 0, 0]  # datagrams, malformed ones and drops of sockets that are closed
+        self._idle: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        try:
+            for group in self.feeds:
+                made = join(group)
+                self._sockets.append(made)
+                self._arrivals.append(Arrivals(made))
+            if self.filler is not None:
+                self.filler.attach(self.order, self._advance, self._look)
+                await self.filler.open()
+                await self._look_once()
+            self._idle = self._loop.call_later(self.idle, self._on_idle)
+        except BaseException:
+            await self.close()
+            raise
+        self._listen()
+        self._advance()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave the groups, and whoever fills. Iterations end when they have all there was."""
+        if self._closed:
+            return
+        self._closed = True
+        for timer in (self._timer, self._idle):
+            if timer is not None:
+                timer.cancel()
+        for made in self._sockets:
+            self._loop.remove_reader(made)
+            made.close()
+        if self._looking is not None:
+            self._looking.cancel()
+        if self.filler is not None:
+            await self.filler.close()
+        self._wake()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        while True:
+            for event in self._taken:
+                return event
+            self._taken = iter(await self._take())
+
+    async def batches(self) -> AsyncIterator[list[Event]]:
+        """Events by the list: all that can be handed on, at least one; the fast way."""
+        while True:
+            events = list(self._taken)  # what a loop over events has left
+            if not events:
+                try:
+                    events = await self._take()
+                except StopAsyncIteration:
+                    return
+            yield events
+
+    async def _take(self) -> list[Event]:
+        """All that can be handed on, at least one. Raises `StopAsyncIteration` at the end."""
+        while not (events := self.order.take()):
+            if self._closed:
+                raise StopAsyncIteration
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        if self._paused:
+            self._listen()
+            self._advance()
+        return events
+
+    @property
+    def counters(self) -> Counters:
+        """What was seen and done so far."""
+        order, holes = self.order, self.order.holes
+        return Counters(
+            datagrams=self._datagrams(),
+            messages=holes.messages,
+            duplicates=holes.duplicates,
+            late=holes.late,
+            holes=holes.found,
+            requests=order.asked,
+            filled=holes.filled,
+            lost=holes.lost,
+            dropped=holes.dropped,
+            malformed=order.malformed
+            + sum((one.malformed for one in self._arrivals), self._past[1]),
+            strangers=order.strangers,
+            heartbeats=order.heartbeats,
+            streams=order.stream,
+            kernel_drops=sum((one.drops for one in self._arrivals), self._past[2]),
+            held=holes.held,
+            next=order.next,
+            rejoins=self._rejoins,
+            away=ceil(self._away()),
+            lag=holes.top - order.next,
+        )
+
+    @property
+    def troubles(self) -> list[str]:
+        """The last thing that went wrong with each feed, and with whoever fills, in words."""
+        found = [*(one.fault for one in self._arrivals), self._trouble]
+        if self.order.strangers:
+            found.append(f"{self.order.strangers} datagrams were of another stream, and not heard")
+        if self.filler is not None:
+            found.append(self.filler.trouble)
+        if away := self._away():
+            found.append(f"nobody to ask for {away:.0f} s: what misses is waited for")
+        return [text for text in found if text]
+
+    def _datagrams(self) -> int:
+        return sum((one.count for one in self._arrivals), self._past[0])
+
+    def _away(self) -> float:
+        """For how many seconds there is nobody to ask."""
+        return 0.0 if self.filler is None or self._closed else self.filler.away()
+
+    # From the feeds
+
+    def _listen(self) -> None:
+        self._paused = False
+        for feed, made in enumerate(self._sockets):
+            if not self._closed:
+                self._loop.add_reader(made, self._on_datagrams, feed)
+
+    def _on_datagrams(self, feed: int) -> None:
+        self._arrivals[feed].read(self.order, self.codec, self._loop.time(), feed)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Do what follows from what has come: ask, wait, hand on."""
+        order = self.order
+        now = self._loop.time()
+        if order.due <= now:
+            self._catch_up()
+        if order.ready:
+            self._wake()
+            if order.pending > self.pending_bytes and not self._paused:
+                self._paused = True
+                for made in self._sockets:
+                    self._loop.remove_reader(made)
+        if order.unsure and self._loop.time() >= self._sure_until:
+            self._look()
+        if self._closed or self._paused or order.due == inf:
+            return
+        if order.due <= now:
+            self._ask(now)
+        at = max(order.due, now + (CROWDED_SECONDS if order.due <= now else TICK_SECONDS))
+        if at < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = at
+            self._timer = self._loop.call_at(at, self._on_time)
+
+    def _catch_up(self) -> None:
+        """Read what waits in the sockets: it is here, though this process may have stood still."""
+        for _ in range(CAUGHT_UP_READS):
+            now = self._loop.time()
+            if self._closed or self._paused or self.order.pending > self.pending_bytes:
+                return
+            if not sum(
+                one.read(self.order, self.codec, now, feed)
+                for feed, one in enumerate(self._arrivals)
+            ):
+                return
+
+    def _on_time(self) -> None:
+        self._timer, self._timer_at = None, inf
+        self._advance()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # From whoever fills
+
+    def _ask(self, now: float) -> None:
+        filler = self.filler
+        if filler is None:
+            self.order.ask(now, 0)
+        elif (away := filler.away()) > self.away:
+            self.order.give_up(now)
+        elif (room := filler.room()) > 0:
+            weight = 0 if away else PRESSED_TRY if filler.pressed else TRY
+            for wanted in self.order.ask(now, room, weight):
+                filler.ask(wanted)
+        if self.order.ready:
+            self._wake()  # something was given up
+
+    def _learn(self, head: Head | None, stream: int, heard: int) -> None:
+        """Take in what there is; it was asked when the order was at this stream and top."""
+        order = self.order
+        if head is None or stream != order.stream:
+            return
+        if head.journal and (self._head is None or self._head.journal != head.journal):
+            self._open_codec(head)
+            carried, session = probe(self.codec)
+            if self.filler is not None:
+                self.filler.use(carried)
+            if session:
+                order.follow(session)
+            elif self._head is not None and self._stream == order.stream:
+                order.renew()  # else another sender has told already
+            if order.stream != stream:
+                heard = 0
+        self._head, self._stream = head, order.stream
+        order.expect(head.last + 1, self._loop.time(), heard)
+        self._advance()
+
+    def _open_codec(self, head: Head) -> None:
+        try:
+            self.codec.open(head.journal, head.epoch)
+        except Exception as error:  # of whoever wrote the codec
+            raise ReceiverError(
+                f"the codec's open failed: {type(error).__name__}: {error}"
+            ) from error
+
+    def _look(self) -> None:
+        """Ask what there is, if nobody does so already."""
+        self._sure_until = self._loop.time() + self.idle
+        if self.filler is not None and (self._looking is None or self._looking.done()):
+            self._looking = self._loop.create_task(self._look_again())
+
+    async def _look_again(self) -> None:
+        self._trouble = ""
+        try:
+            await self._look_once()
+        except ReceiverError as error:
+            self._trouble = str(error)
+
+    async def _look_once(self) -> None:
+        assert self.filler is not None, "only who fills can be asked"
+        stream, heard = self.order.stream, self.order.holes.top
+        self._learn(await self.filler.head(), stream, heard)
+
+    def _on_idle(self) -> None:
+        """No datagram for a while: was there none, or does none arrive?"""
+        for feed, one in enumerate(self._arrivals):
+            if one.count == self._quiet[feed] and not self._paused:
+                self._rejoin(feed)
+            self._quiet[feed] = self._arrivals[feed].count
+        count = self._datagrams() - self.order.strangers
+        if count == self._counted and not self._paused:
+            self._look()
+        self._counted = count
+        self._idle = self._loop.call_later(self.idle, self._on_idle)
+
+    def _rejoin(self, feed: int) -> None:
+        """Go over to a new socket where that hears what the old one does not."""
+        old, before = self._sockets[feed], self._arrivals[feed]
+        made = rejoined(old, self.feeds[feed])
+        if made is None:
+            return
+        before.read(self.order, self.codec, self._loop.time(), feed)
+        for at, count in enumerate((before.count, before.malformed, before.drops)):
+            self._past[at] += count
+        self._loop.remove_reader(old)
+        old.close()
+        self._sockets[feed], self._arrivals[feed] = made, Arrivals(made)
+        self._rejoins += 1
+        self._listen()
+        self._advance()
+
+
+def _filler(fill: str | Filler | None, codec: Codec, subject: str) -> Filler | None:
+    """Whoever `fill` means."""
+    if not isinstance(fill, str):
+        return fill
+    if not fill.startswith("mold://"):
+        return JournalFiller(fill, subject)
+    if not isinstance(codec, MoldUDP64Codec):
+        raise FillError(f"{fill}: a re-request server needs the codec moldudp64, for its session")
+    return MoldFiller(fill, filtered=subject != ">")

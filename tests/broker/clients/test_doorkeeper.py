@@ -1,0 +1,86 @@
+"""Descriptors that run out: clients wait, and the journal, monitoring and the log go on."""
+
+import os
+from contextlib import ExitStack, closing
+from socket import create_connection
+
+import pytest
+
+from tests.support.processes import STAND_IN, SeriatimServer
+from tests.support.raw import QUIET, RawClient
+from tests.support.web import get, http_port
+
+pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
+
+FILES = 80
+KEPT = FILES // 2
+LOUD = b'CONNECT {"verbose":true,"pedantic":false}\r\n'
+
+
+def short_of_files(*arguments: str) -> SeriatimServer:
+    """A broker that may have few files open; not started yet."""
+    broker = SeriatimServer(arguments=["-m", "-1", *arguments])
+    broker.command[:0] = ["sh", "-c", f'ulimit -n {FILES}; exec "$0" "$@"']
+    return broker
+
+
+def joined(broker: SeriatimServer, port: int, says: bytes, stack: ExitStack) -> bool:
+    """Connect; whether the broker served it, and did not have it wait."""
+    client = stack.enter_context(closing(create_connection(("127.0.0.1", port))))
+    client.send(says)
+    client.settimeout(0.1)
+    while True:
+        try:
+            return bool(client.recv(1000))
+        except TimeoutError:  # one that waits is told by the log
+            if broker.said("clients wait until others have left"):
+                return False
+
+
+def crowd(broker: SeriatimServer, port: int, says: bytes, stack: ExitStack) -> None:
+    """Connect until clients have to wait, and then some more."""
+    while joined(broker, port, says, stack):
+        pass
+    for _ in range(5):
+        stack.enter_context(closing(create_connection(("127.0.0.1", port))))
+
+
+def test_given_all_descriptors_of_clients_taken_then_the_journal_and_monitoring_go_on() -> None:
+    with (
+        short_of_files("--segment_bytes", "65536", "--sync_interval", "1m") as broker,
+        RawClient(broker.port, LOUD) as publisher,
+        ExitStack() as stack,
+    ):
+        assert publisher.line() == b"+OK\r\n"
+        crowd(broker, broker.port, QUIET, stack)
+        for _ in range(120):  # some sixty segments, where each could have one to itself
+            publisher.send(b"PUB a 32768\r\n%b\r\n" % bytes(32768))
+            assert publisher.line() == b"+OK\r\n"
+        free = FILES - len(os.listdir(f"/proc/{broker.pid}/fd"))
+        assert free > 10, "what the disk does not have yet takes a part of the reserve only"
+        assert get(http_port(broker), "/varz").json["journal"]["segments"] > 10
+        assert get(http_port(broker), "/healthz").json["status"] == "ok"
+
+
+def test_given_clients_that_wait_then_they_are_told_once_and_served_when_others_go() -> None:
+    with short_of_files() as broker, ExitStack() as all_of_them:
+        with ExitStack() as stack:
+            crowd(broker, broker.port, QUIET, stack)
+            for _ in range(3):  # one goes, one comes: that is no new episode
+                waiting = create_connection(("127.0.0.1", broker.port))
+                all_of_them.enter_context(closing(waiting))
+        waiting.settimeout(60)
+        assert waiting.recv(4) == b"INFO"
+        assert broker.await_line("Clients need not wait any more")
+        told = [line for line in broker.log if "clients wait until" in line]
+        assert len(told) == 1
+        assert f"the last {KEPT} are kept" in told[0]
+
+
+def test_given_cquencers_port_then_its_clients_leave_the_reserve_alone_too() -> None:
+    with short_of_files("--sequencer_port", "-1") as broker, ExitStack() as stack:
+        (line,) = (line for line in broker.log if "for cquencer's clients on" in line)
+        port = int(line.rpartition(":")[2])
+        crowd(broker, port, b"hello", stack)
+        assert get(http_port(broker), "/healthz").json["status"] == "ok"
+        assert get(http_port(broker), "/varz").json["journal"]["last"] > 5

@@ -1,0 +1,253 @@
+"""Monitoring of a running broker: every page, from real clients' traffic."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.processes import ServerProcess
+from tests.support.raw import HEADERS, QUIET, RawClient
+from tests.support.web import get, http_port, metrics, monitored
+
+
+@pytest.fixture
+def broker() -> Iterator[ServerProcess]:
+    with monitored() as process:
+        yield process
+
+
+@pytest.fixture
+def port(broker: ServerProcess) -> int:
+    return http_port(broker)
+
+
+def test_given_traffic_when_asked_then_varz_counts_it(broker: ServerProcess, port: int) -> None:
+    with (
+        RawClient(broker.port, HEADERS) as one,
+        RawClient(broker.port, QUIET) as two,
+    ):
+        one.ask(b"SUB a.* 1\r\nSUB b 2\r\n")
+        two.ask(b"SUB a.> 1\r\nPUB a.b 5\r\nhello\r\nPUB b 2\r\nhi\r\nPUB nobody 1\r\nx\r\n")
+        one.ask(b"HPUB a.c 12 15\r\nNATS/1.0\r\n\r\nabc\r\n")
+        varz = get(port, "/varz").json
+    assert (varz["in_msgs"], varz["in_bytes"]) == (4, 5 + 2 + 1 + 15)
+    assert varz["out_msgs"] == 5, "a.b to two, b to one, a.c to two"
+    assert (varz["connections"], varz["total_connections"]) == (2, 2)
+    assert (varz["subscriptions"], varz["slow_consumers"]) == (3, 0)
+    assert varz["sequence"] == 4
+    assert varz["port"] == broker.port
+    assert varz["host"] == "127.0.0.1"
+    assert varz["http_port"] == port
+    assert (varz["max_payload"], varz["frame"]) == (1048576, "netstring")
+    assert (varz["max_subscriptions"], varz["max_matches"]) == (0, 16384)
+    assert varz["build"] in ("compiled", "uncompiled")
+
+
+def test_given_closed_connections_when_asked_then_their_traffic_stays_counted(
+    broker: ServerProcess, port: int
+) -> None:
+    for _ in range(3):
+        with RawClient(broker.port, QUIET) as client:
+            client.ask(b"PUB a 5\r\nhello\r\n")
+            client.half_close()
+            client.until_closed()
+    varz = get(port, "/varz").json
+    assert (varz["in_msgs"], varz["in_bytes"], varz["total_connections"]) == (3, 15, 3)
+    assert varz["connections"] == 0
+
+
+def test_given_connections_when_asked_then_connz_tells_each(
+    broker: ServerProcess, port: int
+) -> None:
+    connect = (
+        b'CONNECT {"verbose":false,"name":"me","lang":"raw","version":"1.2","frame":"none"}\r\n'
+    )
+    with (
+        RawClient(broker.port, connect) as one,
+        RawClient(broker.port, QUIET) as two,
+    ):
+        one.ask(b"SUB a.* 1\r\nSUB b group 2\r\nUNSUB 2 7\r\n")
+        two.ask(b"PUB a.b 5\r\nhello\r\n")
+        page = get(port, "/connz").json
+        assert (page["num_connections"], page["total"]) == (2, 2)
+        assert (page["offset"], page["limit"]) == (0, 1024)
+        mine, other = page["connections"]
+        assert (mine["cid"], other["cid"]) == (1, 2)
+        assert (mine["name"], mine["lang"], mine["version"]) == ("me", "raw", "1.2")
+        assert (mine["ip"], mine["port"]) == one.socket.getsockname()
+        assert (mine["frame"], other["frame"]) == ("none", "netstring")
+        assert (mine["out_msgs"], mine["out_bytes"], mine["subscriptions"]) == (1, 5, 2)
+        assert (other["in_msgs"], other["in_bytes"], other["subscriptions"]) == (1, 5, 0)
+        assert "name" not in other
+        assert "subscriptions_list" not in mine
+        names = get(port, "/connz?subs=1").json["connections"]
+        assert names[0]["subscriptions_list"] == ["a.*", "b"]
+        assert "subscriptions_list" not in names[1]
+        detail = get(port, "/connz?subs=detail").json["connections"][0]
+        assert detail["subscriptions_list_detail"] == [
+            {"subject": "a.*", "sid": "1", "msgs": 1, "cid": 1},
+            {"subject": "b", "qgroup": "group", "sid": "2", "msgs": 0, "cid": 1, "max": 7},
+        ]
+
+
+def test_given_paging_and_sorting_when_asked_then_connz_obeys(
+    broker: ServerProcess, port: int
+) -> None:
+    clients = [RawClient(broker.port, QUIET) for _ in range(5)]
+    try:
+        for n, client in enumerate(clients):
+            client.ask(
+                b"PUB a 1\r\nx\r\n" * n + b"".join(b"SUB s %d\r\n" % m for m in range(9 - n))
+            )
+
+        def cids(query: str) -> list[int]:
+            return [one["cid"] for one in get(port, f"/connz?{query}").json["connections"]]
+
+        assert cids("") == cids("sort=cid") == cids("sort=start") == [1, 2, 3, 4, 5]
+        assert cids("sort=msgs_from") == cids("sort=bytes_from") == [5, 4, 3, 2, 1]
+        assert cids("sort=subs") == [1, 2, 3, 4, 5]
+        assert cids("offset=1&limit=2") == [2, 3]
+        assert cids("sort=msgs_from&offset=1&limit=2") == [4, 3]
+        assert cids("offset=4&limit=2") == [5]
+        assert cids("offset=99") == cids("offset=99&sort=subs") == cids("cid=99") == []
+        assert cids("cid=3") == [3]
+        assert cids("offset=9223372036854775807&sort=rtt") == []
+        for sort in ("pending", "msgs_to", "bytes_to", "uptime", "rtt", "idle", "last"):
+            assert sorted(cids(f"sort={sort}&auth=1")) == [1, 2, 3, 4, 5]
+        assert get(port, "/connz?limit=2").json["total"] == 5
+    finally:
+        for client in clients:
+            client.close()
+
+
+def test_given_subscriptions_when_asked_then_subsz_lists_and_tests_them(
+    broker: ServerProcess, port: int
+) -> None:
+    with RawClient(broker.port, QUIET) as client:
+        client.ask(b"SUB a.* 1\r\nSUB a.b q 2\r\nSUB c.> 3\r\nSUB \xff 4\r\nPUB a.b 1\r\nx\r\n")
+        page = get(port, "/subsz").json
+        assert (page["num_subscriptions"], page["num_inserts"], page["total"]) == (4, 4, 4)
+        assert "subscriptions_list" not in page
+        assert page["route_table"]["subscriptions"] == 4
+        assert 0 <= page["cache_hit_rate"] <= 1
+
+        def subjects(query: str) -> list[str]:
+            return [
+                sub["subject"] for sub in get(port, f"/subsz?{query}").json["subscriptions_list"]
+            ]
+
+        assert subjects("subs=1") == ["a.*", "a.b", "c.>", "\\xff"]
+        assert subjects("subs=1&offset=1&limit=2") == ["a.b", "c.>"]
+        assert subjects("test=a.b") == ["a.*", "a.b"]
+        assert subjects("test=a.b&offset=1") == ["a.b"]
+        assert subjects("test=c.d.e") == ["c.>"]
+        assert subjects("test=%FF") == ["\\xff"]
+        assert subjects("test=x") == []
+
+
+def test_given_a_healthy_broker_when_asked_then_ok(port: int) -> None:
+    page = get(port, "/healthz")
+    assert (page.status, page.json) == (200, {"status": "ok"})
+
+
+def test_given_the_index_when_asked_then_every_page_it_names_is_there(port: int) -> None:
+    page = get(port, "/")
+    paths = re.findall(r'href="(/\w+)"', page.body.decode())
+    names = ["varz", "connz", "subsz", "subscriptionsz", "portz", "healthz", "metrics"]
+    assert paths == [f"/{name}" for name in names]
+    assert all(get(port, path).status == 200 for path in paths)
+    assert get(port, "/varz/").status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/connz?limit=x", "limit: 'x' is not a number from 0 to 10000"),
+        ("/connz?limit=10001", "limit: '10001' is not a number from 0 to 10000"),
+        ("/connz?offset=-1", "offset: '-1' is not a number from 0"),
+        ("/connz?offset=99999999999999999999", "offset: '99999999999999999999' is not"),
+        ("/connz?offset=" + "9" * 5000, "offset: '9999"),
+        ("/connz?offset=%EF%BC%91", "offset: '１' is not"),  # noqa: RUF001 - another 1
+        ("/connz?sort=size", "sort: cannot sort by 'size'; give one of cid, start, subs"),
+        ("/connz?subs=maybe", "subs: 'maybe' is neither true nor false"),
+        ("/connz?auth=maybe", "auth: 'maybe' is neither true nor false"),
+        ("/connz?state=closed", "state: 'closed' connections are not kept; give open"),
+        ("/connz?cid=x", "cid: 'x' is not a number"),
+        ("/connz?sort=cid&sort=%00", "sort: cannot sort by '\\x00'"),
+        ("/connz?sort=%FF", "sort: cannot sort by '\\udcff'"),
+        ("/subsz?subs=detail&limit=-", "limit: '-' is not a number"),
+        ("/subsz?test=a..b", "test: is no subject that can be published to"),
+        ("/subsz?test=a.*", "test: is no subject that can be published to"),
+        ("/varz?" + "&".join(f"a{n}=1" for n in range(100)), "the query has more parameters"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_given_a_wrong_parameter_when_asked_then_400_and_the_reason_as_json(
+    port: int, path: str, told: str
+) -> None:
+    page = get(port, path)
+    assert page.status == 400
+    assert page.json["error"].startswith(told)
+    assert page.json["status_code"] == 400
+
+
+def test_given_what_is_not_there_when_asked_then_404_or_405(port: int) -> None:
+    assert (get(port, "/nope").status, get(port, "/nope").json["status_code"]) == (404, 404)
+    assert get(port, "/varz", method="POST").status == 405
+    head = get(port, "/varz", method="HEAD")
+    assert (head.status, head.body) == (200, b"")
+    assert int(head.headers["Content-Length"]) > 100
+    assert get(port, "/metrics", method="POST").status == 405
+
+
+def test_given_traffic_when_scraped_then_metrics_count_it(broker: ServerProcess, port: int) -> None:
+    with RawClient(broker.port, QUIET) as client:
+        client.ask(b"SUB a 1\r\nSUB > 2\r\n" + b"PUB a 3\r\nabc\r\n" * 10)
+        seen = metrics(port)
+    assert seen['seriatim_messages_total{direction="in"}'] == 10
+    assert seen['seriatim_messages_total{direction="out"}'] == 20
+    assert seen['seriatim_bytes_total{direction="in"}'] == 30
+    assert seen["seriatim_sequence"] == 10
+    assert seen["seriatim_connections"] == seen["seriatim_connections_accepted_total"] == 1
+    assert seen["seriatim_subscriptions"] == 2
+    assert seen["seriatim_slow_consumers_total"] == 0
+    assert seen["process_resident_memory_bytes"] > 1e6
+    assert any(name.startswith("seriatim_build_info{") for name in seen)
+    closed = metrics(port)
+    assert closed['seriatim_messages_total{direction="in"}'] == 10
+
+
+def test_given_a_subscriber_that_does_not_read_when_asked_then_its_bytes_are_pending(
+    broker: ServerProcess, port: int
+) -> None:
+    payload = b"PUB a 100000\r\n" + bytes(100_000) + b"\r\n"
+    with (
+        RawClient(broker.port, receive_buffer=4096) as asleep,  # no CONNECT: no PING comes soon
+        RawClient(broker.port, QUIET) as publisher,
+    ):
+        asleep.ask(b"SUB a 1\r\n")
+        for _ in range(100):
+            publisher.ask(payload)
+        (first, *_) = get(port, "/connz?sort=pending").json["connections"]
+        seen = metrics(port)
+    assert first["cid"] == 1
+    assert first["pending_bytes"] > 1_000_000
+    assert seen["seriatim_pending_bytes_max"] == first["pending_bytes"]
+
+
+def test_given_openmetrics_when_asked_for_then_every_family_has_one_kind(port: int) -> None:
+    page = get(port, "/metrics", headers={"Accept": "application/openmetrics-text"})
+    assert page.headers["Content-Type"].startswith("application/openmetrics-text")
+    families = re.findall(r"^# TYPE (\S+) ", page.body.decode(), re.MULTILINE)
+    assert len(families) == len(set(families))
+    assert page.body.endswith(b"# EOF\n")
+
+
+def test_given_a_stopped_broker_when_asked_then_the_port_is_closed() -> None:
+    with monitored("none", "--http_host", "127.0.0.1") as process:
+        port = http_port(process)
+        assert get(port, "/healthz").status == 200
+        process.stop()
+        with pytest.raises(OSError, match="refused"):
+            get(port, "/healthz")
+        assert "Traceback" not in "".join(process.log)

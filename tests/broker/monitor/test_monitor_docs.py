@@ -1,0 +1,82 @@
+"""The page about monitoring, the dashboard and the alerts name the metrics there are."""
+
+import json
+import re
+
+import pytest
+
+from tests.support.multicast import new_group
+from tests.support.places import ROOT
+from tests.support.serving import feed_text
+from tests.support.web import get, http_port, metrics, monitored
+
+DASHBOARD = ROOT / "deploy" / "grafana" / "seriatim.json"
+ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
+METRIC = re.compile(r"\b((?:seriatim|process)_[a-z_]+)")
+
+
+@pytest.fixture(scope="module")
+def names() -> set[str]:
+    """Every metric of a running broker with a feed that can be asked again, without labels."""
+    feed = feed_text(new_group(), codec="moldudp64", rerequest_port=-1)
+    with monitored("netstring", "--feed", feed) as process:
+        return {name.partition("{")[0] for name in metrics(http_port(process))}
+
+
+def test_given_the_metrics_when_looked_up_then_the_page_lists_exactly_them(names: set[str]) -> None:
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    listed = re.findall(r"^\| `(seriatim_[a-z_]+)", page, re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {name for name in names if name.startswith("seriatim_")}
+
+
+def test_given_the_dashboard_when_read_then_every_panel_shows_a_metric_there_is(
+    names: set[str],
+) -> None:
+    dashboard = json.loads(DASHBOARD.read_text())
+    shown = set()
+    for panel in dashboard["panels"]:
+        assert panel["title"]
+        assert panel["description"].endswith(".")
+        for target in panel["targets"]:
+            used = set(METRIC.findall(target["expr"]))
+            assert used, target["expr"]
+            assert used <= names, target["expr"]
+            shown |= used
+    variables = {
+        name
+        for v in dashboard["templating"]["list"]
+        for name in METRIC.findall(
+            v["query"] if isinstance(v["query"], str) else v["query"]["query"]
+        )
+    }
+    assert variables <= names
+    left_out = {"seriatim_route_lookups_total"}  # the messages that came in, shown already
+    ours = {name for name in names if name.startswith("seriatim_")}
+    assert ours - shown - variables == left_out
+
+
+def test_given_the_dashboard_when_laid_out_then_no_panels_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    for panel in panels:
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not cells & taken
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+    assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+def test_given_the_alerts_when_read_then_they_watch_metrics_there_are(names: set[str]) -> None:
+    used = set(METRIC.findall(ALERTS.read_text()))
+    assert used
+    assert used <= names
+
+
+def test_given_a_page_in_the_docs_when_asked_for_then_it_is_there() -> None:
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    paths = re.findall(r"^\| `(/\w+)` \|", page, re.MULTILINE)
+    assert len(paths) == 7
+    with monitored() as process:
+        assert {get(http_port(process), path).status for path in paths} == {200}

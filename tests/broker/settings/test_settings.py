@@ -1,0 +1,161 @@
+"""The table of knobs: complete, consistent, and the same after its way to the broker's process."""
+
+import dataclasses
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.settings import settings as table
+from broker.settings.feed_settings import FeedSettings
+from broker.settings.journal_settings import JournalSettings
+from broker.settings.knob import GIB, KIB, MIB
+from broker.settings.knobs import FEEDS, KNOBS, LISTENERS, Knob
+from broker.settings.settings import (
+    FRAMES,
+    Limits,
+    Listener,
+    SequencerSettings,
+    Settings,
+    settings_from_json,
+    settings_to_json,
+)
+from broker.settings.staging_settings import StagingSettings
+
+ALL = [*KNOBS.values(), *LISTENERS.knobs.values(), *FEEDS.knobs.values()]
+NUMBERS = ("size", "duration", "count", "port")
+
+
+def any_value(knob: Knob) -> st.SearchStrategy[Any]:
+    """Values that the knob may have."""
+    match knob.kind:
+        case "duration":
+            return st.floats(knob.low, knob.high)
+        case "size" | "count" | "port":
+            assert knob.low is not None
+            assert knob.high is not None
+            return st.integers(int(knob.low), int(knob.high))
+        case "choice":
+            return st.sampled_from(knob.choices)
+        case "flag":
+            return st.booleans()
+        case "list":
+            return st.lists(st.text(), max_size=3).map(tuple)
+    return st.text()
+
+
+def any_of(kind: type, knobs: dict[str, Knob], **more: Any) -> st.SearchStrategy[Any]:
+    return st.builds(kind, **{name: any_value(knob) for name, knob in knobs.items()}, **more)
+
+
+def section(name: str) -> dict[str, Knob]:
+    return {knob.name: knob for knob in KNOBS.values() if knob.section == name}
+
+
+any_settings = any_of(
+    Settings,
+    section(""),
+    listeners=st.lists(any_of(Listener, LISTENERS.knobs), max_size=2).map(tuple),
+    feeds=st.lists(any_of(FeedSettings, FEEDS.knobs), max_size=2).map(tuple),
+    limits=any_of(Limits, section("limits")),
+    sequencer=any_of(SequencerSettings, section("sequencer")),
+    journal=any_of(JournalSettings, section("journal")),
+    staging=any_of(StagingSettings, section("staging")),
+)
+
+
+@pytest.mark.parametrize("knob", ALL, ids=lambda knob: knob.path)
+def test_given_a_knob_when_read_then_it_says_what_it_is_for(knob: Knob) -> None:
+    assert knob.about.endswith(".")
+    assert (knob.low is not None) == (knob.kind in NUMBERS), "numbers have bounds, and only they"
+    assert bool(knob.choices) == (knob.kind == "choice")
+    assert not knob.zero.endswith(".")
+
+
+@pytest.mark.parametrize("knob", KNOBS.values(), ids=lambda knob: knob.path)
+def test_given_a_knob_when_read_then_its_default_is_allowed(knob: Knob) -> None:
+    if knob.low is not None and knob.high is not None:
+        assert knob.low <= knob.default <= knob.high
+    if knob.choices:
+        assert knob.default in knob.choices
+
+
+def test_given_all_knobs_when_compared_then_no_two_share_a_flag_or_a_variable() -> None:
+    flags = [flag for knob in KNOBS.values() for flag in knob.flags]
+    assert len(flags) == len(set(flags))
+    assert all(knob.flags and knob.flags[-1].startswith("--") for knob in KNOBS.values())
+    assert len({knob.variable for knob in KNOBS.values()}) == len(KNOBS)
+
+
+def test_given_the_table_when_counted_then_every_field_is_a_knob() -> None:
+    tables = (Settings, JournalSettings, Limits, SequencerSettings, StagingSettings)
+    fields = [field for table in tables for field in dataclasses.fields(table)]
+    groups = {"feeds", "journal", "listeners", "limits", "sequencer", "staging"}
+    assert {f.name for f in fields} - groups == {knob.name for knob in KNOBS.values()}
+
+
+@pytest.mark.parametrize(
+    ("path", "default"),
+    [
+        ("host", "0.0.0.0"),
+        ("port", 4222),
+        ("limits.max_payload", 1048576),
+        ("limits.max_control_line", 4096),
+        ("limits.max_connections", 65536),
+        ("limits.max_pending", 64 << 20),
+        ("limits.write_deadline", 10.0),
+        ("limits.ping_interval", 120.0),
+        ("limits.ping_max", 2),
+        ("limits.auth_timeout", 2.0),
+    ],
+)
+def test_given_nothing_when_started_then_the_defaults_are_those_of_nats_server(
+    path: str, default: object
+) -> None:
+    assert KNOBS[path].default == default
+
+
+@pytest.mark.parametrize(
+    ("retain", "asked", "limit"),
+    [
+        (0, 256 * MIB, 256 * MIB),
+        (10 * GIB, 256 * MIB, 256 * MIB),
+        (1 * GIB, 256 * MIB, 256 * MIB),
+        (100 * MIB, 256 * MIB, 25 * MIB),
+        (100 * MIB, 1 * MIB, 1 * MIB),
+        (1, 256 * MIB, 64 * KIB),
+    ],
+)
+def test_given_a_journal_of_limited_size_when_rolled_then_it_is_several_segments(
+    retain: int, asked: int, limit: int
+) -> None:
+    assert JournalSettings(retain_bytes=retain, segment_bytes=asked).segment_limit == limit
+
+
+def test_given_settings_when_changed_then_refused() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings().port = 1  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        Listener()  # type: ignore[call-arg]
+    assert Listener(port=1).frame == FRAMES[0]
+
+
+@given(any_settings)
+def test_given_any_settings_when_sent_as_json_then_they_arrive_the_same(settings: Settings) -> None:
+    text = settings_to_json(settings)
+    assert settings_from_json(text) == settings_from_json(text.encode()) == settings
+    assert "\n" not in text
+
+
+def test_given_the_broker_when_it_imports_the_table_then_nothing_heavy_comes_along() -> None:
+    code = "import asyncio, sys; before = set(sys.modules); import broker.settings.settings;"
+    code += "print(*sorted(set(sys.modules) - before))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    roots = {name.partition(".")[0] for name in loaded}
+    assert roots <= {"broker", "cython", "dataclasses", "json", "_json", "copy", "copyreg"}
+    assert table.__doc__

@@ -1,0 +1,262 @@
+"""`seriatim sub` over a connection that breaks: it goes on, without a repeat and without a hole."""
+
+import json
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.seriatim.cli.command import Subscriber, refusal, seriatim
+from tests.support.processes import SeriatimServer
+from tests.support.raw import QUIET, RawClient
+from tests.support.relay import Relay
+
+
+def publish(port: int, *subjects: str) -> None:
+    """A message for each; its payload is its subject."""
+    with RawClient(port, QUIET) as client:
+        sent = b"".join(b"PUB %b %d\r\n%b\r\n" % (s, len(s), s) for s in map(str.encode, subjects))
+        assert client.ask(sent) == []
+
+
+def said(sub: Subscriber) -> str:
+    """The next line on its standard error."""
+    assert sub.process.stderr is not None
+    line: str = sub.process.stderr.readline().decode()
+    return line
+
+
+def lines(sub: Subscriber, count: int) -> list[dict[str, Any]]:
+    assert sub.process.stdout is not None
+    return [json.loads(sub.process.stdout.readline()) for _ in range(count)]
+
+
+def numbers(shown: list[dict[str, Any]]) -> list[int]:
+    return [message["number"] for message in shown]
+
+
+@pytest.mark.parametrize(
+    ("begin", "words"),
+    [
+        (("--from", "2"), " from number 2"),
+        (("--from", "2", "--to", "9"), " from number 2 to 9"),
+        (("--since", "1d"), ""),
+        (("--last",), ", the last message of each first"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_given_a_restart_of_the_broker_then_it_goes_on_behind_what_was_shown(
+    begin: tuple[str, ...], words: str
+) -> None:
+    with SeriatimServer("netstring") as broker:
+        publish(broker.port, "b.x", "a.1", "b.x", "a.1", "a.2")
+        url = f"nats://127.0.0.1:{broker.port}"
+        arguments = ("a.*", *begin, "--json", "--url", url)
+        with Subscriber(*arguments) as sub:
+            assert sub.greeting.startswith(f"seriatim: listening to a.*{words}")
+            first = [4, 5] if begin == ("--last",) else [2, 4, 5]
+            if "--to" in begin:
+                assert said(sub).startswith("seriatim: the last number given is 5: waiting for 6 t")
+            assert numbers(lines(sub, len(first))) == first
+            broker.stop()
+            on = "from number 6 to 9" if "--to" in begin else "from number 6"
+            gone = "the broker closed the connection"
+            assert said(sub) == f"seriatim: {url}: {gone}; resuming {on} when the broker is back\n"
+            broker.start(broker.port)
+            publish(broker.port, "a.3", "b.x", "a.1", "a.1")  # while it may be away yet
+            assert numbers(lines(sub, 3)) == [6, 8, 9]
+            assert said(sub) == f"seriatim: connected again: listening {on}\n"
+            if "--to" not in begin:
+                publish(broker.port, "a.9")
+                assert numbers(lines(sub, 1)) == [10]
+                sub.process.send_signal(signal.SIGINT)
+            assert sub.process.wait(60) == 0
+
+
+def test_given_connections_that_break_all_the_time_then_each_number_is_shown_once() -> None:
+    with SeriatimServer("netstring") as broker, Relay(broker.port) as relay:
+        publish(broker.port, *(["a"] * 3000))
+        relay.cut(down=20_000)  # some hundred messages, and then in the midst of one
+        url = f"127.0.0.1:{relay.port}"
+        done = seriatim("sub", "a", "--from", "1", "--to", "3000", "--url", url)
+        shown = [int(line.split()[0]) for line in done.stdout.splitlines()]
+        assert (done.returncode, shown) == (0, list(range(1, 3001)))
+        assert relay.connections > 3
+
+
+def test_given_a_count_and_a_broker_away_before_anything_was_shown_then_it_still_comes() -> None:
+    with SeriatimServer("netstring") as broker:
+        url = f"127.0.0.1:{broker.port}"
+        with Subscriber("a", "--from", "1", "-n", "1", "--json", "--url", url) as sub:
+            broker.restart()
+            publish(broker.port, "a")
+            assert numbers(lines(sub, 1)) == [1]
+            assert sub.process.wait(60) == 0
+
+
+def test_given_another_journal_afterwards_then_it_ends_and_says_why(tmp_path: Path) -> None:
+    with SeriatimServer("netstring", store=tmp_path / "one") as broker:
+        port = broker.port
+        url = f"nats://127.0.0.1:{port}"
+        publish(port, "a", "a")
+        with Subscriber("a", "--from", "1", "--json", "--url", url) as sub:
+            assert numbers(lines(sub, 2)) == [1, 2]
+            broker.stop()
+            (tmp_path / "one").rename(tmp_path / "away")
+            broker.start(port)
+            status, out, told = sub.end()
+    assert (status, out) == (1, b"")
+    assert f"seriatim: {url}: the broker has another journal now, " in told
+    assert told.endswith("its numbers belong to other messages: start again, with --from 1\n")
+
+
+def test_given_a_broker_that_keeps_nothing_on_disk_then_a_restart_is_told_as_such() -> None:
+    with SeriatimServer("netstring", arguments=["--no-journal"]) as broker:
+        publish(broker.port, "a")
+        url = f"127.0.0.1:{broker.port}"
+        with Subscriber("a", "--from", "1", "--json", "--url", url) as sub:
+            assert numbers(lines(sub, 1)) == [1]
+            broker.restart()
+            status, _, told = sub.end()
+    assert status == 1
+    assert "it keeps messages in memory alone, and was restarted" in told
+
+
+def test_given_a_journal_that_lost_its_end_then_numbers_are_not_taken_for_others(
+    tmp_path: Path,
+) -> None:
+    store, older = tmp_path / "store", tmp_path / "older"
+    with SeriatimServer("netstring", store=store) as broker:
+        port = broker.port
+        publish(port, "a")
+        broker.stop()
+        store.rename(older)
+        shutil.copytree(older, store)
+        broker.start(port)
+        publish(port, "a", "a")
+        with Subscriber("a", "--from", "1", "--json", "--url", f"127.0.0.1:{port}") as sub:
+            assert numbers(lines(sub, 3)) == [1, 2, 3]
+            broker.stop()
+            shutil.rmtree(store)
+            older.rename(store)
+            broker.start(port)
+            status, _, told = sub.end()
+    assert status == 1
+    assert "number 3 was shown, but the broker's last number is now 1:" in told
+
+
+def test_given_messages_without_numbers_then_it_says_that_it_cannot_go_on() -> None:
+    with SeriatimServer("none") as broker:
+        publish(broker.port, "a")
+        url = f"127.0.0.1:{broker.port}"
+        with Subscriber("a", "--from", "1", "--json", "--url", url) as sub:
+            assert [message["payload"] for message in lines(sub, 1)] == ["a"]
+            broker.stop()
+            status, _, told = sub.end()
+    assert status == 1
+    assert told.endswith("messages have no numbers there, so it cannot resume\n")
+
+
+@pytest.mark.parametrize("begin", [("--from", "1", "--reconnect", "0"), ()], ids=["past", "live"])
+def test_given_a_subscriber_that_does_not_go_on_then_it_says_from_where_one_could(
+    begin: tuple[str, ...],
+) -> None:
+    with SeriatimServer("netstring") as broker:
+        url = f"nats://127.0.0.1:{broker.port}"
+        with Subscriber("a", *begin, "--json", "--url", url) as sub:
+            publish(broker.port, "a", "a")
+            assert numbers(lines(sub, 2)) == [1, 2]
+            broker.stop()
+            gone = "the broker closed the connection; resume with --from 3"
+            assert sub.end() == (1, b"", f"seriatim: {url}: {gone}\n")
+
+
+def test_given_a_broker_that_never_comes_back_then_patience_ends() -> None:
+    with SeriatimServer("netstring") as broker:
+        url = f"nats://127.0.0.1:{broker.port}"
+        with Subscriber("a", "--from", "1", "--reconnect", "0.5", "--url", url) as sub:
+            broker.stop()
+            status, out, told = sub.end()
+    assert (status, out) == (1, b"")
+    assert told.endswith("; resume with --from 1\n")
+
+
+# The end that is there now
+
+
+def test_given_a_range_beyond_what_is_there_then_that_is_told_and_a_flag_ends_it() -> None:
+    with SeriatimServer("netstring") as broker:
+        publish(broker.port, *["a"] * 6)
+        url = f"127.0.0.1:{broker.port}"
+        with Subscriber("a", "--from", "1", "--to", "100", "--json", "--url", url) as sub:
+            assert said(sub) == (
+                "seriatim: the last number given is 6: waiting for 7 to 100; --until-now ends with"
+                " what is there now\n"
+            )
+            assert numbers(lines(sub, 6)) == [1, 2, 3, 4, 5, 6]
+        with Subscriber("a", "--from", "9", "--url", url) as sub:
+            assert said(sub) == "seriatim: the last number given is 6: waiting for 9\n"
+        for begin in (("--from", "1"), ("--from", "1", "--to", "100"), ("--since", "1d")):
+            done = seriatim("sub", "a", *begin, "--until-now", "--json", "--url", url)
+            assert done.returncode == 0
+            assert numbers([json.loads(line) for line in done.stdout.splitlines()]) == [
+                *range(1, 7)
+            ]
+            assert done.stderr == b"seriatim: listening to a from number 1 to 6\n"
+        done = seriatim("sub", "a", "--from", "2", "--to", "3", "-e", "--raw", "--url", url)
+        assert done.stdout == b"aa"
+
+
+@pytest.mark.parametrize("begin", [("--from", "9"), ("--since", "2200-01-01")])
+def test_given_nothing_there_when_the_end_is_now_then_it_says_so(begin: tuple[str, str]) -> None:
+    with SeriatimServer("netstring") as broker:
+        done = seriatim("sub", "a", *begin, "-e", "--url", f"127.0.0.1:{broker.port}")
+    assert (done.returncode, done.stdout) == (0, b"")
+    told = done.stderr.decode()
+    assert told.startswith("seriatim: nothing is there ")
+    assert told.endswith(": the last number given is 0\n")
+
+
+def test_given_no_numbers_when_the_end_is_asked_for_by_time_then_refused() -> None:
+    with SeriatimServer("none") as broker:
+        publish(broker.port, "a")
+        url = f"127.0.0.1:{broker.port}"
+        assert "no numbers there" in refusal("sub", "a", "--since", "1h", "-e", "--url", url)
+
+
+# Times
+
+
+def test_given_a_message_that_is_not_kept_then_it_has_the_time_it_was_received() -> None:
+    with (
+        SeriatimServer("netstring", arguments=["--no-journal", "--ring_bytes", "0"]) as broker,
+        Subscriber(">", "-n", "1", "--json", "--url", f"127.0.0.1:{broker.port}") as sub,
+    ):
+        publish(broker.port, "a")
+        (message,) = lines(sub, 1)
+    assert list(message) == ["number", "received", "subject", "payload"]
+
+
+def test_given_many_messages_of_the_past_then_each_has_the_time_that_the_journal_has() -> None:
+    with SeriatimServer("netstring") as broker:
+        publish(broker.port, *["a", "b", "c"] * 700)
+        url = f"127.0.0.1:{broker.port}"
+        done = seriatim("sub", "a", "c", "--from", "1", "-e", "--json", "--url", url)
+        kept = seriatim("journal", "cat", str(broker.store), "--json").stdout.splitlines()
+    shown = [json.loads(line) for line in done.stdout.splitlines()]
+    times = {message["number"]: message["time"] for message in map(json.loads, kept)}
+    assert len(shown) == 1400
+    assert [message["time"] for message in shown] == [times[n] for n in numbers(shown)]
+
+
+def test_given_every_subject_then_answers_to_questions_of_its_own_are_not_shown() -> None:
+    with (
+        SeriatimServer("netstring") as broker,
+        Subscriber(">", "-n", "2", "--json", "--url", f"127.0.0.1:{broker.port}") as sub,
+    ):
+        for subject in ("a", "b"):
+            publish(broker.port, subject)
+            assert [message["subject"] for message in lines(sub, 1)] == [subject]
+        assert sub.end()[:2] == (0, b"")

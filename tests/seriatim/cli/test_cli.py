@@ -1,0 +1,179 @@
+"""The command line itself: help, version, and errors that a person can read."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.settings.knobs import KNOBS
+from seriatim.cli import main
+from seriatim.cli.flags import REFUSED
+from tests.seriatim.cli.command import COMMAND, environment, refusal, seriatim
+
+COMMANDS = ("serve", "config", "version", "pub", "sub", "journal")
+
+
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]], ids=["none", "-h", "--help"])
+def test_given_no_command_when_run_then_it_lists_them(arguments: list[str]) -> None:
+    done = seriatim(*arguments)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert all(f" {command} ".encode() in done.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "version"])
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_given_a_command_when_asked_for_help_then_there_are_examples(
+    command: str, flag: str
+) -> None:
+    done = seriatim(command, flag)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"Examples" in done.stdout
+    assert done.stdout.count(f"seriatim {command} ".encode()) >= 3
+
+
+def test_given_every_flag_when_help_is_asked_then_it_is_there() -> None:
+    text = seriatim("serve", "--help").stdout.decode()
+    for knob in KNOBS.values():
+        for flag in knob.flags:
+            assert flag in text
+
+
+@pytest.mark.parametrize("argument", ["version", "--version", "-v"])
+def test_given_version_when_asked_then_it_tells_version_build_python_and_loop(
+    argument: str,
+) -> None:
+    done = seriatim(argument)
+    facts = dict(line.split(maxsplit=1) for line in done.stdout.decode().splitlines())
+    assert list(facts) == ["seriatim", "build", "python", "loop"]
+    assert facts["build"] in ("compiled", "uncompiled")
+    assert facts["python"].endswith("{}.{}.{}".format(*sys.version_info))
+    assert facts["seriatim"][0].isdigit()
+
+
+def test_given_version_when_asked_then_nothing_heavy_is_imported() -> None:
+    code = "import sys; from seriatim.cli import main; main(['version']); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment()
+    )
+    heavy = {"nats", "prometheus_client", "uvloop", "tomllib", "asyncio", "numpy"}
+    assert not heavy & set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["-p", "4222"], "No such option: -p; flags belong to a command, such as `seriatim serve"),
+        (["srve"], "No such command 'srve'"),
+        (["pub"], "Missing argument 'SUBJECT'; `seriatim pub --help` shows how"),
+        (["sub"], "Missing argument 'SUBJECT'; `seriatim sub --help` shows how"),
+        (["pub", "a", "b", "c"], "Got unexpected extra argument"),
+        (["pub", "a", "b", "--cuont", "1"], "No such option: --cuont"),
+        (["pub", "a", "b", "--count", "x"], "Invalid value for '--count'"),
+        (["pub", "a", "b", "--count", "0"], "Invalid value for '--count'"),
+        (["version", "x"], "Got unexpected extra argument"),
+        (["pub", "a b", "x"], '"a b" is no subject; give words joined by dots'),
+        (["pub", "a.*", "x"], '"a.*" has a wildcard; a message is published to one subject'),
+        (["pub", "a", "x", "-f", "y"], "give the payload or --file, not both"),
+        (["pub", "a", "-f", "/none"], "/none: cannot be read: No such file or directory"),
+        (["pub", "a", "x", "-H", "foo"], "\"foo\" is no header; write -H 'Key: value'"),
+        (["pub", "a", "x", "-H", "b d: c"], '"b d: c" is no header'),
+        (["pub", "a", "x", "-H", "b: c\r\nd: e"], "'b: c\\r\\nd: e' is no header"),
+        (
+            ["pub", "a", "x", "-H", "K: v", "-H", "K : w"],
+            'the header "K" is given twice; a key has',
+        ),
+        (["pub", "a", "", "--ack"], "an empty payload asks for the current number; it cannot be"),
+        (["pub", "a", "--ack"], "an empty payload asks for the current number; it cannot be"),
+        (["pub", "\udcff", "x"], "'\\udcff' is no subject: it must be UTF-8 here"),
+        (["pub", "a", "x", "--reply", "\udcff"], "'\\udcff' is no subject: it must be UTF-8 here"),
+        (["sub", "a.\udcff"], "'a.\\udcff' is no subject: it must be UTF-8 here"),
+        (["sub", "a", "-q", "x y"], '"x y" is no name of a queue group; give one without blanks'),
+        (["sub", "a", "-q", ""], "a queue group has a name; leave -q out to get every message"),
+        (["sub", "a", "-q", "\udcff"], "'\\udcff' is no name of a queue group; give one in UTF-8"),
+        (["serve", "--exclude", "\udcff"], "--exclude: entry 1: '\\udcff' is no subject: it must"),
+        (["serve", "-a", ""], '--addr: "" is no address; give an IP address or a host name, or'),
+        (["pub", "a", "x", "-s", "http://x"], '"http://x" is no address of a broker; give nats://'),
+        (["pub", "a", "x", "-s", "h:99999"], '"h:99999" is no address of a broker'),
+        (["pub", "a", "x", "-s", "127.0.0.1:1"], "nats://127.0.0.1:1: connection refused: no bro"),
+        (["sub", "a", "-s", "127.0.0.1:1"], "nats://127.0.0.1:1: connection refused: no broker"),
+        (["sub", "a..b"], '"a..b" is no subject: a word between its dots is empty'),
+        (["sub", "a", "--raw", "--json"], "give one of --raw and --json, not both"),
+        (["serve", "x"], '"x": is no flag, and only flags are taken here'),
+        (["serve", "--fame", "none"], "--fame: there is no such flag; did you mean --frame?"),
+        (["serve", "--qqqq"], "--qqqq: there is no such flag; --help shows what there is"),
+        (["serve", "-p"], "-p: needs a value"),
+        (["serve", "-p", "-D"], "-p: needs a value"),
+        (["serve", "-D=maybe"], '-D: "maybe" is neither true nor false'),
+        (["serve", "-p", "65536"], "--port: 65536 is above 65535"),
+        (["config", "--format", "xml"], '--format: "xml" is not one of table, toml, markdown'),
+        (["config", "-c", "/none"], "/none: cannot be read: No such file or directory"),
+    ],
+    ids=lambda value: ascii(" ".join(value)) if isinstance(value, list) else "",
+)
+def test_given_wrong_arguments_when_run_then_one_line_says_so(
+    arguments: list[str], told: str
+) -> None:
+    said = refusal(*arguments)
+    assert said.startswith(told)
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_given_a_flag_of_nats_server_that_is_not_here_when_used_then_refused_by_name(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dashes = "-" if len(name) <= 3 else "--"
+    value = ["x"] if REFUSED[name][1] else []
+    assert main(["serve", f"{dashes}{name}", *value]) == 1
+    said = capfd.readouterr().err
+    assert said.startswith(f"seriatim: {dashes}{name}: ")
+    assert said.count("\n") == 1
+
+
+def test_given_wrong_flags_and_a_wrong_file_when_run_then_all_are_told_at_once(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text("prot = 1\n")
+    said = refusal("serve", "--user", "me", "-p", "x", "-c", str(file), env={"SERIATIM_DEBUG": "y"})
+    lines = said.splitlines()
+    assert lines[0] == "4 settings are wrong:"
+    paths = ["--user", "--port", "SERIATIM_DEBUG", f"prot in {file}"]
+    assert [line.strip().partition(": ")[0] for line in lines[1:]] == paths
+
+
+@pytest.mark.parametrize("command", [["config", "--format", "toml"], ["version"], ["config"]])
+def test_given_nobody_reads_when_printing_then_it_ends_in_silence(command: list[str]) -> None:
+    line = f"'{COMMAND}' {' '.join(command)} | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, check=True, env=environment()
+    )
+    assert done.stderr == ""
+    assert done.stdout in ("0\n", "1\n")  # by chance: whether it had written before
+
+
+@pytest.mark.parametrize("command", [["config", "--format", "toml"], ["version"], ["config"]])
+def test_given_a_full_disk_when_printing_then_one_line_says_so(command: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [COMMAND, *command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=environment(),
+        )
+    assert done.returncode == 1
+    assert done.stderr == "seriatim: input or output: No space left on device\n"
+
+
+@pytest.mark.parametrize("form", ["table", "toml", "markdown"])
+def test_given_settings_when_printed_then_value_and_origin_are_there(form: str) -> None:
+    done = seriatim("config", "-p", "4777", "--format", form, env={"SERIATIM_FRAME": "header"})
+    text = done.stdout.decode()
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "4777" in text
+    assert "--port" in text
+    assert "SERIATIM_FRAME" in text
+    assert all(knob.name in text for knob in KNOBS.values())

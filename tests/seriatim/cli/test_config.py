@@ -1,0 +1,220 @@
+"""Where a setting comes from: flags over environment over file over default."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.settings.knobs import KNOBS, Knob
+from broker.settings.resolve import Effective, resolve
+from broker.settings.settings import Listener, Settings
+from broker.settings.values import read_text, show
+from seriatim.cli.explain import as_toml, value_of
+
+
+def from_file(folder: Path, text: str, **environment: str) -> Effective:
+    file = folder / "broker.toml"
+    file.write_text(text)
+    return resolve({}, environment, str(file))
+
+
+def test_given_nothing_when_resolved_then_all_is_default() -> None:
+    environment = {"XDG_STATE_HOME": "/state", "SERIATIM_URL": "nats://other:4222"}
+    effective = resolve({}, environment)
+    assert effective.settings == Settings(http_host="0.0.0.0", store_dir="/state/seriatim")
+    assert set(effective.origins.values()) == {"default"}
+
+
+@pytest.mark.parametrize(
+    ("flag", "variable", "file", "port", "origin"),
+    [
+        ("1", "2", "3", 1, "--port"),
+        ("", "2", "3", 2, "SERIATIM_PORT"),
+        ("", "", "3", 3, "port in {file}"),
+        ("", "", "", 4222, "default"),
+        ("1", "", "3", 1, "--port"),
+    ],
+)
+def test_given_several_sources_when_resolved_then_the_strongest_wins(
+    tmp_path: Path, flag: str, variable: str, file: str, port: int, origin: str
+) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text(f"port = {file}\n" if file else "")
+    flags = {"port": flag} if flag else {}
+    effective = resolve(flags, {"SERIATIM_PORT": variable}, str(path))
+    assert effective.settings.port == port
+    assert effective.origins["port"] == origin.format(file=path)
+
+
+def test_given_a_file_when_named_by_the_environment_then_it_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text("port = 5\n")
+    assert resolve({}, {"SERIATIM_CONFIG": str(file)}).settings.port == 5
+
+
+def test_given_a_file_with_a_byte_order_mark_when_read_then_it_is_taken(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_bytes(b"\xef\xbb\xbfport = 5\n")
+    assert resolve({}, {}, str(file)).settings.port == 5
+
+
+def test_given_an_empty_host_for_monitoring_when_resolved_then_it_is_the_brokers() -> None:
+    assert resolve({"http_host": "", "host": "::1"}, {}).settings.http_host == "::1"
+
+
+def test_given_a_file_with_every_kind_when_resolved_then_all_is_taken(tmp_path: Path) -> None:
+    effective = from_file(
+        tmp_path,
+        """
+        host = "::1"
+        port = -1
+        frame = "header"
+        debug = true
+        server_name = "one"
+        [limits]
+        max_payload = "2MiB"
+        max_pending = 134217728
+        ping_interval = "1m30s"
+        write_deadline = 2.5
+        auth_timeout = 3
+        [sequencer]
+        exclude = ["_INBOX.>", "a.*"]
+        [[listener]]
+        port = 4333
+        frame = "none"
+        [[listener]]
+        host = "127.0.0.1"
+        port = 4334
+        """,
+    )
+    settings = effective.settings
+    assert (settings.host, settings.port, settings.frame) == ("::1", -1, "header")
+    assert settings.debug is True
+    assert settings.limits.max_payload == 2 << 20
+    assert settings.limits.max_pending == 128 << 20
+    assert settings.limits.ping_interval == 90.0
+    assert settings.limits.write_deadline == 2.5
+    assert isinstance(settings.limits.auth_timeout, float)
+    assert settings.sequencer.exclude == ("_INBOX.>", "a.*")
+    assert settings.listeners == (
+        Listener(host="0.0.0.0", port=4333, frame="none"),
+        Listener(host="127.0.0.1", port=4334, frame="header"),
+    )
+
+
+def test_given_listeners_as_flags_when_resolved_then_they_take_the_place_of_the_files(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text("[[listener]]\nport = 1\n")
+    flags = {"listeners": ["[::1]:2,frame=none", "localhost:3", ":4"], "frame": "header"}
+    assert resolve(flags, {}, str(file)).settings.listeners == (
+        Listener(host="::1", port=2, frame="none"),
+        Listener(host="localhost", port=3, frame="header"),
+        Listener(port=4, frame="header"),
+    )
+    environment = {"SERIATIM_LISTEN": "h:7 h:8,frame=none"}
+    listeners = resolve({}, environment, str(file)).settings.listeners
+    assert [listener.port for listener in listeners] == [7, 8]
+
+
+def test_given_a_host_when_monitoring_has_none_then_it_listens_there_too() -> None:
+    assert resolve({"host": "127.0.0.1"}, {}).settings.http_host == "127.0.0.1"
+    flags = {"host": "127.0.0.1", "http_host": "10.0.0.1"}
+    assert resolve(flags, {}).settings.http_host == "10.0.0.1"
+
+
+def test_given_what_kubernetes_sets_when_resolved_then_it_is_no_setting() -> None:
+    environment = {
+        "XDG_STATE_HOME": "/state",
+        "SERIATIM_PORT": "tcp://10.3.2.1:4222",
+        "SERIATIM_PORT_4222_TCP": "tcp://10.3.2.1:4222",
+        "SERIATIM_PORT_4222_TCP_ADDR": "10.3.2.1",
+        "SERIATIM_SERVICE_HOST": "10.3.2.1",
+        "SERIATIM_SERVICE_PORT": "4222",
+        "SERIATIM_SERVICE_PORT_CLIENT": "4222",
+    }
+    assert set(resolve({}, environment).origins.values()) == {"default"}
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "value"),
+    [
+        ("limits.max_payload", "1024", 1024),
+        ("limits.max_payload", "64KiB", 65536),
+        ("limits.max_payload", "1.5 MiB", 3 << 19),
+        ("limits.max_payload", "1MB", 1_000_000),
+        ("limits.max_payload", "10kb", 10_000),
+        ("limits.ping_interval", "90", 90.0),
+        ("limits.ping_interval", "0.5", 0.5),
+        ("limits.ping_interval", "500ms", 0.5),
+        ("limits.ping_interval", "1h1m1s", 3661.0),
+        ("limits.ping_interval", "1.5m", 90.0),
+        ("journal.retain_age", "2d12h", 216_000.0),
+        ("journal.retain_age", "1d", 86_400.0),
+        ("debug", "Yes", True),
+        ("debug", "off", False),
+        ("sequencer.exclude", "a.>, b.* c", ("a.>", "b.*", "c")),
+        ("host", "[::1]", "::1"),
+        ("http_port", "-1", -1),
+    ],
+)
+def test_given_a_text_when_read_then_it_means_this(path: str, text: str, value: object) -> None:
+    assert read_text(KNOBS[path], text) == value
+
+
+numbers = [knob for knob in KNOBS.values() if knob.low is not None]
+
+
+@given(st.data())
+def test_given_any_allowed_number_when_shown_then_it_reads_back_the_same(
+    data: st.DataObject,
+) -> None:
+    knob = data.draw(st.sampled_from(numbers))
+    assert knob.low is not None
+    assert knob.high is not None
+    if knob.kind == "duration":
+        value: float = data.draw(st.floats(knob.low, knob.high))
+    else:
+        value = data.draw(st.integers(int(knob.low), int(knob.high)))
+    if knob.kind == "port" and value == 0 != knob.default:
+        return
+    text = show(knob, value)
+    if len(text) < 30:  # a duration with 17 decimals is shown, and longer than anyone writes
+        assert read_text(knob, text) == value
+
+
+def changed_value(knob: Knob) -> str:
+    """A text for the knob that is not its default."""
+    words = {"size": "100KiB", "duration": "3s", "count": "200", "port": "4777"}
+    words |= {"flag": "false" if knob.default is True else "true", "text": "one", "list": "a.>,b"}
+    words |= {"subject": "one.two", "pattern": "one.*"}
+    special = {"limits.max_control_line": "5KiB", "limits.max_pending": "100MiB"}
+    special |= {"limits.answers_pending": "100MiB", "staging.address_share": "60"}
+    special |= {"staging.connection_share": "20"}
+    special |= {"staging.address_kept": "2", "staging.application_expiry": "3m"}
+    if knob.path in special:
+        return special[knob.path]
+    return knob.choices[-1] if knob.choices else words[knob.kind]
+
+
+@pytest.mark.parametrize("knob", KNOBS.values(), ids=lambda knob: knob.path)
+def test_given_a_knob_when_set_anywhere_then_it_is_taken(tmp_path: Path, knob: Knob) -> None:
+    text = changed_value(knob)
+    wanted = read_text(knob, text)
+    assert wanted != knob.default
+    by_flag = resolve({knob.path: wanted if knob.kind == "flag" else text}, {})
+    by_variable = resolve({}, {knob.variable: text})
+    for effective, origin in ((by_flag, knob.flag), (by_variable, knob.variable)):
+        assert value_of(effective, knob) == wanted
+        assert effective.origins[knob.path] == origin
+    by_file = from_file(tmp_path, as_toml(by_flag))
+    assert by_file.settings == by_flag.settings
+    assert by_file.origins[knob.path] == f"{knob.path} in {tmp_path}/broker.toml"
+
+
+def test_given_listeners_when_printed_as_toml_then_it_reads_back(tmp_path: Path) -> None:
+    flags = {"listeners": ["[::1]:2,frame=none", "localhost:-1"], "server_name": 'qu"o\\te'}
+    effective = resolve(flags, {})
+    assert from_file(tmp_path, as_toml(effective)).settings == effective.settings
