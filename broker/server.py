@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.clients import addresses
-from broker.clients.answers import Answers
 from broker.clients.closings import Closings
 from broker.clients.control import Control
 from broker.clients.doorkeeper import Doorkeeper
 from broker.clients.heartbeat import Heartbeat
 from broker.clients.inbox import Inbox
+from broker.clients.request_handler import RequestHandler
 from broker.clients.session import Session
+from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import classifier
-from broker.dataplane.link import Link
 from broker.dataplane.plane import Plane
 from broker.replay.replays import Replays
 from broker.settings.settings import Settings
@@ -35,9 +35,9 @@ from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
 if TYPE_CHECKING:
-    from broker.cquencer.listener import Cquencer
+    from broker.cquencer.cquencer_service import Cquencer
     from broker.feeds.feeds import Feeds
-    from broker.staging.desk import Desk
+    from broker.staging.staging_service import StagingService
 
 log = logging.getLogger("seriatim")
 
@@ -47,7 +47,7 @@ BACKLOG = 1024  # connections that wait to be accepted: a fleet that comes back 
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class BoundListener:
     """One address that clients come in by, and what they get there."""
 
     host: str
@@ -101,14 +101,14 @@ class Server:
             self._keep(self.store)
         if self.window is not None:
             self.plane.know_ids(self.window)
-        self.control.answers = Answers(self)
+        self.control.request_handler = RequestHandler(self)
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.heartbeat = Heartbeat(self.loop)
         self._trimmer = Trimmer(self.loop)
         self.closings = Closings(self.loop, limits.closings_logged)
         self.cquencer = self._make_cquencer() if settings.sequencer.port else None
-        self.staging: Desk | None = None
+        self.staging: StagingService | None = None
         if isinstance(self.store, Store) and os.path.isdir(os.path.join(self.store.path, STAGING)):
             self.open_staging()
         self._joining: set[asyncio.Task[object]] = set()  # connections that have no session yet
@@ -133,16 +133,16 @@ class Server:
         return Feeds(self.settings, self.plane.sequencer, self.loop)
 
     def _make_cquencer(self) -> "Cquencer":
-        from broker.cquencer.listener import Cquencer
+        from broker.cquencer.cquencer_service import Cquencer
 
         return Cquencer(self)
 
-    def open_staging(self) -> "Desk":
+    def open_staging(self) -> "StagingService":
         """What is staged, and who asks for it; from the first request on."""
-        from broker.staging.desk import Desk
+        from broker.staging.staging_service import StagingService
 
         if self.staging is None:
-            self.staging = Desk(self)
+            self.staging = StagingService(self)
         return self.staging
 
     def _keep(self, store: Store | Ring) -> None:
@@ -171,8 +171,8 @@ class Server:
             await self.feeds.start()
         if self.settings.port:
             self._open(self.settings.host, self.settings.port, self.settings.frame)
-        for door in self.settings.listeners:
-            self._open(door.host, door.port, door.frame)
+        for listener in self.settings.listeners:
+            self._open(listener.host, listener.port, listener.frame)
         if self.cquencer is not None:
             self.cquencer.start()
         log.info("Server id is %s", self.server_id)
@@ -223,22 +223,22 @@ class Server:
                 " another process may have the port, or the address is not this machine's:"
                 " choose others with --port and --addr"
             ) from error
-        door = Door(host, sockets[0].getsockname()[1], frame)
+        listener = BoundListener(host, sockets[0].getsockname()[1], frame)
         for bound in sockets:  # a name may stand for more than one address
             self.addresses.append(addresses.bound_to(host, bound))
-            self.doorkeeper.watch(bound, lambda connection, _: self._join(connection, door))
-        where = addresses.shown(host, door.port)
+            self.doorkeeper.watch(bound, lambda accepted, _: self._join(accepted, listener))
+        where = addresses.shown(host, listener.port)
         log.info("Listening for client connections on %s", where)
         log.debug("Frame of clients on %s is %s", where, frame)
 
     # Sessions
 
-    def _join(self, connection: socket.socket, door: Door) -> None:
-        """Begin a session for a connection that was accepted."""
-        connection.setblocking(False)
+    def _join(self, accepted: socket.socket, listener: BoundListener) -> None:
+        """Begin a session for a accepted that was accepted."""
+        accepted.setblocking(False)
         with suppress(OSError):  # the peer may have gone
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        joining = self.loop.connect_accepted_socket(lambda: Session(self, door), connection)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        joining = self.loop.connect_accepted_socket(lambda: Session(self, listener), accepted)
         task = self.loop.create_task(joining)
         self._joining.add(task)
         task.add_done_callback(self._joined)
@@ -252,7 +252,7 @@ class Server:
     def admit(self, session: Session) -> bool:
         """Give a new session its cid, and its place if there is one."""
         self.total_connections += 1
-        session.cid, session.link.origin = self.new_client()
+        session.cid, session.connection.origin = self.new_client()
         if not self.has_room():
             self.full(session.ip, session.label)
             return False
@@ -271,7 +271,7 @@ class Server:
 
     def has_room(self) -> bool:
         """Whether one more client may be connected."""
-        others = len(self.cquencer.callers) if self.cquencer is not None else 0
+        others = len(self.cquencer.clients) if self.cquencer is not None else 0
         return len(self.sessions) + others < self.settings.limits.max_connections
 
     def forget(self, session: Session) -> None:
@@ -279,13 +279,13 @@ class Server:
         self.heartbeat.forget(session)
         self.doorkeeper.freed()
         if self.sessions.pop(session.cid, None) is not None:
-            self._closed_traffic = _sum(self._closed_traffic, session.link)
+            self._closed_traffic = _sum(self._closed_traffic, session.connection)
 
     def info(self, session: Session, greeting: bool = False) -> bytes:
         """The INFO line for one client."""
         fields = self._info_fields | {
-            "host": session.door.host,
-            "port": session.door.port,
+            "host": session.listener.host,
+            "port": session.listener.port,
             "client_id": session.cid,
             "client_ip": session.ip,
             "frame": session.frame,
@@ -300,7 +300,7 @@ class Server:
         """What has come in and gone out, closed connections included."""
         total = self._closed_traffic
         for session in self.sessions.values():
-            total = _sum(total, session.link)
+            total = _sum(total, session.connection)
         if self.cquencer is not None:
             port = self.cquencer.port
             total = total._replace(
@@ -324,10 +324,10 @@ class Server:
         return self.plane.sublist.statistics()
 
 
-def _sum(total: Traffic, link: Link) -> Traffic:
+def _sum(total: Traffic, connection: Connection) -> Traffic:
     return Traffic(
-        total.in_msgs + link.in_msgs,
-        total.in_bytes + link.in_bytes,
-        total.out_msgs + link.out_msgs,
-        total.out_bytes + link.out_bytes,
+        total.in_msgs + connection.in_msgs,
+        total.in_bytes + connection.in_bytes,
+        total.out_msgs + connection.out_msgs,
+        total.out_bytes + connection.out_bytes,
     )

@@ -35,14 +35,14 @@ HOT_MODULES: Final = (
     "sequencer.digits",
     "sequencer.sequencer",
     "broker.dataplane.frame",
-    "broker.dataplane.link",
+    "broker.dataplane.connection",
     "broker.dataplane.gate",
-    "broker.dataplane.answerer",
+    "broker.dataplane.reply_publisher",
     "broker.dataplane.plane",
     "broker.dataplane.staged_rows",
-    "broker.dataplane.player",
-    "broker.cquencer.caller",
-    "broker.cquencer.port",
+    "broker.dataplane.replay_writer",
+    "broker.cquencer.cquencer_client",
+    "broker.cquencer.cquencer_port",
 )
 
 

@@ -32,9 +32,9 @@ CFLAGS = (
 STAMP = "fuzz-build.sha256"
 SHRUNK = {
     "broker/dataplane/gate.pxd": {"SPARE_MAX": 2},
-    "broker/dataplane/link.pxd": {"STORE_MIN": 64, "SEGMENT": 4096},
+    "broker/dataplane/connection.pxd": {"STORE_MIN": 64, "SEGMENT": 4096},
     "broker/dataplane/plane.pxd": {"OWED_MAX": 50, "ROUTES_NEAR": 8, "WORK_MAX": 100},
-    "broker/dataplane/player.pxd": {"OUTBOX": 1024, "FEW": 2},
+    "broker/dataplane/replay_writer.pxd": {"OUTBOX": 1024, "FEW": 2},
     "broker/dataplane/frame.pxd": {"MARGIN_MIN": 16},
     "sequencer/sequencer.pxd": {"BATCH_MAX": 2048},
     "sequencer/journal/record.pxd": {"STORE_MIN": 128, "STORE_MAX": 2048},

@@ -14,9 +14,9 @@ from typing import Any
 
 from broker.clients.control import Control
 from broker.dataplane import outcomes
-from broker.dataplane.link import Link
+from broker.dataplane.connection import Connection
 from broker.dataplane.plane import Plane
-from broker.dataplane.player import Player
+from broker.dataplane.replay_writer import ReplayWriter
 from fuzz.fence import GRANULE, fenced
 from fuzz.model_frame import HEADER, NETSTRING, NONE, Message, delivery
 from fuzz.model_journal import BAD, GAP, MORE, U64, Record, decode, walk
@@ -50,20 +50,20 @@ class Client:
 
     def __init__(self, max_pending: int) -> None:
         self.options: dict[str, Any] = {}
-        self.link = Link(self, Parser(), max_pending)
-        self.link.pedantic = self.link.verbose = False
+        self.connection = Connection(self, Parser(), max_pending)
+        self.connection.pedantic = self.connection.verbose = False
         self.output = bytearray()
 
     def flush(self) -> None:
-        link = self.link
-        while link.writable:
-            view = link.next_waiting()
+        connection = self.connection
+        while connection.writable:
+            view = connection.next_waiting()
             if view is None:
                 break
             self.output += view
-        if link.writable and link.stored():
-            self.output += link.unsent()
-            link.emptied(link.stored())
+        if connection.writable and connection.stored():
+            self.output += connection.unsent()
+            connection.emptied(connection.stored())
 
     def cut_off(self, reason: str = "") -> None:
         raise AssertionError("who is played to is waited for, not cut off")
@@ -92,12 +92,12 @@ class Case:
         self.checked = not flags & 1
         self.replayed = bool(flags & 2)
         self.writable = bool(flags & 4)
-        self.player = Player(self.plane.gate, sublist, SALT, self.checked)
+        self.replay_writer = ReplayWriter(self.plane.gate, sublist, SALT, self.checked)
         self.client, self.other = Client(PENDING[choice & 3]), Client(1 << 20)
-        link = self.client.link
-        link.headers, link.echo = bool(choice & 4), bool(choice & 8)
-        link.origin, link.writable = OWN_ORIGIN, self.writable
-        link.settle(FRAMES[choice >> 4 & 3])
+        connection = self.client.connection
+        connection.headers, connection.echo = bool(choice & 4), bool(choice & 8)
+        connection.origin, connection.writable = OWN_ORIGIN, self.writable
+        connection.settle(FRAMES[choice >> 4 & 3])
         self.events: list[Event] = []
         self.wanted: list[Wanted] = []
         self.sub: Subscription | None = None
@@ -108,21 +108,21 @@ class Case:
         what, pattern = supply.take(), PATTERNS[supply.take() % len(PATTERNS)]
         assert is_pattern(pattern)
         wanted = Wanted(pattern, b"%d" % at, what >> 4 & 3, what >> 2 & 3, None)
-        link = self.client.link
+        connection = self.client.connection
         in_group = bool(what & 1) and not self.replayed
-        sub = Subscription(pattern, wanted.sid, b"q" if in_group else None, link)
+        sub = Subscription(pattern, wanted.sid, b"q" if in_group else None, connection)
         sub.limit, sub.seen = wanted.limit, wanted.seen
         if in_group:
             wanted.owed = set(range(supply.take(), 120, 1 + (what >> 6)))
-        link.subs[wanted.sid] = sub
+        connection.subs[wanted.sid] = sub
         self.wanted.append(wanted)
         if self.replayed:
             sub.replay = self
             self.sub = sub
             return
         self.plane.sublist.insert(sub)
-        deaf = Subscription(pattern, wanted.sid, sub.queue, self.other.link)
-        self.other.link.subs[wanted.sid] = deaf
+        deaf = Subscription(pattern, wanted.sid, sub.queue, self.other.connection)
+        self.other.connection.subs[wanted.sid] = deaf
         self.plane.sublist.insert(deaf)
 
     def owe(self, records: list[Record]) -> None:
@@ -134,14 +134,14 @@ class Case:
             for record in records:
                 if not tokens_match(wish.subject, record.subject):
                     wish.owed.discard(record.number)
-            self.client.link.subs[wish.sid].owed = deque(sorted(wish.owed))
+            self.client.connection.subs[wish.sid].owed = deque(sorted(wish.owed))
 
     # The model
 
     def hear(self, record: Record) -> None:
         """A record that is not passed over, in the model."""
-        link = self.client.link
-        if not link.echo and record.origin == OWN_ORIGIN:
+        connection = self.client.connection
+        if not connection.echo and record.origin == OWN_ORIGIN:
             return
         texts = []
         for wish in list(self.wanted):
@@ -168,7 +168,7 @@ class Case:
         message = Message(
             *(record.number, record.subject, record.reply, digits, header_digits, headers, payload)
         )
-        return delivery(message, sid, self.client.link.frame, self.client.link.headers)
+        return delivery(message, sid, self.client.connection.frame, self.client.connection.headers)
 
     # The real one
 
@@ -188,7 +188,7 @@ class Case:
                 return True
             assert (number, at, outcome) == (follower.number, follower.at, state), "both are there"
             if outcome == GAP:
-                number = follower.number = self.player.found
+                number = follower.number = self.replay_writer.found
             elif outcome != MORE or stop == size:
                 return True
             else:
@@ -198,41 +198,43 @@ class Case:
         self, held: bytearray, at: int, stop: int, number: int, until: int, since: int
     ) -> tuple[int, int, str]:
         """Play until something else than a full outbox ends it."""
-        player, link = self.player, self.client.link
+        replay_writer, connection = self.replay_writer, self.client.connection
         while True:
             with fenced(held, at - at % GRANULE, stop):
-                to = player.play(link, self.sub, number, until, since, held, at, stop)
+                to = replay_writer.play(connection, self.sub, number, until, since, held, at, stop)
             assert at <= to <= stop, "it consumes what there is"
-            assert not link.closed, "and cuts nobody off"
-            at, number = to, player.number
-            if player.outcome != outcomes.FULL:
+            assert not connection.closed, "and cuts nobody off"
+            at, number = to, replay_writer.number
+            if replay_writer.outcome != outcomes.FULL:
                 break
             if self.sub is not None and self.sub.owner is None:
                 break
-            assert link.held(), "an empty outbox has room"
+            assert connection.held(), "an empty outbox has room"
             with fenced(held, at - at % GRANULE, stop):
-                again = player.play(link, self.sub, number, until, since, held, at, stop)
+                again = replay_writer.play(
+                    connection, self.sub, number, until, since, held, at, stop
+                )
             if not self.writable:
-                assert (again, player.outcome) == (at, outcomes.FULL), "it is still full"
-            at, number = again, player.number
-            if player.outcome != outcomes.FULL:
+                assert (again, replay_writer.outcome) == (at, outcomes.FULL), "it is still full"
+            at, number = again, replay_writer.number
+            if replay_writer.outcome != outcomes.FULL:
                 break
-            link.writable = True
+            connection.writable = True
             self.plane.release(None)
-            link.writable = self.writable
-        return number, at, OUTCOMES.get(player.outcome, ENDED)
+            connection.writable = self.writable
+        return number, at, OUTCOMES.get(replay_writer.outcome, ENDED)
 
     def finish(self) -> None:
-        link = self.client.link
-        link.writable = True
+        connection = self.client.connection
+        connection.writable = True
         self.plane.release(None)
         self.client.flush()
         output = bytes(self.client.output)
         assert fits(output, self.events, True), f"{output!r} is not {self.events}"
-        assert link.out_msgs == sum(len(event.must) for event in self.events)
-        assert self.player.messages == link.out_msgs, "and counted"
+        assert connection.out_msgs == sum(len(event.must) for event in self.events)
+        assert self.replay_writer.messages == connection.out_msgs, "and counted"
         assert not self.other.output, "nobody else hears what is played to one"
-        assert not self.other.link.held()
+        assert not self.other.connection.held()
 
 
 class Follower:

@@ -10,7 +10,7 @@ it by a span of the receive buffer, and counts in the subscriptions who got the 
 from typing import Any
 
 from broker.clients.control import Control
-from broker.dataplane.link import Link
+from broker.dataplane.connection import Connection
 from broker.dataplane.plane import Plane
 from fuzz.fence import fenced
 from fuzz.model_subject import has_wildcard, is_literal, is_pattern, tokens_match
@@ -54,12 +54,12 @@ class Sink:
     def __init__(self) -> None:
         self.options: dict[str, Any] = {}
         self.introduced = False
-        self.link = Link(self, Parser(), 64 << 20)
+        self.connection = Connection(self, Parser(), 64 << 20)
 
     def flush(self) -> None:
-        while self.link.next_waiting() is not None:
+        while self.connection.next_waiting() is not None:
             pass
-        self.link.emptied(self.link.stored())
+        self.connection.emptied(self.connection.stored())
 
     def connected(self) -> None:
         pass
@@ -95,12 +95,12 @@ class Case:
         store = bytearray(text)
         while True:
             with fenced(store, 0, len(store)):
-                read = self.plane.receive(self.publisher.link, store, len(store))
+                read = self.plane.receive(self.publisher.connection, store, len(store))
             if not self.plane.interrupted:
                 break
             store = store[read:]
         assert read == len(store), "whole operations are read whole"
-        assert not self.publisher.link.closed, "and are right"
+        assert not self.publisher.connection.closed, "and are right"
 
     def insert(self, subject: bytes, choice: int) -> None:
         assert is_pattern_here(subject) == is_pattern(subject)
@@ -108,10 +108,10 @@ class Case:
         assert has_wildcard_here(subject) == has_wildcard(subject)
         if not is_pattern(subject):
             return
-        link = self.receivers[choice & 1].link
-        sub = Subscription(subject, b"%d" % choice, QUEUES[choice // 2 % len(QUEUES)], link)
+        connection = self.receivers[choice & 1].connection
+        sub = Subscription(subject, b"%d" % choice, QUEUES[choice // 2 % len(QUEUES)], connection)
         self.subs.append(sub)
-        link.subs[b"%d" % id(sub)] = sub
+        connection.subs[b"%d" % id(sub)] = sub
         self.sublist.insert(sub)
 
     def remove(self, choice: int) -> None:
@@ -132,11 +132,11 @@ class Case:
         """The same for an answer, whose route is remembered elsewhere."""
         for asker in self.receivers:
             before = [sub.delivered for sub in self.subs]
-            self.plane.answer(asker.link, subject, b"", b"")
+            self.plane.answer(asker.connection, subject, b"", b"")
             self.plane.release(None)
-            self._judge(subject, before, asker.link)
+            self._judge(subject, before, asker.connection)
 
-    def _judge(self, subject: bytes, before: list[int], only: Link | None = None) -> None:
+    def _judge(self, subject: bytes, before: list[int], only: Connection | None = None) -> None:
         """Each subscription, or those of `only` this link, got what it should."""
         rises = [sub.delivered - count for sub, count in zip(self.subs, before, strict=True)]
         groups: dict[bytes, int] = {}
@@ -176,7 +176,7 @@ class Case:
         """So many changes that the sublist cannot remember them all."""
         if is_pattern(subject):
             for _ in range(count % 80):
-                sub = Subscription(subject, b"churn", None, self.receivers[0].link)
+                sub = Subscription(subject, b"churn", None, self.receivers[0].connection)
                 self.sublist.insert(sub)
                 self.sublist.remove(sub)
 

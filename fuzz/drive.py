@@ -24,11 +24,11 @@ with atheris.instrument_imports(include=CONTROL + CARDINAL):
 
 COLLECT_EVERY = 16  # inputs; what they made is in cycles, and would fill the memory
 HOT = (
-    "broker.dataplane.answerer",
+    "broker.dataplane.reply_publisher",
     "broker.dataplane.gate",
-    "broker.dataplane.link",
+    "broker.dataplane.connection",
     "broker.dataplane.plane",
-    "broker.dataplane.player",
+    "broker.dataplane.replay_writer",
     "parser.machine",
     "sequencer.feed.binary",
     "sequencer.feed.feed_codec",

@@ -55,92 +55,99 @@ class Model:
         self.told_number = 0  # of the message at hand, or the one that it repeats
 
     def feed(
-        self, link: ModelLink, chunk: bytes, reached: int, interrupted: bool, cut: list[ModelLink]
+        self,
+        connection: ModelLink,
+        chunk: bytes,
+        reached: int,
+        interrupted: bool,
+        cut: list[ModelLink],
     ) -> None:
         """Hear a chunk. Up to `reached` the plane has read, if it stopped before the end."""
         self.cut = {id(other) for other in cut}
         self.refused = False
-        stopped = interrupted or id(link) in self.cut
-        link.buffer += chunk
+        stopped = interrupted or id(connection) in self.cut
+        connection.buffer += chunk
         at = 0
-        while not link.closed:
-            limits = Limits(self.max_control_line, self.max_payload, link.has("headers"))
-            found = step(link.buffer, at, limits) if at < len(link.buffer) else None
+        while not connection.closed:
+            limits = Limits(self.max_control_line, self.max_payload, connection.has("headers"))
+            found = step(connection.buffer, at, limits) if at < len(connection.buffer) else None
             if isinstance(found, Fault) and not stopped:
-                self._fault(link, found)
-            if not isinstance(found, Op) or (stopped and link.consumed + found.end - at > reached):
+                self._fault(connection, found)
+            if not isinstance(found, Op) or (
+                stopped and connection.consumed + found.end - at > reached
+            ):
                 break
-            link.consumed += found.end - at
+            connection.consumed += found.end - at
             at = found.end
-            self._serve(link, found)
-        link.buffer = link.buffer[at:]
-        if link.closed:
-            self.drop(link)
+            self._serve(connection, found)
+        connection.buffer = connection.buffer[at:]
+        if connection.closed:
+            self.drop(connection)
         for other in cut:
             other.cut = True
             self.drop(other)
         self.cut = set()
 
-    def drop(self, link: ModelLink) -> None:
+    def drop(self, connection: ModelLink) -> None:
         """The connection has gone."""
-        link.closed = True
-        link.wishes.clear()
-        self.wishes = [wish for wish in self.wishes if wish.link is not link]
+        connection.closed = True
+        connection.wishes.clear()
+        self.wishes = [wish for wish in self.wishes if wish.connection is not connection]
 
-    def _fault(self, link: ModelLink, fault: Fault) -> None:
+    def _fault(self, connection: ModelLink, fault: Fault) -> None:
         unended = fault.name == "PayloadUnended"
-        if unended and link.has("pedantic") and not is_literal(fault.subject):
-            link.tell(INVALID_PUBLISH)
+        if unended and connection.has("pedantic") and not is_literal(fault.subject):
+            connection.tell(INVALID_PUBLISH)
         if fault.name in SAID:
-            link.refuse(SAID[fault.name])
-        link.closed = True
+            connection.refuse(SAID[fault.name])
+        connection.closed = True
 
-    def _serve(self, link: ModelLink, op: Op) -> None:
+    def _serve(self, connection: ModelLink, op: Op) -> None:
         if op.verb in ("PUB", "HPUB"):
-            self._publish(link, op)
+            self._publish(connection, op)
         elif op.verb == "SUB":
-            self._subscribe(link, op)
+            self._subscribe(connection, op)
         elif op.verb == "UNSUB":
-            self._unsubscribe(link, op)
+            self._unsubscribe(connection, op)
         elif op.verb == "PING":
-            link.tell(b"PONG\r\n", "turn")
-            if link.options.get("protocol") == 1 and not link.greeted:
-                link.greeted = True
-                link.tell(INFO, "turn")
+            connection.tell(b"PONG\r\n", "turn")
+            if connection.options.get("protocol") == 1 and not connection.greeted:
+                connection.greeted = True
+                connection.tell(INFO, "turn")
         elif op.verb == "CONNECT":
-            self._connect(link, op.subject)
+            self._connect(connection, op.subject)
         elif op.verb == "INFO":
             with contextlib.suppress(WireError):
                 read_object(op.subject)
                 return
-            link.closed = True
+            connection.closed = True
 
     # CONNECT
 
-    def _connect(self, link: ModelLink, text: bytes) -> None:
-        link.loose = link.loose or link.lagging or link.asked
+    def _connect(self, connection: ModelLink, text: bytes) -> None:
+        connection.loose = connection.loose or connection.lagging or connection.asked
         try:
-            chosen = link.options | read_options(text)
+            chosen = connection.options | read_options(text)
         except WireError:
-            link.closed = True
+            connection.closed = True
             return
         problem = self._problem(chosen)
         if problem:
-            link.refuse(problem)
-            link.closed = True
+            connection.refuse(problem)
+            connection.closed = True
             return
-        if link.introduced:
-            for wish in list(link.wishes.values()):
-                self._drop_wish(link, wish)
-        link.introduced = True
-        link.options = chosen
-        link.oblige()
+        if connection.introduced:
+            for wish in list(connection.wishes.values()):
+                self._drop_wish(connection, wish)
+        connection.introduced = True
+        connection.options = chosen
+        connection.oblige()
 
-    def _drop_wish(self, link: ModelLink, wish: Wish) -> None:
+    def _drop_wish(self, connection: ModelLink, wish: Wish) -> None:
         if wish.past is not None:
-            link.loose = True
-        if link.lagging:
-            link.spent.add(wish.sid)
+            connection.loose = True
+        if connection.lagging:
+            connection.spent.add(wish.sid)
             self.ending.append(wish)
         self._end(wish)
 
@@ -157,48 +164,50 @@ class Model:
 
     # SUB and UNSUB
 
-    def _subscribe(self, link: ModelLink, op: Op) -> None:
-        if self.max_subscriptions and len(link.wishes) >= self.max_subscriptions:
-            return link.refuse(b"maximum subscriptions exceeded")
-        if op.digits in link.spent or (self.max_subscriptions and (link.asked or link.lagged)):
+    def _subscribe(self, connection: ModelLink, op: Op) -> None:
+        if self.max_subscriptions and len(connection.wishes) >= self.max_subscriptions:
+            return connection.refuse(b"maximum subscriptions exceeded")
+        if op.digits in connection.spent or (
+            self.max_subscriptions and (connection.asked or connection.lagged)
+        ):
             self.exact = False
         if op.subject.startswith(b"$SEQ."):
-            problem = self._ask_past(link, op)
+            problem = self._ask_past(connection, op)
             if problem is None:
-                return link.oblige()
+                return connection.oblige()
             if problem:
                 words = b"Permissions Violation for Subscription to %b: %b"
-                return link.refuse(words % (quoted(op.subject), problem))
+                return connection.refuse(words % (quoted(op.subject), problem))
             group = b" using queue %b" % quoted(op.reply) if op.reply else b""
             words = b"Permissions Violation for Subscription to %b%b"
-            return link.refuse(words % (quoted(op.subject), group))
-        if op.digits not in link.wishes:
+            return connection.refuse(words % (quoted(op.subject), group))
+        if op.digits not in connection.wishes:
             if not is_pattern(op.subject):
-                return link.refuse(b"Invalid Subject")
-            wish = Wish(link, op.subject, op.digits, op.reply)
-            link.wishes[op.digits] = wish
+                return connection.refuse(b"Invalid Subject")
+            wish = Wish(connection, op.subject, op.digits, op.reply)
+            connection.wishes[op.digits] = wish
             self.wishes.append(wish)
-        return link.oblige()
+        return connection.oblige()
 
-    def _unsubscribe(self, link: ModelLink, op: Op) -> None:
-        wish = link.wishes.get(op.subject)
+    def _unsubscribe(self, connection: ModelLink, op: Op) -> None:
+        wish = connection.wishes.get(op.subject)
         limit = int(op.digits) if op.digits.isdigit() and len(op.digits) < 10 else 0
-        link.loose = link.loose or op.subject in link.spent
+        connection.loose = connection.loose or op.subject in connection.spent
         if wish is not None:
             if wish.queue and limit:
                 self.exact = False
-            if wish.past is not None or (limit and link.lagging):
-                link.loose = True
-            if link.lagging:
-                link.spent.add(wish.sid)
+            if wish.past is not None or (limit and connection.lagging):
+                connection.loose = True
+            if connection.lagging:
+                connection.spent.add(wish.sid)
                 self.ending.append(wish)
             if limit > wish.delivered:
                 wish.limit = limit
             else:
                 self._end(wish)
-        link.oblige()
+        connection.oblige()
 
-    def _ask_past(self, link: ModelLink, op: Op) -> bytes | None:
+    def _ask_past(self, connection: ModelLink, op: Op) -> bytes | None:
         """A wish for the past: None if it is granted, else what is wrong, empty for no wish."""
         try:
             wanted = requests.parse(op.subject)
@@ -211,16 +220,16 @@ class Model:
         if not self.kept.replays:
             return b"this broker keeps no messages"
         if isinstance(wanted, requests.Last):
-            link.lasts += 1
-            link.loose = link.loose or link.lasts > LASTS_MAX
-        if op.digits in link.wishes:
+            connection.lasts += 1
+            connection.loose = connection.loose or connection.lasts > LASTS_MAX
+        if op.digits in connection.wishes:
             return None
-        link.asked = True
-        link.loose = link.loose or self.kept.stuck_at is not None
+        connection.asked = True
+        connection.loose = connection.loose or self.kept.stuck_at is not None
         self.asked += 1
         past = Past(self.asked)
-        wish = Wish(link, wanted.filter, op.digits, b"", past=past)
-        link.wishes[op.digits] = wish
+        wish = Wish(connection, wanted.filter, op.digits, b"", past=past)
+        connection.wishes[op.digits] = wish
         self.wishes.append(wish)
         self._replay(wish, past, wanted)
         return None
@@ -250,18 +259,18 @@ class Model:
     def _say(self, wish: Wish, subject: bytes) -> None:
         assert wish.past is not None
         text = b"MSG %b %b 0\r\n\r\n" % (subject, wish.sid)
-        wish.link.events.append(Event([text], stream=wish.past.stream, counted=False))
+        wish.connection.events.append(Event([text], stream=wish.past.stream, counted=False))
         self.copies += 1
 
     def _play(self, wish: Wish, entry: Entry) -> None:
         """One message to a wish that began with the past."""
-        link = wish.link
+        connection = wish.connection
         if not tokens_match(wish.subject, entry.message.subject):
             return
-        if entry.origin != link.origin or link.has("echo"):
+        if entry.origin != connection.origin or connection.has("echo"):
             assert wish.past is not None
             text = self._copy(entry.message, wish)
-            link.events.append(Event([text], stream=wish.past.stream))
+            connection.events.append(Event([text], stream=wish.past.stream))
             self.copies += 1
 
     def _reach(self, wish: Wish) -> None:
@@ -269,38 +278,40 @@ class Model:
         past = wish.past
         if past is not None and 0 < past.until <= max(self.number, self.kept.first - 1):
             self._say(wish, b"$SEQ.END.%d" % past.until)
-            wish.link.spent.add(wish.sid)
+            wish.connection.spent.add(wish.sid)
             self._end(wish)
 
     def _end(self, wish: Wish) -> None:
-        del wish.link.wishes[wish.sid]
+        del wish.connection.wishes[wish.sid]
         self.wishes.remove(wish)
 
     # PUB and HPUB
 
-    def _publish(self, link: ModelLink, op: Op) -> None:
-        link.in_msgs += 1
-        link.in_bytes += len(op.headers) + len(op.payload)
-        if link.has("pedantic") and not is_literal(op.subject):
-            link.tell(INVALID_PUBLISH)
+    def _publish(self, connection: ModelLink, op: Op) -> None:
+        connection.in_msgs += 1
+        connection.in_bytes += len(op.headers) + len(op.payload)
+        if connection.has("pedantic") and not is_literal(op.subject):
+            connection.tell(INVALID_PUBLISH)
         asking = op.subject.startswith(b"$SEQ.PUB.")
         if self._reserved(op.subject) and not asking:
-            return link.refuse(b"Permissions Violation for Publish to %b" % quoted(op.subject))
+            return connection.refuse(
+                b"Permissions Violation for Publish to %b" % quoted(op.subject)
+            )
         own = asking and op.reply.startswith(b"$SEQ.")
         if own or op.reply.startswith(b"_R_.") or begins(op.reply, b"_GR_.", b"$GR.", b"$JS.ACK."):
             words = b"Permissions Violation for Publish with Reply of %b"
-            return link.refuse(words % quoted(op.reply))
+            return connection.refuse(words % quoted(op.reply))
         if asking:
-            return self._ask(link, op)
-        place = len(link.events)
+            return self._ask(connection, op)
+        place = len(connection.events)
         numbered = tokens_match(b">", op.subject) and not self._excluded(op.subject)
-        taken = self._send(link, op, op.subject, op.reply, numbered)
+        taken = self._send(connection, op, op.subject, op.reply, numbered)
         if taken == "refused":
-            return self._refuse(link, op.subject)
-        if link.has("verbose"):
-            link.events.insert(place, Event([b"+OK\r\n"]))
-        if op.reply and link.has("no_responders") and taken not in ("surely", "known"):
-            self._nobody(link, op, taken == "never")
+            return self._refuse(connection, op.subject)
+        if connection.has("verbose"):
+            connection.events.insert(place, Event([b"+OK\r\n"]))
+        if op.reply and connection.has("no_responders") and taken not in ("surely", "known"):
+            self._nobody(connection, op, taken == "never")
         return None
 
     def _reserved(self, subject: bytes) -> bool:
@@ -309,22 +320,24 @@ class Model:
     def _excluded(self, subject: bytes) -> bool:
         return self.excluding and tokens_match(EXCLUDED_TOKEN + b".>", subject)
 
-    def _send(self, link: ModelLink, op: Op, subject: bytes, reply: bytes, numbered: bool) -> str:
+    def _send(
+        self, connection: ModelLink, op: Op, subject: bytes, reply: bytes, numbered: bool
+    ) -> str:
         """To everybody who wants it; whether anybody did take it."""
         number = self.number + 1 if numbered else 0
         message = Message(
             number, subject, reply, op.digits, op.header_digits, op.headers, op.payload
         )
         if numbered:
-            problem = self._take(link, message)
+            problem = self._take(connection, message)
             if problem:
                 return problem
-        deaf = None if link.has("echo") else link
+        deaf = None if connection.has("echo") else connection
         takers = [
             wish
             for wish in self.wishes
-            if not wish.link.closed
-            and wish.link is not deaf
+            if not wish.connection.closed
+            and wish.connection is not deaf
             and tokens_match(wish.subject, subject)
         ]
         past = [wish for wish in takers if wish.past is not None]
@@ -335,11 +348,11 @@ class Model:
         if not numbered:
             self._overtake(subject)
             self._perhaps(past, [self._copy(message, wish) for wish in past])
-        if any(id(wish.link) not in self.cut for wish in takers):
+        if any(id(wish.connection) not in self.cut for wish in takers):
             return "surely"
         return "perhaps" if takers or past else "never"
 
-    def _take(self, link: ModelLink, message: Message) -> str:
+    def _take(self, connection: ModelLink, message: Message) -> str:
         """Number and keep a message; or why not."""
         message_id = self.kept.id_of(message.headers)
         if message_id in self.kept.ids:
@@ -350,7 +363,7 @@ class Model:
         self.told_number = self.number = message.number
         if message_id:
             self.kept.ids[message_id] = message.number
-        entry = Entry(message, self.kept.now, link.origin)
+        entry = Entry(message, self.kept.now, connection.origin)
         if self.kept.replays:
             self.kept.entries.append(entry)
         for wish in [wish for wish in self.wishes if wish.past is not None]:
@@ -360,37 +373,39 @@ class Model:
             self._reach(wish)
         return ""
 
-    def _refuse(self, link: ModelLink, subject: bytes, always: bool = False) -> None:
+    def _refuse(self, connection: ModelLink, subject: bytes, always: bool = False) -> None:
         """There is no room: a verbose client is told each time, others once a read event."""
-        if always or link.has("verbose") or not self.refused:
+        if always or connection.has("verbose") or not self.refused:
             self.refused = self.refused or not always
             words = b"Permissions Violation for Publish to %b: the journal is full (%b)"
-            link.refuse(words % (quoted(subject), PROBLEM))
+            connection.refuse(words % (quoted(subject), PROBLEM))
 
     def _overtake(self, subject: bytes) -> None:
         """What has no number still reaches a subscription of which the end waits."""
         for wish in self.ending:
             if tokens_match(wish.subject, subject):
-                wish.link.loose = True
+                wish.connection.loose = True
 
     def _perhaps(self, takers: list[Wish], copies: list[bytes]) -> None:
         """What reaches one that began with the past only if it is live by now."""
         for wish, text in zip(takers, copies, strict=True):
             self.asked += 1
-            wish.link.events.append(Event(may={wish.sid: [text]}, stream=self.asked))
+            wish.connection.events.append(Event(may={wish.sid: [text]}, stream=self.asked))
             self.perhaps += 1
 
     def _copy(self, message: Message, wish: Wish) -> bytes:
-        return delivery(message, wish.sid, wish.link.chosen_frame(), wish.link.has("headers"))
+        return delivery(
+            message, wish.sid, wish.connection.chosen_frame(), wish.connection.has("headers")
+        )
 
     def _note(self, takers: list[Wish], copies: list[bytes], stream: str) -> None:
         """Note one event for every link that has a taker, and end what has had enough."""
         events: dict[int, Event] = {}
         for wish, text in zip(takers, copies, strict=True):
-            event = events.get(id(wish.link))
+            event = events.get(id(wish.connection))
             if event is None:
-                event = events[id(wish.link)] = Event(stream=stream)
-                wish.link.events.append(event)
+                event = events[id(wish.connection)] = Event(stream=stream)
+                wish.connection.events.append(event)
             if wish.queue:
                 event.may.setdefault(wish.queue, []).append(text)
                 continue
@@ -400,24 +415,24 @@ class Model:
             if wish.delivered == wish.limit:
                 self._end(wish)
 
-    def _nobody(self, link: ModelLink, op: Op, surely: bool) -> None:
+    def _nobody(self, connection: ModelLink, op: Op, surely: bool) -> None:
         status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % op.subject
         texts = [
             b"HMSG %b %b %d %d\r\n%b\r\n" % (op.reply, wish.sid, len(status), len(status), status)
-            for wish in link.wishes.values()
+            for wish in connection.wishes.values()
             if not wish.queue and tokens_match(wish.subject, op.reply)
         ]
         if texts:
-            only_past = all(wish.past is not None for wish in link.wishes.values())
-            lagging = any(wish.link.lagging for wish in self.wishes)
+            only_past = all(wish.past is not None for wish in connection.wishes.values())
+            lagging = any(wish.connection.lagging for wish in self.wishes)
             surely = surely and not only_past and not lagging
-            link.events.append(Event(may={b"": texts}, sure=surely, counted=False))
+            connection.events.append(Event(may={b"": texts}, sure=surely, counted=False))
             self.copies += surely
             self.perhaps += not surely
 
     # `$SEQ.PUB.<subject>`
 
-    def _ask(self, link: ModelLink, op: Op) -> None:
+    def _ask(self, connection: ModelLink, op: Op) -> None:
         subject = op.subject[len(b"$SEQ.PUB.") :]
         problem = b""
         if not is_literal(subject):
@@ -427,35 +442,37 @@ class Model:
         elif self._excluded(subject):
             problem = b"Subject Is Excluded From Sequencing"
         if problem:
-            if op.reply and link.has("headers"):
-                return self._answer(link, op.reply, b"", b"NATS/1.0 400 %b\r\n\r\n" % problem)
-            return link.refuse(b"Permissions Violation for Publish to %b" % quoted(op.subject))
+            if op.reply and connection.has("headers"):
+                return self._answer(connection, op.reply, b"", b"NATS/1.0 400 %b\r\n\r\n" % problem)
+            return connection.refuse(
+                b"Permissions Violation for Publish to %b" % quoted(op.subject)
+            )
         self.told_number = self.number
         if not op.payload:
-            link.oblige()
+            connection.oblige()
         else:
-            place = len(link.events)
-            if self._send(link, op, subject, b"", True) == "refused":
-                return self._no_room(link, op)
-            if link.has("verbose"):
-                link.events.insert(place, Event([b"+OK\r\n"]))
+            place = len(connection.events)
+            if self._send(connection, op, subject, b"", True) == "refused":
+                return self._no_room(connection, op)
+            if connection.has("verbose"):
+                connection.events.insert(place, Event([b"+OK\r\n"]))
         if op.reply:
-            self._answer(link, op.reply, netstring(b"%d" % self.told_number), b"")
+            self._answer(connection, op.reply, netstring(b"%d" % self.told_number), b"")
         return None
 
-    def _no_room(self, link: ModelLink, op: Op) -> None:
-        if op.reply and link.has("headers"):
-            self._answer(link, op.reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
+    def _no_room(self, connection: ModelLink, op: Op) -> None:
+        if op.reply and connection.has("headers"):
+            self._answer(connection, op.reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
         else:
-            self._refuse(link, op.subject, always=True)
+            self._refuse(connection, op.subject, always=True)
 
-    def _answer(self, link: ModelLink, reply: bytes, payload: bytes, headers: bytes) -> None:
-        takers = [wish for wish in link.wishes.values() if tokens_match(wish.subject, reply)]
+    def _answer(self, connection: ModelLink, reply: bytes, payload: bytes, headers: bytes) -> None:
+        takers = [wish for wish in connection.wishes.values() if tokens_match(wish.subject, reply)]
         self.perhaps += len({wish.queue for wish in takers if wish.queue})
         self._overtake(reply)
         copies = []
         for wish in takers:
-            head = headers if wish.link.has("headers") else b""
+            head = headers if wish.connection.has("headers") else b""
             sizes = b"%d %d" % (len(head), len(head) + len(payload))
             verb = b"HMSG" if head else b"MSG"
             words = (verb, reply, wish.sid, sizes if head else b"%d" % len(payload))

@@ -11,7 +11,7 @@ from fuzz.model_stream import Event
 class Wish:
     """A subscription."""
 
-    link: "ModelLink"
+    connection: "ModelLink"
     subject: bytes
     sid: bytes
     queue: bytes

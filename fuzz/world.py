@@ -11,8 +11,8 @@ from typing import Any
 
 from broker.clients.control import Control
 from broker.clients.inbox import Inbox, Intake
+from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import classifier
-from broker.dataplane.link import Link
 from broker.dataplane.plane import Plane
 from broker.replay.replays import Replays
 from fuzz.disk import Disk, Loop, Watch
@@ -57,8 +57,8 @@ class Socket:
         self.cut_reason = ""
         self.model = ModelLink(frame)
         parser = Parser(world.model.max_control_line, world.model.max_payload)
-        self.link = Link(self, parser, max_pending)
-        self.link.settle(frame)
+        self.connection = Connection(self, parser, max_pending)
+        self.connection.settle(frame)
         self.intake = Intake(world.inbox)
         self.output = bytearray()  # what the client can read, or has read
         self.room = -1  # bytes that the socket takes before it stalls; -1: any
@@ -69,43 +69,43 @@ class Socket:
         self.eager = True  # has taken all at once, always
         self.framed = frame == NETSTRING  # always, so far
         self.marks: list[tuple[int, int]] = []  # where output began, and the last safe number then
-        world.links += 1
-        self.link.origin = self.model.origin = world.links
+        world.connections += 1
+        self.connection.origin = self.model.origin = world.connections
 
     # What the plane and the control ask of a session
 
     def flush(self) -> None:
-        link = self.link
-        while link.writable:
-            view = link.next_waiting()
+        connection = self.connection
+        while connection.writable:
+            view = connection.next_waiting()
             if view is None:
                 break
             self._send(view)
-        if link.writable and link.stored():
-            with link.unsent() as view:
+        if connection.writable and connection.stored():
+            with connection.unsent() as view:
                 size = len(view)
                 if size:
                     self._send(view)
-            link.emptied(size)
+            connection.emptied(size)
 
     def finish(self, why: str = "") -> None:
         self.ending = True
 
     def cut_off(self, reason: str = "") -> None:
         self.world.cut.append(self)
-        self.link.drop_output()
+        self.connection.drop_output()
         if not self.gone:
             self.output += SLOW
         self.close()
         self.lost = True
 
     def connected(self) -> None:
-        self.framed = self.framed and self.link.frame == NETSTRING
+        self.framed = self.framed and self.connection.frame == NETSTRING
 
     def pinged(self) -> None:
         if self.options.get("protocol") == 1 and not self.greeted:
             self.greeted = True
-            self.world.plane.say(self.link, INFO)
+            self.world.plane.say(self.connection, INFO)
 
     def ponged(self) -> None:
         pass
@@ -117,28 +117,28 @@ class Socket:
         self.room = room
         self.eager = False
         if room == 0:
-            self.link.writable = False
+            self.connection.writable = False
 
     def resume(self) -> None:
         """The client has read everything, and goes on."""
         self.room = -1
-        self.link.writable = True
+        self.connection.writable = True
         self.flush()
         if self.world.replays is not None:
-            self.world.replays.wake(self.link)
+            self.world.replays.wake(self.connection)
 
     def close(self) -> None:
         """Say what there is to say, and close."""
-        detached = self.link.detached
-        self.world.control.drop(self.link)
+        detached = self.connection.detached
+        self.world.control.drop(self.connection)
         self._mark()
-        while (view := self.link.next_waiting()) is not None:
+        while (view := self.connection.next_waiting()) is not None:
             self.output += view
-        if rest := bytes(self.link.unsent()):
+        if rest := bytes(self.connection.unsent()):
             self.output += rest
-            self.link.emptied(len(rest))
+            self.connection.emptied(len(rest))
         self.gone = True
-        self.lost = self.lost or detached or self.model.asked or self.link.held() > 0
+        self.lost = self.lost or detached or self.model.asked or self.connection.held() > 0
 
     def _send(self, view: memoryview) -> None:
         if self.gone:
@@ -147,7 +147,7 @@ class Socket:
         self.output += view
         if self.room >= 0:
             self.room -= len(view)
-            self.link.writable = self.room > 0
+            self.connection.writable = self.room > 0
 
     def _mark(self) -> None:
         self.marks.append((len(self.output), self.world.plane.sequencer.safe))
@@ -172,7 +172,7 @@ class World:
         keeping: int,
     ) -> None:
         self.model = model
-        self.links = 0
+        self.connections = 0
         self.max_pending = max_pending
         exclude = [EXCLUDED_TOKEN + b".>"] if model.excluding else []
         sublist = Sublist(classifier(exclude), max_routes)
@@ -208,7 +208,7 @@ class World:
         socket = self.sockets[at]
         while chunk:
             self._go_on(socket)
-            if socket.link.closed:
+            if socket.connection.closed:
                 return
             view = socket.intake.buffer()
             count = min(len(view), len(chunk))
@@ -229,13 +229,13 @@ class World:
         self.model.kept.now += MILLISECOND
         self.plane.sequencer.tick(self.model.kept.now)
         with fenced(store, 0, stop):
-            start = self.plane.receive(socket.link, store, stop)
+            start = self.plane.receive(socket.connection, store, stop)
         assert 0 <= start <= stop, "what is kept lies in the buffer"
         if self.plane.interrupted:
             socket.backlog = store[start:stop]
-            socket.intake.keep(store, stop, stop, socket.link.parser)
-        elif not socket.link.closed:
-            socket.intake.keep(store, start, stop, socket.link.parser)
+            socket.intake.keep(store, stop, stop, socket.connection.parser)
+        elif not socket.connection.closed:
+            socket.intake.keep(store, start, stop, socket.connection.parser)
         self._agree(socket, piece, socket.received - (stop - start), self.plane.interrupted)
         self._turn(len(piece) % 2 == 0)
         if socket.ending and not socket.gone:
@@ -247,7 +247,7 @@ class World:
 
     def _go_on(self, socket: Socket) -> None:
         """Serve what was read but not served, because it was much work."""
-        while socket.backlog is not None and not socket.link.closed:
+        while socket.backlog is not None and not socket.connection.closed:
             backlog, socket.backlog = socket.backlog, None
             self._serve(socket, backlog, len(backlog), b"")
 
@@ -265,8 +265,8 @@ class World:
     def _learn(self) -> None:
         """Tell the model who lags."""
         for socket in (*self.sockets, *self.past):
-            socket.model.lagging = socket.link.detached
-            socket.model.lagged = socket.model.lagged or socket.link.detached
+            socket.model.lagging = socket.connection.detached
+            socket.model.lagged = socket.model.lagged or socket.connection.detached
 
     # The journal
 
@@ -296,9 +296,9 @@ class World:
     def beat(self, at: int) -> None:
         """The heartbeat asks a client for a sign of life."""
         socket = self.sockets[at]
-        if not socket.link.closed:
+        if not socket.connection.closed:
             socket.model.tell(b"PING\r\n")
-            self.plane.say(socket.link, b"PING\r\n")
+            self.plane.say(socket.connection, b"PING\r\n")
             self.plane.release(None)
             self._agree(socket, b"", socket.model.consumed, True)
 
@@ -309,18 +309,18 @@ class World:
         self.sockets[at] = Socket(self, socket.listener_frame, self.max_pending)
 
     def _part(self, socket: Socket) -> None:
-        waits = socket.link.held() > 0 or socket.link.detached or socket.model.asked
+        waits = socket.connection.held() > 0 or socket.connection.detached or socket.model.asked
         socket.lost = socket.lost or (not socket.gone and waits)
         socket.gone = True
-        self.control.drop(socket.link)
-        socket.link.part()
+        self.control.drop(socket.connection)
+        socket.connection.part()
         self.model.drop(socket.model)
         self.past.append(socket)
 
     def _agree(self, socket: Socket, piece: bytes, reached: int, interrupted: bool) -> None:
         """Let the model hear what the plane heard; compare what shows at once."""
-        for link in self.plane.gate.crowded:
-            assert not link.lagging, "who has held long enough holds nobody"
+        for connection in self.plane.gate.crowded:
+            assert not connection.lagging, "who has held long enough holds nobody"
         self.plane.gate.crowded.clear()
         if self.replays is not None:
             self._learn()
@@ -334,19 +334,19 @@ class World:
         for other in self.sockets:
             self._bounded(other)
             if self.model.exact:
-                assert other.link.closed == other.model.closed, "both hang up, or none"
+                assert other.connection.closed == other.model.closed, "both hang up, or none"
         if self.model.exact and not socket.model.cut:
-            assert socket.link.in_msgs == socket.model.in_msgs, "every message is counted"
-            assert socket.link.in_bytes == socket.model.in_bytes, "every byte is counted"
+            assert socket.connection.in_msgs == socket.model.in_msgs, "every message is counted"
+            assert socket.connection.in_bytes == socket.model.in_bytes, "every byte is counted"
 
     def _bounded(self, socket: Socket) -> None:
-        link = socket.link
+        connection = socket.connection
         slack = max(STORE_MAX, 2 * self.model.max_payload)
-        assert link.held() <= self.max_pending + slack, "unsent bytes are bounded"
-        stores = sum(memoryview(view.obj).nbytes for view in link.waiting or ())
+        assert connection.held() <= self.max_pending + slack, "unsent bytes are bounded"
+        stores = sum(memoryview(view.obj).nbytes for view in connection.waiting or ())
         assert stores <= 2 * (self.max_pending + slack), "so is the memory for them"
-        if link.writable and not link.closed and not link.fenced:
-            assert link.held() == 0, "what a socket takes is not held back"
+        if connection.writable and not connection.closed and not connection.fenced:
+            assert connection.held() == 0, "what a socket takes is not held back"
 
     def finish(self, why: str = "") -> None:
         """Every client reads what there is for it; then all must have been told the truth."""
@@ -386,7 +386,9 @@ class World:
         uncounted = [event for event in model.events if not event.counted]
         surely = all(event.must or event.sure for event in uncounted)
         if whole and surely:
-            assert socket.link.out_msgs == len(heard) - len(uncounted), "what is sent is counted"
+            assert socket.connection.out_msgs == len(heard) - len(uncounted), (
+                "what is sent is counted"
+            )
 
     def _fits(self, model: ModelLink, output: bytes, whole: bool) -> bool:
         """In the order of all that was heard; where the journal serves a link, in each one's."""

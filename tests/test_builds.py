@@ -47,14 +47,14 @@ INNERMOST = {
     "broker.dataplane.frame": "stamp stamp_headers expire address is_addressed"
     " _count_up _frame_head _copy _literal _decimal",
     "sequencer.digits": "width_of inner_size frame_size",
-    "broker.dataplane.link": "deliver write held stored position _adopt",
-    "broker.dataplane.gate": "soil say",
+    "broker.dataplane.connection": "deliver write held stored position _adopt",
+    "broker.dataplane.gate": "mark_dirty say",
     "broker.dataplane.plane": "_publish _describe _take _offer _offer_group _stamp"
     " _address say sequence submit submit_staged _give_out",
     "broker.dataplane.staged_rows": "check publish pass_over",
-    "broker.dataplane.player": "play _covered _offer _address",
-    "broker.cquencer.caller": "number emptied",
-    "broker.cquencer.port": "_look _tick _serve _read _receive _walk _head _take _query"
+    "broker.dataplane.replay_writer": "play _covered _offer _address",
+    "broker.cquencer.cquencer_client": "number emptied",
+    "broker.cquencer.cquencer_port": "_look _tick _serve _read _receive _walk _head _take _query"
     " _settle _answer _send",
 }
 FORBIDDEN = re.compile(
@@ -71,10 +71,10 @@ BY_NAME = re.compile(
 # what a codec in plain Python overrides, what a loss and an end say; and the feeds of a sequencer,
 # whose modules a broker without them does not load.
 OTHERS = {
-    "broker.cquencer.caller": {"time"},
+    "broker.cquencer.cquencer_client": {"time"},
     "broker.dataplane.gate": {"clear", "detached", "flush", "let_out"},
     "broker.dataplane.plane": {"add", "clear", "find", "no_responders"},
-    "broker.cquencer.port": {"clear", "close", "closed", "ending", "reply"},
+    "broker.cquencer.cquencer_port": {"clear", "close", "closed", "ending", "reply"},
     "sequencer.feed.feed_codec": {"datagram", "head"},
     "sequencer.feed.feed": {"end", "heartbeat"},
     "seriatim.receiver.holes": {"after", "first", "last"},
@@ -159,13 +159,13 @@ def test_given_the_compiled_build_then_hot_classes_are_extension_types(module: s
         "sequencer.feed.feed.Feed",
         "sequencer.journal.record.Batch",
         "sequencer.journal.record.Walk",
-        "broker.dataplane.link.Link",
+        "broker.dataplane.connection.Connection",
         "broker.dataplane.gate.Gate",
         "broker.dataplane.plane.Plane",
         "broker.dataplane.staged_rows.Staged",
-        "broker.dataplane.player.Player",
-        "broker.cquencer.caller.Caller",
-        "broker.cquencer.port.Port",
+        "broker.dataplane.replay_writer.ReplayWriter",
+        "broker.cquencer.cquencer_client.CquencerClient",
+        "broker.cquencer.cquencer_port.CquencerPort",
     ],
 )
 def test_given_the_compiled_build_then_nothing_can_be_added_to_these(name: str) -> None:

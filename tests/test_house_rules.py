@@ -26,10 +26,10 @@ NO_EVENT = "no event to await"
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
 # Modules whose tests have another name than theirs.
 ELSEWHERE = {
-    "broker/cquencer/caller.py": "tests/broker/cquencer/test_port_netstrings.py",
+    "broker/cquencer/cquencer_client.py": "tests/broker/cquencer/test_cquencer_port_netstrings.py",
     "broker/__main__.py": "tests/broker/test_server.py",
     "broker/settings/knob.py": "tests/broker/settings/test_settings.py",
-    "broker/dataplane/outcomes.py": "tests/broker/dataplane/test_player.py",
+    "broker/dataplane/outcomes.py": "tests/broker/dataplane/test_replay_writer.py",
     "broker/process.py": "tests/broker/test_server.py",
     "broker/clients/session.py": "tests/broker/test_server_limits.py",
     "broker/settings/journal_settings.py": "tests/broker/settings/test_settings.py",

@@ -16,6 +16,7 @@ from broker.clients.connect import check_options, read_object, read_options
 from broker.clients.dropping import Dropping
 from broker.clients.matches import Matches
 from broker.clients.relief import relieve
+from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import (
     CONTROL,
     CONTROL_PREFIX,
@@ -26,7 +27,6 @@ from broker.dataplane.kinds import (
     is_answerable,
     is_reserved_reply,
 )
-from broker.dataplane.link import Link
 from broker.dataplane.plane import Plane
 from broker.dataplane.traced import is_trace_only
 from broker.replay import requests
@@ -39,7 +39,7 @@ from sublist.subject import covers, is_literal, is_pattern
 from sublist.subscription import Subscription
 
 if TYPE_CHECKING:
-    from broker.clients.answers import Answers
+    from broker.clients.request_handler import RequestHandler
     from broker.clients.session import Session
     from broker.replay.replays import Replays
     from broker.storage.keeper import Keeper
@@ -62,7 +62,7 @@ class Control:
         self.max_subscriptions = max_subscriptions
         self.replays: Replays | None = None  # where there is a journal, or a ring
         self.keeper: Keeper | None = None  # where it is on disk
-        self.answers: Answers | None = None
+        self.request_handler: RequestHandler | None = None
         self.sessions: Mapping[int, Session] = {}
         self.dropping = Dropping(self)
         self.matches = Matches(max_matches)
@@ -78,93 +78,93 @@ class Control:
 
     # What the plane asks for
 
-    def handle(self, link: Link, op: int) -> None:
+    def handle(self, connection: Connection, op: int) -> None:
         """See to one control operation; what a peer did wrong is answered here."""
         try:
-            self._verbs[op](link)
+            self._verbs[op](connection)
         except errors.WireError as error:
-            self._tell(link, error)
+            self._tell(connection, error)
 
-    def invalid_publish_subject(self, link: Link) -> None:
+    def invalid_publish_subject(self, connection: Connection) -> None:
         """A pedantic client is told; its message goes on all the same."""
-        self.plane.say(link, errors.InvalidPublishSubject.reply)
+        self.plane.say(connection, errors.InvalidPublishSubject.reply)
 
-    def publish_special(self, link: Link, route: Route, reply: bytes) -> None:
+    def publish_special(self, connection: Connection, route: Route, reply: bytes) -> None:
         """A message to `$SEQ.`, to a reserved subject, or with a reserved reply."""
         acknowledged = route.subject.startswith(PUBLISH_PREFIX)
-        if self.answers is not None and self.answers.takes(route.subject):
-            self.answers.answer(link, route.subject, reply)
+        if self.request_handler is not None and self.request_handler.takes(route.subject):
+            self.request_handler.answer(connection, route.subject, reply)
         elif route.kind in (CONTROL, RESERVED) and not acknowledged:
-            self._tell(link, errors.PublishForbidden(route.subject))
+            self._tell(connection, errors.PublishForbidden(route.subject))
         elif not is_answerable(reply):
-            self._tell(link, errors.ReplyForbidden(reply))
+            self._tell(connection, errors.ReplyForbidden(reply))
         else:
-            self._publish_acknowledged(link, route.subject[len(PUBLISH_PREFIX) :], reply)
+            self._publish_acknowledged(connection, route.subject[len(PUBLISH_PREFIX) :], reply)
 
-    def trace_only(self, link: Link, route: Route) -> bool:
+    def trace_only(self, connection: Connection, route: Route) -> bool:
         """Whether the message is only to be traced: it gets no number, and is delivered to nobody.
 
         Traces are not made here. A request to the broker itself is answered that it was none.
         """
-        parser, store = link.parser, self.plane.store
+        parser, store = connection.parser, self.plane.store
         if not is_trace_only(bytes(store[parser.body : parser.body + parser.header_size])):
             return False
         reply = bytes(store[parser.reply : parser.reply_end])
-        if link.pedantic and not is_literal(route.subject):
-            self.invalid_publish_subject(link)
+        if connection.pedantic and not is_literal(route.subject):
+            self.invalid_publish_subject(connection)
         if route.kind == RESERVED:
-            self._tell(link, errors.PublishForbidden(route.subject))
+            self._tell(connection, errors.PublishForbidden(route.subject))
         elif is_reserved_reply(reply):
-            self._tell(link, errors.ReplyForbidden(reply))
+            self._tell(connection, errors.ReplyForbidden(reply))
         else:
-            if link.verbose:
-                self.plane.say(link, b"+OK\r\n")
+            if connection.verbose:
+                self.plane.say(connection, b"+OK\r\n")
             wanted = route.fanout.plain or route.fanout.groups is not None
-            if reply and link.no_responders and not wanted and route.kind == ORDINARY:
-                self.no_responders(link, route.subject, reply)
+            if reply and connection.no_responders and not wanted and route.kind == ORDINARY:
+                self.no_responders(connection, route.subject, reply)
             if reply and route.subject.startswith(CONTROL_PREFIX) and is_answerable(reply):
                 self.plane.answer(
-                    link, reply, b"", b"NATS/1.0 400 Nats-Trace-Only: Not Published\r\n\r\n"
+                    connection, reply, b"", b"NATS/1.0 400 Nats-Trace-Only: Not Published\r\n\r\n"
                 )
         return True
 
-    def no_responders(self, link: Link, subject: bytes, reply: bytes) -> None:
+    def no_responders(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """Nobody got a request: tell a plain subscription of the publisher's own on the reply."""
         plain = self.sublist.route(reply).fanout.plain
-        if len(link.subs) < len(plain):
-            plain = tuple(link.subs.values())
+        if len(connection.subs) < len(plain):
+            plain = tuple(connection.subs.values())
         self.plane.spend(8 * len(plain))  # it is not compiled
         for sub in plain:
-            if sub.owner is link and sub.queue is None and covers(sub.subject, reply):
+            if sub.owner is connection and sub.queue is None and covers(sub.subject, reply):
                 status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
                 size = len(status)
                 line = b"HMSG %b %b %d %d\r\n" % (reply, sub.sid, size, size)
-                self.plane.say(link, line + status + b"\r\n")
+                self.plane.say(connection, line + status + b"\r\n")
                 return
 
     def finished(self, sub: Subscription) -> None:
         """A subscription has had as many messages as it asked for."""
-        link: Link = sub.owner
-        del link.subs[sub.sid if link.subs.get(sub.sid) is sub else _late_key(sub)]
+        connection: Connection = sub.owner
+        del connection.subs[sub.sid if connection.subs.get(sub.sid) is sub else _late_key(sub)]
         self.remove(sub)
 
     def make_live(self, sub: Subscription) -> None:
         """A subscription has had the past, and gets what comes."""
-        link: Link = sub.owner
+        connection: Connection = sub.owner
         try:
-            self._judge(link, sub.subject)
+            self._judge(connection, sub.subject)
         except errors.Refused as error:
             self.finished(sub)
-            self._tell(link, error)
+            self._tell(connection, error)
         else:
             sub.replay = None
             self.sublist.insert(sub)
 
-    def journal_full(self, link: Link, subject: bytes, told: bool = True) -> None:
+    def journal_full(self, connection: Connection, subject: bytes, told: bool = True) -> None:
         """A message was refused: there is no room for it, and it has no number."""
         error = self.no_room_for(subject)
         if told:
-            self._tell(link, error)
+            self._tell(connection, error)
 
     def no_room_for(self, subject: bytes) -> errors.JournalFull:
         """Count a message that is refused; what its publisher is to be told."""
@@ -173,10 +173,10 @@ class Control:
             self.keeper.refused += 1
         return errors.JournalFull(subject, problem.encode())
 
-    def detached(self, link: Link, number: int) -> None:
+    def detached(self, connection: Connection, number: int) -> None:
         """A link lags; from `number` on it is served from the journal."""
         assert self.replays is not None, "only a journal can serve it"
-        self.replays.catch_up(link, number)
+        self.replays.catch_up(connection, number)
 
     def relieve(self) -> None:
         """All outboxes together hold more than they may."""
@@ -189,12 +189,12 @@ class Control:
 
     # What the sessions ask for
 
-    def drop(self, link: Link) -> None:
+    def drop(self, connection: Connection) -> None:
         """Route nothing to a connection that has closed, and forget its subscriptions, in turns."""
-        link.shut()
-        self.dropping.drop(link)
+        connection.shut()
+        self.dropping.drop(connection)
         if self.replays is not None:
-            self.replays.leave(link)
+            self.replays.leave(connection)
 
     def remove(self, sub: Subscription) -> None:
         """Route nothing more to it; one that is still being replayed to has no route yet."""
@@ -212,98 +212,100 @@ class Control:
 
     # The verbs
 
-    def _connect(self, link: Link) -> None:
-        session: Session = link.session
-        options = session.options | read_options(self._text(link))
+    def _connect(self, connection: Connection) -> None:
+        session: Session = connection.session
+        options = session.options | read_options(self._text(connection))
         check_options(options)
-        if session.introduced and link.subs:
-            self._begin_anew(link, options)
+        if session.introduced and connection.subs:
+            self._begin_anew(connection, options)
         else:
-            self._agree(link, options)
+            self._agree(connection, options)
 
-    def _begin_anew(self, link: Link, options: dict[str, Any]) -> None:
+    def _begin_anew(self, connection: Connection, options: dict[str, Any]) -> None:
         """A client that sends CONNECT again loses its subscriptions, as with nats-server.
 
         Where there are many, what it says next waits until they are taken out.
         """
-        if link.detached:
-            self._finish_all_lagging(link)
-            self._agree(link, options)
-        elif self.dropping.is_quick(link):
-            self.dropping.clear(link, lambda: self._agree(link, options))
+        if connection.detached:
+            self._finish_all_lagging(connection)
+            self._agree(connection, options)
+        elif self.dropping.is_quick(connection):
+            self.dropping.clear(connection, lambda: self._agree(connection, options))
         else:
-            session: Session = link.session
+            session: Session = connection.session
 
             def go_on() -> None:
-                self._agree(link, options)
+                self._agree(connection, options)
                 session.proceed()
 
             session.wait()
             self.plane.spend(EVERYTHING)
-            self.dropping.clear(link, go_on)
+            self.dropping.clear(connection, go_on)
 
-    def _agree(self, link: Link, options: dict[str, Any]) -> None:
+    def _agree(self, connection: Connection, options: dict[str, Any]) -> None:
         """Do as CONNECT says from now on."""
-        session: Session = link.session
+        session: Session = connection.session
         session.introduced = True
         session.options = options
-        link.verbose = options.get("verbose", True)
-        link.pedantic = options.get("pedantic", True)
-        link.echo = options.get("echo", True)
-        link.headers = options.get("headers", False)
-        link.no_responders = options.get("no_responders", False)
-        link.settle(options.get("frame", session.listener_frame))
-        if link.verbose:
-            self.plane.say(link, b"+OK\r\n")
+        connection.verbose = options.get("verbose", True)
+        connection.pedantic = options.get("pedantic", True)
+        connection.echo = options.get("echo", True)
+        connection.headers = options.get("headers", False)
+        connection.no_responders = options.get("no_responders", False)
+        connection.settle(options.get("frame", session.listener_frame))
+        if connection.verbose:
+            self.plane.say(connection, b"+OK\r\n")
         session.connected()
 
-    def _info(self, link: Link) -> None:
-        read_object(self._text(link))  # ignored, if it can be read at all
+    def _info(self, connection: Connection) -> None:
+        read_object(self._text(connection))  # ignored, if it can be read at all
 
-    def _ping(self, link: Link) -> None:
-        if link.detached and self.replays is not None:
-            self.replays.in_turn(link, lambda: self._pong_to(link))
+    def _ping(self, connection: Connection) -> None:
+        if connection.detached and self.replays is not None:
+            self.replays.in_turn(connection, lambda: self._pong_to(connection))
         else:
-            self._pong_to(link)
+            self._pong_to(connection)
 
-    def _pong_to(self, link: Link) -> None:
+    def _pong_to(self, connection: Connection) -> None:
         """PONG says that all that was published before was delivered: it waits for that."""
-        self.plane.say(link, b"PONG\r\n")
-        link.session.pinged()
+        self.plane.say(connection, b"PONG\r\n")
+        connection.session.pinged()
 
-    def _pong(self, link: Link) -> None:
-        link.session.ponged()
+    def _pong(self, connection: Connection) -> None:
+        connection.session.ponged()
 
-    def _subscribe(self, link: Link) -> None:
-        parser, store = link.parser, self.plane.store
+    def _subscribe(self, connection: Connection) -> None:
+        parser, store = connection.parser, self.plane.store
         subject = bytes(store[parser.subject : parser.subject_end])
         queue = bytes(store[parser.reply : parser.reply_end]) or None
         sid = bytes(store[parser.digits : parser.digits_end])
-        if self.max_subscriptions and len(link.subs) >= self.max_subscriptions:
+        if self.max_subscriptions and len(connection.subs) >= self.max_subscriptions:
             raise errors.SubscriptionsExceeded(f"the limit is {self.max_subscriptions}")
-        if len(link.subs) >= self.matches.low:
-            self.plane.spend(COUNTED_WORK * self.matches.watch(link))
+        if len(connection.subs) >= self.matches.low:
+            self.plane.spend(COUNTED_WORK * self.matches.watch(connection))
         if subject.startswith(CONTROL_PREFIX):
-            self._subscribe_past(link, subject, sid, queue)
-        elif sid not in link.subs:
+            self._subscribe_past(connection, subject, sid, queue)
+        elif sid not in connection.subs:
             if not is_pattern(subject):
                 raise errors.InvalidSubject(f"subscription to {subject!r}")
-            self._judge(link, subject)
-            sub = Subscription(subject, sid, queue, link)
+            self._judge(connection, subject)
+            sub = Subscription(subject, sid, queue, connection)
             sub.seen = self.plane.sequencer.number
-            link.subs[sid] = sub
+            connection.subs[sid] = sub
             self.sublist.insert(sub)
-        if link.verbose:
-            self.plane.say(link, b"+OK\r\n")
+        if connection.verbose:
+            self.plane.say(connection, b"+OK\r\n")
 
-    def _judge(self, link: Link, subject: bytes) -> None:
+    def _judge(self, connection: Connection, subject: bytes) -> None:
         """Refuse a pattern that would make single messages too much work; count it if it is not."""
         if not self.sublist.admits(subject):
             raise errors.TooManyNodes(subject, self.sublist.max_match_nodes)
-        if self.matches.counts and not self.matches.take(link, subject):
+        if self.matches.counts and not self.matches.take(connection, subject):
             raise errors.TooManyMatches(subject, self.matches.most)
 
-    def _subscribe_past(self, link: Link, subject: bytes, sid: bytes, queue: bytes | None) -> None:
+    def _subscribe_past(
+        self, connection: Connection, subject: bytes, sid: bytes, queue: bytes | None
+    ) -> None:
         """`$SEQ.FROM` and its like: the past first, then live."""
         try:
             wish = requests.parse(subject)
@@ -315,94 +317,94 @@ class Control:
             raise errors.ReplayRefused(subject, b"a replay cannot be shared in a queue group")
         if self.replays is None:
             raise errors.ReplayRefused(subject, b"this broker keeps no messages")
-        if isinstance(wish, requests.Last) and self.replays.latest_of(link) >= LATEST_MAX:
+        if isinstance(wish, requests.Last) and self.replays.latest_of(connection) >= LATEST_MAX:
             raise errors.ReplayRefused(subject, b"too many at once; wait for the others")
-        if sid not in link.subs:
-            sub = Subscription(wish.filter, sid, None, link)
-            link.subs[sid] = sub
+        if sid not in connection.subs:
+            sub = Subscription(wish.filter, sid, None, connection)
+            connection.subs[sid] = sub
             self.replays.start(sub, wish)
 
-    def _unsubscribe(self, link: Link) -> None:
-        parser, store = link.parser, self.plane.store
+    def _unsubscribe(self, connection: Connection) -> None:
+        parser, store = connection.parser, self.plane.store
         sid = bytes(store[parser.subject : parser.subject_end])
         words = bytes(store[parser.digits : parser.digits_end])
         limit = int(words) if words.isdigit() and len(words) <= 9 else 0
-        sub = link.subs.get(sid)
+        sub = connection.subs.get(sid)
         if sub is not None:
             if limit > sub.delivered:
                 sub.limit = limit
-            elif link.detached and sub.replay is None:
-                self._finish_lagging(link, sub)
+            elif connection.detached and sub.replay is None:
+                self._finish_lagging(connection, sub)
             else:
                 self.finished(sub)
-        if link.verbose:
-            self.plane.say(link, b"+OK\r\n")
+        if connection.verbose:
+            self.plane.say(connection, b"+OK\r\n")
 
-    def _finish_lagging(self, link: Link, sub: Subscription) -> None:
+    def _finish_lagging(self, connection: Connection, sub: Subscription) -> None:
         """It ends when it has had what was published before, and not earlier."""
         assert self.replays is not None, "nobody else detaches a link"
         if sub.queue is None:
-            del link.subs[sub.sid]  # the client may give its sid to another one
-            link.subs[_late_key(sub)] = sub
-            self.replays.in_turn(link, lambda: self._finish_late(sub))
+            del connection.subs[sub.sid]  # the client may give its sid to another one
+            connection.subs[_late_key(sub)] = sub
+            self.replays.in_turn(connection, lambda: self._finish_late(sub))
         elif sub.owed:
             sub.limit = sub.delivered + len(sub.owed)
         else:
             self.finished(sub)
 
-    def _finish_all_lagging(self, link: Link) -> None:
-        for key, sub in list(islice(link.subs.items(), DEFERRED_MAX + 1)):
+    def _finish_all_lagging(self, connection: Connection) -> None:
+        for key, sub in list(islice(connection.subs.items(), DEFERRED_MAX + 1)):
             if sub.replay is not None:
                 self.finished(sub)
             elif key == sub.sid:  # else it is ending by now
-                self._finish_lagging(link, sub)
-        if len(link.subs) > DEFERRED_MAX:
-            self.plane.gate.cut(link)  # more would have to wait for what it has not read
+                self._finish_lagging(connection, sub)
+        if len(connection.subs) > DEFERRED_MAX:
+            self.plane.gate.cut(connection)  # more would have to wait for what it has not read
 
     def _finish_late(self, sub: Subscription) -> None:
         if sub.owner is not None:
             self.finished(sub)
 
-    def _fault(self, link: Link) -> None:
-        fault = link.parser.fault
+    def _fault(self, connection: Connection) -> None:
+        fault = connection.parser.fault
         assert isinstance(fault, errors.WireError), "the parser says what broke it"
-        if isinstance(fault, errors.PayloadUnended) and link.pedantic:
-            parser, store = link.parser, self.plane.store
+        if isinstance(fault, errors.PayloadUnended) and connection.pedantic:
+            parser, store = connection.parser, self.plane.store
             if not is_literal(bytes(store[parser.subject : parser.subject_end])):
-                self.invalid_publish_subject(link)
-        self._tell(link, fault)  # not raised: its traceback would keep the link alive
+                self.invalid_publish_subject(connection)
+        self._tell(connection, fault)  # not raised: its traceback would keep the link alive
 
     # `$SEQ.PUB.<subject>`
 
-    def _publish_acknowledged(self, link: Link, subject: bytes, reply: bytes) -> None:
+    def _publish_acknowledged(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """Sequence a message, and answer its number; for an empty one, the current number."""
         problem = self._refusal(subject)
         if problem:
-            if reply and link.headers:
-                self.plane.answer(link, reply, b"", b"NATS/1.0 400 %b\r\n\r\n" % problem)
+            if reply and connection.headers:
+                self.plane.answer(connection, reply, b"", b"NATS/1.0 400 %b\r\n\r\n" % problem)
             else:
-                self._tell(link, errors.PublishForbidden(PUBLISH_PREFIX + subject))
+                self._tell(connection, errors.PublishForbidden(PUBLISH_PREFIX + subject))
             return
         if self.plane.payload_bytes() == 0:
             number = self.plane.sequencer.number
-            if link.verbose:
-                self.plane.say(link, b"+OK\r\n")
+            if connection.verbose:
+                self.plane.say(connection, b"+OK\r\n")
         else:
-            number = self.plane.sequence(link, self.sublist.route(subject))
+            number = self.plane.sequence(connection, self.sublist.route(subject))
             if number == 0:
-                self.no_room(link, subject, reply)
+                self.no_room(connection, subject, reply)
                 return
         if reply:
-            self.plane.answer(link, reply, encode(b"%d" % number), b"")
+            self.plane.answer(connection, reply, encode(b"%d" % number), b"")
 
-    def no_room(self, link: Link, subject: bytes, reply: bytes) -> None:
+    def no_room(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """A message that wants an answer was refused."""
-        if reply and link.headers:
-            self.plane.answer(link, reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
+        if reply and connection.headers:
+            self.plane.answer(connection, reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
             if self.keeper is not None:
                 self.keeper.refused += 1
         else:
-            self.journal_full(link, PUBLISH_PREFIX + subject)
+            self.journal_full(connection, PUBLISH_PREFIX + subject)
 
     def _refusal(self, subject: bytes) -> bytes:
         """Why a subject cannot be published to with an answer; empty if it can."""
@@ -415,24 +417,24 @@ class Control:
 
     # Answers
 
-    def _text(self, link: Link) -> bytes:
+    def _text(self, connection: Connection) -> bytes:
         """The arguments of the operation at hand, in one piece."""
-        parser = link.parser
+        parser = connection.parser
         return bytes(self.plane.store[parser.subject : parser.subject_end])
 
-    def _tell(self, link: Link, error: errors.WireError) -> None:
+    def _tell(self, connection: Connection, error: errors.WireError) -> None:
         """Answer what a peer did wrong, and hang up if it cannot go on."""
         if error.reply:
             self.plane.spend(REFUSAL_WORK + TOLD_WORK * len(error.reply))
-            self.plane.say(link, error.reply)
+            self.plane.say(connection, error.reply)
         if error.closes:
-            parser = link.parser
+            parser = connection.parser
             at = parser.subject if parser.fault is None else parser.at
-            link.closed = True
+            connection.closed = True
             why = violation(str(error), self.plane.store, at, parser.stop)
-            link.session.finish(why)
+            connection.session.finish(why)
         else:
-            log.debug("%s - %s: %s", link.session.label, type(error).__name__, error)
+            log.debug("%s - %s: %s", connection.session.label, type(error).__name__, error)
 
 
 def _late_key(sub: Subscription) -> bytes:

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.dataplane.link import Link
+from broker.dataplane.connection import Connection
 from broker.turns import TURNS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Dropping:
 
     def __init__(self, control: "Control") -> None:
         self._control = control
-        self._links: OrderedDict[Link, Callable[[], None] | None] = OrderedDict()  # what then
+        self._links: OrderedDict[Connection, Callable[[], None] | None] = OrderedDict()  # what then
         self.later: Callable[[Callable[[], None]], object] | None = None  # calls in another turn
 
     @property
@@ -36,25 +36,25 @@ class Dropping:
         """Links that still have subscriptions to be removed."""
         return len(self._links)
 
-    def is_quick(self, link: Link) -> bool:
+    def is_quick(self, connection: Connection) -> bool:
         """Whether a link has so few that they are removed at once."""
-        return self.later is None or len(link.subs) <= AT_ONCE
+        return self.later is None or len(connection.subs) <= AT_ONCE
 
-    def drop(self, link: Link) -> None:
+    def drop(self, connection: Connection) -> None:
         """Remove all subscriptions of a link that has closed, now or soon."""
-        if link in self._links:
-            self._links[link] = None
+        if connection in self._links:
+            self._links[connection] = None
         else:
-            self.clear(link, None)
+            self.clear(connection, None)
 
-    def clear(self, link: Link, then: Callable[[], None] | None) -> None:
+    def clear(self, connection: Connection, then: Callable[[], None] | None) -> None:
         """The same for a link that lives, and do something when it has none any more."""
-        if self.later is None or self.is_quick(link):
-            self._take_out(link, len(link.subs))
+        if self.later is None or self.is_quick(connection):
+            self._take_out(connection, len(connection.subs))
             if then is not None:
                 then()
             return
-        self._links[link] = then
+        self._links[connection] = then
         if len(self._links) == 1:
             self.later(self._turn)
 
@@ -63,19 +63,19 @@ class Dropping:
         sublist = self._control.sublist
         spent = -sublist.effort
         while self._links and spent + sublist.effort < TURN:
-            link, then = self._links.popitem(last=False)
-            spent += REMOVAL * self._take_out(link, SLICE)
-            if link.subs:
-                self._links[link] = then
+            connection, then = self._links.popitem(last=False)
+            spent += REMOVAL * self._take_out(connection, SLICE)
+            if connection.subs:
+                self._links[connection] = then
             elif then is not None:
                 then()
         if self._links and self.later is not None:
             self.later(self._turn)
         TURNS.end(begun)
 
-    def _take_out(self, link: Link, most: int) -> int:
+    def _take_out(self, connection: Connection, most: int) -> int:
         """Take out so many of a link's subscriptions; how many there were."""
-        subs = link.subs
+        subs = connection.subs
         count = min(len(subs), most)
         for _ in range(count):
             self._control.remove(subs.popitem()[1])

@@ -19,7 +19,7 @@ import logging
 import sys
 from collections.abc import Iterable
 
-from broker.dataplane.link import Link
+from broker.dataplane.connection import Connection
 from parser.errors import quoted
 from sublist.subject import has_wildcard
 from sublist.subscription import Subscription
@@ -124,24 +124,24 @@ class Matches:
         self.most = most
         self.start = min(START, most) if most else sys.maxsize
         self.low = max(self.start // 2, 1)
-        self.counts: dict[Link, Counts] = {}  # of those that are counted
+        self.counts: dict[Connection, Counts] = {}  # of those that are counted
 
-    def watch(self, link: Link) -> int:
+    def watch(self, connection: Connection) -> int:
         """A link with `low` subscriptions or more gets another: count it from `start` on.
 
         How many subscriptions it had to look at for that.
         """
-        if len(link.subs) < self.start or link in self.counts:
+        if len(connection.subs) < self.start or connection in self.counts:
             return 0
-        self.counts[link] = Counts(link.subs.values())
-        return len(link.subs)
+        self.counts[connection] = Counts(connection.subs.values())
+        return len(connection.subs)
 
-    def take(self, link: Link, pattern: bytes) -> bool:
+    def take(self, connection: Connection, pattern: bytes) -> bool:
         """Count a subscription that is to be made; False, and not counted, if it is one too many.
 
         Below `start` all of them together are not too many.
         """
-        counts = self.counts.get(link)
+        counts = self.counts.get(connection)
         if counts is None:
             return True
         if counts.admits(pattern, self.most):
@@ -152,7 +152,7 @@ class Matches:
             log.warning(
                 "%s - refused a subscription to %s: one message may match %d of a connection's"
                 " (limits.max_matches)",
-                link.session.label,
+                connection.session.label,
                 quoted(pattern).decode(),
                 self.most,
             )

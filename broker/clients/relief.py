@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from broker.dataplane.connection import Budget
 from broker.dataplane.gate import Gate
-from broker.dataplane.link import Budget
 
 if TYPE_CHECKING:
     from broker.clients.session import Session
@@ -15,13 +15,13 @@ LEFT = 7 / 8  # of the limit, so that the next one is not looked for with the ne
 def relieve(gate: Gate, budget: Budget, sessions: Iterable["Session"]) -> None:
     """Cut off the clients with the largest outboxes, until the others are well within."""
     least = budget.limit * LEFT
-    links = [session.link for session in sessions if not session.link.closed]
-    for link in sorted(links, key=lambda link: link.kept(), reverse=True):
+    connections = [session.connection for session in sessions if not session.connection.closed]
+    for connection in sorted(connections, key=lambda connection: connection.kept(), reverse=True):
         if budget.bytes <= least:
             return
-        held = link.kept()
-        link.session.cut_reason = (
+        held = connection.kept()
+        connection.session.cut_reason = (
             f"MaxPendingTotal of {budget.limit} Exceeded, and its {held} bytes are the most of all"
         )
-        gate.cut(link)
-        link.drop_output()
+        gate.cut(connection)
+        connection.drop_output()

@@ -3,7 +3,7 @@
 asyncio calls the methods of `BufferedProtocol`; the data plane calls `flush` at a release
 and `cut_off` for a client that is too slow; the conversation's rules are in broker/control.
 Output goes to the socket at once; what it does not take waits with the transport, whose
-`pause_writing` and `resume_writing` tell `link.writable`. Subscribers and publishers meet
+`pause_writing` and `resume_writing` tell `connection.writable`. Subscribers and publishers meet
 here in one more way: see `hold`.
 """
 
@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from broker.clients.addresses import peer_ip, shown
 from broker.clients.hidden import Reads
 from broker.clients.inbox import Intake
-from broker.dataplane.link import Link
+from broker.dataplane.connection import Connection
 from broker.turns import TURNS
 from parser import errors
 from parser.machine import Parser
 
 if TYPE_CHECKING:
-    from broker.server import Door, Server
+    from broker.server import BoundListener, Server
 
 log = logging.getLogger("seriatim")
 
@@ -52,9 +52,9 @@ def hold(publisher: Publisher, server: "Server") -> None:
     outbox grows to `max_pending`, and it is cut off.
     """
     seconds = server.settings.limits.hold_ms / 1000
-    for link in server.plane.gate.crowded:
-        if not link.closed and not link.writable and seconds:
-            link.session.hold(publisher, seconds)
+    for connection in server.plane.gate.crowded:
+        if not connection.closed and not connection.writable and seconds:
+            connection.session.hold(publisher, seconds)
     server.plane.gate.crowded.clear()
 
 
@@ -83,21 +83,21 @@ class Session(asyncio.BufferedProtocol):
         "_transport",
         "_why",
         "cid",
+        "connection",
         "cut_reason",
-        "door",
         "held_by",
         "introduced",
         "ip",
-        "link",
+        "listener",
         "options",
         "port",
         "rtt",
         "started_at",
     )
 
-    def __init__(self, server: "Server", door: "Door") -> None:
+    def __init__(self, server: "Server", listener: "BoundListener") -> None:
         self._server = server
-        self.door = door
+        self.listener = listener
         self.cid = 0
         self.cut_reason = ""  # why it is cut off, if not for what it holds itself
         self.ip, self.port = "", 0
@@ -107,8 +107,8 @@ class Session(asyncio.BufferedProtocol):
         self.rtt = 0.0
         limits = server.settings.limits
         parser = Parser(limits.max_control_line, limits.max_payload)
-        self.link = Link(self, parser, limits.max_pending, server.plane.gate.budget)
-        self.link.settle(door.frame)
+        self.connection = Connection(self, parser, limits.max_pending, server.plane.gate.budget)
+        self.connection.settle(listener.frame)
         self._intake = Intake(server.inbox)
         self._backlog: bytearray | None = None  # read, and to be served in a later turn
         self._reads = Reads() if server.settings.trace else None  # as they may be logged
@@ -138,12 +138,12 @@ class Session(asyncio.BufferedProtocol):
     @property
     def listener_frame(self) -> str:
         """The frame of a client that does not choose one."""
-        return self.door.frame
+        return self.listener.frame
 
     @property
     def frame(self) -> str:
         """The frame this client gets."""
-        return self.link.frame
+        return self.connection.frame
 
     @property
     def name(self) -> str:
@@ -161,7 +161,7 @@ class Session(asyncio.BufferedProtocol):
     @property
     def pending_bytes(self) -> int:
         """Bytes for this client that its socket has not taken."""
-        return self.link.held() + self._transport.get_write_buffer_size()
+        return self.connection.held() + self._transport.get_write_buffer_size()
 
     @property
     def last_activity(self) -> float:
@@ -192,13 +192,13 @@ class Session(asyncio.BufferedProtocol):
         self._server.heartbeat.schedule(self, self._heard + self._ping_interval)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self.link.closed or self._draining:
+        if self.connection.closed or self._draining:
             return self._server.inbox.window  # to be thrown away
         return self._intake.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         server = self._server
-        if self.link.closed or self._draining:
+        if self.connection.closed or self._draining:
             return  # nothing that it says counts any more
         store, stop = self._intake.filled(nbytes)
         self._heard = server.loop.time()
@@ -212,14 +212,14 @@ class Session(asyncio.BufferedProtocol):
         begun = TURNS.begin()
         plane = self._server.plane
         plane.sequencer.tick(time.time_ns())
-        rest = plane.receive(self.link, store, stop)
+        rest = plane.receive(self.connection, store, stop)
         if plane.interrupted:
             self._backlog = store[rest:stop]
-            self._intake.keep(store, stop, stop, self.link.parser)
+            self._intake.keep(store, stop, stop, self.connection.parser)
             self._transport.pause_reading()
             self._server.loop.call_soon(self.go_on)
-        elif not self.link.closed:
-            self._intake.keep(store, rest, stop, self.link.parser)
+        elif not self.connection.closed:
+            self._intake.keep(store, rest, stop, self.connection.parser)
         if plane.gate.crowded:
             self._hold()
         if (replays := self._server.replays) is not None and replays.waits:
@@ -230,7 +230,7 @@ class Session(asyncio.BufferedProtocol):
 
     def go_on(self) -> None:
         """Serve what was read before, unless a subscriber holds us; then read again."""
-        if self.held_by or self.link.closed or self._draining:
+        if self.held_by or self.connection.closed or self._draining:
             return
         backlog, self._backlog = self._backlog, None
         if backlog is not None:
@@ -244,9 +244,9 @@ class Session(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fd = -1
-        self._server.plane.control.drop(self.link)
+        self._server.plane.control.drop(self.connection)
         self._server.forget(self)
-        self.link.part()
+        self.connection.part()
         self._backlog = None
         for timer in (self._stall_timer, self._hold_timer, self._linger_timer):
             if timer is not None:
@@ -257,7 +257,7 @@ class Session(asyncio.BufferedProtocol):
             log.debug("%s - Client connection closed: %s", self.label, why)
 
     def pause_writing(self) -> None:
-        self.link.writable = False
+        self.connection.writable = False
         self._stalled_bytes = self._transport.get_write_buffer_size()
         deadline = self._server.settings.limits.write_deadline
         self._stall_timer = self._server.loop.call_later(deadline, self._stalled)
@@ -266,12 +266,12 @@ class Session(asyncio.BufferedProtocol):
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
-        self.link.writable = True
+        self.connection.writable = True
         self.flush()
         if self._server.replays is not None:
-            self._server.replays.wake(self.link)
-        if self.link.held() < self._server.hold_pending // 4:
-            self.link.lagging = False
+            self._server.replays.wake(self.connection)
+        if self.connection.held() < self._server.hold_pending // 4:
+            self.connection.lagging = False
             if self._hold_timer is not None:
                 self._hold_timer.cancel()
                 self._hold_timer = None
@@ -281,19 +281,19 @@ class Session(asyncio.BufferedProtocol):
 
     def flush(self) -> None:
         """Write the outbox, as far as the socket takes it; the rest of a store waits there."""
-        link = self.link
-        while link.writable:
-            view = link.next_waiting()
+        connection = self.connection
+        while connection.writable:
+            view = connection.next_waiting()
             if view is None:
                 break
             self._send(view)
-        if link.writable and link.stored():
-            with link.unsent() as view:
+        if connection.writable and connection.stored():
+            with connection.unsent() as view:
                 size = len(view)
                 if size:
                     self._send(view)
-            link.emptied(size)
-        if self._late and not link.held():
+            connection.emptied(size)
+        if self._late and not connection.held():
             self._close()
 
     def _send(self, view: memoryview) -> None:
@@ -305,7 +305,7 @@ class Session(asyncio.BufferedProtocol):
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError:
-            self.link.closed = True
+            self.connection.closed = True
             self._why = self._why or "Write Error"
             self._transport.abort()
             return
@@ -331,7 +331,7 @@ class Session(asyncio.BufferedProtocol):
         self._server.closings.tell(logging.INFO, self.ip, "%s - %s", self.label, why)
         self._why = why
         self._server.slow_consumers += 1
-        self.link.drop_output()
+        self.connection.drop_output()
         self._let_go()
         if not self._transport.is_closing():
             self._transport.write(errors.SlowConsumer.reply)
@@ -342,16 +342,16 @@ class Session(asyncio.BufferedProtocol):
 
         What may not be seen yet is waited for, within that time too.
         """
-        link = self.link
-        self._server.plane.control.drop(link)
+        connection = self.connection
+        self._server.plane.control.drop(connection)
         if self._transport.is_closing():
             return
-        while (view := link.next_waiting()) is not None:
+        while (view := connection.next_waiting()) is not None:
             self._transport.write(bytes(view))
-        if rest := bytes(link.unsent()):
+        if rest := bytes(connection.unsent()):
             self._transport.write(rest)
-            link.emptied(len(rest))
-        self._late = link.held() > 0
+            connection.emptied(len(rest))
+        self._late = connection.held() > 0
         if not self._late:
             self._transport.close()
         unwritten = self._late or self._transport.get_write_buffer_size()
@@ -401,7 +401,7 @@ class Session(asyncio.BufferedProtocol):
 
     def _held_long_enough(self) -> None:
         self._hold_timer = None
-        self.link.lagging = True
+        self.connection.lagging = True
         self._let_go()
 
     def _let_go(self) -> None:
@@ -430,7 +430,7 @@ class Session(asyncio.BufferedProtocol):
         """The client sent PING. The first time after CONNECT it learns that it is known."""
         if self.options.get("protocol") == 1 and not self._greeted:
             self._greeted = True
-            self._server.plane.say(self.link, self._server.info(self, greeting=True))
+            self._server.plane.say(self.connection, self._server.info(self, greeting=True))
 
     def ponged(self) -> None:
         """The client answered a PING."""
@@ -441,19 +441,19 @@ class Session(asyncio.BufferedProtocol):
     def beat(self, now: float) -> float:
         """PING a silent client, close a stale one; when to look again, 0 for never."""
         limits = self._server.settings.limits
-        if self.link.closed:
+        if self.connection.closed:
             return 0.0
         if self._ping_sent and now - self._heard < limits.ping_interval:
             return self._heard + limits.ping_interval
         if self._pings_out >= limits.ping_max:
             self._blame(f"Stale Connection: {limits.ping_max} PINGs unanswered")
-            self._server.plane.say(self.link, errors.StaleConnection.reply)
+            self._server.plane.say(self.connection, errors.StaleConnection.reply)
             self._server.plane.release(None)
             self._close()
             return 0.0
         self._pings_out += 1
         self._ping_sent = now
-        self._server.plane.say(self.link, b"PING\r\n")
+        self._server.plane.say(self.connection, b"PING\r\n")
         self._server.plane.release(None)
         return now + limits.ping_interval
 
@@ -467,14 +467,14 @@ class Session(asyncio.BufferedProtocol):
         One that lags is served from the journal until it has all that was accepted.
         """
         self._draining = True
-        self.link.closed = not self.link.detached
+        self.connection.closed = not self.connection.detached
         self._transport.resume_reading()
 
     def is_drained(self) -> bool:
         """Whether the client's side has acknowledged all that was written for it."""
         if self._fd < 0:
             return True
-        if self.pending_bytes or (self.link.detached and not self.link.closed):
+        if self.pending_bytes or (self.connection.detached and not self.connection.closed):
             return False
         if self._transport.is_closing():
             return True

@@ -20,11 +20,11 @@ from typing import Any
 
 import cython
 
-from broker.dataplane.answerer import Answerer
+from broker.dataplane.connection import Connection
 from broker.dataplane.frame import Frame
 from broker.dataplane.gate import Gate
 from broker.dataplane.kinds import is_reserved_reply
-from broker.dataplane.link import Link
+from broker.dataplane.reply_publisher import ReplyPublisher
 from parser.machine import Parser
 from sequencer.msgids import id_of
 from sequencer.sequencer import Sequencer
@@ -34,9 +34,9 @@ from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
 if not cython.compiled:
-    from broker.dataplane.answerer import is_plain_reply
     from broker.dataplane.frame import BARE, BARE_HEADERS, FRAMED_HEADERS
     from broker.dataplane.kinds import ACKNOWLEDGED, CONTROL, ORDINARY
+    from broker.dataplane.reply_publisher import is_plain_reply
     from parser.ops import HPUB, IGNORED, MORE, PUB
     from sequencer.journal.layout import ID_FLAG
     from sublist.subject import digest_span
@@ -58,7 +58,7 @@ class Plane:
         self.sublist = sublist
         self.sequencer = sequencer
         self.gate = Gate(sequencer, hold_pending)
-        self.answerer = Answerer(sublist, self.gate)
+        self.reply_publisher = ReplyPublisher(sublist, self.gate)
         self.control: Any = None
         self.frames = tuple(Frame(shape) for shape in range(5))
         self.work = 0  # offers made, and routes found, in this read event
@@ -67,7 +67,7 @@ class Plane:
         self.store = bytearray()
         self.data = self.store
         self.route: Route | None = None
-        self.mute: Link | None = None  # the link that must not hear itself
+        self.mute: Connection | None = None  # the link that must not hear itself
         self.window: Any = None
         self.message_id = self.sizes = b""  # sizes: header size and size, as they were written
         self.refused = False  # the publisher at hand knows by now that there is no room
@@ -77,26 +77,26 @@ class Plane:
 
     def attach(self, control: Any) -> None:
         """Say who handles what is not a message. Once, before the first `receive`."""
-        self.control = self.gate.control = self.answerer.control = control
+        self.control = self.gate.control = self.reply_publisher.control = control
 
     def know_ids(self, window: Any) -> None:
         """Sequence no message whose Nats-Msg-Id is in this window."""
         self.window = window
 
-    def receive(self, link: Link, store: bytearray, stop: int) -> int:
+    def receive(self, connection: Connection, store: bytearray, stop: int) -> int:
         """Serve the operations in `store[:stop]`; return where the unserved rest begins.
 
         After `WORK_MAX` of work it stops with `interrupted` set: the rest is for a later turn.
         """
-        parser = link.parser
+        parser = connection.parser
         parser.begin(store, 0, stop)
         self.work = -self.sublist.effort
         self.interrupted = False
         self.store = store
-        self.gate.reader = link
-        self.sequencer.origin = link.origin
+        self.gate.reader = connection
+        self.sequencer.origin = connection.origin
         self.data = self.store
-        self.mute = None if link.echo else link
+        self.mute = None if connection.echo else connection
         self.gate.crowded.clear()
         self.refused = False
         while True:
@@ -104,42 +104,42 @@ class Plane:
             if op == PUB:
                 if self.sublist.routes > ROUTES_NEAR:
                     self.sublist.fetch(parser.peek())
-                self._publish(link, parser)
+                self._publish(connection, parser)
             elif op == MORE:
                 break
             elif op == HPUB:
-                self._publish_headers(link, parser)
+                self._publish_headers(connection, parser)
             elif op != IGNORED:
                 self.work += CONTROL_WORK
-                self.control.handle(link, op)
-                self.mute = None if link.echo else link
-            if link.closed:
+                self.control.handle(connection, op)
+                self.mute = None if connection.echo else connection
+            if connection.closed:
                 break
             if self.work + self.sublist.effort > WORK_MAX:
                 self.interrupted = True
                 break
-        self.gate.release(link)
+        self.gate.release(connection)
         return parser.at
 
     def spend(self, work: int) -> None:
         """Count work that was done for the message at hand outside the plane."""
         self.work += work
 
-    def _publish(self, link: Link, parser: Parser) -> int:
+    def _publish(self, connection: Connection, parser: Parser) -> int:
         """PUB: the straight way, or the other one."""
         route = self.sublist.find(
             self.data, parser.subject, parser.subject_end - parser.subject, parser.digest
         )
         self.route = route
-        if link.chatty or route.kind != ORDINARY or parser.reply_end:
-            if route.kind == ACKNOWLEDGED and not link.chatty:
-                return self._publish_acknowledged(link, parser, 0)
-            return self._publish_uncommon(link, parser, 0)
-        link.in_msgs += 1
-        link.in_bytes += parser.size
+        if connection.chatty or route.kind != ORDINARY or parser.reply_end:
+            if route.kind == ACKNOWLEDGED and not connection.chatty:
+                return self._publish_acknowledged(connection, parser, 0)
+            return self._publish_uncommon(connection, parser, 0)
+        connection.in_msgs += 1
+        connection.in_bytes += parser.size
         self._describe(parser, 0)
-        if self._give_out(link.in_msgs, route) == 0:
-            return self._refuse(link, route)
+        if self._give_out(connection.in_msgs, route) == 0:
+            return self._refuse(connection, route)
         return 0
 
     def begin(self) -> None:
@@ -221,12 +221,12 @@ class Plane:
             )
         return self.number
 
-    def _refuse(self, link: Link, route: Route) -> int:
+    def _refuse(self, connection: Connection, route: Route) -> int:
         """Say that the journal has no room: to a verbose client always, else once an event."""
-        told = link.verbose or not self.refused
+        told = connection.verbose or not self.refused
         self.refused = True
         self.work += CONTROL_WORK
-        self.control.journal_full(link, route.subject, told)
+        self.control.journal_full(connection, route.subject, told)
         return 0
 
     def _describe(self, parser: Parser, header_size: int) -> int:
@@ -244,7 +244,7 @@ class Plane:
         self.reply_size = parser.reply_end - parser.reply
         return 0
 
-    def _publish_headers(self, link: Link, parser: Parser) -> int:
+    def _publish_headers(self, connection: Connection, parser: Parser) -> int:
         """HPUB; without headers to speak of it is a PUB."""
         self.route = self.sublist.find(
             self.data, parser.subject, parser.subject_end - parser.subject, parser.digest
@@ -253,13 +253,13 @@ class Plane:
         self.named = parser.mentions(b"Nats-", 5)
         if self.named and parser.mentions(b"Nats-Trace-Dest", 15):
             self.work += CONTROL_WORK
-            if self.control.trace_only(link, self.route):
-                link.in_msgs += 1
-                link.in_bytes += parser.size
+            if self.control.trace_only(connection, self.route):
+                connection.in_msgs += 1
+                connection.in_bytes += parser.size
                 return 0
-        if self.route.kind == ACKNOWLEDGED and not link.chatty:
-            return self._publish_acknowledged(link, parser, parser.header_size)
-        return self._publish_uncommon(link, parser, parser.header_size)
+        if self.route.kind == ACKNOWLEDGED and not connection.chatty:
+            return self._publish_acknowledged(connection, parser, parser.header_size)
+        return self._publish_uncommon(connection, parser, parser.header_size)
 
     def _note_sizes(self, parser: Parser) -> int:
         """Both sizes of an HPUB as they were written."""
@@ -267,56 +267,60 @@ class Plane:
         self.sizes = bytes(headers + b" " + self.store[parser.digits : parser.digits_end])
         return 0
 
-    def _publish_acknowledged(self, link: Link, parser: Parser, header_size: int) -> int:
+    def _publish_acknowledged(
+        self, connection: Connection, parser: Parser, header_size: int
+    ) -> int:
         """`$SEQ.PUB.<subject>`: its number is answered. The control does what is unusual of it."""
         reply, reply_size = parser.reply, parser.reply_end - parser.reply
         if parser.size == header_size or not is_plain_reply(self.data, reply, reply_size):
-            return self._publish_uncommon(link, parser, header_size)
-        link.in_msgs += 1
-        link.in_bytes += parser.size
+            return self._publish_uncommon(connection, parser, header_size)
+        connection.in_msgs += 1
+        connection.in_bytes += parser.size
         self._describe(parser, header_size)
         self.reply_size = 0
         self.subject += PREFIX_SIZE
         size = parser.subject_end - self.subject
         digest = digest_span(self.data, self.subject, size)
         self.route = self.sublist.find(self.data, self.subject, size, digest)
-        fresh = self._take_once(link)
+        fresh = self._take_once(connection)
         if self.number == 0:
             self.work += CONTROL_WORK
             answer_to = bytes(self.store[reply : reply + reply_size])
-            self.control.no_room(link, self.route.subject, answer_to)
+            self.control.no_room(connection, self.route.subject, answer_to)
             return 0
         if fresh:
             self._fan_out()
         if reply_size:
-            self.work += self.answerer.acknowledge(link, self.data, reply, reply_size, self.number)
+            self.work += self.reply_publisher.acknowledge(
+                connection, self.data, reply, reply_size, self.number
+            )
         return 0
 
-    def _publish_uncommon(self, link: Link, parser: Parser, header_size: int) -> int:
+    def _publish_uncommon(self, connection: Connection, parser: Parser, header_size: int) -> int:
         """A message with a reply or headers, from a verbose client, or to a special subject."""
-        link.in_msgs += 1
-        link.in_bytes += parser.size
+        connection.in_msgs += 1
+        connection.in_bytes += parser.size
         route = self.route
         assert route is not None, "it was found before"
         self._describe(parser, header_size)
         reply = bytes(self.store[parser.reply : parser.reply_end])
-        if link.pedantic and not is_literal(route.subject):
-            self.control.invalid_publish_subject(link)
+        if connection.pedantic and not is_literal(route.subject):
+            self.control.invalid_publish_subject(connection)
         if route.kind >= CONTROL or (reply and is_reserved_reply(reply)):
             self.work += CONTROL_WORK
-            self.control.publish_special(link, route, reply)
+            self.control.publish_special(connection, route, reply)
             return 0
         self.number = 0
-        fresh = route.kind != ORDINARY or self._take_once(link)
+        fresh = route.kind != ORDINARY or self._take_once(connection)
         if fresh and self.number == 0 and route.kind == ORDINARY:
-            return self._refuse(link, route)
-        self._confirm(link)
-        if fresh and self._fan_out() == 0 and reply and link.no_responders:
+            return self._refuse(connection, route)
+        self._confirm(connection)
+        if fresh and self._fan_out() == 0 and reply and connection.no_responders:
             self.work += CONTROL_WORK
-            self.control.no_responders(link, route.subject, reply)
+            self.control.no_responders(connection, route.subject, reply)
         return 0
 
-    def sequence(self, link: Link, route: Route) -> int:
+    def sequence(self, connection: Connection, route: Route) -> int:
         """Publish the message at hand under another subject, without its reply.
 
         Its number, or the old one of a message whose id is known; 0 if there is no room.
@@ -324,35 +328,35 @@ class Plane:
         self.route = route
         self.renamed = True
         self.reply_size = 0
-        fresh = self._take_once(link)
+        fresh = self._take_once(connection)
         if self.number:
-            self._confirm(link)
+            self._confirm(connection)
             if fresh:
                 self._fan_out()
         return self.number
 
-    def _confirm(self, link: Link) -> int:
+    def _confirm(self, connection: Connection) -> int:
         """+OK for a message that was taken, before its own MSG, as nats-server has it."""
-        if link.verbose:
-            self.say(link, b"+OK\r\n")
-            link.numbered = True
+        if connection.verbose:
+            self.say(connection, b"+OK\r\n")
+            connection.numbered = True
         return 0
 
-    def _take_once(self, link: Link) -> bool:
+    def _take_once(self, connection: Connection) -> bool:
         """Take a number, unless the message's id has one: then False, and `number` is that."""
         found = b""
         ours = self.header_size and self.named and self.window is not None
-        if ours and link.parser.mentions(b"Nats-Msg-Id", 11):
+        if ours and connection.parser.mentions(b"Nats-Msg-Id", 11):
             found = id_of(bytes(self.store[self.body : self.body + self.header_size]))
         if not found:
-            self._take(link.in_msgs)
+            self._take(connection.in_msgs)
             return True
         self.work += CONTROL_WORK
         self.number = self.window.find(found, self.sequencer.now)
         if self.number:
             return False
         self.message_id = found
-        if self._take(link.in_msgs):
+        if self._take(connection.in_msgs):
             self.window.add(found, self.number, self.sequencer.now)
         self.message_id = b""
         return True
@@ -390,9 +394,9 @@ class Plane:
                 sub = cython.cast(Subscription, members[(first + at) % count])
                 if sub.owner is None:
                     continue
-                link = cython.cast(Link, sub.owner)
-                able = link.writable and not link.detached
-                if able != (turn == 0) or link.closed or link is self.mute:
+                connection = cython.cast(Connection, sub.owner)
+                able = connection.writable and not connection.detached
+                if able != (turn == 0) or connection.closed or connection is self.mute:
                     continue
                 if self._offer(sub):
                     return True
@@ -402,27 +406,27 @@ class Plane:
         """Put the message at hand into one subscriber's outbox; whether it took it."""
         if sub.owner is None:
             return False  # it has gone while this message was handed out
-        link = cython.cast(Link, sub.owner)
-        if link is self.mute:
+        connection = cython.cast(Connection, sub.owner)
+        if connection is self.mute:
             return False
-        if link.detached and self.number:
-            return self._owe(link, sub)
-        counted = self.size if self.header_size and link.headers else self.payload_size
-        frame = cython.cast(Frame, self.frames[self._shape(link)])
+        if connection.detached and self.number:
+            return self._owe(connection, sub)
+        counted = self.size if self.header_size and connection.headers else self.payload_size
+        frame = cython.cast(Frame, self.frames[self._shape(connection)])
         if frame.number != self.number:
             self._stamp(frame)
         if self.reply_size or not frame.is_addressed(self.route, sub.sid):
             self._address(frame, sub)
-        if not link.dirty:
-            self.gate.soil(link)
-        if not link.deliver(frame, self.data, self.payload, self.payload_size, counted):
+        if not connection.dirty:
+            self.gate.mark_dirty(connection)
+        if not connection.deliver(frame, self.data, self.payload, self.payload_size, counted):
             need = frame.end - frame.start + self.payload_size + 4
-            if not self.gate.make_room(link, need, self.number):
-                return link.detached and self.number != 0 and self._owe(link, sub)
-            if not link.writable:
-                self.work += link.size >> GROWN_SHIFT
-            link.deliver(frame, self.data, self.payload, self.payload_size, counted)
-        link.numbered = True
+            if not self.gate.make_room(connection, need, self.number):
+                return connection.detached and self.number != 0 and self._owe(connection, sub)
+            if not connection.writable:
+                self.work += connection.size >> GROWN_SHIFT
+            connection.deliver(frame, self.data, self.payload, self.payload_size, counted)
+        connection.numbered = True
         if self.number:
             sub.seen = self.number
         sub.delivered += 1
@@ -430,14 +434,16 @@ class Plane:
             self.control.finished(sub)
         return True
 
-    def _shape(self, link: Link) -> int:
+    def _shape(self, connection: Connection) -> int:
         """What the message at hand looks like to this link."""
-        shape = link.headed_shape if self.header_size and link.headers else link.shape
+        shape = (
+            connection.headed_shape if self.header_size and connection.headers else connection.shape
+        )
         if self.number == 0:
             shape = BARE_HEADERS if shape >= FRAMED_HEADERS and self.header_size else BARE
         return shape
 
-    def _owe(self, link: Link, sub: Subscription) -> bool:
+    def _owe(self, connection: Connection, sub: Subscription) -> bool:
         """The journal will serve this; a member of a queue group must know what was its."""
         if sub.queue is None:
             return True
@@ -445,10 +451,10 @@ class Plane:
             sub.owed = deque()
         if sub.limit and sub.delivered + len(sub.owed) >= sub.limit:
             return False  # it will have had all it wants by then
-        if link.owed >= OWED_MAX:
-            self.gate.cut(link)
+        if connection.owed >= OWED_MAX:
+            self.gate.cut(connection)
             return False
-        link.owed += 1
+        connection.owed += 1
         sub.owed.append(self.number)
         return True
 
@@ -480,20 +486,20 @@ class Plane:
             frame.address(owner, route.subject, route.size, sub.sid, reply, self.reply_size)
         return 0
 
-    def say(self, link: Link, text: bytes) -> bool:
+    def say(self, connection: Connection, text: bytes) -> bool:
         """Put what is no message, or a message of the broker's own, into an outbox."""
-        return self.gate.say(link, text)
+        return self.gate.say(connection, text)
 
-    def answer(self, asker: Link, reply: bytes, payload: bytes, headers: bytes) -> None:
+    def answer(self, asker: Connection, reply: bytes, payload: bytes, headers: bytes) -> None:
         """Send a message of the broker's own to the client that asked, without number or frame."""
-        self.work += self.answerer.answer(asker, reply, payload, headers)
+        self.work += self.reply_publisher.answer(asker, reply, payload, headers)
 
-    def listens(self, asker: Link, reply: bytes) -> bool:
+    def listens(self, asker: Connection, reply: bytes) -> bool:
         """Whether the client that asked would get an answer; otherwise none needs to be made."""
-        heard = self.answerer.listens(asker, reply)
-        self.work += self.answerer.looked
+        heard = self.reply_publisher.listens(asker, reply)
+        self.work += self.reply_publisher.looked
         return heard
 
-    def release(self, last: Link | None) -> None:
+    def release(self, last: Connection | None) -> None:
         """Let out what was caused so far; `last` after all others."""
         self.gate.release(last)

@@ -1,6 +1,6 @@
 # The compiler's view of staged_rows.py: types only, never behaviour.
 cimport cython
-from broker.dataplane.answerer cimport is_plain_reply
+from broker.dataplane.reply_publisher cimport is_plain_reply
 from broker.dataplane.plane cimport Plane
 from parser.machine cimport FAULT, HPUB, MORE, PUB, Parser
 from sublist.route cimport Route

@@ -19,8 +19,8 @@ from parser.machine import Parser
 from sublist.sublist import Sublist
 
 if not cython.compiled:
-    from broker.dataplane.answerer import is_plain_reply
     from broker.dataplane.kinds import EXCLUDED, ORDINARY, UNMATCHABLE
+    from broker.dataplane.reply_publisher import is_plain_reply
     from parser.ops import FAULT, HPUB, MORE, PUB
 
     BAD = -1

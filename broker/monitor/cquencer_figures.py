@@ -22,7 +22,7 @@ COUNTERS = (
 class TakenCaller:
     """One connection, and its numbers at that moment."""
 
-    caller: Any
+    client: Any
     heard: int  # ns since 1970; 0: it has said nothing
     pending_bytes: int
     figures: tuple[int, int, int, int]  # messages, bytes, queries, errors
@@ -56,14 +56,14 @@ def port_page(server: Observed, figures: dict[str, int]) -> dict[str, Any]:
 
 def take_callers(server: Observed, page: Page) -> tuple[int, list[TakenCaller]]:
     """Take one page of connections, the oldest first; also how many there are in all."""
-    callers = {} if server.cquencer is None else server.cquencer.callers
-    chosen = islice(callers.values(), page.offset, page.offset + page.limit)
-    return len(callers), [
+    clients = {} if server.cquencer is None else server.cquencer.clients
+    chosen = islice(clients.values(), page.offset, page.offset + page.limit)
+    return len(clients), [
         TakenCaller(
-            caller=caller,
-            heard=caller.heard,
-            pending_bytes=caller.pending_bytes,
-            figures=(caller.messages, caller.bytes, caller.queries, caller.errors),
+            client=client,
+            heard=client.heard,
+            pending_bytes=client.pending_bytes,
+            figures=(client.messages, client.bytes, client.queries, client.errors),
         )
-        for caller in chosen
+        for client in chosen
     ]

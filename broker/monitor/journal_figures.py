@@ -87,7 +87,7 @@ def _of_replays(replays: Any) -> dict[str, float]:
         "replaying": replays.active,
         "catching_up": replays.catching_up,
         "replays": replays.started,
-        "replayed": replays.player.messages,
+        "replayed": replays.replay_writer.messages,
         "catchups": replays.catch_ups,
         "given_up": replays.given_up,
     }

@@ -38,7 +38,7 @@ class Subscription(Protocol):
     def limit(self) -> int: ...
 
 
-class Link(Traffic, Protocol):
+class Connection(Traffic, Protocol):
     """A connection as the data plane sees it."""
 
     @property
@@ -73,7 +73,7 @@ class Session(Protocol):
     @property
     def frame(self) -> str: ...
     @property
-    def link(self) -> Link: ...
+    def connection(self) -> Connection: ...
 
 
 class Observed(Protocol):

@@ -20,17 +20,17 @@ COUNTERS = (
 
 def take_staging(server: Observed) -> dict[str, int]:
     """Take the figures, by the keys above; 0 where nobody has staged anything."""
-    desk = server.staging
-    if desk is None:
+    staging_service = server.staging
+    if staging_service is None:
         return dict.fromkeys((key for key, *_ in (*GAUGES, *COUNTERS)), 0)
     return {
-        "stages": len(desk.stages),
-        "bytes": desk.stages.bytes,
-        "applications": len(desk.applications.done),
-        "committing": len(desk.commits),
-        "pieces": desk.pieces,
-        "commits": desk.commits.committed,
-        "rows": desk.publishing.rows,
-        "repeated": desk.commits.repeated,
-        "expired": desk.stages.expired,
+        "stages": len(staging_service.stages),
+        "bytes": staging_service.stages.bytes,
+        "applications": len(staging_service.applications.done),
+        "committing": len(staging_service.commits),
+        "pieces": staging_service.pieces,
+        "commits": staging_service.commits.committed,
+        "rows": staging_service.publishing.rows,
+        "repeated": staging_service.commits.repeated,
+        "expired": staging_service.stages.expired,
     }

@@ -213,7 +213,7 @@ def take_subscriptions(
     first, left = query.page.offset, query.page.limit
     taken: list[tuple[int, Subscription]] = []
     for session in server.sessions.values():
-        subs = session.link.subs
+        subs = session.connection.subs
         if first < len(subs) and left:
             some = _some(subs.values(), first, left)
             taken += [(session.cid, sub) for sub in some]
@@ -282,23 +282,28 @@ def round_trip(seconds: float) -> str:
 
 def _measure(name: str) -> Any:
     if name == "subscriptions":
-        return lambda session: len(session.link.subs)
+        return lambda session: len(session.connection.subs)
     if name.startswith(("in_", "out_")):
-        return lambda session: getattr(session.link, name)
+        return lambda session: getattr(session.connection, name)
     return lambda session: getattr(session, name)
 
 
 def _take_session(session: Session, now: float, first: int, most: int) -> TakenSession:
-    link = session.link
+    connection = session.connection
     return TakenSession(
         session=session,
         now=now,
         pending_bytes=session.pending_bytes,
-        traffic=(link.in_msgs, link.out_msgs, link.in_bytes, link.out_bytes),
+        traffic=(
+            connection.in_msgs,
+            connection.out_msgs,
+            connection.in_bytes,
+            connection.out_bytes,
+        ),
         last_activity=session.last_activity,
         rtt=session.rtt,
-        subscriptions=len(link.subs),
-        subs=_some(link.subs.values(), first, most),
+        subscriptions=len(connection.subs),
+        subs=_some(connection.subs.values(), first, most),
     )
 
 
@@ -346,15 +351,15 @@ def _connection(taken: TakenSession, query: ConnectionsQuery) -> dict[str, Any]:
 
 
 def _caller(taken: TakenCaller, now: float) -> dict[str, Any]:
-    caller = taken.caller
-    heard = taken.heard / SECOND_NS or caller.started_at
+    client = taken.client
+    heard = taken.heard / SECOND_NS or client.started_at
     entry: dict[str, Any] = {
-        "cid": caller.cid,
-        "ip": caller.ip,
-        "port": caller.port,
-        "start": timestamp(caller.started_at),
+        "cid": client.cid,
+        "ip": client.ip,
+        "port": client.port,
+        "start": timestamp(client.started_at),
         "last_activity": timestamp(heard),
-        "uptime": span(now - caller.started_at),
+        "uptime": span(now - client.started_at),
         "idle": span(now - heard),
         "pending_bytes": taken.pending_bytes,
     }

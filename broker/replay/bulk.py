@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.dataplane.link import Link
+from broker.dataplane.connection import Connection
 from broker.dataplane.outcomes import BAD, ENDED, FULL, MORE
 from broker.replay.cursor import Cursor
 from broker.replay.memory import ANSWERED, SHORT
@@ -98,8 +98,10 @@ class Bulk(Cursor):
         *("_wish", "over"),
     )
 
-    def __init__(self, replays: "Replays", link: Link, reply: bytes, wish: Wish) -> None:
-        super().__init__(link, wish.first)
+    def __init__(
+        self, replays: "Replays", connection: Connection, reply: bytes, wish: Wish
+    ) -> None:
+        super().__init__(connection, wish.first)
         self._replays = replays
         self._reply = reply
         self._wish = wish
@@ -194,7 +196,7 @@ class Bulk(Cursor):
         self._lost.append(b"%d-%d" % (first, min(last, self._wish.last)))
 
     def is_done(self) -> bool:
-        if not self.over and not self._replays.plane.listens(self.link, self._reply):
+        if not self.over and not self._replays.plane.listens(self.connection, self._reply):
             self.over = True  # the client that asked no longer listens
         if not self.over and self.number > self._wish.last:
             self._answer(last=True)
@@ -232,7 +234,7 @@ class Bulk(Cursor):
             headers += b"Seriatim-Lost: %b\r\n" % b",".join(self._lost)
         if self.over:
             headers += b"Seriatim-Last: 1\r\n"
-        plane.answer(self.link, self._reply, body, headers + b"\r\n")
+        plane.answer(self.connection, self._reply, body, headers + b"\r\n")
         if granted and len(columns) <= 2 * SHORT:  # else one long record has made it large
             reads.keep(self._chunk, self, collector)
         self._lost.clear()

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from broker.dataplane.link import Link
+from broker.dataplane.connection import Connection
 from broker.dataplane.outcomes import MORE
-from broker.dataplane.player import Player
+from broker.dataplane.replay_writer import ReplayWriter
 from sublist.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ class Cursor:
     """Written by `Replays`, but for `number` and `outcome`, which `play` leaves."""
 
     __slots__ = (
-        *("dropped", "ended", "fetched", "home", "link", "number", "offset", "outcome"),
+        *("dropped", "ended", "fetched", "home", "connection", "number", "offset", "outcome"),
         *("parked_at", "piece", "place_in_heap", "work"),
     )
 
-    def __init__(self, link: Link, number: int) -> None:
-        self.link = link
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection = connection
         self.number = number  # the next one wanted; 0: whichever comes first
         self.piece: Any = None  # the part of the store it is in, held while it is
         self.offset = 0
@@ -110,26 +110,26 @@ class Cursor:
 class Replay(Cursor):
     """`$SEQ.FROM`, `$SEQ.RANGE`, `$SEQ.SINCE`: one subscription, which nobody else serves yet."""
 
-    __slots__ = ("player", "replays", "since", "sub", "until")
+    __slots__ = ("replay_writer", "replays", "since", "sub", "until")
 
     def __init__(
         self, replays: "Replays", sub: Subscription, number: int, until: int = 0, since: int = 0
     ) -> None:
         super().__init__(sub.owner, number)
         self.replays = replays
-        self.player: Player = replays.player
+        self.replay_writer: ReplayWriter = replays.replay_writer
         self.sub = sub
         self.until = until
         self.since = since
         sub.replay = self
 
     def play(self, store: bytearray, stop: int) -> int:
-        player = self.player
-        consumed = player.play(
-            self.link, self.sub, self.number, self.until, self.since, store, 0, stop
+        replay_writer = self.replay_writer
+        consumed = replay_writer.play(
+            self.connection, self.sub, self.number, self.until, self.since, store, 0, stop
         )
-        self.number = player.number
-        self.outcome = player.outcome
+        self.number = replay_writer.number
+        self.outcome = replay_writer.outcome
         return consumed
 
     def lose(self, first: int, last: int) -> None:
@@ -167,31 +167,31 @@ class CatchUp(Cursor):
     PONG, the end of a subscription), waits until they were played.
     """
 
-    __slots__ = ("_deferred", "player", "replays")
+    __slots__ = ("_deferred", "replay_writer", "replays")
 
-    def __init__(self, replays: "Replays", link: Link, number: int) -> None:
-        super().__init__(link, number)
+    def __init__(self, replays: "Replays", connection: Connection, number: int) -> None:
+        super().__init__(connection, number)
         self.replays = replays
-        self.player: Player = replays.player
+        self.replay_writer: ReplayWriter = replays.replay_writer
         self._deferred: deque[tuple[int, Callable[[], None]]] = deque()
 
     def defer(self, number: int, action: Callable[[], None]) -> None:
         """Do something when all up to `number`, the last one given, was played."""
         self._deferred.append((number, action))
         if len(self._deferred) > DEFERRED_MAX:
-            self.replays.plane.gate.cut(self.link)
+            self.replays.plane.gate.cut(self.connection)
 
     def play(self, store: bytearray, stop: int) -> int:
-        player = self.player
+        replay_writer = self.replay_writer
         until = self._deferred[0][0] if self._deferred else 0
-        consumed = player.play(self.link, None, self.number, until, 0, store, 0, stop)
-        self.work += LOOK_WORK * player.looked
-        self.number = player.number
-        self.outcome = player.outcome
+        consumed = replay_writer.play(self.connection, None, self.number, until, 0, store, 0, stop)
+        self.work += LOOK_WORK * replay_writer.looked
+        self.number = replay_writer.number
+        self.outcome = replay_writer.outcome
         return consumed
 
     def lose(self, first: int, last: int) -> None:
-        self.replays.give_up(self.link, first, last)
+        self.replays.give_up(self.connection, first, last)
 
     def is_done(self) -> bool:
         while self._deferred and self._deferred[0][0] < self.number:
@@ -201,7 +201,7 @@ class CatchUp(Cursor):
     def at_head(self, number: int) -> bool:
         if self.number > number + 1:
             return False
-        self.link.detached = False
+        self.connection.detached = False
         return True
 
     def free(self) -> None:

@@ -147,7 +147,7 @@ class Latest(Cursor):
         if self.home is None:
             why = b"more subjects match than limits.answers_pending has room for"
             error = ReplayRefused(b"$SEQ.LAST." + self.sub.subject, why)
-            self.replays.plane.say(self.link, error.reply)
+            self.replays.plane.say(self.connection, error.reply)
             self.replays.conclude(self.sub)
         return False
 
@@ -244,7 +244,7 @@ class Latest(Cursor):
 
     def _play(self, store: bytearray, stop: int) -> int:
         """Play the picks that are in this buffer."""
-        player = self.replays.player
+        replay_writer = self.replays.replay_writer
         at = 0
         for _ in range(AT_ONCE):
             if self._pick is None:
@@ -257,14 +257,16 @@ class Latest(Cursor):
                 self.replays.move(self)
                 return 0
             at = offset - self.offset
-            at = player.play(self.link, self.sub, number, number, 0, store, at, stop)
-            if player.outcome == MORE and player.number == number:  # cut by the buffer's end
+            at = replay_writer.play(self.connection, self.sub, number, number, 0, store, at, stop)
+            if (
+                replay_writer.outcome == MORE and replay_writer.number == number
+            ):  # cut by the buffer's end
                 self.outcome = MORE
                 return at
-            if player.outcome == BAD:
+            if replay_writer.outcome == BAD:
                 self._lose_pick()
-            elif player.outcome not in (MORE, ENDED):
-                self.outcome = player.outcome
+            elif replay_writer.outcome not in (MORE, ENDED):
+                self.outcome = replay_writer.outcome
                 return at
             else:
                 self._next_pick()

@@ -9,7 +9,7 @@ from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.dataplane.link import Link
+from broker.dataplane.connection import Connection
 from broker.dataplane.outcomes import BAD, ENDED, FULL
 from broker.dataplane.plane import Plane
 from broker.replay.cursor import Cursor
@@ -30,9 +30,9 @@ class Lookup(Cursor):
 
     __slots__ = ("_astray", "_replays", "_walk", "wanted")
 
-    def __init__(self, replays: "Replays", link: Link) -> None:
+    def __init__(self, replays: "Replays", connection: Connection) -> None:
         self.wanted: deque[tuple[int, bytes, bytes]] = deque()  # number, subject, reply
-        super().__init__(link, 0)
+        super().__init__(connection, 0)
         self._replays = replays
         self._walk = Walk(replays.store.salt, replays.store.checked)
         self._astray = False  # what is wanted now may lie elsewhere
@@ -112,20 +112,20 @@ class Lookup(Cursor):
         """The record is not there, or not readable."""
         number, subject, reply = self.wanted[0]
         kept_from = self._replays.store.first
-        no_such_message(self._replays.plane, self.link, subject, reply, number, kept_from)
+        no_such_message(self._replays.plane, self.connection, subject, reply, number, kept_from)
 
     def _found(self, store: bytearray) -> None:
         """Answer with the record at hand."""
-        walk, link = self._walk, self.link
+        walk, connection = self._walk, self.connection
         subject = bytes(store[walk.subject : walk.subject + walk.subject_size])
         headers = bytes(store[walk.headers : walk.headers + walk.header_size])
         payload = bytes(store[walk.payload : walk.payload + walk.payload_size])
-        if link.frame == "netstring":
+        if connection.frame == "netstring":
             payload = encode_frame(walk.number, payload)
         told = b"Nats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n"
         told %= (subject, walk.number, timestamp(walk.time))
         told_first = with_fields(headers, told)
-        self._replays.plane.answer(link, self.wanted[0][2], payload, told_first)
+        self._replays.plane.answer(connection, self.wanted[0][2], payload, told_first)
 
 
 def timestamp(time_ns: int) -> bytes:
@@ -135,7 +135,7 @@ def timestamp(time_ns: int) -> bytes:
 
 
 def no_such_message(
-    plane: Plane, link: Link, subject: bytes, reply: bytes, number: int, kept_from: int
+    plane: Plane, connection: Connection, subject: bytes, reply: bytes, number: int, kept_from: int
 ) -> None:
     """Say that a message is not there, and why. What is kept begins at `kept_from`."""
     if number > plane.sequencer.number:
@@ -144,13 +144,15 @@ def no_such_message(
         why = f"message {number} is not retained"
     else:
         why = f"message {number} is lost"
-    refuse(plane, link, subject, reply, 404, why)
+    refuse(plane, connection, subject, reply, 404, why)
 
 
-def refuse(plane: Plane, link: Link, subject: bytes, reply: bytes, status: int, why: str) -> None:
+def refuse(
+    plane: Plane, connection: Connection, subject: bytes, reply: bytes, status: int, why: str
+) -> None:
     """Say no to a question: with a status header, or with -ERR to who takes no headers."""
-    if reply and link.headers:
+    if reply and connection.headers:
         words = why[0].upper() + why[1:]
-        plane.answer(link, reply, b"", b"NATS/1.0 %d %b\r\n\r\n" % (status, words.encode()))
+        plane.answer(connection, reply, b"", b"NATS/1.0 %d %b\r\n\r\n" % (status, words.encode()))
     else:
-        plane.say(link, PublishForbidden(subject, why).reply)
+        plane.say(connection, PublishForbidden(subject, why).reply)

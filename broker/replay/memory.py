@@ -12,7 +12,7 @@ always goes on, and whoever had to let go begins again when there is room, in it
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker.dataplane.link import Link
+from broker.dataplane.connection import Connection
 from broker.replay.queues import Ready
 from sequencer.journal.columns import Collector
 
@@ -127,11 +127,11 @@ class Reads(Part):
         self.wait(read)
         return 0
 
-    def slow(self, parked: "Iterable[Cursor]", before: float) -> set[Link]:
+    def slow(self, parked: "Iterable[Cursor]", before: float) -> set[Connection]:
         """Whose clients have taken nothing since, while others wait for the memory."""
         if not self.waiting:
             return set()
-        return {one.link for one in parked if self.held(one) and one.parked_at < before}
+        return {one.connection for one in parked if self.held(one) and one.parked_at < before}
 
 
 class Surveys(Part):

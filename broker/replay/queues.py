@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from broker.dataplane.link import Link
+from broker.dataplane.connection import Connection
 
 if TYPE_CHECKING:
     from broker.replay.cursor import Cursor
@@ -19,22 +19,22 @@ class _ByLink:
     """Cursors by their connections, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._links: OrderedDict[Link, OrderedDict[Cursor, None]] = OrderedDict()
+        self._links: OrderedDict[Connection, OrderedDict[Cursor, None]] = OrderedDict()
 
     def put(self, cursor: "Cursor") -> None:
         """At the end of its connection's line."""
         cursor.home = self
-        line = self._links.get(cursor.link)
+        line = self._links.get(cursor.connection)
         if line is None:
-            line = self._links[cursor.link] = OrderedDict()
+            line = self._links[cursor.connection] = OrderedDict()
         line[cursor] = None
 
     def discard(self, cursor: "Cursor") -> None:
         """It has ended."""
-        line = self._links[cursor.link]
+        line = self._links[cursor.connection]
         del line[cursor]
         if not line:
-            del self._links[cursor.link]
+            del self._links[cursor.connection]
         cursor.home = None
 
 
@@ -47,18 +47,18 @@ class Ready(_ByLink):
     def put_first(self, cursor: "Cursor") -> None:
         """Before all others."""
         self.put(cursor)
-        self._links[cursor.link].move_to_end(cursor, last=False)
-        self._links.move_to_end(cursor.link, last=False)
+        self._links[cursor.connection].move_to_end(cursor, last=False)
+        self._links.move_to_end(cursor.connection, last=False)
 
     def take(self) -> "Cursor":
         """The next one; its connection goes to the end."""
-        link = next(iter(self._links))
-        line = self._links[link]
+        connection = next(iter(self._links))
+        line = self._links[connection]
         cursor, _ = line.popitem(last=False)
         if line:
-            self._links.move_to_end(link)
+            self._links.move_to_end(connection)
         else:
-            del self._links[link]
+            del self._links[connection]
         cursor.home = None
         return cursor
 
@@ -71,13 +71,13 @@ class Parked(_ByLink):
             yield from line
 
     @property
-    def links(self) -> list[Link]:
+    def connections(self) -> list[Connection]:
         """The connections that have some."""
         return list(self._links)
 
-    def take(self, link: Link) -> "list[Cursor]":
+    def take(self, connection: Connection) -> "list[Cursor]":
         """All of one connection."""
-        cursors = list(self._links.pop(link, ()))
+        cursors = list(self._links.pop(connection, ()))
         for cursor in cursors:
             cursor.home = None
         return cursors

@@ -18,10 +18,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from broker.dataplane.link import Link
+from broker.dataplane.connection import Connection
 from broker.dataplane.outcomes import BAD, ENDED, FULL, GAP, MORE
 from broker.dataplane.plane import Plane
-from broker.dataplane.player import Player
+from broker.dataplane.replay_writer import ReplayWriter
 from broker.replay import requests
 from broker.replay.cursor import NOBODY, CatchUp, Cursor, Replay
 from broker.replay.faults import Faults
@@ -61,7 +61,7 @@ class Replays:
         self.memory = Memory(answers_pending, self.go_on)
         self.most_work = 0  # in one turn so far
         self.store = store
-        self.player = Player(plane.gate, plane.sublist, store.salt, store.checked)
+        self.replay_writer = ReplayWriter(plane.gate, plane.sublist, store.salt, store.checked)
         self.active = 0  # cursors that have not ended
         self.started = self.catch_ups = self.catching_up = self.given_up = 0
         self._loop = loop
@@ -70,9 +70,9 @@ class Replays:
         self._parked = Parked()
         self._waiting = Waiting()
         self._fetcher = Fetcher(loop, self._go_first, self._not_fetched)
-        self._asked: dict[Link, list[Cursor]] = {}
-        self._catching: dict[Link, CatchUp] = {}
-        self._latest: dict[Link, int] = {}
+        self._asked: dict[Connection, list[Cursor]] = {}
+        self._catching: dict[Connection, CatchUp] = {}
+        self._latest: dict[Connection, int] = {}
         self._at_hand: Cursor | None = None  # whose step this is
         self._scheduled = False
         self._due = False  # somebody waits for a number that has come
@@ -94,9 +94,9 @@ class Replays:
                 self._latest[sub.owner] = self.latest_of(sub.owner) + 1
                 self.begin(Latest(self, sub))
 
-    def latest_of(self, link: Link) -> int:
+    def latest_of(self, connection: Connection) -> int:
         """How many `$SEQ.LAST` of one client are being looked for, or played."""
-        return self._latest.get(link, 0)
+        return self._latest.get(connection, 0)
 
     def begin(self, cursor: Cursor) -> None:
         """Serve this one from now on."""
@@ -106,12 +106,12 @@ class Replays:
 
     def ask(self, cursor: Cursor) -> None:
         """The same for one that no subscription has, but a connection's questions."""
-        self._asked.setdefault(cursor.link, []).append(cursor)
+        self._asked.setdefault(cursor.connection, []).append(cursor)
         self.begin(cursor)
 
-    def asked_by(self, link: Link) -> list[Cursor]:
+    def asked_by(self, connection: Connection) -> list[Cursor]:
         """The cursors that serve the questions of one connection."""
-        return self._asked.get(link, [])
+        return self._asked.get(connection, [])
 
     def abandon(self, sub: Subscription) -> None:
         """A subscription has ended that was being played to: so has what played."""
@@ -119,13 +119,13 @@ class Replays:
         if cursor is not NOBODY:
             self._drop(cursor)
 
-    def leave(self, link: Link) -> None:
+    def leave(self, connection: Connection) -> None:
         """A connection has closed, and its subscriptions with it."""
-        for cursor in self.asked_by(link)[:]:
+        for cursor in self.asked_by(connection)[:]:
             self._drop(cursor)
-        if link in self._catching:
-            self._drop(self._catching[link])
-        self.wake(link)
+        if connection in self._catching:
+            self._drop(self._catching[connection])
+        self.wake(connection)
 
     def _drop(self, cursor: Cursor) -> None:
         """It ends now; in its own step, at the end of that."""
@@ -133,31 +133,31 @@ class Replays:
         if cursor is not self._at_hand:
             self._end(cursor)
 
-    def catch_up(self, link: Link, number: int) -> None:
+    def catch_up(self, connection: Connection, number: int) -> None:
         """Serve a link that was detached, from the number that it had no room for."""
         self.catch_ups += 1
         self.catching_up += 1
-        self._catching[link] = cursor = CatchUp(self, link, number)
+        self._catching[connection] = cursor = CatchUp(self, connection, number)
         self.begin(cursor)
 
-    def in_turn(self, link: Link, action: Callable[[], None]) -> None:
+    def in_turn(self, connection: Connection, action: Callable[[], None]) -> None:
         """Do something for a client when it has all that was published before: now, or later."""
-        cursor = self._catching.get(link)
+        cursor = self._catching.get(connection)
         if cursor is None:
             action()
         else:
             cursor.defer(self.plane.sequencer.number, action)
 
-    def wake(self, link: Link) -> None:
+    def wake(self, connection: Connection) -> None:
         """This link's socket takes more, or it has gone."""
-        for cursor in self._parked.take(link):
+        for cursor in self._parked.take(connection):
             self.go_on(cursor)
 
     def wake_all(self) -> None:
         """Fences were lowered: outboxes may have room though no socket was full."""
-        for link in self._parked.links:
-            if link.writable or link.closed:
-                self.wake(link)
+        for connection in self._parked.connections:
+            if connection.writable or connection.closed:
+                self.wake(connection)
 
     def let_go(self, patience: float) -> None:
         """Leave deleted files to the disk that are open for readers who have long read nothing.
@@ -172,12 +172,12 @@ class Replays:
 
     def _make_room(self, before: float) -> None:
         """Who takes none of its answers, while others wait for that memory, is too slow."""
-        for link in self.memory.reads.slow(self._parked, before):
+        for connection in self.memory.reads.slow(self._parked, before):
             log.warning(
                 "%s - takes no answers, and others wait for the memory that they take",
-                link.session.label,
+                connection.session.label,
             )
-            self.plane.gate.cut(link)
+            self.plane.gate.cut(connection)
         self.plane.release(None)
 
     def advance(self) -> None:
@@ -218,9 +218,11 @@ class Replays:
 
     def tell(self, sub: Subscription, subject: bytes) -> None:
         """Say something of the broker's own to one subscription, in an empty message."""
-        link: Link = sub.owner
-        if link is not None and self.plane.say(link, b"MSG %b %b 0\r\n\r\n" % (subject, sub.sid)):
-            link.numbered = True  # it shows one
+        connection: Connection = sub.owner
+        if connection is not None and self.plane.say(
+            connection, b"MSG %b %b 0\r\n\r\n" % (subject, sub.sid)
+        ):
+            connection.numbered = True  # it shows one
 
     def conclude(self, sub: Subscription) -> None:
         """All that it wanted was played: it ends."""
@@ -233,18 +235,21 @@ class Replays:
             sub.seen = number
             self.plane.control.make_live(sub)
 
-    def give_up(self, link: Link, first: int, last: int) -> None:
+    def give_up(self, connection: Connection, first: int, last: int) -> None:
         """What a lagging link needs is not there any more: NATS' way.
 
         In the same step more of it may turn out to be gone, which a thread deletes meanwhile.
         """
-        if link.closed:
+        if connection.closed:
             return
         self.given_up += 1
         log.warning(
-            "%s - lags behind what is retained: %d to %d are gone", link.session.label, first, last
+            "%s - lags behind what is retained: %d to %d are gone",
+            connection.session.label,
+            first,
+            last,
         )
-        self.plane.gate.cut(link)
+        self.plane.gate.cut(connection)
 
     def move(self, cursor: Cursor) -> None:
         """Go to the place that the cursor asks for."""
@@ -300,13 +305,13 @@ class Replays:
 
     def _step(self, cursor: Cursor) -> int:
         """Serve one, by one buffer at most, and say where it goes; how much it consumed."""
-        link = cursor.link
-        if link.held() > BUFFER:
+        connection = cursor.connection
+        if connection.held() > BUFFER:
             self.plane.release(None)
-        if cursor.ended or link.closed:
+        if cursor.ended or connection.closed:
             self._end(cursor)
             return 0
-        if cursor.needs_socket and (not link.writable or link.held() > BUFFER):
+        if cursor.needs_socket and (not connection.writable or connection.held() > BUFFER):
             self._park(cursor)
             return 0
         if cursor.is_done():
@@ -324,10 +329,10 @@ class Replays:
 
     def _finish(self, cursor: Cursor) -> None:
         """All is said; a cursor with a long answer ends when that is taken."""
-        link = cursor.link
-        if cursor.lingers and (link.held() or not link.writable):
+        connection = cursor.connection
+        if cursor.lingers and (connection.held() or not connection.writable):
             self.plane.release(None)
-            if not link.closed and (link.held() or not link.writable):
+            if not connection.closed and (connection.held() or not connection.writable):
                 self._park(cursor)
                 return
         self._end(cursor)
@@ -368,7 +373,7 @@ class Replays:
     def _go_on(self, cursor: Cursor) -> None:
         """Judge how the buffer ended."""
         if cursor.outcome == GAP:
-            found = self.player.found
+            found = self.replay_writer.found
             cursor.lose(cursor.number, found - 1)
             cursor.number = found
         elif cursor.outcome == ENDED:
@@ -379,10 +384,12 @@ class Replays:
 
     def _relieve(self, cursor: Cursor) -> None:
         """Its outbox has enough: it goes on when that is written."""
-        link = cursor.link
-        if link.held() > BUFFER or link.fenced:
+        connection = cursor.connection
+        if connection.held() > BUFFER or connection.fenced:
             self.plane.release(None)
-            if link.held() and not link.closed:  # the socket is full, or there is a fence
+            if (
+                connection.held() and not connection.closed
+            ):  # the socket is full, or there is a fence
                 self._park(cursor)
                 return
         self.go_on(cursor)
@@ -412,7 +419,7 @@ class Replays:
 
     def _fail(self, cursor: Cursor, error: BaseException) -> None:
         log.error("Journal: a connection cannot be served from it", exc_info=error)
-        self.plane.gate.cut(cursor.link)
+        self.plane.gate.cut(cursor.connection)
         self._end(cursor)
 
     def _unreadable(self, cursor: Cursor, error: OSError) -> None:
@@ -485,16 +492,16 @@ class Replays:
         if cursor.home is not None:
             cursor.home.discard(cursor)
         if isinstance(cursor, Latest):
-            self._latest[cursor.link] -= 1
-            if not self._latest[cursor.link]:
-                del self._latest[cursor.link]
+            self._latest[cursor.connection] -= 1
+            if not self._latest[cursor.connection]:
+                del self._latest[cursor.connection]
         elif isinstance(cursor, CatchUp):
-            self._catching.pop(cursor.link, None)
+            self._catching.pop(cursor.connection, None)
             self.catching_up -= 1
-        elif cursor in (asked := self.asked_by(cursor.link)):
+        elif cursor in (asked := self.asked_by(cursor.connection)):
             asked.remove(cursor)
             if not asked:
-                del self._asked[cursor.link]
+                del self._asked[cursor.connection]
         cursor.free()
         if self.memory.surveys.thrown_away:
             self._schedule()

@@ -10,7 +10,7 @@
     PUB $SEQ.STAGE, COMMIT, ABORT, BATCH     Staging   publishing exactly once (broker/staging)
 
 `parse` knows the subject alone. What is retained, who may ask, and what a payload says, is
-seen to where it is answered (broker/replay/replays.py, broker/clients/answers.py).
+seen to where it is answered (broker/replay/replays.py, broker/clients/request_handler.py).
 """
 
 import json

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker.dataplane.link import Link
+from broker.dataplane.connection import Connection
 from broker.replay.requests import BadRequest, quote_value
 
 BATCH_MAX: Final = (1 << 63) - 1
@@ -19,7 +19,7 @@ STAGE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 PREFIX: Final = b"seriatim-"
 HEADERS_MAX: Final = 16 << 10  # bytes of a piece's headers: ours, and some of whoever traces
 Key = tuple[str, int, str]  # application, batch, name: what a stage is known by
-Asker = tuple[Link, bytes]  # who asked, and on which subject it listens for the answer
+Asker = tuple[Connection, bytes]  # who asked, and on which subject it listens for the answer
 
 
 class Refusal(Exception):

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from broker.clients.addresses import peer_ip
-from broker.dataplane.link import Link
+from broker.dataplane.connection import Connection
 from broker.settings.staging_settings import StagingSettings
 
 LOOPBACK: Final = ("127.", "::1")  # how addresses of this machine begin, as peers are shown
@@ -26,9 +26,9 @@ class Owner(NamedTuple):
 NOBODY = Owner("", 0)
 
 
-def owner_of(link: Link) -> Owner:
+def owner_of(connection: Connection) -> Owner:
     """Whoever is on this connection."""
-    return owner_at(link.session.ip, link.session.cid)
+    return owner_at(connection.session.ip, connection.session.cid)
 
 
 def owner_at(ip: str, connection: int) -> Owner:

@@ -8,7 +8,7 @@ python=$1
 shift
 if [ $# -eq 0 ]; then
     set -- tests/parser tests/sublist tests/sequencer tests/order tests/wire tests/clients \
-        tests/broker/test_plane*.py tests/broker/test_replays*.py tests/broker/test_server*.py \
+        tests/broker/dataplane/test_plane*.py tests/broker/replay/test_replays*.py tests/broker/test_server*.py \
         tests/seriatim/cli/pubsub/test_pub_sub.py tests/seriatim/cli/pubsub/test_sub_start.py
 fi
 for glob in '*feed*' '*receiver*' '*multicast*' '*_docs.py' '*npm*' '*test_table.py' \

@@ -69,7 +69,7 @@ def read_events(stage: Stage, peer: Peer, text: bytes) -> Turns:
     """The turns of one read event."""
     plane, at = stage.plane, 0
     while at < len(text):
-        at += plane.receive(peer.link, bytearray(text[at:]), len(text) - at)
+        at += plane.receive(peer.connection, bytearray(text[at:]), len(text) - at)
         yield (plane.work + stage.sublist.effort) / OFFERS_US
         assert plane.interrupted or at == len(text)
 
@@ -109,7 +109,7 @@ def reads() -> Turns:
     for at, peer in askers(stage):
         filters = [f"some.{number}.none" for number in range(60)]
         wish = read_wish(json.dumps({"from": 1, "subject": filters}).encode(), stage.number)
-        stage.replays.ask(Bulk(stage.replays, peer.link, b"in.%d" % at, wish))
+        stage.replays.ask(Bulk(stage.replays, peer.connection, b"in.%d" % at, wish))
     yield from served(stage)
 
 
@@ -117,7 +117,7 @@ def lookups() -> Turns:
     stage = with_past()
     assert stage.replays is not None
     for at, peer in askers(stage):
-        lookup = Lookup(stage.replays, peer.link)
+        lookup = Lookup(stage.replays, peer.connection)
         for number in range(100):
             lookup.want(1 + number * 7919 % 6000, b"$SEQ.GET", b"in.%d" % at)
         stage.replays.ask(lookup)
@@ -131,12 +131,12 @@ def lagging(words: bytes, count: int, subject: bytes) -> Turns:
     peer.send(b"SUB much all\r\n")
     peer.stall()
     publish(stage, b"much", 5000)
-    assert peer.link.detached
+    assert peer.connection.detached
     publish(stage, subject, 60)
     stage.turns.run()
     peer.resume()
     yield from served(stage)
-    assert not peer.link.detached
+    assert not peer.connection.detached
 
 
 def catches_up_a_group() -> Turns:
@@ -157,7 +157,7 @@ def catches_up_patterns() -> Turns:
     peer.send(b"SUB much all\r\n")
     peer.stall()
     publish(stage, b"much", 5000)
-    assert peer.link.detached
+    assert peer.connection.detached
     publish(stage, b".".join([b"a"] * 9) + b".%d", 60)
     stage.turns.run()
     peer.resume()
@@ -177,7 +177,7 @@ def closing(words: bytes) -> Turns:
     peer = stage.join(QUIET)
     peer.send(b"".join(b"SUB %b %d\r\n" % (words.replace(b"N", b"%d" % n), n) for n in range(MANY)))
     peer.leave()
-    yield from dropped(stage, lambda: len(peer.link.subs))
+    yield from dropped(stage, lambda: len(peer.connection.subs))
 
 
 def second_connect() -> Turns:
@@ -185,8 +185,8 @@ def second_connect() -> Turns:
     stage.control.dropping.later = stage.turns.call_soon
     peer = subscribe(stage, b"a.*", MANY)
     done: list[bool] = []
-    stage.control.dropping.clear(peer.link, lambda: done.append(True))
-    yield from dropped(stage, lambda: len(peer.link.subs))
+    stage.control.dropping.clear(peer.connection, lambda: done.append(True))
+    yield from dropped(stage, lambda: len(peer.connection.subs))
     assert done
 
 
@@ -219,7 +219,7 @@ def publishing_to_the_dead() -> Turns:
         peer.stall()
     held = 0
     for _ in read_events(stage, stage.join(QUIET), b"PUB a 1000\r\n%b\r\n" % bytes(1000) * 500):
-        before, held = held, sum(peer.link.held() for peer in peers)
+        before, held = held, sum(peer.connection.held() for peer in peers)
         yield (held - before) / COPIED_US
 
 

@@ -84,7 +84,7 @@ class NotedPlane:
     def answer(self, asker: Any, reply: bytes, payload: bytes, headers: bytes) -> None:
         self.answers.append((reply, payload, headers))
 
-    def say(self, link: Any, text: bytes) -> bool:
+    def say(self, connection: Any, text: bytes) -> bool:
         self.said.append(text)
         return True
 
@@ -111,8 +111,10 @@ class Turns:
     def ask(self, cursor: Cursor) -> None:
         self.begun.append(cursor)
 
-    def asked_by(self, link: Any) -> list[Cursor]:
-        return [cursor for cursor in self.begun if cursor.link is link and not cursor.ended]
+    def asked_by(self, connection: Any) -> list[Cursor]:
+        return [
+            cursor for cursor in self.begun if cursor.connection is connection and not cursor.ended
+        ]
 
     def withdraw(self, cursor: Cursor) -> None:
         cursor.piece = None

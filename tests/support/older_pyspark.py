@@ -28,18 +28,18 @@ def run(program: str, *places: str) -> subprocess.CompletedProcess[str]:
 def older_pyspark(folder: Path, version: str, without: str = "") -> str:
     """Make it below `folder`; what is to be in PYTHONPATH."""
     installed, made = Path(pyspark.__file__).parent, folder / "pyspark"
-    _link(installed, made)
+    _connection(installed, made)
     (made / "version.py").unlink()
     (made / "version.py").write_text(f"__version__: str = {version!r}\n")
     if without:
         inner = Path(without)
         (made / inner.parent).unlink()
-        _link(installed / inner.parent, made / inner.parent)
+        _connection(installed / inner.parent, made / inner.parent)
         (made / inner).unlink()
     return str(folder)
 
 
-def _link(source: Path, target: Path) -> None:
+def _connection(source: Path, target: Path) -> None:
     """A folder with links to all that is in the other."""
     target.mkdir(parents=True)
     for one in source.iterdir():

@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 from broker.clients.control import Control
 from broker.clients.inbox import Inbox, Intake
+from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import classifier
-from broker.dataplane.link import Link
 from broker.dataplane.plane import Plane
 from broker.replay.replays import Replays
 from broker.settings.journal_settings import JournalSettings
@@ -115,9 +115,9 @@ class Peer:
         self.listener_frame = frame
         self.options: dict[str, object] = {}
         self.introduced = False
-        self.link = Link(self, Parser(*stage.limits), max_pending)
-        self.link.settle(frame)
-        self.link.origin = stage.joined = stage.joined + 1
+        self.connection = Connection(self, Parser(*stage.limits), max_pending)
+        self.connection.settle(frame)
+        self.connection.origin = stage.joined = stage.joined + 1
         self.socket_room: int | None = None  # bytes that its socket takes; None: whatever comes
         self.intake = Intake(stage.inbox)
         self.heard = bytearray()
@@ -129,13 +129,13 @@ class Peer:
 
     def flush(self) -> None:
         self.stage.flushed.append(self)
-        while self.link.writable and (view := self.link.next_waiting()) is not None:
+        while self.connection.writable and (view := self.connection.next_waiting()) is not None:
             self._write(view)
-        if self.link.writable:
-            with self.link.unsent() as view:
+        if self.connection.writable:
+            with self.connection.unsent() as view:
                 size = len(view)
                 self._write(view)
-            self.link.emptied(size)
+            self.connection.emptied(size)
 
     def _write(self, view: memoryview) -> None:
         """Take all of it, as a transport does, and say whether the socket would take more."""
@@ -143,7 +143,7 @@ class Peer:
         if self.socket_room is not None:
             self.socket_room -= len(view)
             if self.socket_room <= 0:
-                self.link.writable = False
+                self.connection.writable = False
 
     def finish(self, why: str) -> None:
         self.finished = True
@@ -151,8 +151,8 @@ class Peer:
 
     def cut_off(self) -> None:
         self.slow = True
-        self.stage.control.drop(self.link)
-        self.link.drop_output()
+        self.stage.control.drop(self.connection)
+        self.connection.drop_output()
         self.heard += SLOW
 
     def connected(self) -> None:
@@ -170,7 +170,7 @@ class Peer:
         """Read events that bring these chunks; what is too long for one comes in several."""
         for chunk in chunks:
             at = 0
-            while at < len(chunk) and not self.link.closed:
+            while at < len(chunk) and not self.connection.closed:
                 buffer = self.intake.buffer()
                 assert len(buffer) > 0, "a read needs room"
                 count = min(len(buffer), len(chunk) - at)
@@ -182,22 +182,22 @@ class Peer:
     def _read(self, count: int) -> None:
         """One read event, in as many turns as the plane asks for."""
         store, stop = self.intake.filled(count)
-        plane, parser = self.stage.plane, self.link.parser
-        rest = plane.receive(self.link, store, stop)
+        plane, parser = self.stage.plane, self.connection.parser
+        rest = plane.receive(self.connection, store, stop)
         while plane.interrupted:
             self.turns += 1
             backlog = store[rest:stop]
             self.intake.keep(store, stop, stop, parser)
             store, stop = backlog, len(backlog)
-            rest = plane.receive(self.link, store, stop)
-        if not self.link.closed:
+            rest = plane.receive(self.connection, store, stop)
+        if not self.connection.closed:
             self.intake.keep(store, rest, stop, parser)
         if self.stage.replays is not None and self.stage.replays.waits:
             self.stage.replays.advance()
         if self.finished:
-            self.link.writable = True
+            self.connection.writable = True
             self.flush()
-            self.stage.control.drop(self.link)
+            self.stage.control.drop(self.connection)
 
     def ask(self, *chunks: bytes) -> bytes:
         """Send, and take all that has been heard."""
@@ -212,21 +212,21 @@ class Peer:
 
     def stall(self) -> None:
         """Read no more."""
-        self.link.writable = False
+        self.connection.writable = False
 
     def resume(self, room: int | None = None) -> bytes:
         """Read again, `room` bytes or all there is; what had waited."""
         self.socket_room = room
-        self.link.writable = True
+        self.connection.writable = True
         self.flush()
         if self.stage.replays is not None:
-            self.stage.replays.wake(self.link)
+            self.stage.replays.wake(self.connection)
         return self.take()
 
     def leave(self) -> None:
         """Go away."""
-        self.stage.control.drop(self.link)
-        self.link.part()
+        self.stage.control.drop(self.connection)
+        self.connection.part()
 
 
 def netstring_frame(number: int, payload: bytes) -> bytes:
@@ -341,10 +341,16 @@ class Run:
 
     def _replace(self, who: int) -> None:
         peer = self.peers[who]
-        link = peer.link
+        connection = peer.connection
         self.heard.append(peer.resume() if not peer.slow else peer.take())
-        counts = (link.in_msgs, link.in_bytes, link.out_msgs, link.out_bytes, link.frame)
-        self.heard.append(repr((counts, sorted(link.subs))).encode())
+        counts = (
+            connection.in_msgs,
+            connection.in_bytes,
+            connection.out_msgs,
+            connection.out_bytes,
+            connection.frame,
+        )
+        self.heard.append(repr((counts, sorted(connection.subs))).encode())
         peer.leave()
         self.peers[who] = self._join()
 

@@ -93,8 +93,7 @@ def destn(
     """Show what a multicast group brings. Ctrl-C ends it, and SIGTERM does.
 
     Without options: the datagrams as they come, as cquencer's destn has it.
-    --fill, --from and --second imply --ordered. What is lost is told on
-    standard error.
+    --fill, --from and --second imply --ordered. Losses go to standard error.
 
     [bold]Examples[/bold]
 

@@ -24,23 +24,27 @@ def connect(*fields: bytes) -> bytes:
 def test_given_connect_then_the_link_has_what_the_client_chose(peer: Peer) -> None:
     wish = connect(b'"echo":false', b'"headers":true', b'"no_responders":true', b'"frame":"none"')
     assert peer.ask(wish) == b""
-    link = peer.link
-    assert (link.verbose, link.pedantic, link.echo) == (False, False, False)
-    assert (link.headers, link.no_responders, link.frame) == (True, True, "none")
+    connection = peer.connection
+    assert (connection.verbose, connection.pedantic, connection.echo) == (False, False, False)
+    assert (connection.headers, connection.no_responders, connection.frame) == (True, True, "none")
     assert peer.connects == 1
 
 
 def test_given_an_empty_connect_then_the_defaults_of_nats_hold(peer: Peer) -> None:
     assert peer.ask(b"CONNECT {}\r\n") == b"+OK\r\n"
-    link = peer.link
-    assert (link.verbose, link.pedantic, link.echo) == (True, True, True)
-    assert (link.headers, link.no_responders, link.frame) == (False, False, "netstring")
+    connection = peer.connection
+    assert (connection.verbose, connection.pedantic, connection.echo) == (True, True, True)
+    assert (connection.headers, connection.no_responders, connection.frame) == (
+        False,
+        False,
+        "netstring",
+    )
 
 
 def test_given_a_second_connect_then_it_adds_to_the_first(peer: Peer) -> None:
     assert peer.ask(b'CONNECT {"verbose":false,"name":"one"}\r\n') == b""
     assert peer.ask(b'CONNECT {"pedantic":false,"name":null}\r\n') == b""
-    assert (peer.link.verbose, peer.link.pedantic) == (False, False)
+    assert (peer.connection.verbose, peer.connection.pedantic) == (False, False)
     assert peer.options == {"verbose": False, "pedantic": False, "name": "one"}
     assert peer.connects == 2
 
@@ -52,13 +56,13 @@ def test_given_a_connect_then_its_ok_is_by_its_own_verbose(peer: Peer) -> None:
 
 def test_given_a_listener_with_a_frame_then_it_holds_until_the_client_chooses() -> None:
     peer = Stage().join(frame="none")
-    assert peer.link.frame == "none"
+    assert peer.connection.frame == "none"
     peer.send(b"CONNECT {}\r\n")
-    assert peer.link.frame == "none"
+    assert peer.connection.frame == "none"
     peer.send(b'CONNECT {"frame":"netstring"}\r\n')
-    assert peer.link.frame == "netstring"
+    assert peer.connection.frame == "netstring"
     peer.send(b"CONNECT {}\r\n")
-    assert peer.link.frame == "netstring"
+    assert peer.connection.frame == "netstring"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +127,7 @@ def test_given_what_no_client_says_then_it_is_hung_up_on_without_a_word(
 
 def test_given_sub_then_it_is_in_the_sublist_and_answered_if_verbose(peer: Peer) -> None:
     assert peer.ask(b"SUB a.* 1\r\nSUB b q 2\r\n") == b"+OK\r\n+OK\r\n"
-    subs = peer.link.subs
+    subs = peer.connection.subs
     assert {sid: (sub.subject, sub.queue) for sid, sub in subs.items()} == {
         b"1": (b"a.*", None),
         b"2": (b"b", b"q"),
@@ -140,21 +144,21 @@ def test_given_a_subject_that_is_none_then_the_sub_is_refused_and_the_client_goe
     peer: Peer, subject: bytes
 ) -> None:
     assert peer.ask(b"SUB %b 1\r\nPING\r\n" % subject) == b"-ERR 'Invalid Subject'\r\nPONG\r\n"
-    assert peer.link.subs == {}
+    assert peer.connection.subs == {}
 
 
 def test_given_a_known_sid_then_even_an_invalid_subject_is_ignored(peer: Peer) -> None:
     peer.send(b"SUB a 1\r\n")
     peer.take()
     assert peer.ask(b"SUB a..b 1\r\n") == b"+OK\r\n"
-    assert peer.link.subs[b"1"].subject == b"a"
+    assert peer.connection.subs[b"1"].subject == b"a"
 
 
 def test_given_a_sub_to_the_brokers_own_subjects_then_it_is_forbidden(peer: Peer) -> None:
     words = b"-ERR 'Permissions Violation for Subscription to \"$SEQ.%b\"%b'\r\n"
     assert peer.ask(b"SUB $SEQ.> 1\r\n") == words % (b">", b"")
     assert peer.ask(b"SUB $SEQ.x q 1\r\n") == words % (b"x", b' using queue "q"')
-    assert peer.link.subs == {}
+    assert peer.connection.subs == {}
 
 
 def test_given_as_many_subs_as_may_be_then_one_more_is_refused_until_a_place_is_free() -> None:
@@ -189,7 +193,7 @@ def test_given_two_delivered_when_unsub_has_a_max_then_the_sub_ends_now_or_later
     ear = stage.join(QUIET + b"SUB a 1\r\n")
     stage.join(QUIET).send(b"PUB a 0\r\n\r\n" * 2)
     ear.send(b"UNSUB 1 %b\r\n" % most)
-    assert (b"1" in ear.link.subs) is left
+    assert (b"1" in ear.connection.subs) is left
     assert stage.sublist.statistics()["subscriptions"] == int(left)
 
 
@@ -251,10 +255,10 @@ def test_given_a_client_that_ends_then_its_subscriptions_end_with_it() -> None:
     stage = Stage()
     peer = stage.join(QUIET + b"SUB a 1\r\nSUB a.* 2\r\nSUB b q 3\r\n")
     stays = stage.join(QUIET + b"SUB a 1\r\n")
-    stage.control.drop(peer.link)
-    stage.control.drop(peer.link)
-    assert peer.link.subs == {}
-    assert peer.link.closed
+    stage.control.drop(peer.connection)
+    stage.control.drop(peer.connection)
+    assert peer.connection.subs == {}
+    assert peer.connection.closed
     assert stage.sublist.statistics()["subscriptions"] == 1
     stage.join(QUIET).send(b"PUB a 0\r\n\r\n")
     assert stays.take()

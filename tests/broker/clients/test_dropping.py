@@ -63,7 +63,7 @@ def test_given_several_that_go_then_each_has_its_share_of_a_turn() -> None:
         peer.send(subs(b"a.N"))
         peer.leave()
     stage.turns.turn()
-    left = [len(peer.link.subs) for peer in peers]
+    left = [len(peer.connection.subs) for peer in peers]
     assert max(left) < MANY
     assert max(left) - min(left) <= SLICE
 
@@ -104,7 +104,7 @@ def test_given_what_was_said_before_the_end_then_it_goes_out_and_nothing_comes_a
     peer.send(subs(b"a.N"))
     peer.stall()
     publisher.send(b"PUB a.7 3\r\none\r\n")
-    stage.control.drop(peer.link)
+    stage.control.drop(peer.connection)
     publisher.send(b"PUB a.8 3\r\ntwo\r\n" * 1000)
     heard = peer.resume()
     assert b"one" in heard

@@ -41,7 +41,7 @@ def subs(pattern: bytes, count: int, first: int = 0, queue: bytes = b"") -> byte
 def matched(peer: Peer, subject: bytes) -> int:
     """How many live subscriptions a message would match, found by looking at each."""
     return sum(
-        sub.replay is None and covers(sub.subject, subject) for sub in peer.link.subs.values()
+        sub.replay is None and covers(sub.subject, subject) for sub in peer.connection.subs.values()
     )
 
 
@@ -112,8 +112,8 @@ class Program:
             queue = random.choice((b"", b"", b"q "))
             past = b"$SEQ.FROM.1." if not queue and random.random() < 0.2 else b""
             peer.send(b"SUB %b%b %b%d\r\n" % (past, pattern, queue, self.sid))
-        elif kind < 14 and peer.link.subs:
-            sid = random.choice(list(peer.link.subs)).split()[0]
+        elif kind < 14 and peer.connection.subs:
+            sid = random.choice(list(peer.connection.subs)).split()[0]
             peer.send(b"UNSUB %b %b\r\n" % (sid, random.choice((b"", b"", b"3"))))
         elif kind == 14:
             peer.stall()
@@ -121,19 +121,19 @@ class Program:
             peer.resume()
         elif kind == 17 and random.random() < 0.2:
             peer.send(QUIET)
-        elif kind == 18 and not peer.link.writable:
+        elif kind == 18 and not peer.connection.writable:
             self.other.send(b"PUB b.b.b 9000\r\n%b\r\n" % bytes(9000) * 10)
         else:
             self.other.send(b"PUB %b 1\r\nx\r\n" % random.choice(SUBJECTS))
-        self.lagged += peer.link.detached
+        self.lagged += peer.connection.detached
         self.refused += peer.take().count(b"max_matches")
 
     def check(self) -> None:
         """No message matches too many, and what is counted is what is there."""
         for subject in SUBJECTS:
             assert matched(self.peer, subject) <= self.MOST
-        for link, counts in self.control.matches.counts.items():
-            there = Counts(link.subs.values())
+        for connection, counts in self.control.matches.counts.items():
+            there = Counts(connection.subs.values())
             assert there.bound == counts.bound
             assert {key: shape.counters for key, shape in there.shapes.items()} == {
                 key: shape.counters for key, shape in counts.shapes.items()
@@ -172,7 +172,7 @@ def test_given_a_replay_then_it_counts_when_it_is_live_and_is_refused_then() -> 
     heard = peer.take()
     assert heard.startswith(b"MSG a past ")
     assert heard.count(b"max_matches") == 1
-    assert set(peer.link.subs) == {b"0", b"1", b"2"}
+    assert set(peer.connection.subs) == {b"0", b"1", b"2"}
 
 
 def test_given_many_alike_then_one_message_offers_no_more_than_may_match() -> None:
@@ -181,7 +181,7 @@ def test_given_many_alike_then_one_message_offers_no_more_than_may_match() -> No
         peer = stage.join(QUIET)
         peer.send(subs(b"a", 20_000))
         stage.join(QUIET).send(b"PUB a 0\r\n\r\n")
-        return int(peer.link.out_msgs)
+        return int(peer.connection.out_msgs)
 
     assert offers(0) == 20_000, "all offers of one message are made in one turn"
     assert offers(500) == 500
@@ -196,10 +196,10 @@ def test_given_fewer_than_the_start_then_they_are_not_counted_and_soon_no_more_w
     peer.send(subs(b"a.N", START))
     assert control.matches.counts == {}
     peer.send(subs(b"a.N", 1, START))
-    assert list(control.matches.counts) == [peer.link]
+    assert list(control.matches.counts) == [peer.connection]
     for sid in range(START // 2 + 1):
         peer.send(b"UNSUB %d\r\nSUB a %d\r\nUNSUB %d\r\n" % (sid, sid, sid))
-    assert list(control.matches.counts) == [peer.link], "not counted again each time"
+    assert list(control.matches.counts) == [peer.connection], "not counted again each time"
     peer.send(b"UNSUB %d\r\n" % START)
     assert control.matches.counts == {}
 

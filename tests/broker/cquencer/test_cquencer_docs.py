@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 
 from broker.settings.resolve import resolve
-from tests.support.callers import Talker, calling, netstring
+from tests.support.cquencer_clients import Talker, calling, netstring
 from tests.support.places import ROOT
 
 PAGE = (ROOT / "docs" / "cquencer.md").read_text()

@@ -103,7 +103,7 @@ def test_given_an_outbox_with_older_output_when_a_fence_is_raised_then_that_pass
     assert subscriber.resume() == b""
     stage.turns.run()
     assert subscriber.take() == msg(2, b"two")
-    assert not subscriber.link.fenced
+    assert not subscriber.connection.fenced
 
 
 def test_given_a_write_that_fails_when_the_store_takes_more_then_what_waited_is_let_out_once(
@@ -139,14 +139,14 @@ def test_given_a_reader_that_stalls_when_its_outbox_is_full_then_it_is_detached_
     subscriber.stall()
     for at in range(100):
         publisher.send(pub(b"%03d" % at * 300))
-    assert subscriber.link.detached
-    assert subscriber.link.held() < 2 * 10_000
+    assert subscriber.connection.detached
+    assert subscriber.connection.held() < 2 * 10_000
     assert not subscriber.slow
     heard = subscriber.resume()
     stage.turns.run()
     heard += subscriber.take()
     assert heard == b"".join(msg(at + 1, b"%03d" % at * 300) for at in range(100))
-    assert not subscriber.link.detached
+    assert not subscriber.connection.detached
     publisher.send(pub(b"live"))
     assert subscriber.take() == msg(101, b"live")
 
@@ -169,7 +169,9 @@ def test_given_a_link_that_is_closed_behind_a_fence_then_it_is_let_out_and_forgo
     stage = Stage(store=disk, sync="always")
     stopping, gone, publisher = listening(stage), listening(stage), stage.join(QUIET)
     publisher.send(pub(b"one"))
-    stopping.link.closed = True  # as the broker does when it stops: it still gets what was taken
+    stopping.connection.closed = (
+        True  # as the broker does when it stops: it still gets what was taken
+    )
     gone.leave()
     stage.turns.run()
     assert stopping.take() == msg(1, b"one")

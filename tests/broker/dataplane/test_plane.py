@@ -97,7 +97,7 @@ def test_given_unsub_with_a_max_then_that_many_are_delivered_counted_from_the_su
     got = [one.sid for one in operations(ear.take())]
     assert got.count(b"1") == most
     assert got.count(b"2") == 11
-    assert set(ear.link.subs) == {b"2"}
+    assert set(ear.connection.subs) == {b"2"}
 
 
 def test_given_a_subscription_that_has_ended_then_its_sid_may_be_used_again() -> None:
@@ -128,7 +128,7 @@ def test_given_a_peer_that_has_left_then_nothing_is_delivered_to_it() -> None:
     publisher.send(publish(b"a.b"))
     assert gone.take() == b""
     assert numbers(stays.take()) == [2, 2]
-    assert gone.link.session is None, "a link that has parted holds on to nothing"
+    assert gone.connection.session is None, "a link that has parted holds on to nothing"
     assert stage.sublist.statistics()["subscriptions"] == 2
 
 
@@ -216,8 +216,8 @@ def test_given_traffic_then_links_count_messages_and_payloads_not_frames() -> No
     publisher.send(Message(b"nobody", b"hello").wire)
 
     def figures(peer: Peer) -> tuple[int, int, int, int]:
-        link = peer.link
-        return link.in_msgs, link.in_bytes, link.out_msgs, link.out_bytes
+        connection = peer.connection
+        return connection.in_msgs, connection.in_bytes, connection.out_msgs, connection.out_bytes
 
     assert figures(publisher) == (3, 27, 0, 0)
     assert figures(ear) == (0, 0, 2, 22)

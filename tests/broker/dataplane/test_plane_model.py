@@ -378,9 +378,14 @@ def test_given_any_program_then_every_byte_is_what_the_naive_broker_says(program
         assert stage.number == naive.number
         assert not any(peer.finished for peer in peers)
     for client, peer in zip(naive.clients, peers, strict=True):
-        link = peer.link
-        assert client.counts == [link.in_msgs, link.in_bytes, link.out_msgs, link.out_bytes]
-        assert {sid: sub.delivered for sid, sub in link.subs.items()} == {
+        connection = peer.connection
+        assert client.counts == [
+            connection.in_msgs,
+            connection.in_bytes,
+            connection.out_msgs,
+            connection.out_bytes,
+        ]
+        assert {sid: sub.delivered for sid, sub in connection.subs.items()} == {
             wish.sid: wish.delivered for wish in client.wishes.values()
         }
     left = sum(len(client.wishes) for client in naive.clients)

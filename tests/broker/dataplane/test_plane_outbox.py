@@ -33,9 +33,9 @@ def test_given_a_stalled_subscriber_when_it_is_over_max_pending_then_it_is_cut_o
     flood(stage, 3000)
     assert stalled.slow
     assert stalled.take() == SLOW, "what waited is dropped, and whole messages only went before"
-    assert stalled.link.held() == 0
-    assert stalled.link.closed
-    assert stalled.link.subs == {}
+    assert stalled.connection.held() == 0
+    assert stalled.connection.closed
+    assert stalled.connection.subs == {}
     assert len(operations(reader.take())) == 3000
     assert stage.number == 3000, "its end burns no number"
 
@@ -52,7 +52,7 @@ def test_given_a_stalled_subscriber_below_max_pending_then_it_gets_everything_la
     assert not stalled.slow
     heard = operations(stalled.resume())
     assert [one.payload for one in heard] == [BODY] * (count // 50 * 50)
-    assert stalled.link.held() == 0
+    assert stalled.connection.held() == 0
 
 
 def test_given_a_subscriber_then_what_it_holds_is_at_most_max_pending_and_one_store() -> None:
@@ -63,7 +63,7 @@ def test_given_a_subscriber_then_what_it_holds_is_at_most_max_pending_and_one_st
     most = 0
     while not stalled.slow:
         publisher.send(ONE)
-        most = max(most, stalled.link.held())
+        most = max(most, stalled.connection.held())
     assert MIB - 2 * KIB <= most <= MIB + 2 * SEGMENT
 
 
@@ -86,7 +86,7 @@ def test_given_a_connection_that_hears_itself_and_stalls_then_its_outbox_is_boun
     for _ in range(1000):
         peer.send(ONE)
     assert peer.slow
-    assert peer.link.held() == 0
+    assert peer.connection.held() == 0
     assert stage.number < 1000, "what it said after the cut does not count"
 
 
@@ -153,8 +153,8 @@ def test_given_a_subscriber_over_hold_pending_then_the_plane_says_who_is_crowded
     publisher.send(ONE * 50)
     assert stage.plane.gate.crowded == []
     publisher.send(ONE * 50)
-    assert stage.plane.gate.crowded == [stalled.link]
-    stalled.link.lagging = True
+    assert stage.plane.gate.crowded == [stalled.connection]
+    stalled.connection.lagging = True
     publisher.send(ONE)
     assert stage.plane.gate.crowded == [], "one that lags has held its publishers long enough"
     assert not reader.slow

@@ -73,7 +73,7 @@ def test_given_a_member_that_stalls_then_the_others_get_its_share() -> None:
     stalled, one, other = group(stage, 3)
     stalled.stall()
     stage.join(QUIET).send(publish(b"t", 60))
-    assert stalled.link.held() == 0
+    assert stalled.connection.held() == 0
     shares = [len(heard(peer)) for peer in (one, other)]
     assert sum(shares) == 60
     assert min(shares) > 0
@@ -103,8 +103,8 @@ def test_given_a_member_with_a_full_outbox_then_it_is_cut_off_and_the_message_no
     stage.join(QUIET).send(sent * 40)
     assert full.slow
     assert not other.slow
-    assert full.link.out_msgs > 0, "what the cut dropped"
-    assert len(operations(other.resume())) == 40 - full.link.out_msgs
+    assert full.connection.out_msgs > 0, "what the cut dropped"
+    assert len(operations(other.resume())) == 40 - full.connection.out_msgs
 
 
 def test_given_a_member_whose_wish_is_fulfilled_then_the_others_get_the_rest() -> None:

@@ -89,7 +89,7 @@ def test_given_own_wildcards_and_queues_on_the_reply_then_each_hears_as_of_any_m
     heard = operations(asker.ask(ask(b"a", b"x", b"box.1") + ask(b"a", b"x", b"box.1")))
     sids = [one.sid for one in heard]
     assert (sids.count(b"1"), sids.count(b"2"), sids.count(b"3") + sids.count(b"4")) == (2, 1, 2)
-    assert (asker.link.out_msgs, asker.link.out_bytes) == (5, 20)
+    assert (asker.connection.out_msgs, asker.connection.out_bytes) == (5, 20)
     assert [one.subject for one in operations(other.take())] == [b"a", b"a"]
 
 
@@ -132,8 +132,8 @@ def test_given_a_refusal_then_the_asker_gets_and_counts_its_headers_and_nobody_e
     others = [stage.join(QUIET + b"SUB r 1\r\n"), stage.join(HEADS + b"SUB r 1\r\n")]
     heard = operations(asker.ask(ask(b"$SEQ.x", b"")))
     assert heard[0].header == b"NATS/1.0 400 Permissions Violation\r\n\r\n"
-    assert (asker.link.out_msgs, asker.link.out_bytes) == (1, 38)
-    assert [(other.take(), other.link.out_msgs) for other in others] == [(b"", 0)] * 2
+    assert (asker.connection.out_msgs, asker.connection.out_bytes) == (1, 38)
+    assert [(other.take(), other.connection.out_msgs) for other in others] == [(b"", 0)] * 2
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sequencer.feed.codecs import codec_named
-from tests.support.callers import Talker, calling, netstring
+from tests.support.cquencer_clients import Talker, calling, netstring
 from tests.support.multicast import Ear, new_group
 from tests.support.places import ROOT
 from tests.support.serving import feed_text

@@ -3,7 +3,7 @@
 import socket
 from datetime import UTC, datetime
 
-from tests.support.callers import answer, port_of
+from tests.support.cquencer_clients import answer, port_of
 from tests.support.raw import QUIET, RawClient
 from tests.support.web import get, http_port, metrics, monitored
 

@@ -41,7 +41,7 @@ def test_given_a_range_when_it_is_there_then_it_is_played_and_ends(
     peer = asking(stage, b"$SEQ.RANGE.%d.%d.>" % (first, last))
     stage.turns.run()
     assert peer.take() == told(first, last) + end(last)
-    assert peer.link.subs == {}
+    assert peer.connection.subs == {}
     fill(stage, 1)
     assert peer.take() == b""
 
@@ -154,7 +154,7 @@ def test_given_a_reader_that_lags_when_it_asks_for_a_pong_then_that_comes_behind
     peer = asking(stage, b"a")
     peer.stall()
     fill(stage, 100)
-    assert peer.link.detached
+    assert peer.connection.detached
     peer.send(b"PING\r\n")
     fill(stage, 50)
     peer.send(b"PING\r\nUNSUB 1\r\n")
@@ -164,7 +164,7 @@ def test_given_a_reader_that_lags_when_it_asks_for_a_pong_then_that_comes_behind
     heard += peer.take()
     behind = told(1, 150)[len(told(1, 100)) :]
     assert heard == told(1, 100) + b"PONG\r\n" + behind + b"PONG\r\n"
-    assert peer.link.subs == {}
+    assert peer.connection.subs == {}
 
 
 def test_given_a_reader_that_lags_when_it_pings_for_ever_then_it_is_cut_off(
@@ -187,7 +187,7 @@ def test_given_what_a_reader_needs_is_gone_then_it_is_cut_off() -> None:
     peer, other = asking(stage, b"a"), asking(stage, b"a")
     peer.stall()
     fill(stage, 2000)
-    assert peer.link.detached
+    assert peer.connection.detached
     peer.resume()
     stage.turns.run()
     assert peer.slow
@@ -204,7 +204,7 @@ def test_given_what_a_reader_needs_when_more_is_deleted_just_then_then_it_is_cut
         peer = asking(stage, b"a")
         peer.stall()
         fill(stage, 3000)
-        assert peer.link.detached
+        assert peer.connection.detached
         store.retain_bytes = 900_000
         store.retain(1)
         Path(store.pieces()[0].file).unlink()  # as the keeper's thread has, before it says so

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.dataplane.link import Link
+from broker.dataplane.connection import Connection
 from broker.replay.cursor import Cursor
 from broker.replay.fetcher import FETCHES, Fetcher
 from parser.machine import Parser
@@ -13,7 +13,7 @@ from sequencer.journal.ring import RingPiece
 from tests.support.turns import Turns
 
 
-class Desk:
+class StagingService:
     """A fetcher, and what it has told."""
 
     def __init__(self) -> None:
@@ -26,69 +26,69 @@ class Desk:
         )
         self.piece: Any = RingPiece(1, bytearray(b"x" * 1000))
         self.piece.size = 1000
-        self.link = Link(None, Parser(4096, 1 << 20), 1 << 20)
+        self.connection = Connection(None, Parser(4096, 1 << 20), 1 << 20)
 
     def ask(self, offset: int = 0, size: int = 100) -> Cursor:
-        cursor = Cursor(self.link, 1)
+        cursor = Cursor(self.connection, 1)
         cursor.piece, cursor.offset = self.piece, offset
         self.fetcher.fetch(cursor, size)
         return cursor
 
 
 def test_given_what_is_read_then_its_cursor_gets_it_and_the_end_of_a_piece_is_the_end() -> None:
-    desk = Desk()
-    cursors = [desk.ask(), desk.ask(950)]
-    desk.turns.run()
-    assert desk.fetched == cursors
-    assert [desk.fetcher.take(cursor) for cursor in cursors] == [b"x" * 100, b"x" * 50]
-    assert desk.fetcher.take(cursors[0]) is None
-    assert desk.piece.holders == 0
+    staging_service = StagingService()
+    cursors = [staging_service.ask(), staging_service.ask(950)]
+    staging_service.turns.run()
+    assert staging_service.fetched == cursors
+    assert [staging_service.fetcher.take(cursor) for cursor in cursors] == [b"x" * 100, b"x" * 50]
+    assert staging_service.fetcher.take(cursors[0]) is None
+    assert staging_service.piece.holders == 0
 
 
 def test_given_many_when_few_are_read_for_then_each_that_is_taken_makes_place_for_one() -> None:
-    desk = Desk()
-    cursors = [desk.ask() for _ in range(FETCHES + 5)]
-    desk.turns.run()
-    assert desk.fetched == cursors[:FETCHES]
+    staging_service = StagingService()
+    cursors = [staging_service.ask() for _ in range(FETCHES + 5)]
+    staging_service.turns.run()
+    assert staging_service.fetched == cursors[:FETCHES]
     for cursor in cursors[:3]:
-        desk.fetcher.take(cursor)
-    desk.turns.run()
-    assert desk.fetched == cursors[: FETCHES + 3]
+        staging_service.fetcher.take(cursor)
+    staging_service.turns.run()
+    assert staging_service.fetched == cursors[: FETCHES + 3]
 
 
 @pytest.mark.parametrize("under_way", [False, True])
 def test_given_one_that_has_ended_when_it_is_read_for_then_its_place_is_free(
     under_way: bool,
 ) -> None:
-    desk = Desk()
-    others = [desk.ask() for _ in range(FETCHES - under_way)]
-    ended, last = desk.ask(), desk.ask()
-    assert ended.home is desk.fetcher
+    staging_service = StagingService()
+    others = [staging_service.ask() for _ in range(FETCHES - under_way)]
+    ended, last = staging_service.ask(), staging_service.ask()
+    assert ended.home is staging_service.fetcher
     ended.ended = True
-    desk.fetcher.discard(ended)
-    desk.turns.run()
-    assert ended not in desk.fetched
+    staging_service.fetcher.discard(ended)
+    staging_service.turns.run()
+    assert ended not in staging_service.fetched
     for cursor in others[:1]:
-        desk.fetcher.take(cursor)
-    desk.turns.run()
-    assert desk.fetched[-1] is last
-    assert desk.piece.holders == 0
+        staging_service.fetcher.take(cursor)
+    staging_service.turns.run()
+    assert staging_service.fetched[-1] is last
+    assert staging_service.piece.holders == 0
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "bad"), ValueError("a defect")])
 def test_given_a_read_that_fails_then_that_is_told_and_its_place_is_free(error: Exception) -> None:
-    desk = Desk()
+    staging_service = StagingService()
 
     class Bad(RingPiece):
         def read(self, offset: int, into: memoryview, wait: bool) -> int:
             raise error
 
-    good, desk.piece = desk.piece, Bad(1, bytearray(10))
-    desk.piece.size = 10
-    failing = [desk.ask() for _ in range(FETCHES)]
-    desk.turns.run()
-    assert desk.failed == [(cursor, error) for cursor in failing]
-    desk.piece = good
-    cursor = desk.ask()
-    desk.turns.run()
-    assert desk.fetched == [cursor]
+    good, staging_service.piece = staging_service.piece, Bad(1, bytearray(10))
+    staging_service.piece.size = 10
+    failing = [staging_service.ask() for _ in range(FETCHES)]
+    staging_service.turns.run()
+    assert staging_service.failed == [(cursor, error) for cursor in failing]
+    staging_service.piece = good
+    cursor = staging_service.ask()
+    staging_service.turns.run()
+    assert staging_service.fetched == [cursor]

@@ -16,10 +16,10 @@ TOLD = (
 class Asked:
     """Questions, and what was answered to them."""
 
-    def __init__(self, store: OnePiece, link: Any = None) -> None:
+    def __init__(self, store: OnePiece, connection: Any = None) -> None:
         self.plane = NotedPlane(store.last)
         self.turns = Turns(self.plane, store)
-        self.lookup = Lookup(self.turns, link or asker())  # type: ignore[arg-type]
+        self.lookup = Lookup(self.turns, connection or asker())  # type: ignore[arg-type]
 
     def answers(self, *numbers: int) -> list[tuple[bytes, bytes, bytes]]:
         for at, number in enumerate(numbers):

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from broker.dataplane.link import Link
+from broker.dataplane.connection import Connection
 from broker.replay import latest, memory, replays
 from broker.replay.bulk import Bulk, read_wish
 from broker.replay.cursor import Cursor
@@ -37,7 +37,7 @@ def read(stage: Stage, peer: Peer, inbox: bytes, chunk_bytes: int) -> Bulk:
     peer.send(b"SUB %b 1\r\n" % inbox)
     wish = {"from": 1, "chunk_bytes": chunk_bytes, "max_bytes": 64 * MIB}
     asked = Bulk(
-        stage.replays, peer.link, inbox, read_wish(json.dumps(wish).encode(), stage.number)
+        stage.replays, peer.connection, inbox, read_wish(json.dumps(wish).encode(), stage.number)
     )
     stage.replays.ask(asked)
     return asked
@@ -71,7 +71,7 @@ def test_given_many_that_take_no_answers_then_what_they_hold_is_bounded_and_a_re
         while stage.turns.threads:
             stage.turns.work()
         held = max(held, used(stage))
-    outboxes = sum(len(peer.heard) + peer.link.held() for peer in silent)
+    outboxes = sum(len(peer.heard) + peer.connection.held() for peer in silent)
     assert outboxes <= held <= 16 * MIB
     other = stage.join(HEADS)
     asked = read(stage, other, b"other", chunk_bytes)
@@ -199,8 +199,8 @@ def test_given_more_subjects_than_there_is_memory_for_then_that_is_said_and_nobo
         b'-ERR \'Permissions Violation for Subscription to "$SEQ.LAST.>": more subjects match than'
         b" limits.answers_pending has room for'\r\n"
     )
-    assert not greedy.link.closed
-    assert not greedy.link.subs
+    assert not greedy.connection.closed
+    assert not greedy.connection.subs
     assert heard_numbers(modest.take()) == [6]
     greedy.send(b"PING\r\n")
     assert greedy.take() == b"PONG\r\n"
@@ -215,8 +215,8 @@ def test_given_those_that_wait_when_something_is_given_back_then_one_tries_after
 ):
     woken: list[Cursor] = []
     part = Part(100, woken.append)
-    link = Link(None, Parser(4096, 1 << 20), 1 << 20)
-    one, two, three = (Cursor(link, at) for at in range(3))
+    connection = Connection(None, Parser(4096, 1 << 20), 1 << 20)
+    one, two, three = (Cursor(connection, at) for at in range(3))
     part.hold(one, 100)
     part.wait(two)
     part.wait(three)
@@ -261,7 +261,7 @@ def test_given_much_work_then_one_turn_does_little_of_it(what: str) -> None:
             filters = [f"some.{number}" for number in range(60)]
             wish = read_wish(json.dumps({"from": 1, "subject": filters}).encode(), stage.number)
             assert stage.replays is not None
-            stage.replays.ask(Bulk(stage.replays, peer.link, b"in.%d" % at, wish))
+            stage.replays.ask(Bulk(stage.replays, peer.connection, b"in.%d" % at, wish))
     stage.turns.run()
     assert stage.replays is not None
     assert active(stage) == 0

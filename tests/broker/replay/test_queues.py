@@ -1,21 +1,21 @@
 """Where cursors stand: the order in which they go on, and that any of them can leave."""
 
-from broker.dataplane.link import Link
+from broker.dataplane.connection import Connection
 from broker.replay.cursor import Cursor
 from broker.replay.queues import Parked, Ready, Waiting
 from parser.machine import Parser
 
 
-def link() -> Link:
-    return Link(None, Parser(4096, 1 << 20), 1 << 20)
+def connection() -> Connection:
+    return Connection(None, Parser(4096, 1 << 20), 1 << 20)
 
 
-def cursors(of: Link, count: int) -> list[Cursor]:
+def cursors(of: Connection, count: int) -> list[Cursor]:
     return [Cursor(of, number) for number in range(count)]
 
 
 def test_given_one_connection_with_many_and_one_with_few_when_taken_then_by_turns() -> None:
-    many, few = cursors(link(), 5), cursors(link(), 2)
+    many, few = cursors(connection(), 5), cursors(connection(), 2)
     ready = Ready()
     for cursor in (*many, *few):
         ready.put(cursor)
@@ -28,7 +28,7 @@ def test_given_one_connection_with_many_and_one_with_few_when_taken_then_by_turn
 
 def test_given_one_that_goes_first_when_taken_then_it_is_before_all_others() -> None:
     ready = Ready()
-    many, few = cursors(link(), 3), cursors(link(), 2)
+    many, few = cursors(connection(), 3), cursors(connection(), 2)
     for cursor in (*many, few[0]):
         ready.put(cursor)
     ready.put_first(few[1])
@@ -38,7 +38,7 @@ def test_given_one_that_goes_first_when_taken_then_it_is_before_all_others() -> 
 
 def test_given_any_that_end_when_taken_then_the_others_are_there() -> None:
     ready, parked = Ready(), Parked()
-    one, other = link(), link()
+    one, other = connection(), connection()
     stand, sit = cursors(one, 4), cursors(other, 4)
     for cursor in stand:
         ready.put(cursor)
@@ -51,15 +51,15 @@ def test_given_any_that_end_when_taken_then_the_others_are_there() -> None:
     assert [ready.take(), ready.take()] == stand[1:3]
     assert list(parked) == parked.take(other) == [sit[0], sit[3]]
     assert not ready
-    assert parked.links == []
+    assert parked.connections == []
     parked.put(sit[0])
     parked.discard(sit[0])
-    assert parked.links == parked.take(other) == []
+    assert parked.connections == parked.take(other) == []
 
 
 def test_given_many_that_wait_for_numbers_when_some_end_then_the_others_come_in_order() -> None:
     waiting = Waiting()
-    owner = link()
+    owner = connection()
     numbers = [(at * 7919) % 1009 // 2 for at in range(1009)]  # two for each number
     asked = [Cursor(owner, number) for number in numbers]
     for cursor in asked:

@@ -108,7 +108,7 @@ def test_given_a_reader_that_stalls_then_its_cursor_is_parked_until_it_reads(sto
     peer.socket_room = 10_000
     stage.turns.run()
     assert stage.turns.quiet
-    assert 0 < peer.link.held() < (1 << 18) + 2000
+    assert 0 < peer.connection.held() < (1 << 18) + 2000
     heard = peer.take()
     while len(heard) < len(told(1, 2000)):
         heard += peer.resume(10_000)
@@ -133,7 +133,7 @@ def test_given_a_subscription_that_ends_then_its_cursor_does_and_the_broker_rest
     fill(stage, 20)
     stage.turns.run()
     waits = words == b"$SEQ.FROM.9000.a" and ending == b"UNSUB 1 2\r\n"
-    assert len(peer.link.subs) == active(stage) == waits
+    assert len(peer.connection.subs) == active(stage) == waits
     peer.leave()
     stage.turns.run()
     other = asking(stage, b"$SEQ.FROM.1.a")
@@ -184,7 +184,7 @@ def test_given_a_cursor_with_a_defect_then_its_client_is_cut_off_and_others_are_
     fill(stage, 100)
     assert stage.replays is not None
     unlucky, others = stage.join(QUIET), [asking(stage, b"$SEQ.FROM.1.a") for _ in range(40)]
-    stage.replays.begin(Defect(unlucky.link, 1))
+    stage.replays.begin(Defect(unlucky.connection, 1))
     others += [asking(stage, b"$SEQ.FROM.1.a") for _ in range(40)]
     stage.turns.run()
     assert unlucky.slow

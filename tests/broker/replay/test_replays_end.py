@@ -42,7 +42,7 @@ def subscribe(stage: Stage, words: bytes, *, stalled: bool = False, turns: int =
         stage.turns.turn()
     if stalled:
         stage.turns.run(threads=False)
-        assert not peer.link.writable
+        assert not peer.connection.writable
     return peer
 
 
@@ -94,7 +94,7 @@ ENDINGS: dict[str, Callable[[Peer], object]] = {
     "UNSUB max": lambda peer: (peer.send(b"UNSUB 1 1\r\n"), peer.resume()),
     "gone": lambda peer: peer.leave(),
     "too slow": lambda peer: (
-        peer.stage.plane.gate.cut(peer.link),
+        peer.stage.plane.gate.cut(peer.connection),
         peer.stage.plane.release(None),
     ),
     "a defect": lambda peer: fail(peer),
@@ -104,7 +104,7 @@ ENDINGS: dict[str, Callable[[Peer], object]] = {
 def fail(peer: Peer) -> None:
     """A defect shows when it is this one's turn."""
     replays: Any = peer.stage.replays
-    cursor = next(iter(peer.link.subs.values())).replay
+    cursor = next(iter(peer.connection.subs.values())).replay
     if cursor.home is not None:
         cursor.home.discard(cursor)
     replays._fail(cursor, ValueError("a defect"))
@@ -121,7 +121,7 @@ def test_given_any_replay_when_its_subscription_ends_then_nothing_refers_to_eith
     for at in range(900):
         fill(stage, 1, subject=b"s.%d" % at)
     peer = PLAYING[doing](stage, monkeypatch)
-    (sub,) = peer.link.subs.values()
+    (sub,) = peer.connection.subs.values()
     cursor: Cursor = sub.replay
     assert not cursor.ended
     ENDINGS[ending](peer)
@@ -154,7 +154,7 @@ def assert_at_rest(stage: Stage, store: Store) -> None:
 
 def look_up(stage: Stage, peer: Peer) -> Cursor:
     assert stage.replays is not None
-    lookup = Lookup(stage.replays, peer.link)
+    lookup = Lookup(stage.replays, peer.connection)
     for number in range(1, 500):
         lookup.want(number, b"$SEQ.GET", b"in")
     return lookup
@@ -162,7 +162,7 @@ def look_up(stage: Stage, peer: Peer) -> Cursor:
 
 def read(stage: Stage, peer: Peer) -> Cursor:
     assert stage.replays is not None
-    return Bulk(stage.replays, peer.link, b"in", read_wish(b'{"from": 1}', stage.number))
+    return Bulk(stage.replays, peer.connection, b"in", read_wish(b'{"from": 1}', stage.number))
 
 
 @pytest.mark.parametrize("stalled", [False, True], ids=["reads", "does not read"])
@@ -205,8 +205,8 @@ def test_given_a_link_that_catches_up_when_it_ends_then_nothing_of_it_stays(
     fill(stage, 100)
     peer.send(b"PING\r\nUNSUB 1\r\n")  # both wait for what was published before
     assert stage.replays is not None
-    cursor = stage.replays._catching[peer.link]
-    (sub,) = peer.link.subs.values()
+    cursor = stage.replays._catching[peer.connection]
+    (sub,) = peer.connection.subs.values()
     if ending == "caught up":
         peer.resume()
         stage.turns.run()
@@ -227,7 +227,7 @@ def test_given_a_client_that_says_what_nobody_may_then_its_error_does_not_hold_i
     stage = Stage()
     peer = stage.join(QUIET)
     peer.send(b"NO\r\n")
-    assert peer.link.closed
-    fault = peer.link.parser.fault
+    assert peer.connection.closed
+    fault = peer.connection.parser.fault
     assert fault is not None
     assert fault.__traceback__ is None, "whose frames refer to the link"

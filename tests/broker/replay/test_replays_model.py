@@ -236,7 +236,7 @@ class Play:
         client.wishes[b"%d" % self.sids] = wish
         queue = wish.queue + b" " if wish.queue else b""
         client.peer.send(b"SUB %b %b%d\r\n" % (words, queue, self.sids))
-        if b"%d" % self.sids not in client.peer.link.subs:
+        if b"%d" % self.sids not in client.peer.connection.subs:
             assert words.startswith(b"$SEQ.LAST."), "only of these too many are refused"
             del client.wishes[b"%d" % self.sids]
 
@@ -246,11 +246,11 @@ class Play:
             return
         sid = self.random.choice(sids)
         wish = client.wishes[sid]
-        sub = client.peer.link.subs.get(sid)
+        sub = client.peer.connection.subs.get(sid)
         if sub is None:
             return  # it has ended by itself
         most = self.random.choice([0, 0, 1, 7])
-        if most and wish.queue and client.peer.link.detached:
+        if most and wish.queue and client.peer.connection.detached:
             return  # less than it was given already: the rest is lost with it
         if most > sub.delivered:
             wish.limit = most
@@ -295,10 +295,10 @@ class Play:
         self._check_moment()
         for client in self.clients:
             assert not client.peer.slow, "it lags, and the journal has all"
-            assert not client.peer.link.detached
+            assert not client.peer.connection.detached
             assert client.inbox == b""
             assert client.pings == []
-            assert not client.peer.link.held()
+            assert not client.peer.connection.held()
 
     def _is_due(self, client: Client, wish: Wish, sent: Sent) -> bool:
         wanted = matches(wish.pattern, sent.subject)

@@ -292,7 +292,7 @@ def test_given_who_waited_and_has_gone_then_another_may_wait_in_its_place(
 def test_given_a_start_when_too_much_is_asked_at_once_then_some_are_told_to_ask_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.staging.desk.REQUESTS_MAX", 2)
+    monkeypatch.setattr("broker.staging.staging_service.REQUESTS_MAX", 2)
     with serving(tmp_path, flags=ALONE) as broker:
         publisher = Publisher(broker)
         asked = [request("BATCH", {"application": "a"})] * 3

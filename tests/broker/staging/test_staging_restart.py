@@ -8,9 +8,9 @@ from zlib import crc32
 
 import pytest
 
-from broker.staging.desk import Desk
 from broker.staging.intents import Intent, found_intents, intent_file
 from broker.staging.logged_lines import seal, unseal
+from broker.staging.staging_service import StagingService
 from sequencer.journal.record import Batch as Records
 from tests.crash.staging import kept, settled
 from tests.support.serving import Broker, serving
@@ -296,7 +296,7 @@ def test_given_a_stage_that_nobody_commits_then_it_expires(tmp_path: Path) -> No
         broker.until(lambda: not list((tmp_path / "staging").glob("*.stage")))
 
 
-def expire_after(broker: Broker, seconds: float) -> Desk:
+def expire_after(broker: Broker, seconds: float) -> StagingService:
     """From now on; what is staged and committed before may take its time."""
     staging = broker.server.staging
     assert staging is not None

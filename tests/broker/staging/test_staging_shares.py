@@ -256,17 +256,21 @@ def test_given_two_that_have_all_places_to_wait_then_another_one_may_wait(
     with serving(tmp_path) as broker:
         another = Publisher(broker, ANOTHER)
         another.one(request("BATCH", {"application": "a"}))
-        desk = broker.server.staging
-        assert desk is not None
+        staging_service = broker.server.staging
+        assert staging_service is not None
         stopped = Event()
-        desk._thread.submit(stopped.wait)  # no commit ends before this does
+        staging_service._thread.submit(stopped.wait)  # no commit ends before this does
         try:
             another.client.send(Batch("first", 0, 0, stages=0).commit())
-            broker.until(lambda: len(desk.commits) == 1 and not len(desk.commits._queue))
+            broker.until(
+                lambda: (
+                    len(staging_service.commits) == 1 and not len(staging_service.commits._queue)
+                )
+            )
             greedy = [Publisher(broker, host) for host in (GREEDY, GREEDY, OTHER, OTHER)]
             for at, one in enumerate(greedy):
                 one.client.ask(b"".join(Batch(f"{at}-{n}", 0, 0, stages=0).commit() for n in "ab"))
-            assert len(desk.commits) == 9
+            assert len(staging_service.commits) == 9
             last = Publisher(broker, OTHER).one(Batch("o", 0, 0, stages=0).commit())
             assert isinstance(last, Refused)
             another.client.send(Batch("b", 0, 0, stages=0).commit())
@@ -274,7 +278,7 @@ def test_given_two_that_have_all_places_to_wait_then_another_one_may_wait(
             assert answer_of(told) == Refused(429, "8 commits wait, most of this address")
         finally:
             stopped.set()
-        broker.until(lambda: "b" in desk.applications.done)
+        broker.until(lambda: "b" in staging_service.applications.done)
 
 
 def test_given_a_row_that_is_wrong_then_its_stage_is_nobodys_any_more(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from sequencer.netstring import encode_frame
 from seriatim.cli.cquencer.cq import settings_of
 from tests.seriatim.cli.command import COMMAND, COMMAND_S, environment, refusal
-from tests.support.callers import answer
+from tests.support.cquencer_clients import answer
 from tests.support.frames import split_frame
 from tests.support.multicast import Ear, new_group
 from tests.support.processes import STOP_S

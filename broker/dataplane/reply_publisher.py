@@ -12,9 +12,9 @@ from typing import Any
 
 import cython
 
+from broker.dataplane.connection import Connection
 from broker.dataplane.frame import Frame
 from broker.dataplane.gate import Gate
-from broker.dataplane.link import Link
 from sublist.route import Route
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
@@ -33,7 +33,7 @@ else:
 TEXT_MAX = 32  # `19:9223372036854775807,`, and at its end the size of that
 
 
-class Answerer:
+class ReplyPublisher:
     """One per broker, beside the plane, for the same thread."""
 
     def __init__(self, sublist: Sublist, gate: Gate) -> None:
@@ -45,7 +45,9 @@ class Answerer:
         self.data = self.text
         self.looked = 0  # offers that it cost to find the asker's subscriptions
 
-    def acknowledge(self, asker: Link, data: bytearray, reply: int, size: int, number: int) -> int:
+    def acknowledge(
+        self, asker: Connection, data: bytearray, reply: int, size: int, number: int
+    ) -> int:
         """Send `number` to the reply subject `data[reply : reply + size]`; the offers it cost."""
         route = self.sublist.reach(data, reply, size, digest_span(data, reply, size))
         text_size = self._write(number)
@@ -61,18 +63,18 @@ class Answerer:
                 self._deliver(sub, asker, route, data, reply, text_size)
         return self.looked + ANSWER_WORK * len(own)
 
-    def answer(self, asker: Link, reply: bytes, payload: bytes, headers: bytes) -> int:
+    def answer(self, asker: Connection, reply: bytes, payload: bytes, headers: bytes) -> int:
         """Send headers, where they are taken, and a payload; the offers it cost."""
         own = self._own(asker, self.sublist.reach(reply, 0, len(reply), digest_of(reply)))
         for item in own:
             self._answer_one(cython.cast(Subscription, item), asker, reply, payload, headers)
         return self.looked + ANSWER_WORK * len(own)
 
-    def listens(self, asker: Link, reply: bytes) -> bool:
+    def listens(self, asker: Connection, reply: bytes) -> bool:
         """Whether an answer would have a receiver; `looked` says what it cost to see that."""
         return len(self._own(asker, self.sublist.reach(reply, 0, len(reply), digest_of(reply)))) > 0
 
-    def _own(self, asker: Link, route: Route) -> tuple[Subscription, ...]:
+    def _own(self, asker: Connection, route: Route) -> tuple[Subscription, ...]:
         """The asker's subscriptions that an answer goes to: of each queue group one.
 
         They are looked for among all that the route leads to, or among all that the asker has:
@@ -126,7 +128,7 @@ class Answerer:
     def _deliver(
         self,
         sub: Subscription,
-        link: Link,
+        connection: Connection,
         route: Route,
         data: bytearray,
         reply: int,
@@ -139,40 +141,45 @@ class Answerer:
                 frame.address(route, data + reply, route.size, sub.sid, data, 0)
             else:
                 frame.address(route, route.subject, route.size, sub.sid, b"", 0)
-        if not link.dirty:
-            self.gate.soil(link)
-        if not link.deliver(frame, self.data, 0, text_size, text_size):
-            if not self.gate.make_room(link, frame.end - frame.start + text_size + 4, 0):
+        if not connection.dirty:
+            self.gate.mark_dirty(connection)
+        if not connection.deliver(frame, self.data, 0, text_size, text_size):
+            if not self.gate.make_room(connection, frame.end - frame.start + text_size + 4, 0):
                 return 0
-            link.deliver(frame, self.data, 0, text_size, text_size)
-        link.numbered = True
+            connection.deliver(frame, self.data, 0, text_size, text_size)
+        connection.numbered = True
         sub.delivered += 1
         if sub.delivered == sub.limit:
             self.control.finished(sub)
         return 0
 
     def _answer_one(
-        self, sub: Subscription, link: Link, reply: bytes, payload: bytes, headers: bytes
+        self,
+        sub: Subscription,
+        connection: Connection,
+        reply: bytes,
+        payload: bytes,
+        headers: bytes,
     ) -> None:
         if sub.owner is None:
             return  # it has ended with the answer before
         size = len(payload)
-        if headers and link.headers:
+        if headers and connection.headers:
             size += len(headers)
             line = b"HMSG %b %b %d %d\r\n" % (reply, sub.sid, len(headers), size)
             line += headers
         else:
             line = b"MSG %b %b %d\r\n" % (reply, sub.sid, size)
-        if self.gate.say(link, line + payload + b"\r\n"):
-            link.numbered = True  # most answers tell one
-            link.out_msgs += 1
-            link.out_bytes += size
+        if self.gate.say(connection, line + payload + b"\r\n"):
+            connection.numbered = True  # most answers tell one
+            connection.out_msgs += 1
+            connection.out_bytes += size
             sub.delivered += 1
             if sub.delivered == sub.limit:
                 self.control.finished(sub)
 
 
-def _own_that_cover(asker: Link, subject: bytes) -> tuple[Subscription, ...]:
+def _own_that_cover(asker: Connection, subject: bytes) -> tuple[Subscription, ...]:
     """The asker's live subscriptions that take in a subject: of each queue group one."""
     own: list[Subscription] = []
     queues: set[bytes] = set()

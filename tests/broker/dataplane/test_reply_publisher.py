@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.dataplane.answerer import Answerer
+from broker.dataplane.reply_publisher import ReplyPublisher
 from tests.support.plane import HEADS, QUIET, Stage
 
 PUB = b"$SEQ.PUB.orders"
@@ -96,11 +96,11 @@ def test_given_many_others_when_answered_then_the_work_is_bounded_by_what_the_as
         stage.join(QUIET).send(b"SUB r.x %b1\r\n" % (b"", b"q%d " % number)[number % 2])
     asker = stage.join(QUIET)
     asker.send(b"SUB r.x 1\r\nSUB r.* q 2\r\n")
-    answerer = Answerer(stage.sublist, stage.plane.gate)
-    assert answerer.listens(asker.link, b"r.x")
-    assert answerer.looked < 100
-    assert not answerer.listens(stage.join(QUIET).link, b"r.x")
-    assert answerer.looked == 0
+    reply_publisher = ReplyPublisher(stage.sublist, stage.plane.gate)
+    assert reply_publisher.listens(asker.connection, b"r.x")
+    assert reply_publisher.looked < 100
+    assert not reply_publisher.listens(stage.join(QUIET).connection, b"r.x")
+    assert reply_publisher.looked == 0
 
 
 @pytest.mark.parametrize("reply", [b"$SEQ.END.5", b"$SEQ.LOST.1.2", b"$SEQ.x", b"$SEQ.PUB.orders"])

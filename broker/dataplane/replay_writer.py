@@ -13,9 +13,9 @@ many subscriptions one record may be as much work as a thousand: work is counted
 
 import cython
 
+from broker.dataplane.connection import Connection
 from broker.dataplane.frame import Frame
 from broker.dataplane.gate import Gate
-from broker.dataplane.link import Link
 from sequencer.journal.record import Walk
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
@@ -31,7 +31,7 @@ if not cython.compiled:
     LOOKS_MAX = 1 << 15  # subscriptions that are looked at in one `play`, in some 3 ms
 
 
-class Player:
+class ReplayWriter:
     """One per broker. `outcome`, `number` and `found` tell how the last `play` ended."""
 
     def __init__(self, gate: Gate, sublist: Sublist, salt: int, checked: bool = True) -> None:
@@ -49,7 +49,7 @@ class Player:
 
     def play(
         self,
-        link: Link,
+        connection: Connection,
         sub: Subscription | None,
         number: int,
         until: int,
@@ -69,7 +69,9 @@ class Player:
         self.store = store
         self.data = self.store
         self.gate.reader = None
-        few = tuple(link.subs.values()) if sub is None and len(link.subs) <= FEW else None
+        few = (
+            tuple(connection.subs.values()) if sub is None and len(connection.subs) <= FEW else None
+        )
         self.looked = -self.sublist.effort
         while True:
             if self.looked + self.sublist.effort > LOOKS_MAX:
@@ -88,11 +90,11 @@ class Player:
             if until and walk.number > until:
                 outcome = ENDED
                 break
-            if link.closed or (sub is not None and sub.owner is None):
+            if connection.closed or (sub is not None and sub.owner is None):
                 outcome = FULL
                 break
-            heard = walk.time >= since and (link.echo or walk.origin != link.origin)
-            if heard and not self._hand_out(link, sub, few):
+            heard = walk.time >= since and (connection.echo or walk.origin != connection.origin)
+            if heard and not self._hand_out(connection, sub, few):
                 outcome = FULL
                 break
             number = walk.number + 1
@@ -103,19 +105,19 @@ class Player:
         return walk.at
 
     def _hand_out(
-        self, link: Link, sub: Subscription | None, few: tuple[Subscription, ...] | None
+        self, connection: Connection, sub: Subscription | None, few: tuple[Subscription, ...] | None
     ) -> bool:
         """Offer the record at hand to whom it is for; False if not all of them had room.
 
         Then it is offered again later, and who has had it does not take it twice.
         """
         if sub is not None:
-            return not self._covered(sub) or self._offer(link, sub)
+            return not self._covered(sub) or self._offer(connection, sub)
         if few is None:
-            return self._offer_all(link)
+            return self._offer_all(connection)
         room = True
         for item in few:
-            room = room and self._offer_live(link, cython.cast(Subscription, item))
+            room = room and self._offer_live(connection, cython.cast(Subscription, item))
         return room
 
     def _covered(self, sub: Subscription) -> bool:
@@ -134,7 +136,7 @@ class Player:
             subject = self.store[walk.subject : walk.subject + walk.subject_size]
             return takes(sub.subject, len(sub.subject), subject, len(subject))
 
-    def _offer_all(self, link: Link) -> bool:
+    def _offer_all(self, connection: Connection) -> bool:
         """Offer to the subscriptions of a link that has many, as the routes know them."""
         walk = self.walk
         subject = bytes(self.store[walk.subject : walk.subject + walk.subject_size])
@@ -142,8 +144,8 @@ class Player:
         count = len(fanout.plain)
         for group in fanout.groups or ():
             count += len(group)
-        if len(link.subs) < count:
-            wanted = list(link.subs.values())
+        if len(connection.subs) < count:
+            wanted = list(connection.subs.values())
         else:
             wanted = list(fanout.plain)
             for group in fanout.groups or ():
@@ -151,56 +153,56 @@ class Player:
         self.looked += len(wanted)
         for item in wanted:
             sub = cython.cast(Subscription, item)
-            if sub.owner is link and not self._offer_live(link, sub):
+            if sub.owner is connection and not self._offer_live(connection, sub):
                 return False
         return True
 
-    def _offer_live(self, link: Link, sub: Subscription) -> bool:
+    def _offer_live(self, connection: Connection, sub: Subscription) -> bool:
         """Offer to a live subscription what has passed it by; False if there is no room."""
         number = self.walk.number
         if sub.owner is None or sub.replay is not None:
             return True
         if sub.queue is None:
-            return number <= sub.seen or not self._covered(sub) or self._offer(link, sub)
+            return number <= sub.seen or not self._covered(sub) or self._offer(connection, sub)
         if sub.owed:
             while sub.owed and sub.owed[0] < number:
                 sub.owed.popleft()
-                link.owed -= 1
+                connection.owed -= 1
             if sub.owed and sub.owed[0] == number:
-                if not self._offer(link, sub):
+                if not self._offer(connection, sub):
                     return False
                 if sub.owed:  # it may have ended with this one
                     sub.owed.popleft()
-                    link.owed -= 1
+                    connection.owed -= 1
         return True
 
-    def _offer(self, link: Link, sub: Subscription) -> bool:
+    def _offer(self, connection: Connection, sub: Subscription) -> bool:
         """Put the record at hand into the outbox; False, and nothing done, if it is full."""
         walk = self.walk
-        held = link.held()
+        held = connection.held()
         if held > OUTBOX:
             return False
-        shape = link.shape
+        shape = connection.shape
         counted = walk.payload_size
-        headed = walk.header_size and link.headers
+        headed = walk.header_size and connection.headers
         if headed:
-            shape = link.headed_shape
+            shape = connection.headed_shape
             counted += walk.header_size
         frame = cython.cast(Frame, self.frames[shape])
         if frame.number != walk.number:
             self._stamp(frame)
         self._address(frame, sub)
-        if not link.dirty:
-            self.gate.soil(link)
-        if not link.deliver(frame, self.data, walk.payload, walk.payload_size, counted):
+        if not connection.dirty:
+            self.gate.mark_dirty(connection)
+        if not connection.deliver(frame, self.data, walk.payload, walk.payload_size, counted):
             need = frame.end - frame.start + walk.payload_size + 4
-            if held and (held + need > link.max_pending or self.gate.budget.is_exceeded()):
+            if held and (held + need > connection.max_pending or self.gate.budget.is_exceeded()):
                 return False  # who reads slowly from the journal is waited for, not cut off
-            if not self.gate.make_room(link, need, 0):
+            if not self.gate.make_room(connection, need, 0):
                 return False
-            link.deliver(frame, self.data, walk.payload, walk.payload_size, counted)
+            connection.deliver(frame, self.data, walk.payload, walk.payload_size, counted)
         if walk.number > self.gate.sequencer.safe:
-            link.numbered = True
+            connection.numbered = True
         sub.seen = walk.number
         sub.delivered += 1
         self.messages += 1

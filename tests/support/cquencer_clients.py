@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from broker.cquencer.listener import Cquencer
+from broker.cquencer.cquencer_service import Cquencer
 from sequencer.netstring import Decoder
 from tests.support.processes import ServerProcess
 from tests.support.serving import WAIT_S, Broker, serving

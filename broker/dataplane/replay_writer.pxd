@@ -1,7 +1,7 @@
-# The compiler's view of player.py: types only, never behaviour.
+# The compiler's view of replay_writer.py: types only, never behaviour.
 cimport cython
 from broker.dataplane.gate cimport Gate
-from broker.dataplane.link cimport Link
+from broker.dataplane.connection cimport Connection
 from broker.dataplane.frame cimport BARE_HEADERS, FRAMED_HEADERS, Frame
 from sequencer.journal.record cimport RECORD, Walk
 from sublist.route cimport Fanout
@@ -20,7 +20,7 @@ cdef enum:
     LOOKS_MAX = 32768
 
 @cython.final
-cdef class Player:
+cdef class ReplayWriter:
     cdef readonly Gate gate
     cdef readonly Sublist sublist
     cdef Walk walk
@@ -32,21 +32,21 @@ cdef class Player:
     cdef const unsigned char *data
 
     @cython.locals(walk=Walk, outcome=int, few=tuple, heard=bint)
-    cpdef Py_ssize_t play(self, Link link, Subscription sub, unsigned long long number,
+    cpdef Py_ssize_t play(self, Connection connection, Subscription sub, unsigned long long number,
                           unsigned long long until, unsigned long long since,
                           bytearray store, Py_ssize_t start, Py_ssize_t stop) except -1
     @cython.locals(room=bint)
-    cdef bint _hand_out(self, Link link, Subscription sub, tuple few) except -1
+    cdef bint _hand_out(self, Connection connection, Subscription sub, tuple few) except -1
     @cython.locals(walk=Walk, pattern='const unsigned char *', subject='const unsigned char *')
     cdef bint _covered(self, Subscription sub) except -1
     @cython.locals(walk=Walk, subject=bytes, fanout=Fanout, wanted=list, sub=Subscription,
                    count=Py_ssize_t, group=tuple)
-    cdef bint _offer_all(self, Link link) except -1
+    cdef bint _offer_all(self, Connection connection) except -1
     @cython.locals(number='unsigned long long')
-    cdef bint _offer_live(self, Link link, Subscription sub) except -1
+    cdef bint _offer_live(self, Connection connection, Subscription sub) except -1
     @cython.locals(walk=Walk, shape=int, counted=Py_ssize_t, headed=bint, frame=Frame,
                    held=Py_ssize_t, need=Py_ssize_t)
-    cdef bint _offer(self, Link link, Subscription sub) except -1
+    cdef bint _offer(self, Connection connection, Subscription sub) except -1
     @cython.locals(walk=Walk, size=Py_ssize_t, sizes=bytes)
     cdef int _stamp(self, Frame frame) except -1
     @cython.locals(walk=Walk, subject='const unsigned char *', reply='const unsigned char *')

@@ -1,4 +1,4 @@
-# The compiler's view of caller.py: types only, never behaviour.
+# The compiler's view of cquencer_client.py: types only, never behaviour.
 cimport cython
 from sequencer.digits cimport width_of
 
@@ -12,7 +12,7 @@ cdef enum:
     NUMBER_SIZE = 23
 
 @cython.final
-cdef class Caller:
+cdef class CquencerClient:
     cdef readonly object connection
     cdef readonly int fd
     cdef readonly str ip

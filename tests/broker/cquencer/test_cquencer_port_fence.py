@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.callers import Talker, calling, cquencer_of, netstring
+from tests.support.cquencer_clients import Talker, calling, cquencer_of, netstring
 from tests.support.frames import split_frame
 from tests.support.serving import Broker
 
@@ -110,7 +110,7 @@ def test_given_a_reset_while_an_answer_is_due_then_the_message_is_kept_and_other
             other.send(said(framing, b"hello"))
             until_last(broker, 2)
             gone.reset()
-            broker.until(lambda: len(cquencer_of(broker).callers) == 1)
+            broker.until(lambda: len(cquencer_of(broker).clients) == 1)
         assert other.hear() == [b"2"]
         assert broker.server.last_number == 2
 

@@ -28,7 +28,7 @@ if not cython.compiled:
     NUMBER_SIZE = 23  # 19:9223372036854775807,
 
 
-class Caller:
+class CquencerClient:
     """One connection. Written by the port; monitoring reads what it has counted."""
 
     def __init__(self, connection: Any, address: tuple[str, int], cid: int, origin: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sequencer.netstring import encode_frame
-from tests.support.callers import Talker, calling, cquencer_of
+from tests.support.cquencer_clients import Talker, calling, cquencer_of
 from tests.support.frames import split_frame
 from tests.support.multicast import Ear, new_group
 from tests.support.places import VECTORS
@@ -215,7 +215,7 @@ def test_given_a_client_that_says_no_more_then_it_is_answered_and_closed(broker:
         talker.socket.send(b"last words")
         talker.end()
         assert talker.rest() == [b"1"]
-    assert cquencer_of(broker).callers == {}
+    assert cquencer_of(broker).clients == {}
 
 
 def test_given_a_client_that_goes_without_waiting_then_its_message_counts_all_the_same(
@@ -227,7 +227,7 @@ def test_given_a_client_that_goes_without_waiting_then_its_message_counts_all_th
         hasty.reset()
         broker.until(lambda: broker.server.last_number == 1)
         assert calm.ask(b"still here") == b"2"
-        broker.until(lambda: len(cquencer_of(broker).callers) == 1)
+        broker.until(lambda: len(cquencer_of(broker).clients) == 1)
     assert frames(ear) == [(1, b"and away"), (2, b"still here")]
 
 

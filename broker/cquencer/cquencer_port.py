@@ -25,7 +25,7 @@ from typing import Any
 
 import cython
 
-from broker.cquencer.caller import Caller
+from broker.cquencer.cquencer_client import CquencerClient
 from broker.dataplane.gate import Gate
 from broker.dataplane.plane import Plane
 from sequencer.sequencer import Sequencer
@@ -50,7 +50,7 @@ if not cython.compiled:
     BYTES_SHIFT = 7  # and one for each 128 bytes of it
 
 
-class Port:
+class CquencerPort:
     """One per broker, for its one thread. `owner` is told when somebody has gone or goes.
 
     `owner.closed(caller)` after a connection has ended; `owner.ending(caller)` when it was told
@@ -83,10 +83,10 @@ class Port:
         self.subject_size = len(subject)
         self.digest = digest_of(subject)
         self.draining = False  # nothing more is taken in
-        self.clients: list[Caller | None] = []  # by descriptor
-        self.asked: list[Caller] = []  # to be answered when this round is released
-        self.waiting: list[Caller] = []  # for their numbers to be safe
-        self.late: list[Caller] = []  # to be served before the epoll is looked at
+        self.clients: list[CquencerClient | None] = []  # by descriptor
+        self.asked: list[CquencerClient] = []  # to be answered when this round is released
+        self.waiting: list[CquencerClient] = []  # for their numbers to be safe
+        self.late: list[CquencerClient] = []  # to be served before the epoll is looked at
         self.place = 0  # among those the epoll has found: who comes first
         self.ready: list[tuple[int, int]] = []  # what the epoll said, uncompiled
         self.error = 0  # why the last system call failed
@@ -94,14 +94,14 @@ class Port:
         self.connections = 0
         self.messages = self.bytes = self.queries = self.errors = 0
 
-    def admit(self, caller: Caller) -> None:
+    def admit(self, client: CquencerClient) -> None:
         """Serve one more caller from now on."""
-        missing = caller.fd + 1 - len(self.clients)
+        missing = client.fd + 1 - len(self.clients)
         if missing > 0:
             self.clients.extend([None] * missing)
-        self.clients[caller.fd] = caller
+        self.clients[client.fd] = client
         self.connections += 1
-        self.poller.register(caller.fd, EPOLLIN)
+        self.poller.register(client.fd, EPOLLIN)
 
     def turn(self) -> None:
         """Serve whoever has said something, as long as others may be kept waiting."""
@@ -137,11 +137,11 @@ class Port:
         waiting = self.waiting
         self.waiting = []
         for item in waiting:
-            caller = cython.cast(Caller, item)
-            if caller.wanted > self.sequencer.safe:
-                self.waiting.append(caller)
+            client = cython.cast(CquencerClient, item)
+            if client.wanted > self.sequencer.safe:
+                self.waiting.append(client)
             else:
-                self._answer(caller)
+                self._answer(client)
         if self.late:
             self.owner.wake()
 
@@ -149,24 +149,24 @@ class Port:
         """Take in nothing more: what clients say is read, and thrown away."""
         self.draining = True
         self.late.clear()
-        for caller in self.clients:
-            if caller is not None:
-                caller.late = False
-                caller.kept = None
-                caller.held = caller.need = 0
-                self._watch(caller, caller.interest | EPOLLIN)
+        for client in self.clients:
+            if client is not None:
+                client.late = False
+                client.kept = None
+                client.held = client.need = 0
+                self._watch(client, client.interest | EPOLLIN)
 
-    def close(self, caller: Caller) -> None:
+    def close(self, client: CquencerClient) -> None:
         """End a connection."""
-        if caller.fd < 0:
+        if client.fd < 0:
             return
-        self.clients[caller.fd] = None
+        self.clients[client.fd] = None
         self.connections -= 1
-        caller.fd = -1
-        caller.connection.close()  # which takes it out of the epoll too
-        caller.kept = None
-        caller.emptied()
-        self.owner.closed(caller)
+        client.fd = -1
+        client.connection.close()  # which takes it out of the epoll too
+        client.kept = None
+        client.emptied()
+        self.owner.closed(client)
 
     # Reading
 
@@ -191,132 +191,132 @@ class Port:
         item = self.clients[fd]
         if item is None:
             return 0
-        caller = cython.cast(Caller, item)
+        client = cython.cast(CquencerClient, item)
         if events & EPOLLOUT:
-            self._answer(caller)
-        if caller.fd < 0:
+            self._answer(client)
+        if client.fd < 0:
             return 0
-        if self.draining or caller.ending:
-            return self._throw_away(caller)
-        if caller.end == 0 and not caller.late:
+        if self.draining or client.ending:
+            return self._throw_away(client)
+        if client.end == 0 and not client.late:
             if events & (EPOLLIN | EPOLLERR | EPOLLHUP):
-                self._read(caller)
+                self._read(client)
         elif events & (EPOLLERR | EPOLLHUP):
-            self.close(caller)
+            self.close(client)
         elif events & EPOLLIN:
-            self._watch(caller, 0)  # until it has its answers
+            self._watch(client, 0)  # until it has its answers
         return 0
 
-    def _read(self, caller: Caller) -> int:
+    def _read(self, client: CquencerClient) -> int:
         """One read of a caller that has all its answers, and what it brings."""
         if self.netstrings:
-            return self._read_netstrings(caller)
-        size = self._receive(caller, self.store, 0, len(self.store))
+            return self._read_netstrings(client)
+        size = self._receive(client, self.store, 0, len(self.store))
         if size <= 0:
             if size == 0:
-                self.close(caller)
+                self.close(client)
             return 0
         if size == 1:
-            return self._query(caller)
+            return self._query(client)
         if self.store[size - 1] == 0:
             size -= 1
         if size > self.max_payload and (words := self._judge(size)):
-            return self._refuse(caller, words)
-        return self._take(caller, self.store, 0, size)
+            return self._refuse(client, words)
+        return self._take(client, self.store, 0, size)
 
-    def _throw_away(self, caller: Caller) -> int:
+    def _throw_away(self, client: CquencerClient) -> int:
         """Read what counts no more."""
-        if self._receive(caller, self.store, 0, len(self.store)) == 0:
-            if caller.end == 0:
-                self.close(caller)
+        if self._receive(client, self.store, 0, len(self.store)) == 0:
+            if client.end == 0:
+                self.close(client)
             else:
-                self._watch(caller, caller.interest & EPOLLOUT)
+                self._watch(client, client.interest & EPOLLOUT)
         return 0
 
-    def _read_netstrings(self, caller: Caller) -> int:
-        held = caller.held
-        if caller.need:
-            own = caller.kept
+    def _read_netstrings(self, client: CquencerClient) -> int:
+        held = client.held
+        if client.need:
+            own = client.kept
             assert own is not None, "what is needed has a store"
-            got = self._receive(caller, own, held, len(own) - held)
+            got = self._receive(client, own, held, len(own) - held)
             if got <= 0:
-                return self._cut(caller, got)
-            caller.held = held + got
-            if caller.held == caller.need:
-                return caller.keep(own, self._walk(caller, own, caller.held), caller.held)
-            return caller.grow() if caller.held == len(own) else 0
+                return self._cut(client, got)
+            client.held = held + got
+            if client.held == client.need:
+                return client.keep(own, self._walk(client, own, client.held), client.held)
+            return client.grow() if client.held == len(own) else 0
         if held:
-            assert caller.kept is not None, "what is held is kept"
-            self.store[:held] = caller.kept
-        got = self._receive(caller, self.store, held, min(len(self.store) - held, READ_MAX))
+            assert client.kept is not None, "what is held is kept"
+            self.store[:held] = client.kept
+        got = self._receive(client, self.store, held, min(len(self.store) - held, READ_MAX))
         if got <= 0:
-            return self._cut(caller, got)
-        return caller.keep(self.store, self._walk(caller, self.store, held + got), held + got)
+            return self._cut(client, got)
+        return client.keep(self.store, self._walk(client, self.store, held + got), held + got)
 
-    def _receive(self, caller: Caller, store: bytearray, at: int, size: int) -> int:
+    def _receive(self, client: CquencerClient, store: bytearray, at: int, size: int) -> int:
         """Read into a store; the bytes, 0 at the end, -1 if there are none now or ever again."""
         if cython.compiled:
             data = store
-            got = recv(caller.fd, data + at, size, 0)
+            got = recv(client.fd, data + at, size, 0)
             if got >= 0:
-                caller.heard = self.sequencer.now
+                client.heard = self.sequencer.now
                 return got
             self.error = errno
         else:
             try:
-                caller.heard = self.sequencer.now
-                return int(caller.connection.recv_into(memoryview(store)[at : at + size]))
+                client.heard = self.sequencer.now
+                return int(client.connection.recv_into(memoryview(store)[at : at + size]))
             except OSError as error:
                 self.error = error.errno or errno.EIO
         if self.error not in (EAGAIN, EINTR):
-            self.close(caller)
+            self.close(client)
         return -1
 
-    def _cut(self, caller: Caller, got: int) -> int:
+    def _cut(self, client: CquencerClient, got: int) -> int:
         """The caller says no more; one that is in the middle of a message is told."""
         if got < 0:
             return 0
-        if caller.held or caller.skip:
-            self._break(caller, caller.passed + caller.held, b"the rest of it", b"the end")
+        if client.held or client.skip:
+            self._break(client, client.passed + client.held, b"the rest of it", b"the end")
         else:
-            self.close(caller)
+            self.close(client)
         return 0
 
-    def _walk(self, caller: Caller, store: bytearray, stop: int) -> int:
+    def _walk(self, client: CquencerClient, store: bytearray, stop: int) -> int:
         """Serve the netstrings in `store[:stop]`; where the unserved rest begins."""
         data = store
         at = 0
-        caller.awaited = 0
-        while at < stop and not caller.ending:
-            if caller.skip:
-                at = self._pass_over(caller, store, at, stop)
+        client.awaited = 0
+        while at < stop and not client.ending:
+            if client.skip:
+                at = self._pass_over(client, store, at, stop)
                 continue
-            body = self._head(caller, store, at, stop)
+            body = self._head(client, store, at, stop)
             if body == 0:
                 break
             end = body + self.length
             if self.length > self.max_payload and (words := self._judge(self.length)):
-                self._refuse(caller, words)
-                caller.skip = self.length + 1
+                self._refuse(client, words)
+                client.skip = self.length + 1
                 at = body
                 continue
             if end >= stop:
-                caller.awaited = end + 1 - at
+                client.awaited = end + 1 - at
                 break
             if data[end] != ord(","):
-                self._break_at(caller, store, end, stop, b"','")
+                self._break_at(client, store, end, stop, b"','")
                 break
             if self.length:
-                self._take(caller, store, body, self.length)
+                self._take(client, store, body, self.length)
             else:
-                self._query(caller)
+                self._query(client)
             at = end + 1
             if at < stop and self.plane.is_spent():
-                caller.late = True
+                client.late = True
                 break
-        return stop if caller.ending else at
+        return stop if client.ending else at
 
-    def _head(self, caller: Caller, store: bytearray, at: int, stop: int) -> int:
+    def _head(self, client: CquencerClient, store: bytearray, at: int, stop: int) -> int:
         """Read a length into `length`; where the content begins, 0 if that is not here."""
         data = store
         first = at
@@ -333,156 +333,156 @@ class Port:
             return at + 1
         whole = at > first and (length == 0 or at - first == DIGITS_MAX)
         expected = b"':'" if whole else b"a digit or ':'" if at > first else b"a digit"
-        self._break_at(caller, store, at, stop, expected)
+        self._break_at(client, store, at, stop, expected)
         return 0
 
-    def _pass_over(self, caller: Caller, store: bytearray, at: int, stop: int) -> int:
+    def _pass_over(self, client: CquencerClient, store: bytearray, at: int, stop: int) -> int:
         """Leave out what is here of a netstring that is too long; where what follows begins."""
         data = store
         size = stop - at
-        if size > caller.skip:
-            size = caller.skip
-        caller.skip -= size
+        if size > client.skip:
+            size = client.skip
+        client.skip -= size
         at += size
-        if caller.skip == 0 and data[at - 1] != ord(","):
-            self._break_at(caller, store, at - 1, stop, b"','")
+        if client.skip == 0 and data[at - 1] != ord(","):
+            self._break_at(client, store, at - 1, stop, b"','")
         return at
 
     def _break_at(
-        self, caller: Caller, store: bytearray, at: int, stop: int, expected: bytes
+        self, client: CquencerClient, store: bytearray, at: int, stop: int, expected: bytes
     ) -> int:
         """What stands there is wrong."""
         seen = b"0x%02x" % store[at]
-        return self._break(caller, caller.passed + at, expected, seen)
+        return self._break(client, client.passed + at, expected, seen)
 
-    def _break(self, caller: Caller, at: int, expected: bytes, seen: bytes) -> int:
+    def _break(self, client: CquencerClient, at: int, expected: bytes, seen: bytes) -> int:
         """What follows byte `at` of a connection has no borders: nothing more is taken."""
-        caller.ending = True
+        client.ending = True
         words = b"-ERR 'Not a Netstring: at byte %d: expected %b, got %b'"
-        caller.fault = words % (at, expected, seen)
-        return self._refuse(caller, caller.fault)
+        client.fault = words % (at, expected, seen)
+        return self._refuse(client, client.fault)
 
     # Messages and answers
 
-    def _take(self, caller: Caller, store: bytearray, at: int, size: int) -> int:
+    def _take(self, client: CquencerClient, store: bytearray, at: int, size: int) -> int:
         """One message: its number is the answer."""
         route = self.sublist.find(self.text, 0, self.subject_size, self.digest)
-        nth = caller.messages + 1
+        nth = client.messages + 1
         self.plane.spend(ANSWER_WORK + (size >> BYTES_SHIFT))
-        number = self.plane.submit(route, caller.origin, nth, store, at, size)
+        number = self.plane.submit(route, client.origin, nth, store, at, size)
         if number == 0:
-            return self._no_room(caller)
-        caller.messages += 1
-        caller.bytes += size
+            return self._no_room(client)
+        client.messages += 1
+        client.bytes += size
         self.messages += 1
         self.bytes += size
-        if caller.end == 0:
-            self.asked.append(caller)
-        caller.wanted = number
-        return caller.number(number)
+        if client.end == 0:
+            self.asked.append(client)
+        client.wanted = number
+        return client.number(number)
 
     def _judge(self, size: int) -> bytes:
         """Why a message of this size cannot be taken; nothing if it can."""
         words: bytes = self.owner.refusal(size)
         return words
 
-    def _query(self, caller: Caller) -> int:
+    def _query(self, client: CquencerClient) -> int:
         """The answer is the last number given, whoever got it."""
         self.plane.spend(ANSWER_WORK)
-        caller.queries += 1
+        client.queries += 1
         self.queries += 1
-        if caller.end == 0:
-            self.asked.append(caller)
-        caller.wanted = self.sequencer.number
-        return caller.number(caller.wanted)
+        if client.end == 0:
+            self.asked.append(client)
+        client.wanted = self.sequencer.number
+        return client.number(client.wanted)
 
-    def _no_room(self, caller: Caller) -> int:
+    def _no_room(self, client: CquencerClient) -> int:
         """The journal took it not."""
         error = self.plane.control.no_room_for(bytes(self.subject))
-        return self._refuse(caller, error.reply.rstrip())
+        return self._refuse(client, error.reply.rstrip())
 
-    def _refuse(self, caller: Caller, words: bytes) -> int:
+    def _refuse(self, client: CquencerClient, words: bytes) -> int:
         """Answer what is no message with words."""
         self.plane.spend(ANSWER_WORK)
-        caller.errors += 1
+        client.errors += 1
         self.errors += 1
-        if caller.end == 0:
-            self.asked.append(caller)
-        return caller.say(words)
+        if client.end == 0:
+            self.asked.append(client)
+        return client.say(words)
 
     def _settle(self) -> int:
         """Let out what this round has caused, then answer what is safe by now."""
         self.gate.release(None)
         for item in self.asked:
-            caller = cython.cast(Caller, item)
-            if caller.wanted > self.sequencer.safe:
-                self.waiting.append(caller)
+            client = cython.cast(CquencerClient, item)
+            if client.wanted > self.sequencer.safe:
+                self.waiting.append(client)
             else:
-                self._answer(caller)
+                self._answer(client)
         self.asked.clear()
         return 0
 
-    def _answer(self, caller: Caller) -> int:
+    def _answer(self, client: CquencerClient) -> int:
         """Send what a caller is to be told; the rest when its socket takes more."""
-        if caller.fd < 0:
+        if client.fd < 0:
             return 0
-        if caller.sent < caller.end:
-            got = self._send(caller)
+        if client.sent < client.end:
+            got = self._send(client)
             if got < 0:
                 return 0
-            caller.sent += got
-            if caller.sent < caller.end:
-                return self._watch(caller, EPOLLOUT)
-        caller.emptied()
-        if caller.ending:
-            self._finish(caller)
-        elif caller.late:
-            self.late.append(caller)
-        return self._watch(caller, EPOLLIN)
+            client.sent += got
+            if client.sent < client.end:
+                return self._watch(client, EPOLLOUT)
+        client.emptied()
+        if client.ending:
+            self._finish(client)
+        elif client.late:
+            self.late.append(client)
+        return self._watch(client, EPOLLIN)
 
-    def _send(self, caller: Caller) -> int:
+    def _send(self, client: CquencerClient) -> int:
         """What its socket takes of the answers; -1 if it is closed."""
         if cython.compiled:
-            got = send(caller.fd, caller.data + caller.sent, caller.end - caller.sent, MSG_NOSIGNAL)
+            got = send(client.fd, client.data + client.sent, client.end - client.sent, MSG_NOSIGNAL)
             if got >= 0:
                 return got
             self.error = errno
         else:
             try:
-                view = memoryview(caller.out)[caller.sent : caller.end]
-                return int(caller.connection.send(view, MSG_NOSIGNAL))
+                view = memoryview(client.out)[client.sent : client.end]
+                return int(client.connection.send(view, MSG_NOSIGNAL))
             except OSError as error:
                 self.error = error.errno or errno.EIO
         if self.error in (EAGAIN, EINTR):
             return 0
-        self.close(caller)
+        self.close(client)
         return -1
 
-    def _watch(self, caller: Caller, interest: int) -> int:
+    def _watch(self, client: CquencerClient, interest: int) -> int:
         """What the epoll is to say of it, besides that it has gone."""
-        if caller.interest != interest:
-            caller.interest = interest
-            self.poller.modify(caller.fd, interest)
+        if client.interest != interest:
+            client.interest = interest
+            self.poller.modify(client.fd, interest)
         return 0
 
-    def _finish(self, caller: Caller) -> None:
+    def _finish(self, client: CquencerClient) -> None:
         """Tell a caller that nothing comes any more, and wait until it ends too.
 
         A socket that is closed with unread input is reset, and what the caller has not received
         of its answers is lost with it. So it is read, and thrown away; `owner` sees how long.
         """
-        if not caller.ended:
-            caller.ended = True
-            self.owner.ending(caller)
+        if not client.ended:
+            client.ended = True
+            self.owner.ending(client)
 
     def _go_on(self) -> int:
         """Serve what was said before."""
         late = self.late
         self.late = []
         for item in late:
-            caller = cython.cast(Caller, item)
-            own = caller.kept
-            if caller.fd >= 0 and caller.late and own is not None:
-                caller.late = False
-                caller.keep(own, self._walk(caller, own, caller.held), caller.held)
+            client = cython.cast(CquencerClient, item)
+            own = client.kept
+            if client.fd >= 0 and client.late and own is not None:
+                client.late = False
+                client.keep(own, self._walk(client, own, client.held), client.held)
         return 0

@@ -5,7 +5,7 @@ from collections import deque
 import pytest
 
 from broker.dataplane.outcomes import BAD, ENDED, FULL, GAP, MORE
-from broker.dataplane.player import Player
+from broker.dataplane.replay_writer import ReplayWriter
 from sequencer.journal.record import Batch
 from sublist.subscription import Subscription
 from tests.support.plane import HEADS, QUIET, Message, Peer, Stage, message
@@ -34,16 +34,16 @@ class Scene:
     ) -> None:
         self.stage = Stage()
         self.peer: Peer = self.stage.join(connect, frame=frame, max_pending=max_pending)
-        self.player = Player(self.stage.plane.gate, self.stage.sublist, SALT)
-        self.sub = Subscription(b">", b"7", None, self.peer.link)
-        self.peer.link.subs[b"7"] = self.sub
+        self.replay_writer = ReplayWriter(self.stage.plane.gate, self.stage.sublist, SALT)
+        self.sub = Subscription(b">", b"7", None, self.peer.connection)
+        self.peer.connection.subs[b"7"] = self.sub
 
     def play(
         self, store: bytearray, number: int = 1, until: int = 0, since: int = 0, start: int = 0
     ) -> int:
-        link, player = self.peer.link, self.player
+        connection, replay_writer = self.peer.connection, self.replay_writer
         stop = len(store)
-        at = player.play(link, self.sub, number, until, since, store, start, stop)
+        at = replay_writer.play(connection, self.sub, number, until, since, store, start, stop)
         self.stage.plane.release(None)
         return at
 
@@ -58,17 +58,17 @@ def test_given_a_record_then_it_is_told_as_a_live_message_is(
     scene = Scene(connect, frame)
     sent = [(n, Message(b"s.%d" % n, b"payload %d" % n, headers, reply)) for n in (9, 10, 11)]
     assert scene.play(records(*sent), 9) == len(records(*sent))
-    assert scene.player.outcome == MORE
+    assert scene.replay_writer.outcome == MORE
     takes_headers = connect is HEADS
     heard = [message(one, b"7", number, frame, takes_headers) for number, one in sent]
     assert scene.peer.take() == b"".join(heard)
-    assert (scene.sub.seen, scene.sub.delivered, scene.player.number) == (11, 3, 12)
+    assert (scene.sub.seen, scene.sub.delivered, scene.replay_writer.number) == (11, 3, 12)
 
 
 def test_given_a_number_when_records_before_it_are_met_then_they_are_passed_over() -> None:
     scene = Scene()
     scene.play(some(1, 10), 8)
-    assert (scene.sub.delivered, scene.player.number) == (3, 11)
+    assert (scene.sub.delivered, scene.replay_writer.number) == (3, 11)
 
 
 def test_given_a_number_that_is_missing_then_the_player_stops_there_and_says_what_it_found() -> (
@@ -77,7 +77,11 @@ def test_given_a_number_that_is_missing_then_the_player_stops_there_and_says_wha
     scene = Scene()
     store = some(1, 3) + some(6, 8)
     at = scene.play(store)
-    assert (scene.player.outcome, scene.player.number, scene.player.found) == (GAP, 4, 6)
+    assert (scene.replay_writer.outcome, scene.replay_writer.number, scene.replay_writer.found) == (
+        GAP,
+        4,
+        6,
+    )
     assert at == len(some(1, 3))
     assert scene.play(store, 6, start=at) == len(store)
     assert scene.sub.delivered == 6
@@ -86,24 +90,28 @@ def test_given_a_number_that_is_missing_then_the_player_stops_there_and_says_wha
 def test_given_a_last_number_then_the_player_stops_behind_it() -> None:
     scene = Scene()
     assert scene.play(some(1, 9), 2, until=4) == len(some(1, 4))
-    assert (scene.player.outcome, scene.player.number, scene.sub.delivered) == (ENDED, 5, 3)
+    assert (scene.replay_writer.outcome, scene.replay_writer.number, scene.sub.delivered) == (
+        ENDED,
+        5,
+        3,
+    )
 
 
 def test_given_a_time_then_what_is_older_is_passed_over() -> None:
     scene = Scene()
     scene.play(some(1, 9), 0, since=7000)
-    assert (scene.sub.delivered, scene.player.number) == (3, 10)
+    assert (scene.sub.delivered, scene.replay_writer.number) == (3, 10)
 
 
 def test_given_a_record_that_is_cut_or_changed_then_it_is_not_told() -> None:
     scene = Scene()
     store = some(1, 3)
     assert scene.play(store[:-8]) == len(some(1, 2))
-    assert (scene.player.outcome, scene.player.number) == (MORE, 3)
+    assert (scene.replay_writer.outcome, scene.replay_writer.number) == (MORE, 3)
     store[-12] ^= 1
     scene = Scene()
     assert scene.play(store) == len(some(1, 2))
-    assert (scene.player.outcome, scene.player.number) == (BAD, 3)
+    assert (scene.replay_writer.outcome, scene.replay_writer.number) == (BAD, 3)
 
 
 def test_given_a_reader_that_stalls_then_the_player_stops_and_cuts_nobody_off() -> None:
@@ -111,15 +119,15 @@ def test_given_a_reader_that_stalls_then_the_player_stops_and_cuts_nobody_off() 
     scene.peer.stall()
     store = some(1, 50, 9000)
     at = scene.play(store)
-    assert scene.player.outcome == FULL
-    assert 0 < scene.peer.link.held() < 200_000  # what it may hold, and one store
-    assert not scene.peer.link.closed
-    told = scene.player.number - 1
+    assert scene.replay_writer.outcome == FULL
+    assert 0 < scene.peer.connection.held() < 200_000  # what it may hold, and one store
+    assert not scene.peer.connection.closed
+    told = scene.replay_writer.number - 1
     assert at == len(some(1, told, 9000))
     assert scene.play(store, told + 1, start=at) == at
     heard = scene.peer.resume()
-    while scene.player.outcome == FULL:
-        at = scene.play(store, scene.player.number, start=at)
+    while scene.replay_writer.outcome == FULL:
+        at = scene.play(store, scene.replay_writer.number, start=at)
         heard += scene.peer.take()
     sent = Message(b"a", b"x" * 9000)
     assert heard == b"".join(message(sent, b"7", n, "netstring", False) for n in range(1, 51))
@@ -129,22 +137,22 @@ def test_given_a_reader_that_stalls_then_its_outbox_stays_small_whatever_it_may_
     scene = Scene()
     scene.peer.stall()
     scene.play(some(1, 2000, 900))
-    assert scene.player.outcome == FULL
-    assert (1 << 18) < scene.peer.link.held() < (1 << 18) + 2000
+    assert scene.replay_writer.outcome == FULL
+    assert (1 << 18) < scene.peer.connection.held() < (1 << 18) + 2000
 
 
 def test_given_its_own_messages_when_it_wants_no_echo_then_it_is_not_told_them() -> None:
     scene = Scene()
-    scene.peer.link.echo = False
-    own = records((1, Message(b"a", b"mine")), origin=scene.peer.link.origin)
-    other = records((2, Message(b"a", b"yours")), origin=scene.peer.link.origin + 1)
+    scene.peer.connection.echo = False
+    own = records((1, Message(b"a", b"mine")), origin=scene.peer.connection.origin)
+    other = records((2, Message(b"a", b"yours")), origin=scene.peer.connection.origin + 1)
     scene.play(own + other)
-    assert (scene.sub.delivered, scene.sub.seen, scene.player.number) == (1, 2, 3)
+    assert (scene.sub.delivered, scene.sub.seen, scene.replay_writer.number) == (1, 2, 3)
 
 
 def test_given_a_filter_then_only_what_it_takes_in_is_told() -> None:
     scene = Scene()
-    scene.sub = Subscription(b"a.*", b"7", None, scene.peer.link)
+    scene.sub = Subscription(b"a.*", b"7", None, scene.peer.connection)
     subjects = [b"a", b"a.b", b"a.b.c", b"a.c", b"b.b", b"a.", b"a..b"]
     scene.play(records(*((n, Message(s, b"")) for n, s in enumerate(subjects, 1))))
     assert scene.sub.delivered == 2
@@ -152,7 +160,7 @@ def test_given_a_filter_then_only_what_it_takes_in_is_told() -> None:
 
 def test_given_every_subject_then_those_of_an_older_journal_with_an_empty_token_come_too() -> None:
     scene = Scene()
-    scene.sub = Subscription(b">", b"7", None, scene.peer.link)
+    scene.sub = Subscription(b">", b"7", None, scene.peer.connection)
     scene.sub.replay = object()
     subjects = [b"a", b"a..b", b".", b".a", b"a."]
     scene.play(records(*((n, Message(s, b"")) for n, s in enumerate(subjects, 1))))
@@ -164,9 +172,9 @@ def test_given_a_limit_when_it_is_reached_then_the_subscription_ends_in_the_midd
     scene.sub.replay = object()
     scene.sub.limit = 4
     at = scene.play(some(1, 9))
-    assert (scene.player.outcome, scene.sub.owner) == (FULL, None)
+    assert (scene.replay_writer.outcome, scene.sub.owner) == (FULL, None)
     assert at == len(some(1, 4))
-    assert b"7" not in scene.peer.link.subs
+    assert b"7" not in scene.peer.connection.subs
 
 
 @pytest.mark.parametrize("count", [2, 8, 9, 40])
@@ -178,21 +186,21 @@ def test_given_many_wishes_of_one_link_then_each_gets_what_it_has_not_seen_and_n
     peer = stage.join(QUIET, max_pending=90_000)
     wishes = b"".join(b"SUB a %d\r\n" % sid for sid in range(count))
     peer.send(wishes + b"SUB b 100\r\nSUB a q 101\r\n")
-    subs = peer.link.subs
+    subs = peer.connection.subs
     subs[b"1"].seen = 2
-    player = Player(stage.plane.gate, stage.sublist, SALT)
+    replay_writer = ReplayWriter(stage.plane.gate, stage.sublist, SALT)
     store = some(1, 9, 5000)
     at, number, heard, turns = 0, 1, b"", 0
     while number < 10:
         peer.stall()
-        at = player.play(peer.link, None, number, 0, 0, store, at, len(store))
-        number = player.number
+        at = replay_writer.play(peer.connection, None, number, 0, 0, store, at, len(store))
+        number = replay_writer.number
         stage.plane.release(None)
-        assert peer.link.held() < 180_000  # what it may hold, and one store
+        assert peer.connection.held() < 180_000  # what it may hold, and one store
         heard += peer.resume()
         turns += 1
     assert turns > 1 or count < 9
-    assert not peer.link.closed
+    assert not peer.connection.closed
     for sid in range(count):
         first = 3 if sid == 1 else 1
         told = [b"MSG a %d " % sid in heard, heard.count(b"MSG a %d " % sid)]
@@ -205,11 +213,11 @@ def test_given_numbers_that_are_owed_then_a_member_of_a_group_gets_just_those() 
     stage = Stage()
     peer = stage.join(QUIET)
     peer.send(b"SUB a q 1\r\n")
-    sub = peer.link.subs[b"1"]
+    sub = peer.connection.subs[b"1"]
     sub.owed = deque([2, 3, 7])
-    player = Player(stage.plane.gate, stage.sublist, SALT)
+    replay_writer = ReplayWriter(stage.plane.gate, stage.sublist, SALT)
     store = some(1, 9)
-    player.play(peer.link, None, 3, 0, 0, store, 0, len(store))
+    replay_writer.play(peer.connection, None, 3, 0, 0, store, 0, len(store))
     stage.plane.release(None)
     sent = Message(b"a", b"xxx")
     assert peer.take() == b"".join(message(sent, b"1", n, "netstring", False) for n in (3, 7))

@@ -1,6 +1,6 @@
-# The compiler's view of port.py: types only, never behaviour.
+# The compiler's view of cquencer_port.py: types only, never behaviour.
 cimport cython
-from broker.cquencer.caller cimport Caller
+from broker.cquencer.cquencer_client cimport CquencerClient
 from broker.dataplane.gate cimport Gate
 from broker.dataplane.plane cimport Plane
 from libc.errno cimport EAGAIN, EINTR, errno
@@ -40,7 +40,7 @@ cdef enum:
     SECOND_NS = 1000000000
 
 @cython.final
-cdef class Port:
+cdef class CquencerPort:
     cdef Plane plane
     cdef Gate gate
     cdef Sequencer sequencer
@@ -59,54 +59,54 @@ cdef class Port:
     cdef readonly unsigned long long messages, bytes, queries, errors
 
     @cython.locals(missing=Py_ssize_t)
-    cpdef admit(self, Caller caller)
+    cpdef admit(self, CquencerClient client)
     @cython.locals(plane=Plane, count=int, at=int, look=int, first=int, served=int)
     cpdef turn(self)
-    @cython.locals(waiting=list, caller=Caller)
+    @cython.locals(waiting=list, client=CquencerClient)
     cpdef let_out(self)
-    @cython.locals(caller=Caller)
+    @cython.locals(client=CquencerClient)
     cpdef drain(self)
-    cpdef close(self, Caller caller)
+    cpdef close(self, CquencerClient client)
     cdef int _look(self) except -2
     @cython.locals(now=timespec)
     cdef _tick(self)
-    @cython.locals(caller=Caller)
+    @cython.locals(client=CquencerClient)
     cdef int _serve(self, int fd, unsigned int events) except -1
     @cython.locals(size=Py_ssize_t, words=bytes)
-    cdef int _read(self, Caller caller) except -1
-    cdef int _throw_away(self, Caller caller) except -1
+    cdef int _read(self, CquencerClient client) except -1
+    cdef int _throw_away(self, CquencerClient client) except -1
     @cython.locals(held=Py_ssize_t, got=Py_ssize_t, own=bytearray)
-    cdef int _read_netstrings(self, Caller caller) except -1
+    cdef int _read_netstrings(self, CquencerClient client) except -1
     @cython.locals(data='unsigned char *', got=Py_ssize_t)
-    cdef Py_ssize_t _receive(self, Caller caller, bytearray store, Py_ssize_t at,
+    cdef Py_ssize_t _receive(self, CquencerClient client, bytearray store, Py_ssize_t at,
                              Py_ssize_t size) except -2
-    cdef int _cut(self, Caller caller, Py_ssize_t got) except -1
+    cdef int _cut(self, CquencerClient client, Py_ssize_t got) except -1
     @cython.locals(data='const unsigned char *', at=Py_ssize_t, body=Py_ssize_t, end=Py_ssize_t,
                    words=bytes)
-    cdef Py_ssize_t _walk(self, Caller caller, bytearray store, Py_ssize_t stop) except -1
+    cdef Py_ssize_t _walk(self, CquencerClient client, bytearray store, Py_ssize_t stop) except -1
     @cython.locals(data='const unsigned char *', first=Py_ssize_t, length=Py_ssize_t, whole=bint)
-    cdef Py_ssize_t _head(self, Caller caller, bytearray store, Py_ssize_t at,
+    cdef Py_ssize_t _head(self, CquencerClient client, bytearray store, Py_ssize_t at,
                           Py_ssize_t stop) except -1
     @cython.locals(data='const unsigned char *', size=Py_ssize_t)
-    cdef Py_ssize_t _pass_over(self, Caller caller, bytearray store, Py_ssize_t at,
+    cdef Py_ssize_t _pass_over(self, CquencerClient client, bytearray store, Py_ssize_t at,
                                Py_ssize_t stop) except -1
-    cdef int _break_at(self, Caller caller, bytearray store, Py_ssize_t at, Py_ssize_t stop,
+    cdef int _break_at(self, CquencerClient client, bytearray store, Py_ssize_t at, Py_ssize_t stop,
                        bytes expected) except -1
-    cdef int _break(self, Caller caller, Py_ssize_t at, bytes expected, bytes seen) except -1
+    cdef int _break(self, CquencerClient client, Py_ssize_t at, bytes expected, bytes seen) except -1
     @cython.locals(route=Route, nth='unsigned long long', number='unsigned long long')
-    cdef int _take(self, Caller caller, bytearray store, Py_ssize_t at,
+    cdef int _take(self, CquencerClient client, bytearray store, Py_ssize_t at,
                    Py_ssize_t size) except -1
     cdef bytes _judge(self, Py_ssize_t size)
-    cdef int _query(self, Caller caller) except -1
-    cdef int _no_room(self, Caller caller) except -1
-    cdef int _refuse(self, Caller caller, bytes words) except -1
-    @cython.locals(caller=Caller)
+    cdef int _query(self, CquencerClient client) except -1
+    cdef int _no_room(self, CquencerClient client) except -1
+    cdef int _refuse(self, CquencerClient client, bytes words) except -1
+    @cython.locals(client=CquencerClient)
     cdef int _settle(self) except -1
     @cython.locals(got=Py_ssize_t)
-    cdef int _answer(self, Caller caller) except -1
+    cdef int _answer(self, CquencerClient client) except -1
     @cython.locals(got=Py_ssize_t)
-    cdef Py_ssize_t _send(self, Caller caller) except -2
-    cdef int _watch(self, Caller caller, int interest) except -1
-    cdef _finish(self, Caller caller)
-    @cython.locals(late=list, caller=Caller, own=bytearray)
+    cdef Py_ssize_t _send(self, CquencerClient client) except -2
+    cdef int _watch(self, CquencerClient client, int interest) except -1
+    cdef _finish(self, CquencerClient client)
+    @cython.locals(late=list, client=CquencerClient, own=bytearray)
     cdef int _go_on(self) except -1

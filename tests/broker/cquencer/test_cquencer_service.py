@@ -11,7 +11,7 @@ import pytest
 from broker.server import Server
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.settings import SequencerSettings, Settings
-from tests.support.callers import Talker, calling, cquencer_of, netstring
+from tests.support.cquencer_clients import Talker, calling, cquencer_of, netstring
 from tests.support.descriptors import no_descriptors
 from tests.support.processes import SeriatimServer
 
@@ -115,7 +115,7 @@ def test_given_more_clients_than_may_be_then_the_last_is_told_and_closed(
             with Talker(broker) as second:
                 assert second.rest() == [FULL_HOUSE]
             assert cquencer_of(broker).accepted == 2
-        broker.until(lambda: not cquencer_of(broker).callers)
+        broker.until(lambda: not cquencer_of(broker).clients)
         with Talker(broker) as third:
             assert third.ask(b"hello") == b"2"
         nats.close()
@@ -145,13 +145,13 @@ def test_given_a_peer_that_takes_nothing_then_it_is_hung_up_on(tmp_path: Path) -
         Talker(broker, receive_buffer=4096) as dead,
         Talker(broker) as other,
     ):
-        (caller, _) = cquencer_of(broker).callers.values()
+        (caller, _) = cquencer_of(broker).clients.values()
         caller.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 17)
         caller.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17)
         batch = netstring(b"x") * 2000
         while dead.push(batch):
             pass
-        broker.until(lambda: len(cquencer_of(broker).callers) == 1)
+        broker.until(lambda: len(cquencer_of(broker).clients) == 1)
         number = broker.server.last_number
         assert other.ask(b"0:,") == b"%d" % number
 
@@ -164,7 +164,7 @@ def test_given_a_client_that_was_told_what_is_wrong_and_stays_then_it_is_hung_up
         talker.send(b"no netstring")
         assert talker.rest()[0].startswith(b"-ERR 'Not a Netstring")
         talker.push(b"1:x,")  # it is read, and counts no more
-        broker.until(lambda: not cquencer_of(broker).callers)
+        broker.until(lambda: not cquencer_of(broker).clients)
         assert broker.server.last_number == 0
 
 
@@ -210,7 +210,7 @@ def test_given_debug_lines_then_they_say_who_comes_and_goes(
         with Talker(broker) as talker:
             talker.ask(b"hello")
             address, port = talker.socket.getsockname()
-        broker.until(lambda: not cquencer_of(broker).callers)
+        broker.until(lambda: not cquencer_of(broker).clients)
     assert f"{address}:{port} - cid:1 - cquencer's client connected" in caplog.text
     assert f"{address}:{port} - cid:1 - cquencer's client closed" in caplog.text
     assert "Listening for cquencer's clients on 127.0.0.1:" in caplog.text
@@ -222,10 +222,10 @@ def test_given_clients_of_both_kinds_then_their_cids_and_origins_differ(tmp_path
         with Talker(broker) as talker, Talker(broker) as other:
             talker.ask(b"hello")
             other.ask(b"hello")
-            callers = cquencer_of(broker).callers
-            assert list(callers) == [2, 3]
+            clients = cquencer_of(broker).clients
+            assert list(clients) == [2, 3]
             (session,) = broker.server.sessions.values()
-            origins = {session.link.origin, *(caller.origin for caller in callers.values())}
+            origins = {session.connection.origin, *(caller.origin for caller in clients.values())}
             assert len(origins) == 3
             assert {origin & 0xFFFFFFFF for origin in origins} == {1, 2, 3}
         nats.close()
@@ -240,6 +240,6 @@ def test_given_messages_then_they_are_counted_as_those_of_other_clients(tmp_path
         talker.ask(b"\n")
         traffic = broker.server.traffic()
         assert (traffic.in_msgs, traffic.in_bytes) == (3, 4 + 5 + 2)
-        (caller,) = cquencer_of(broker).callers.values()
+        (caller,) = cquencer_of(broker).clients.values()
         assert (caller.messages, caller.bytes, caller.queries, caller.errors) == (2, 7, 1, 0)
         assert caller.heard > 10**18

@@ -50,7 +50,7 @@ class Budget:
         return self.limit != 0 and self.bytes > self.limit
 
 
-class Link:
+class Connection:
     """Written by the data plane; the options by the conversation; `writable` by the session."""
 
     def __init__(

@@ -1,4 +1,4 @@
-# The compiler's view of link.py: types only, never behaviour.
+# The compiler's view of connection.py: types only, never behaviour.
 cimport cython
 from parser.machine cimport Parser
 from broker.dataplane.frame cimport Frame
@@ -14,7 +14,7 @@ cdef class Budget:
     cdef bint is_exceeded(self) noexcept
 
 @cython.final
-cdef class Link:
+cdef class Connection:
     cdef readonly object session
     cdef readonly Parser parser
     cdef readonly dict subs

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cquencer.caller import Caller
-from broker.cquencer.port import Port
+from broker.cquencer.cquencer_client import CquencerClient
+from broker.cquencer.cquencer_port import CquencerPort
 from sequencer.netstring import Decoder, NetstringError
-from tests.support.callers import Talker, calling, cquencer_of, netstring
+from tests.support.cquencer_clients import Talker, calling, cquencer_of, netstring
 from tests.support.frames import split_frame
 from tests.support.serving import Broker, Client
 
@@ -102,7 +102,7 @@ def test_given_what_is_no_netstring_then_the_client_is_told_where_and_what_and_c
     whole = said.count(b"1:a,") if said.startswith(b"1:a,") else 0
     assert last(broker) == before + 1 + whole
     assert cquencer_of(broker).port.errors == errors + (2 if said.startswith(b"1001") else 1)
-    broker.until(lambda: cquencer_of(broker).callers == {})
+    broker.until(lambda: cquencer_of(broker).clients == {})
 
 
 @pytest.mark.parametrize("said", [b"5", b"5:", b"5:hell", b"5:hello", b"2000:", b"2000:xyz"])
@@ -219,9 +219,9 @@ def test_given_a_long_message_that_is_only_announced_then_little_is_held_for_it(
 ) -> None:
     with calling(tmp_path, framing="netstring") as broker, Talker(broker) as talker:
         talker.push(b"1000000:" + b"x" * 20_000)
-        callers = cquencer_of(broker).callers
-        broker.until(lambda: any(one.kept is not None for one in callers.values()))
-        (caller,) = callers.values()
+        clients = cquencer_of(broker).clients
+        broker.until(lambda: any(one.kept is not None for one in clients.values()))
+        (caller,) = clients.values()
         assert caller.kept is not None
         assert len(caller.kept) <= 2 * 20_008
         talker.send(b"x" * 980_000)
@@ -257,18 +257,18 @@ def test_given_clients_that_never_pause_then_a_turn_ends_and_each_has_its_share(
     with calling(tmp_path, framing="netstring", **flags) as broker, ExitStack() as talkers:
         crowd = [talkers.enter_context(Talker(broker)) for _ in range(8)]
         cquencer = cquencer_of(broker)
-        broker.until(lambda: len(cquencer.callers) == len(crowd))
+        broker.until(lambda: len(cquencer.clients) == len(crowd))
         for talker in crowd:
             assert talker.socket.send(said * 100_000) > 200_000, "four reads"
         for _ in range(3):
             before = answered(broker)
             cquencer.port.turn()
             assert 0 < answered(broker) - before < 100_000
-        shares = [answers_of(caller) for caller in cquencer.callers.values()]
+        shares = [answers_of(caller) for caller in cquencer.clients.values()]
         assert min(shares) > 0, shares
 
 
-def answers_of(one: Caller | Port) -> int:
+def answers_of(one: CquencerClient | CquencerPort) -> int:
     return one.messages + one.queries + one.errors
 
 
@@ -285,9 +285,9 @@ def test_given_a_client_that_reads_no_answers_then_it_is_not_read_and_gets_all_o
         Talker(broker, receive_buffer=1 << 17) as talker,
         Talker(broker) as other,
     ):
-        callers = cquencer_of(broker).callers
-        broker.until(lambda: len(callers) == 2)
-        first = min(callers.values(), key=lambda caller: caller.cid)
+        clients = cquencer_of(broker).clients
+        broker.until(lambda: len(clients) == 2)
+        first = min(clients.values(), key=lambda caller: caller.cid)
         first.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 17)
         first.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17)
         sent = 0

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from broker.clients import addresses
 from broker.clients.session import hold
-from broker.cquencer.caller import Caller
-from broker.cquencer.port import Port
+from broker.cquencer.cquencer_client import CquencerClient
+from broker.cquencer.cquencer_port import CquencerPort
 from broker.turns import TURNS
 from parser import errors
 
@@ -49,7 +49,7 @@ class Cquencer:
         self._fitting = _fitting(server, subject)
         fits = self._max_payload if self._fitting is None else self._fitting.always
         self._poller = select.epoll()
-        self.port = Port(
+        self.port = CquencerPort(
             server.plane,
             server.inbox.store,
             subject,
@@ -59,7 +59,7 @@ class Cquencer:
             self,
         )
         server.plane.gate.port = self.port
-        self.callers: dict[int, Caller] = {}  # by cid
+        self.clients: dict[int, CquencerClient] = {}  # by cid
         self.accepted = 0
         self.addresses: list[tuple[str, int]] = []
         self.held_by = 0  # subscribers that the port's clients wait for
@@ -99,9 +99,9 @@ class Cquencer:
         self.accepted += 1
         peer = (addresses.peer_ip(str(place[0])), int(place[1]))
         admitted = server.has_room()
-        caller = Caller(connection, peer, *server.new_client())
+        client = CquencerClient(connection, peer, *server.new_client())
         if not admitted:
-            server.full(caller.ip, caller.label)
+            server.full(client.ip, client.label)
             words = errors.ConnectionsExceeded.reply.rstrip()
             with suppress(OSError):
                 connection.send(b"%d:%b," % (len(words), words), socket.MSG_NOSIGNAL)
@@ -119,28 +119,28 @@ class Cquencer:
         ):
             with suppress(OSError):  # what the system does not have, or not in these bounds
                 connection.setsockopt(level, option, value)
-        self.callers[caller.cid] = caller
-        self.port.admit(caller)
-        log.debug("%s - cquencer's client connected", caller.label)
+        self.clients[client.cid] = client
+        self.port.admit(client)
+        log.debug("%s - cquencer's client connected", client.label)
 
     # What the port tells
 
-    def closed(self, caller: Caller) -> None:
+    def closed(self, client: CquencerClient) -> None:
         """A connection has ended."""
-        del self.callers[caller.cid]
+        del self.clients[client.cid]
         self._server.doorkeeper.freed()
-        log.debug("%s - cquencer's client closed", caller.label)
+        log.debug("%s - cquencer's client closed", client.label)
 
-    def ending(self, caller: Caller) -> None:
+    def ending(self, client: CquencerClient) -> None:
         """A client has heard all that there is for it; it has a while to end the connection."""
-        if caller.fault:
+        if client.fault:
             text = "%s - cquencer's client closed: %s"
-            why = caller.fault.decode()
-            self._server.closings.tell(logging.INFO, caller.ip, text, caller.label, why)
+            why = client.fault.decode()
+            self._server.closings.tell(logging.INFO, client.ip, text, client.label, why)
         with suppress(OSError):
-            caller.connection.shutdown(socket.SHUT_WR)
+            client.connection.shutdown(socket.SHUT_WR)
         deadline = self._server.settings.limits.write_deadline
-        self._loop.call_later(deadline, self.port.close, caller)
+        self._loop.call_later(deadline, self.port.close, client)
 
     def refusal(self, size: int) -> bytes:
         """Why a message of this size cannot be taken now; nothing if it can."""
@@ -198,12 +198,12 @@ class Cquencer:
 
     def undrained(self) -> int:
         """How many clients have not acknowledged all their answers."""
-        return sum(not _is_drained(caller) for caller in self.callers.values())
+        return sum(not _is_drained(client) for client in self.clients.values())
 
     def close(self) -> None:
         """End every connection; what is not out is dropped."""
-        for caller in list(self.callers.values()):
-            self.port.close(caller)
+        for client in list(self.clients.values()):
+            self.port.close(client)
         self._loop.remove_reader(self._poller.fileno())
         self._server.plane.gate.port = None
         self._poller.close()
@@ -219,8 +219,8 @@ def _fitting(server: "Server", subject: bytes) -> "Fitting | None":
     return fitting if fitting.is_known else None
 
 
-def _is_drained(caller: Caller) -> bool:
-    if caller.pending_bytes:
+def _is_drained(client: CquencerClient) -> bool:
+    if client.pending_bytes:
         return False
-    unacknowledged = fcntl.ioctl(caller.fd, termios.TIOCOUTQ, b"\0\0\0\0")
+    unacknowledged = fcntl.ioctl(client.fd, termios.TIOCOUTQ, b"\0\0\0\0")
     return int.from_bytes(unacknowledged, sys.byteorder) == 0

@@ -15,8 +15,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import is_answerable
-from broker.dataplane.link import Link
 from broker.replay.bulk import Bulk, read_wish
 from broker.replay.lookup import Lookup, no_such_message, refuse
 from broker.replay.requests import BadRequest, Get, Info, Read, Staging, parse
@@ -38,7 +38,7 @@ WORK: Final = 512  # offers that reading or writing JSON costs
 MS_NS: Final = 1_000_000
 
 
-class Answers:
+class RequestHandler:
     """One per broker, for its one thread."""
 
     def __init__(self, server: "Server") -> None:
@@ -49,7 +49,7 @@ class Answers:
         """Whether a message to this subject is a question, or was meant to be one."""
         return subject.startswith(PREFIXES)
 
-    def answer(self, link: Link, subject: bytes, reply: bytes) -> None:
+    def answer(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """Answer the question that was published to `subject`, now or later."""
         try:
             if not is_answerable(reply):
@@ -60,52 +60,56 @@ class Answers:
             if not reply:
                 raise errors.PublishForbidden(subject, "a reply subject is needed")
             if isinstance(request, Read):
-                self._read(link, subject, reply)
+                self._read(connection, subject, reply)
             elif isinstance(request, Staging):
-                self._hand_over(link, request, subject, reply)
+                self._hand_over(connection, request, subject, reply)
             else:
-                self._accept(link)
-                self._tell(link, request, subject, reply)
+                self._accept(connection)
+                self._tell(connection, request, subject, reply)
         except BadRequest as problem:
-            refuse(self._plane, link, subject, reply, 400, str(problem))
+            refuse(self._plane, connection, subject, reply, 400, str(problem))
         except errors.WireError as error:
-            log.debug("%s - %s: %s", link.session.label, type(error).__name__, error)
-            self._plane.say(link, error.reply)
+            log.debug("%s - %s: %s", connection.session.label, type(error).__name__, error)
+            self._plane.say(connection, error.reply)
 
-    def _accept(self, link: Link) -> None:
-        if link.verbose:
-            self._plane.say(link, b"+OK\r\n")
+    def _accept(self, connection: Connection) -> None:
+        if connection.verbose:
+            self._plane.say(connection, b"+OK\r\n")
 
-    def _tell(self, link: Link, request: Info | Get, subject: bytes, reply: bytes) -> None:
-        if not self._plane.listens(link, reply):
+    def _tell(
+        self, connection: Connection, request: Info | Get, subject: bytes, reply: bytes
+    ) -> None:
+        if not self._plane.listens(connection, reply):
             return
         if isinstance(request, Get):
-            self._look_up(link, request.number, subject, reply)
+            self._look_up(connection, request.number, subject, reply)
         else:
             self._plane.spend(WORK)
             text = json.dumps(self.info(), separators=(",", ":")).encode()
-            self._plane.answer(link, reply, text, b"")
+            self._plane.answer(connection, reply, text, b"")
 
     # One message
 
-    def _look_up(self, link: Link, number: int, subject: bytes, reply: bytes) -> None:
+    def _look_up(self, connection: Connection, number: int, subject: bytes, reply: bytes) -> None:
         """Answer from the journal; at once, where there is no such message."""
         server, plane = self._server, self._plane
         if number > plane.sequencer.number or server.replays is None:
             first = plane.sequencer.number + 1
-            no_such_message(plane, link, subject, reply, number, kept_from=first)
+            no_such_message(plane, connection, subject, reply, number, kept_from=first)
             return
         if number < server.replays.store.first:
             first = server.replays.store.first
-            no_such_message(plane, link, subject, reply, number, kept_from=first)
+            no_such_message(plane, connection, subject, reply, number, kept_from=first)
             return
-        asked = server.replays.asked_by(link)
+        asked = server.replays.asked_by(connection)
         lookup = next((one for one in asked if isinstance(one, Lookup)), None)
         fresh = lookup is None
         if lookup is None:
-            lookup = Lookup(server.replays, link)
+            lookup = Lookup(server.replays, connection)
         if len(lookup.wanted) >= LOOKUPS_MAX:
-            refuse(plane, link, subject, reply, 429, "too many messages are asked for at once")
+            refuse(
+                plane, connection, subject, reply, 429, "too many messages are asked for at once"
+            )
             return
         lookup.want(number, subject, reply)
         if fresh:
@@ -113,47 +117,49 @@ class Answers:
 
     # Many messages
 
-    def _read(self, link: Link, subject: bytes, reply: bytes) -> None:
+    def _read(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """Begin to answer with chunks. Raises `BadRequest`."""
         replays, plane = self._server.replays, self._plane
         plane.spend(WORK)
-        wish = read_wish(self._payload(link), plane.sequencer.number)
-        _need_headers(link)
-        self._accept(link)
-        if not plane.listens(link, reply):
+        wish = read_wish(self._payload(connection), plane.sequencer.number)
+        _need_headers(connection)
+        self._accept(connection)
+        if not plane.listens(connection, reply):
             return
         if replays is None:
-            refuse(plane, link, subject, reply, 404, "this broker keeps no messages")
+            refuse(plane, connection, subject, reply, 404, "this broker keeps no messages")
             return
-        asked = replays.asked_by(link)
+        asked = replays.asked_by(connection)
         running = sum(isinstance(one, Bulk) and not one.over for one in asked)
         if running >= READS_MAX:
-            refuse(plane, link, subject, reply, 429, f"{READS_MAX} reads are running already")
+            refuse(plane, connection, subject, reply, 429, f"{READS_MAX} reads are running already")
             return
-        replays.ask(Bulk(replays, link, reply, wish))
+        replays.ask(Bulk(replays, connection, reply, wish))
 
-    def _payload(self, link: Link) -> bytes:
+    def _payload(self, connection: Connection) -> bytes:
         """The payload of the question, without headers."""
-        end = link.parser.body + link.parser.size
+        end = connection.parser.body + connection.parser.size
         return bytes(self._plane.store[end - self._plane.payload_bytes() : end])
 
     # Publishing exactly once
 
-    def _hand_over(self, link: Link, request: Staging, subject: bytes, reply: bytes) -> None:
+    def _hand_over(
+        self, connection: Connection, request: Staging, subject: bytes, reply: bytes
+    ) -> None:
         """Have it done by the desk of staging. Raises `BadRequest` and `PublishForbidden`."""
         if not self._server.settings.staging.max_bytes:
             raise errors.PublishForbidden(subject, "nothing may be staged here")
-        _need_headers(link)
-        self._accept(link)
-        body = link.parser.body
-        span = range(body, body + link.parser.size)
+        _need_headers(connection)
+        self._accept(connection)
+        body = connection.parser.body
+        span = range(body, body + connection.parser.size)
         try:
-            desk = self._server.open_staging()
+            staging_service = self._server.open_staging()
         except OSError as error:
             why = f"the disk takes no stages: {error.strerror}"
-            refuse(self._plane, link, subject, reply, 507, why)
+            refuse(self._plane, connection, subject, reply, 507, why)
             return
-        desk.ask(request.word, (link, reply), self._plane.store, span)
+        staging_service.ask(request.word, (connection, reply), self._plane.store, span)
 
     # What there is
 
@@ -192,6 +198,6 @@ class Answers:
         }
 
 
-def _need_headers(link: Link) -> None:
-    if not link.headers:
+def _need_headers(connection: Connection) -> None:
+    if not connection.headers:
         raise BadRequest("the answers have headers: say headers:true in CONNECT")

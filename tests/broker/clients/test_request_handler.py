@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from broker.clients import answers
-from broker.clients.answers import Answers
+from broker.clients import request_handler
+from broker.clients.request_handler import RequestHandler
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.settings import Limits, Settings
 from tests.support.asked import Kept, NotedPlane, OnePiece, Turns, asker
@@ -22,20 +22,25 @@ class Broker:
         self.keeper = None
         journal = JournalSettings(retain_bytes=1 << 30, dedupe_window=5.0)
         self.settings = Settings(journal=journal, limits=Limits(max_payload=1000))
-        self.answers = Answers(self)  # type: ignore[arg-type]
+        self.request_handler = RequestHandler(self)  # type: ignore[arg-type]
 
     def ask(self, subject: bytes, reply: bytes = b"r", payload: bytes = b"", **who: Any) -> Any:
         """Ask as a new connection; what it hears."""
         return self.ask_as(asker(**who), subject, reply, payload)
 
-    def ask_as(self, link: Any, subject: bytes, reply: bytes = b"r", payload: bytes = b"") -> Any:
+    def ask_as(
+        self, connection: Any, subject: bytes, reply: bytes = b"r", payload: bytes = b""
+    ) -> Any:
         self.plane.question = payload
-        link.parser.size = len(payload)
+        connection.parser.size = len(payload)
         self.plane.said.clear()
         self.plane.answers.clear()
-        assert self.answers.takes(subject)
-        self.answers.answer(link, subject, reply)
-        return [*self.plane.said, *(headers or body for _, body, headers in self.plane.answers)]
+        assert self.request_handler.takes(subject)
+        self.request_handler.answer(connection, subject, reply)
+        return [
+            *self.plane.said,
+            *(headers or body for _, body, headers in self.plane.answers),
+        ]
 
 
 def three() -> Broker:
@@ -44,7 +49,7 @@ def three() -> Broker:
 
 @pytest.mark.parametrize("subject", [b"$SEQ.PUB.a", b"$SEQ.FROM.5.>", b"$SEQ.", b"orders"])
 def test_given_another_subject_when_looked_at_then_it_is_no_question(subject: bytes) -> None:
-    assert not three().answers.takes(subject)
+    assert not three().request_handler.takes(subject)
 
 
 def test_given_the_question_what_there_is_when_asked_then_json_tells() -> None:
@@ -142,37 +147,37 @@ def test_given_a_verbose_asker_when_the_question_is_right_then_it_hears_ok_first
 
 
 def test_given_questions_of_one_connection_when_served_then_one_cursor_serves_them() -> None:
-    broker, link = three(), asker()
+    broker, connection = three(), asker()
     for number in (5, 6, 7):
-        assert broker.ask_as(link, b"$SEQ.GET.%d" % number) == []
+        assert broker.ask_as(connection, b"$SEQ.GET.%d" % number) == []
     assert broker.replays is not None
     (lookup,) = broker.replays.begun
     assert [number for number, _, _ in lookup.wanted] == [5, 6, 7]  # type: ignore[attr-defined]
     lookup.wanted.clear()  # type: ignore[attr-defined]
-    assert broker.ask_as(link, b"$SEQ.GET.5") == []
+    assert broker.ask_as(connection, b"$SEQ.GET.5") == []
     assert broker.replays.begun == [lookup], "answered, and not ended yet: it goes on"
     lookup.ended = True
-    broker.ask_as(link, b"$SEQ.GET.5")
+    broker.ask_as(connection, b"$SEQ.GET.5")
     assert len(broker.replays.begun) == 2
 
 
 def test_given_too_many_questions_at_once_when_asked_then_429(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answers, "LOOKUPS_MAX", 2)
-    broker, link = three(), asker()
+    monkeypatch.setattr(request_handler, "LOOKUPS_MAX", 2)
+    broker, connection = three(), asker()
     for _ in range(2):
-        assert broker.ask_as(link, b"$SEQ.GET.5") == []
-    assert broker.ask_as(link, b"$SEQ.GET.5")[0].startswith(b"NATS/1.0 429 Too many messages")
+        assert broker.ask_as(connection, b"$SEQ.GET.5") == []
+    assert broker.ask_as(connection, b"$SEQ.GET.5")[0].startswith(b"NATS/1.0 429 Too many messages")
     assert broker.ask(b"$SEQ.GET.5") == [], "another connection is free to ask"
 
 
 def test_given_reads_that_run_when_one_more_is_asked_for_then_429_until_one_has_ended() -> None:
-    broker, link = three(), asker()
-    for _ in range(answers.READS_MAX):
-        assert broker.ask_as(link, b"$SEQ.READ", payload=b'{"from":5}') == []
-    said = broker.ask_as(link, b"$SEQ.READ", payload=b'{"from":5}')
+    broker, connection = three(), asker()
+    for _ in range(request_handler.READS_MAX):
+        assert broker.ask_as(connection, b"$SEQ.READ", payload=b'{"from":5}') == []
+    said = broker.ask_as(connection, b"$SEQ.READ", payload=b'{"from":5}')
     assert said == [b"NATS/1.0 429 4 reads are running already\r\n\r\n"]
     assert broker.replays is not None
     broker.replays.begun[0].ended = True
-    assert broker.ask_as(link, b"$SEQ.READ", payload=b'{"from":5}') == []
+    assert broker.ask_as(connection, b"$SEQ.READ", payload=b'{"from":5}') == []

@@ -52,7 +52,7 @@ LOOK_MAX = 60.0  # seconds between two looks at what has expired
 Result = TypeVar("Result")
 
 
-class Desk:
+class StagingService:
     """One per broker that was asked for staging once, for its one thread."""
 
     def __init__(self, server: "Server") -> None:

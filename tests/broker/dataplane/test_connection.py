@@ -1,0 +1,205 @@
+"""A connection's outbox and options, as far as they are seen from outside the data plane."""
+
+from typing import Any
+
+import pytest
+
+from broker.dataplane.connection import Connection
+from broker.dataplane.plane import Plane
+from parser.machine import Parser
+from sequencer.sequencer import Sequencer
+from sublist.sublist import Sublist
+
+FRAMED, BARE, FRAMED_HEADERS, BARE_HEADERS, NUMBERED_HEADERS = range(5)
+SEGMENT = 256 * 1024
+
+
+class Quiet:
+    """A session that leaves all output where it is."""
+
+    def __init__(self) -> None:
+        self.cuts = 0
+
+    def flush(self) -> None:
+        """The socket takes nothing."""
+
+    def cut_off(self) -> None:
+        self.cuts += 1
+
+
+@pytest.fixture
+def plane() -> Plane:
+    return Plane(Sublist(), Sequencer(), 1 << 20)
+
+
+def stalled(max_pending: int = 1 << 26) -> Connection:
+    connection = Connection(Quiet(), Parser(), max_pending)
+    connection.writable = False
+    return connection
+
+
+def drained(connection: Connection) -> bytes:
+    """Take all that waits, as a session does."""
+    found = b""
+    while (view := connection.next_waiting()) is not None:
+        found += view
+    with connection.unsent() as view:
+        found += view
+    connection.emptied(connection.stored())
+    return found
+
+
+def test_given_a_new_link_then_it_is_what_a_client_is_before_connect() -> None:
+    connection = Connection(Quiet(), Parser(), 100)
+    assert (connection.verbose, connection.pedantic, connection.echo, connection.chatty) == (
+        True,
+        True,
+        True,
+        True,
+    )
+    assert (connection.headers, connection.no_responders) == (False, False)
+    assert (connection.writable, connection.closed, connection.lagging, connection.dirty) == (
+        True,
+        False,
+        False,
+        False,
+    )
+    assert (connection.frame, connection.shape) == ("netstring", FRAMED)
+    assert connection.max_pending == 100
+    assert connection.held() == connection.stored() == 0
+    assert connection.next_waiting() is None
+    assert drained(connection) == b""
+
+
+@pytest.mark.parametrize(
+    ("frame", "headers", "shape", "headed_shape"),
+    [
+        ("netstring", False, FRAMED, FRAMED_HEADERS),
+        ("netstring", True, FRAMED, FRAMED_HEADERS),
+        ("header", True, NUMBERED_HEADERS, NUMBERED_HEADERS),
+        ("header", False, BARE, BARE_HEADERS),
+        ("none", False, BARE, BARE_HEADERS),
+        ("none", True, BARE, BARE_HEADERS),
+    ],
+)
+def test_given_a_frame_and_headers_when_settled_then_messages_have_this_shape(
+    frame: str, headers: bool, shape: int, headed_shape: int
+) -> None:
+    connection = stalled()
+    connection.headers = headers
+    connection.settle(frame)
+    assert (connection.frame, connection.shape, connection.headed_shape) == (
+        frame,
+        shape,
+        headed_shape,
+    )
+    assert connection.parser.headers is headers
+
+
+@pytest.mark.parametrize(
+    ("verbose", "pedantic", "chatty"),
+    [(False, False, False), (True, False, True), (False, True, True), (True, True, True)],
+)
+def test_given_verbose_or_pedantic_when_settled_then_the_link_is_chatty(
+    verbose: bool, pedantic: bool, chatty: bool
+) -> None:
+    connection = stalled()
+    connection.verbose, connection.pedantic = verbose, pedantic
+    connection.settle("none")
+    assert connection.chatty is chatty
+
+
+@pytest.mark.parametrize("piece", [1, 100, 4095, 4096, 4097, 70_000, SEGMENT, SEGMENT + 1])
+def test_given_pieces_of_any_size_then_they_wait_whole_and_in_order(
+    plane: Plane, piece: int
+) -> None:
+    connection = stalled()
+    said = [bytes([65 + turn % 26]) * piece for turn in range(40)]
+    for one in said:
+        assert plane.say(connection, one)
+    assert connection.held() == 40 * piece == connection.waiting_bytes + connection.stored()
+    assert drained(connection) == b"".join(said)
+    assert connection.held() == 0
+
+
+def test_given_full_stores_then_each_ends_at_the_end_of_a_piece(plane: Plane) -> None:
+    connection = stalled()
+    for _ in range(1000):
+        plane.say(connection, b"x" * 999 + b"\n")
+    sizes = []
+    while (view := connection.next_waiting()) is not None:
+        assert bytes(view[-1:]) == b"\n"
+        sizes.append(len(view))
+    assert sizes
+    assert all(SEGMENT - 1000 <= size <= SEGMENT for size in sizes)
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_given_pieces_up_to_max_pending_then_they_are_taken_and_one_byte_more_is_too_slow(
+    plane: Plane, extra: int
+) -> None:
+    connection = stalled(max_pending=4 * SEGMENT)
+    for _ in range(3):
+        assert plane.say(connection, b"x" * SEGMENT)
+    assert plane.say(connection, b"x" * (SEGMENT + extra)) is (extra == 0)
+    plane.release(None)
+    session: Any = connection.session
+    assert session.cuts == extra
+    assert connection.closed is bool(extra)
+
+
+def test_given_a_link_that_is_too_slow_then_it_is_cut_off_once_and_takes_no_more(
+    plane: Plane,
+) -> None:
+    connection = stalled(max_pending=5000)
+    for _ in range(9):
+        plane.say(connection, b"x" * 4000)
+    plane.release(None)
+    plane.release(None)
+    session: Any = connection.session
+    assert session.cuts == 1
+    connection.drop_output()
+    assert not plane.say(connection, b"x" * 4000)
+    assert connection.held() == 0
+
+
+def test_given_a_closed_link_then_it_takes_nothing(plane: Plane) -> None:
+    connection = stalled()
+    connection.closed = True
+    assert not plane.say(connection, b"x")
+    plane.release(None)
+    session: Any = connection.session
+    assert session.cuts == 0
+
+
+def test_given_output_that_is_dropped_then_what_comes_next_is_all_there_is(plane: Plane) -> None:
+    connection = stalled()
+    plane.say(connection, b"x" * (2 * SEGMENT))
+    plane.say(connection, b"y")
+    connection.drop_output()
+    assert connection.held() == connection.waiting_bytes == 0
+    assert drained(connection) == b""
+    plane.say(connection, b"z")
+    assert drained(connection) == b"z"
+
+
+def test_given_a_store_that_is_taken_then_the_link_has_none_and_begins_another(
+    plane: Plane,
+) -> None:
+    connection = stalled()
+    plane.say(connection, b"x")
+    connection.emptied(connection.stored())
+    assert len(connection.take_store()) >= 1
+    assert len(connection.take_store()) == 0
+    plane.say(connection, b"y")
+    assert drained(connection) == b"y"
+
+
+def test_given_a_link_that_has_parted_then_it_holds_neither_session_nor_output(
+    plane: Plane,
+) -> None:
+    connection = stalled()
+    plane.say(connection, b"x")
+    connection.part()
+    assert connection.session is None
+    assert connection.held() == 0
