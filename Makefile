@@ -7,7 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-HOT := $(shell find parser sublist sequencer seriatim broker -name "*.pxd" -o -name "*.h")
+HOT := $(shell find $(dir $(wildcard */__init__.pxd)) -name "*.pxd" -o -name "*.h")
 ARGS ?=
 # Even where it is forbidden: a suite that starts a thousand processes would compile every module in each.
 export PYTHONDONTWRITEBYTECODE :=

@@ -12,39 +12,6 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-HOT = [
-    "parser.machine",
-    "sublist.subject",
-    "sublist.subscription",
-    "sublist.trie",
-    "sublist.route",
-    "sublist.sublist",
-    "sequencer.journal.crc",
-    "sequencer.journal.record",
-    "sequencer.journal.columns",
-    "sequencer.feed.feed_message",
-    "sequencer.feed.feed_codec",
-    "sequencer.feed.netstrings",
-    "sequencer.feed.network",
-    "sequencer.feed.binary",
-    "sequencer.feed.moldudp64",
-    "sequencer.feed.datagrams",
-    "sequencer.feed.feed",
-    "seriatim.receiver.holes",
-    "seriatim.receiver.order",
-    "seriatim.receiver.arrivals",
-    "sequencer.digits",
-    "sequencer.sequencer",
-    "broker.dataplane.frame",
-    "broker.dataplane.connection",
-    "broker.dataplane.gate",
-    "broker.dataplane.reply_publisher",
-    "broker.dataplane.plane",
-    "broker.dataplane.staged_rows",
-    "broker.dataplane.replay_writer",
-    "broker.cquencer.cquencer_client",
-    "broker.cquencer.cquencer_port",
-]
 HEADERS = [
     "sequencer/journal/crc32c.h",
     "sequencer/feed/datagrams.h",
@@ -59,6 +26,13 @@ DIRECTIVES = {
     "language_level": 3,
     "wraparound": False,
 }
+
+
+def hot_modules() -> list[str]:
+    """The modules that are compiled: those that have their types in a `.pxd` beside them."""
+    rooms = [marker.parent for marker in Path().glob("*/__init__.pxd")]
+    types = [path.with_suffix("") for room in rooms for path in room.rglob("*.pxd")]
+    return sorted(".".join(path.parts) for path in types if path.name != "__init__")
 
 
 class BuildAllOrNone(build_ext):
@@ -89,7 +63,7 @@ def extensions() -> list[Extension]:
             extra_compile_args=os.environ.get("SERIATIM_CFLAGS", "-O2").split(),
             extra_link_args=os.environ.get("SERIATIM_LDFLAGS", "").split(),
         )
-        for name in HOT
+        for name in hot_modules()
     ]
     return cythonize(
         modules,

@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
 from typing import Final
 
 VERSION: Final = "0.1.0"
@@ -11,54 +12,33 @@ VERSION: Final = "0.1.0"
 NATS_VERSION: Final = "2.15.1"
 _IMPLEMENTATION = {"cpython": "CPython", "pypy": "PyPy"}.get(sys.implementation.name, "Python")
 PYTHON: Final = f"{_IMPLEMENTATION} {sys.version.split()[0]}"
-HOT_MODULES: Final = (
-    "parser.machine",
-    "sublist.subject",
-    "sublist.subscription",
-    "sublist.trie",
-    "sublist.route",
-    "sublist.sublist",
-    "sequencer.journal.crc",
-    "sequencer.journal.record",
-    "sequencer.journal.columns",
-    "sequencer.feed.feed_message",
-    "sequencer.feed.feed_codec",
-    "sequencer.feed.netstrings",
-    "sequencer.feed.network",
-    "sequencer.feed.binary",
-    "sequencer.feed.moldudp64",
-    "sequencer.feed.datagrams",
-    "sequencer.feed.feed",
-    "seriatim.receiver.holes",
-    "seriatim.receiver.order",
-    "seriatim.receiver.arrivals",
-    "sequencer.digits",
-    "sequencer.sequencer",
-    "broker.dataplane.frame",
-    "broker.dataplane.connection",
-    "broker.dataplane.gate",
-    "broker.dataplane.reply_publisher",
-    "broker.dataplane.plane",
-    "broker.dataplane.staged_rows",
-    "broker.dataplane.replay_writer",
-    "broker.cquencer.cquencer_client",
-    "broker.cquencer.cquencer_port",
-)
+# Where hot modules are. Beside these packages may lie any other, with `.pxd` files of its own.
+HOT_ROOMS: Final = ("broker", "parser", "sequencer", "seriatim", "sublist")
 
 
 class MixedBuild(RuntimeError):
     """Some hot modules are compiled and some are not; their objects do not mix."""
 
 
+def hot_modules() -> list[str]:
+    """Every module that has its types in a `.pxd` beside it: setup.py compiles just these."""
+    root = Path(__file__).parent.parent
+    types = [path.relative_to(root) for room in HOT_ROOMS for path in (root / room).rglob("*.pxd")]
+    found = [".".join(path.with_suffix("").parts) for path in types if path.stem != "__init__"]
+    assert found, "the .pxd files are part of this distribution"
+    return sorted(found)
+
+
 def is_compiled() -> bool:
     """Whether the hot modules run compiled. Raises `MixedBuild` if only some of them do."""
+    hot = hot_modules()
     plain = []
-    for name in HOT_MODULES:
+    for name in hot:
         spec = importlib.util.find_spec(name)
         assert spec is not None, f"{name} is part of this distribution"
         if not (spec.origin or "").endswith(tuple(EXTENSION_SUFFIXES)):
             plain.append(name)
-    if plain and len(plain) < len(HOT_MODULES):
+    if plain and len(plain) < len(hot):
         raise MixedBuild(
             f"{', '.join(plain)} run uncompiled and the other hot modules compiled;"
             " install again, or delete the .so files beside the sources"

@@ -12,14 +12,16 @@ import subprocess
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from broker.version import HOT_MODULES, is_compiled
+from broker.version import HOT_ROOMS, hot_modules, is_compiled
 from tests.conftest import ROOMS
 from tests.support.places import ROOT
 from tests.support.plane import digests
 
+HOT_MODULES = hot_modules()
 SEEDS = range(120)
 GENERATE_S = 600.0  # a bound for what hangs: on a busy machine it takes a minute
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: what a class statement makes
@@ -85,12 +87,15 @@ OTHERS = {
 }
 
 
-def of_setup(name: str) -> object:
-    """A constant of setup.py, which cannot be imported: it would begin to build."""
+def of_setup(name: str) -> Any:
+    """A constant or a function of setup.py, which cannot be imported: it would begin to build."""
     tree = ast.parse((ROOT / "setup.py").read_text())
     for node in tree.body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == name:
-            return ast.literal_eval(node.value)
+        named = node.targets[0] if isinstance(node, ast.Assign) else node
+        if name in (getattr(named, "id", ""), getattr(named, "name", "")):
+            space: dict[str, Any] = {"Path": Path}
+            exec(compile(ast.Module([node], []), "setup.py", "exec"), space)
+            return space[name]
     raise AssertionError(f"setup.py has no {name}")
 
 
@@ -114,19 +119,27 @@ def declared(module: str) -> set[str]:
     return found
 
 
-def test_given_setup_then_it_builds_the_modules_that_the_broker_calls_hot() -> None:
-    assert of_setup("HOT") == list(HOT_MODULES)
+def test_given_setup_then_it_builds_the_modules_that_the_broker_calls_hot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert of_setup("hot_modules")() == HOT_MODULES
+    assert set(HOT_ROOMS) == {path.parent.name for path in ROOT.glob("*/__init__.pxd")}
+    types = {path for room in ROOMS for path in (ROOT / room).rglob("*.pxd")}
+    assert {path.relative_to(ROOT).parts[0] for path in types} == set(HOT_ROOMS)
 
 
 @pytest.mark.parametrize("module", HOT_MODULES)
 def test_given_a_hot_module_then_its_types_stand_in_a_pxd_beside_it(module: str) -> None:
     text = source(module, ".pxd")
+    assert (ROOT / (module.replace(".", "/") + ".py")).exists(), "types of a module that is gone"
     assert re.findall(r"^cdef class (\w+)", text, re.MULTILINE) == classes(module)
     codecs = re.findall(r"^cdef class (?:Codec\b|\w+\(Codec\))", text, re.MULTILINE)
     final = text.count("@cython.final\ncdef class")
     assert final + len(codecs) == len(classes(module)), "final: no vtable, but for codecs"
     assert "def " not in re.sub(r"\b(cdef|cpdef) ", "", text), "types only, never behaviour"
-    assert (ROOT / module.split(".")[0] / "__init__.pxd").exists()
+    folders = (ROOT / module.replace(".", "/")).relative_to(ROOT).parents
+    assert all((ROOT / folder / "__init__.pxd").exists() for folder in list(folders)[:-1])
 
 
 @compiled_only
@@ -254,5 +267,7 @@ def test_given_both_builds_of_some_modules_then_it_is_refused_with_what_to_do(
         text=True,
         check=False,
     )
-    assert "MixedBuild: parser.machine, sublist.subject" in done.stderr
+    assert (
+        "MixedBuild: broker.cquencer.cquencer_client, broker.cquencer.cquencer_port," in done.stderr
+    )
     assert "install again, or delete the .so files" in done.stderr

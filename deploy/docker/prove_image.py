@@ -46,8 +46,8 @@ cd / && exec chroot --userspec="$user" "$root" /usr/bin/env -i --chdir="$home" "
 # Run by the image's Python: where the hot modules really come from.
 WHERE = """
 import importlib
-from broker.version import HOT_MODULES
-for name in HOT_MODULES: print(importlib.import_module(name).__file__)
+from broker.version import hot_modules
+for name in hot_modules(): print(importlib.import_module(name).__file__)
 """
 
 
