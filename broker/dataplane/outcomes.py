@@ -1,4 +1,4 @@
-"""How playing a buffer of records can end; player.pxd repeats the numbers."""
+"""How playing a buffer of records can end; replay_writer.pxd repeats the numbers."""
 
 from typing import Final
 

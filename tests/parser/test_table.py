@@ -1,4 +1,4 @@
-"""The table of transitions, its drawing in the docs, and the numbers that the .pxd repeats."""
+"""The table of transitions, and its drawing in the docs."""
 
 import re
 import subprocess
@@ -6,51 +6,8 @@ import sys
 
 import pytest
 
-from parser import ops, table
+from parser import table
 from tests.support.places import ROOT
-
-MACHINE = (ROOT / "parser" / "machine.pxd").read_text()
-
-
-def enums(text: str) -> dict[str, int]:
-    """The constants of every `cdef enum:` in a .pxd, counted as C counts them."""
-    found: dict[str, int] = {}
-    for block in re.findall(r"^cdef enum:\n((?:    .*\n)+)", text, re.MULTILINE):
-        following = 0
-        for item in re.split(r"[,\n]", block):
-            name, _, value = (part.strip() for part in item.partition("="))
-            if not name:
-                continue
-            assert name not in found
-            found[name] = following = int(value, 0) if value else following
-            following += 1
-    return found
-
-
-def test_given_the_pxd_then_its_numbers_are_those_of_the_python_side() -> None:
-    import parser.machine as machine_module
-
-    named = enums(MACHINE)
-    from_ops = {name: value for name, value in vars(ops).items() if name.isupper()}
-    from_table = {
-        name: value for name, value in vars(table).items() if name.isupper() and name in named
-    }
-    assert named.items() >= from_ops.items()
-    assert named.items() >= from_table.items()
-    assert set(from_table) >= {*table.FINAL_NAMES.values(), "START", "FIRST_FINAL"}
-    plain = {
-        "DIGEST_BASIS",
-        "DIGEST_PRIME",
-        "DIGEST_MASK",
-        "DIGITS_MAX",
-        "SPACE",
-        "TAB",
-        "CR",
-        "LF",
-    }
-    assert set(named) == {*from_ops, *from_table, *plain}
-    for name in plain:  # the uncompiled module has them as its own
-        assert getattr(machine_module, name, named[name]) == named[name]
 
 
 def test_given_the_docs_then_their_diagram_is_the_tables_own() -> None:

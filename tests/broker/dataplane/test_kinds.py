@@ -1,11 +1,8 @@
 """The kinds of subject that the data plane tells apart."""
 
-import re
-from pathlib import Path
 
 import pytest
 
-from broker.dataplane import kinds
 from broker.dataplane.kinds import (
     ACKNOWLEDGED,
     CONTROL,
@@ -93,12 +90,3 @@ def test_given_a_reply_then_it_is_reserved_where_nats_server_has_it_so(
     reply: bytes, reserved: bool
 ) -> None:
     assert is_reserved_reply(reply) is reserved
-
-
-def test_given_the_pxd_then_its_numbers_are_those_of_the_python_side() -> None:
-    folder = Path(kinds.__file__).parent
-    names = "ORDINARY, EXCLUDED, UNMATCHABLE, CONTROL, RESERVED, ACKNOWLEDGED"
-    assert [getattr(kinds, name) for name in names.split(", ")] == [0, 1, 2, 3, 4, 5]
-    assert f"cdef enum:\n    {names}\n" in (folder / "plane.pxd").read_text()
-    found = re.findall(r"    ([A-Z]+) = (\d)\n", (folder / "staged_rows.pxd").read_text())
-    assert [int(number) for name, number in found if name in names] == [0, 1, 2]
