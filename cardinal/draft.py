@@ -64,7 +64,7 @@ class ReorgDraft:
 
 
 def apply(state: dict[str, bytes], block: Draft) -> None:
-    """Let a state of keys and values be what it is after this block, for who checks a consumer."""
+    """Let a state of keys and values be what it is after this block, to check a consumer."""
     for key in block.deletes:
         state.pop(key, None)
     for batch in block.batches.values():

@@ -145,7 +145,7 @@ def sub_batch_content(value: bytes) -> tuple[list[str], dict[str, bytes]]:
 def _one_update(value: bytes) -> dict[str, bytes] | None:
     """The short cut for what the reference sends most: nothing deleted, one update.
 
-    None if the value is anything else, be it right or wrong.
+    None if the value is anything else, right or wrong.
     """
     try:
         size, at = value[2], 3

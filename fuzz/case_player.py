@@ -197,7 +197,7 @@ class Case:
     def _ask(
         self, held: bytearray, at: int, stop: int, number: int, until: int, since: int
     ) -> tuple[int, int, str]:
-        """Play until something else than a full outbox ends it."""
+        """Play until something other than a full outbox ends it."""
         replay_writer, connection = self.replay_writer, self.client.connection
         while True:
             with fenced(held, at - at % GRANULE, stop):

@@ -252,7 +252,7 @@ def _target(schema: StructType, given: Mapping[str, str]) -> Target:
 
 
 def _stage_name() -> str:
-    """A name that no other attempt has, be it of another try of the whole batch."""
+    """A name that no other attempt has, even one of another try of the whole batch."""
     context = TaskContext.get()
     partition, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
     return f"{partition}-{attempt}-{secrets.token_hex(8)}"

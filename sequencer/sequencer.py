@@ -44,7 +44,7 @@ class Sequencer:
         self.wanted = 0  # room that there was not
         self.stuck = False  # the batch could not be written
         self.trouble: Callable[[OSError], None] | None = None
-        self.feeds: list[Feed] = []  # they need a store, be it a ring
+        self.feeds: list[Feed] = []  # they need a store; a ring will do
         self.now = 0
         self.origin = 0  # who publishes what is taken next
 

@@ -1,4 +1,4 @@
-"""The rules a tool does not know, held by a test. Each failure says what to do.
+"""The rules that no tool knows. A test names every file that breaks its rule, and what to do.
 
 Which room may import which is import-linter's business, and spelling is codespell's.
 """
@@ -8,11 +8,13 @@ import importlib.metadata
 import os
 import re
 import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import ROOMS
+from tests.support.mirror import ELSEWHERE
 from tests.support.places import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -24,21 +26,24 @@ LATER = re.compile(r"\b(FIX" r"ME|TO" r"DO|XX" r"X|HA" r"CK)\b")
 SLEEP = re.compile(r"\bsleep\((?!0\))")
 NO_EVENT = "no event to await"
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
-# Modules whose tests have another name than theirs.
-ELSEWHERE = {
-    "broker/cquencer/cquencer_client.py": "tests/broker/cquencer/test_cquencer_port_netstrings.py",
-    "broker/__main__.py": "tests/broker/test_server.py",
-    "broker/settings/knob.py": "tests/broker/settings/test_settings.py",
-    "broker/dataplane/outcomes.py": "tests/broker/dataplane/test_replay_writer.py",
-    "broker/process.py": "tests/broker/test_server.py",
-    "broker/clients/session.py": "tests/broker/test_server_limits.py",
-    "broker/settings/journal_settings.py": "tests/broker/settings/test_settings.py",
-    "broker/version.py": "tests/test_builds.py",
-    "cardinal/errors.py": "tests/cardinal/test_message_codec_malformed.py",
-    "cardinal/messages.py": "tests/cardinal/test_message_codec.py",
-    "parser/ops.py": "tests/parser/test_table.py",
-    "sequencer/digits.py": "tests/broker/dataplane/test_frame.py",
-    "sublist/route.py": "tests/sublist/test_sublist.py",
+# Words that are not English here, and what to say instead.
+WORDS = {
+    r"be it": "whether, or",
+    r"else than": "other than",
+    r"for who (?:is|are|has|only|reads|wants|never)": "for clients that",
+}
+BAD_ENGLISH = re.compile("|".join(rf"\b(?:{word})\b" for word in WORDS), re.IGNORECASE)
+# A name may stand in several modules only if every module may have it.
+EVERYWHERE = {"errors", "__init__", "__main__"}
+# Names that still stand twice. This list only shrinks: whoever renames one takes it out.
+STEMS_TWICE = {"connection", "progress", "session", "values"}
+CLASSES_TWICE = {
+    *("Archive", "BadNumber", "Batch", "Block", "Connection", "Done", "Finding", "Follower"),
+    *("Format", "Head", "Inbox", "Info", "Lost", "Message", "Outcome", "Part", "Piece", "Printer"),
+    *("Publisher", "Reader", "Reading", "Reads", "Refused", "Replay", "Row", "Seen", "Server"),
+    *("Session", "Staged", "State", "Step", "Stored", "Stream", "Strings", "Subscription"),
+    *("Summary", "Survey", "Target", "Traffic", "TrailingBytes", "Truncated", "Turns"),
+    *("Unreachable", "Unreadable", "Waiting", "Walk", "Wanted", "Wish", "Written", "_Reader"),
 }
 
 
@@ -52,74 +57,128 @@ def files(*folders: str) -> list[Path]:
     )
 
 
+TEXTS = [*files(*FOLDERS), *(path for path in sorted(ROOT.glob("*")) if path.suffix in WRITTEN)]
+TEXTS = [path for path in TEXTS if path.is_file()]
+SOURCES = [path for path in TEXTS if path.suffix == ".py"]
+OF_TESTS = [path for path in SOURCES if path.is_relative_to(ROOT / "tests")]
+MODULES = [path for path in files(*ROOMS) if path.suffix == ".py"]
+
+
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-TEXTS = [*files(*FOLDERS), *(path for path in sorted(ROOT.glob("*")) if path.suffix in WRITTEN)]
-TEXTS = [path for path in TEXTS if path.is_file()]
-SOURCES = [path for path in TEXTS if path.suffix == ".py"]
-TEST_FILES = [path for path in SOURCES if path.name.startswith("test_")]
-MODULES = [p for room in ROOMS for p in sorted((ROOT / room).glob("*.py")) if p.stem != "__init__"]
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(errors="replace")
 
 
-def functions(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [
-        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_given_a_source_file_when_read_then_it_fits_a_head(path: Path) -> None:
-    text = path.read_text()
-    tree = ast.parse(text)
-    about = ast.get_docstring(tree) or ""
-    assert about, "say in the first line what this file is for"
-    assert about.count("\n") < DOCSTRING_LINES_MAX, "a docstring is the head, not the body"
-    assert len(about.splitlines()[0]) > 10, "say more in the first line"
-    assert text.count("\n") <= FILE_LINES_MAX, "split the file where its docstring has an 'and'"
-    for function in functions(tree):
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    found = ast.walk(tree_of(path))
+    return [node for node in found if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def lines_with(pattern: re.Pattern[str], paths: Iterable[Path]) -> Iterator[tuple[str, str]]:
+    """Each line in which the pattern is found: where it stands, and the line."""
+    for path in paths:
+        if pattern.search(text_of(path)):
+            for number, line in enumerate(text_of(path).splitlines(), 1):
+                if pattern.search(line):
+                    yield f"{name(path)}:{number}", line.strip()
+
+
+def complaints(path: Path) -> Iterator[str]:
+    """What makes a source file too much to read at once."""
+    about = ast.get_docstring(tree_of(path)) or ""
+    if len(about.split("\n")[0]) <= 10:
+        yield "say in the first line what this file is for"
+    if about.count("\n") >= DOCSTRING_LINES_MAX:
+        yield "a docstring is the head, not the body"
+    if text_of(path).count("\n") > FILE_LINES_MAX:
+        yield "split the file where its docstring has an 'and'"
+    for function in functions(path):
         lines = (function.end_lineno or 0) - function.lineno + 1
-        assert lines <= FUNCTION_LINES_MAX, f"{function.name} is {lines} lines: split it"
+        if lines > FUNCTION_LINES_MAX:
+            yield f"{function.name} is {lines} lines: split it"
 
 
-@pytest.mark.parametrize("path", [p for p in TEXTS if p.suffix == ".pxd"], ids=name)
-def test_given_a_pxd_when_read_then_it_says_whose_types_it_holds(path: Path) -> None:
-    text = path.read_text()
-    whose = f"# The compiler's view of {path.stem}.py: types only, never behaviour.\n"
-    assert path.stem == "__init__" or text.startswith(whose)
-    assert text.count("\n") <= FILE_LINES_MAX
+def twice(named: Iterable[tuple[str, Path]]) -> dict[str, list[str]]:
+    """The names that stand in more than one file, and where."""
+    places: dict[str, set[str]] = defaultdict(set)
+    for one, path in named:
+        places[one].add(name(path))
+    return {one: sorted(found) for one, found in places.items() if len(found) > 1}
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=name)
-def test_given_a_text_when_read_then_nothing_is_left_for_later_in_it(path: Path) -> None:
-    found = LATER.findall(path.read_text(errors="replace"))
-    assert found == [], "do it, or write it down where work is planned"
+def test_given_the_sources_when_read_then_each_fits_a_head() -> None:
+    found = [f"{name(path)}: {what}" for path in SOURCES for what in complaints(path)]
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("path", TEST_FILES, ids=name)
-def test_given_a_test_file_when_read_then_its_tests_are_sentences(path: Path) -> None:
-    tests = [f.name for f in functions(ast.parse(path.read_text())) if f.name.startswith("test")]
-    crooked = [one for one in tests if not re.fullmatch(r"test_given_\w+?_then_\w+", one)]
-    assert crooked == [], "name it test_given_..._when_..._then_..."
-    assert len(set(tests)) == len(tests), "the second of two tests of one name hides the first"
+def test_given_the_pxd_files_when_read_then_each_says_whose_types_it_holds() -> None:
+    found = []
+    for path in [path for path in TEXTS if path.suffix == ".pxd"]:
+        whose = f"# The compiler's view of {path.stem}.py: types only, never behaviour.\n"
+        if path.stem != "__init__" and not text_of(path).startswith(whose):
+            found.append(f"{name(path)}: begin with {whose}")
+        if text_of(path).count("\n") > FILE_LINES_MAX:
+            found.append(f"{name(path)}: split it")
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if p.is_relative_to(ROOT / "tests")], ids=name)
-def test_given_a_test_file_when_read_then_it_waits_for_events_and_not_for_time(path: Path) -> None:
-    lines = [line.strip() for line in path.read_text().splitlines() if SLEEP.search(line)]
-    waiting = [line for line in lines if NO_EVENT not in line and "re.compile" not in line]
-    assert waiting == [], f"await what happens; or say in the line that there is {NO_EVENT}"
+def test_given_our_texts_when_read_then_nothing_is_left_for_later_in_them() -> None:
+    found = [
+        f"{where}: do it, or plan it elsewhere: {line}" for where, line in lines_with(LATER, TEXTS)
+    ]
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name)
-def test_given_a_module_then_its_tests_stand_where_it_stands(path: Path) -> None:
-    elsewhere = ELSEWHERE.get(name(path))
-    if elsewhere is not None:
-        assert (ROOT / elsewhere).exists()
-        return
-    room = ROOT / "tests" / path.parent.name
-    assert list(room.glob(f"test_{path.stem}*.py")), f"write {name(room)}/test_{path.stem}.py"
+def test_given_our_texts_when_read_then_their_words_are_english() -> None:
+    here = [path for path in TEXTS if path != Path(__file__)]
+    found = [f"{where}: {line}" for where, line in lines_with(BAD_ENGLISH, here)]
+    assert not found, "\n".join([f"say it otherwise: {WORDS}", *found])
+
+
+def test_given_the_tests_when_read_then_their_names_are_sentences() -> None:
+    found = []
+    for path in [path for path in OF_TESTS if path.name.startswith("test_")]:
+        tests = [f.name for f in functions(path) if f.name.startswith("test")]
+        crooked = [one for one in tests if not re.fullmatch(r"test_given_\w+?_then_\w+", one)]
+        found += [f"{name(path)}: {one}: call it test_given_..._then_..." for one in crooked]
+        hidden = {one for one in tests if tests.count(one) > 1}
+        found += [f"{name(path)}: the second {one} hides the first" for one in sorted(hidden)]
+    assert not found, "\n".join(found)
+
+
+def test_given_the_tests_when_read_then_they_wait_for_events_and_not_for_time() -> None:
+    found = [
+        f"{where}: await what happens; or say in the line that there is {NO_EVENT}: {line}"
+        for where, line in lines_with(SLEEP, OF_TESTS)
+        if NO_EVENT not in line and "re.compile" not in line
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_given_the_modules_then_the_tests_of_each_stand_where_it_stands() -> None:
+    found = []
+    for path in [path for path in MODULES if path.stem != "__init__"]:
+        room = ROOT / "tests" / path.parent.relative_to(ROOT)
+        elsewhere = ELSEWHERE.get(name(path))
+        own = sorted(room.glob(f"test_{path.stem}*.py"))
+        if elsewhere is None and not own:
+            found.append(f"{name(path)}: write {name(room)}/test_{path.stem}.py")
+        elif elsewhere is not None and not (ROOT / elsewhere).is_file():
+            found.append(f"{name(path)}: there is no {elsewhere}")
+        elif elsewhere is not None and own:
+            found.append(f"{name(path)}: has {own[0].name}; take it out of ELSEWHERE")
+    gone = ELSEWHERE.keys() - {name(path) for path in MODULES}
+    found += [f"{one}: is gone; take it out of ELSEWHERE" for one in sorted(gone)]
+    assert not found, "\n".join(found)
 
 
 def test_given_the_tests_then_they_are_no_packages() -> None:
@@ -130,9 +189,23 @@ def test_given_the_tests_then_they_are_no_packages() -> None:
     assert packages == [], "importlib mode needs none"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_given_a_file_then_its_name_says_its_duty(path: Path) -> None:
-    assert path.stem not in VAGUE, "name it after what it does"
+def test_given_the_sources_then_each_name_says_its_duty() -> None:
+    vague = [name(path) for path in SOURCES if path.stem in VAGUE]
+    assert vague == [], "name it after what it does"
+
+
+def test_given_the_distribution_then_a_name_leads_to_one_module_or_class() -> None:
+    stems = twice((path.stem, path) for path in MODULES if path.stem not in EVERYWHERE)
+    classes = twice(
+        (node.name, path)
+        for path in MODULES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef)
+    )
+    again = {one: stems[one] for one in stems.keys() - STEMS_TWICE}
+    again |= {one: classes[one] for one in classes.keys() - CLASSES_TWICE}
+    found = [f"{one}: {', '.join(places)}" for one, places in sorted(again.items())]
+    assert not found, "\n".join(["rename all but one:", *found])
 
 
 def test_given_the_project_then_its_names_are_the_rooms_wherever_they_are_listed() -> None:
@@ -153,7 +226,8 @@ def test_given_the_project_then_every_package_is_listed() -> None:
     assert here == set(PROJECT["tool"]["setuptools"]["packages"])
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_given_this_environment_then_no_other_distribution_owns_our_names(room: str) -> None:
-    owners = set(importlib.metadata.packages_distributions().get(room, []))
-    assert owners <= {"seriatim"}, f"'{room}' is also {owners}: use a fresh environment"
+def test_given_this_environment_then_no_other_distribution_owns_our_names() -> None:
+    owned = importlib.metadata.packages_distributions()
+    owners = {room: set(owned.get(room, [])) - {"seriatim"} for room in ROOMS}
+    others = {room: found for room, found in owners.items() if found}
+    assert others == {}, "use a fresh environment: these would hide ours"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 KIB, MIB = 1 << 10, 1 << 20
 ROWS_MAX: Final = 1 << 15  # in one chunk
-SCAN_MAX: Final = 64 * MIB  # read without an answer; then there is one, be it without a row
+SCAN_MAX: Final = 64 * MIB  # read without an answer; then there is one, even without a row
 FORMATS: Final = ("columns", "frames", "times")
 EVERY: Final = ">"
 SLICE: Final = 16 * KIB  # of a buffer, after which the work that filters are is looked at

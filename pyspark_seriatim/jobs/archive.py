@@ -329,7 +329,7 @@ def seconds(age: str) -> float:
 
 
 def summary(work: Archive, done: Run) -> str:
-    """What was done, for who reads it."""
+    """What was done, for the reader."""
     facts, totals = work.facts, work.totals
     lines = [
         f"{totals.rows:,} messages in {totals.files:,} files, {totals.bytes:,} bytes,"

@@ -68,7 +68,7 @@ class Facts:
             for name in ("covered", "lost"):
                 known[name] = [(int(first), int(last)) for first, last in raw[name]]
         except (KeyError, TypeError, ValueError):
-            raise JobError("the log is of something else than an archive") from None
+            raise JobError("the log is of something other than an archive") from None
         if known["format"] != VERSION:
             raise JobError(f"the archive is of format {known['format']}, this is {VERSION}")
         return cls(**known)

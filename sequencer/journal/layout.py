@@ -1,4 +1,4 @@
-"""The numbers of the record's layout, for the plain build; record.pxd repeats them."""
+"""The numbers of the record's layout, for the uncompiled build; record.pxd repeats them."""
 
 from typing import Final
 

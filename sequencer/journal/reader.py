@@ -108,7 +108,7 @@ class Reader:
     def follow(
         self, first: int = 0, last: int | None = None, wanted: Wanted | None = None
     ) -> "Follower":
-        """A place in the store to `poll` from, for who has a loop of his own."""
+        """A place in the store to `poll` from, for callers with a loop of their own."""
         return Follower(self, self._begin(first), NUMBER_MAX if last is None else last, wanted)
 
     def columns(

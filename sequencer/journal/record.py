@@ -209,7 +209,7 @@ class Walk:
         return self._read(self.checked)
 
     def skim(self) -> int:
-        """The same without the checksum, for who only wants to go on to a later record."""
+        """The same without the checksum, for callers that only go on to a later record."""
         return self._read(False)
 
     def seek(self, number: int) -> int:

@@ -88,8 +88,8 @@ class Store:
     ) -> "Store":
         """Open a directory for writing, made where it misses, after a crash recovered.
 
-        Not `ordered`, a roll does not wait for the disk: for who never syncs. `accept_loss`: also
-        where numbers that were there are missing at the end; they are not given again.
+        Not `ordered`, a roll does not wait for the disk: for stores that never sync. `accept_loss`:
+        also where numbers that were there are missing at the end; they are not given again.
         StoreLocked where another process writes it, StoreError where it cannot be used.
         """
         store = cls(Recovery(os.path.abspath(path), now, accept_loss).run())

@@ -387,7 +387,7 @@ class Order:
     # Streams
 
     def _belongs(self, packet: Packet, origin: Origin, who: int, now: float) -> bool:
-        """Whether to use a packet of somebody else than before; a stream may begin with it."""
+        """Whether to use a packet of a sender other than before; a stream may begin with it."""
         if who == origin.former:
             return True
         session, current = packet.session, origin.current

@@ -101,7 +101,7 @@ def test_given_two_signals_then_the_second_changes_nothing() -> None:
             publisher.ask(wire * 20)
             broker.signal(signal.SIGTERM)
             assert broker.await_line("Stopping: delivering what was accepted")
-            broker.signal(signal.SIGINT)  # amid the stop, which waits for who is behind
+            broker.signal(signal.SIGINT)  # amid the stop, which waits for slow readers
             assert len(operations(behind.until_closed())) == 20
             assert publisher.until_closed() == b""
         assert broker.wait() == 0

@@ -301,7 +301,9 @@ def test_given_small_files_when_compacted_by_tasks_then_rows_stay_and_old_reader
     assert reader.count() == 30, "who has the old version reads on"
     compactor.age = 0
     work.finish()
-    assert spark.read.parquet(str(tmp_path)).count() == 30, "nothing is twice for who has no list"
+    assert spark.read.parquet(str(tmp_path)).count() == 30, (
+        "nothing is twice for readers without a list"
+    )
     assert {row["date"] for row in spark.read.parquet(str(tmp_path)).collect()} == {
         date(2026, 1, 1)
     }

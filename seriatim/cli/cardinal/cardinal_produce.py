@@ -153,7 +153,7 @@ def _so_far(done: Done) -> str:
 
 
 def _named(key: bytes, value: bytes) -> str:
-    """What a message is, for who wrote the line."""
+    """What a message is, for the author of the line."""
     message = decode(key, value)
     match message:
         case Batch():

@@ -64,7 +64,7 @@ def test_given_another_archive_when_checked_then_it_is_refused_with_words(
 
 @pytest.mark.parametrize("raw", [{"next": 4}, FACTS.noted() | {"covered": [1]}])
 def test_given_a_log_of_something_else_when_read_then_refused(raw: dict[str, object]) -> None:
-    with pytest.raises(JobError, match="the log is of something else than an archive"):
+    with pytest.raises(JobError, match="the log is of something other than an archive"):
         Facts.of(raw)
 
 
