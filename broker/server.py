@@ -44,6 +44,12 @@ log = logging.getLogger("seriatim")
 ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # base32, as nats-server's ids
 DRAIN_POLL = 0.005  # seconds; the kernel tells nobody when a client has acknowledged its data
 BACKLOG = 1024  # connections that wait to be accepted: a fleet that comes back at once
+# For the log: a NATS application that shows netstrings finds there why, and what to do about it.
+FRAMES = {
+    "netstring": "netstring frames that hold the number (--frame header leaves payloads unchanged)",
+    "header": "unchanged, the number is in the header Nats-Sequence",
+    "none": "unchanged, without the number",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +235,7 @@ class Server:
             self.doorkeeper.watch(bound, lambda accepted, _: self._join(accepted, listener))
         where = addresses.shown(host, listener.port)
         log.info("Listening for client connections on %s", where)
-        log.debug("Frame of clients on %s is %s", where, frame)
+        log.info("Payloads to clients on %s: %s", where, FRAMES[frame])
 
     # Sessions
 

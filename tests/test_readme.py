@@ -1,18 +1,23 @@
 """The README's examples do what it says: each is run against a real broker, to the letter."""
 
+import asyncio
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 
+import nats
 import pytest
+from nats.aio.msg import Msg
 
 from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.raw import RawClient
 
 README = (ROOT / "README.md").read_text()
+PERFORMANCE = (ROOT / "docs" / "performance.md").read_text()
 RUN_S = 120.0  # a bound for what hangs
 CLIENT_VERBS = ("CONNECT", "PING", "SUB", "PUB", "UNSUB", "Hello", "Again")
 
@@ -67,24 +72,59 @@ def test_given_the_python_example_when_run_then_it_prints_what_it_says(
     assert done.stdout == "1 orders.eu b'hello world'\nb'1:2,'\n"
 
 
-def test_given_the_first_screen_when_read_then_it_says_whom_it_keeps_out() -> None:
-    screen = " ".join(README.splitlines()[:24])
-    assert "There is neither authentication nor TLS yet." in screen
-    assert "bind it to loopback (`-a 127.0.0.1`), or keep it in a network that you trust" in screen
+def test_given_a_nats_application_when_served_as_the_readme_says_then_it_sees_no_difference() -> (
+    None
+):
+    (command,) = block("--exclude").splitlines()
+    program, *arguments = shlex.split(command)
+    assert (program, arguments[0]) == ("seriatim", "serve")
+    with SeriatimServer("netstring", arguments=arguments[1:]) as broker:
+        asked, answered = asyncio.run(request(f"nats://127.0.0.1:{broker.port}"))
+    assert (asked.data, asked.headers) == (b"question", {"Nats-Sequence": "1"})
+    assert (answered.data, answered.headers) == (b"answer", None)
+
+
+async def request(url: str) -> tuple[Msg, Msg]:
+    """A request and its reply, as an application that knows nothing of numbers sees them."""
+    client = await nats.connect(url)
+    service = await client.subscribe("service")
+    await client.flush()
+    answer = asyncio.ensure_future(client.request("service", b"question", timeout=RUN_S))
+    asked = await service.next_msg(timeout=RUN_S)
+    await client.publish(asked.reply, b"answer")
+    answered = await answer
+    await client.close()
+    return asked, answered
+
+
+def test_given_the_readme_when_read_then_it_says_whom_it_keeps_out_before_the_first_command() -> (
+    None
+):
+    intro = " ".join(README.split("## Run it")[0].split())
+    assert "```" not in intro
+    assert "There is neither authentication nor TLS yet." in intro
+    assert "bind it to loopback (`-a 127.0.0.1`), or keep it in a network that you trust" in intro
+
+
+def test_given_the_commands_of_make_when_looked_up_then_there_are_such() -> None:
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"\bmake ([a-z-]+)", README))
+    assert {"serve", "test"} <= named <= targets
 
 
 def test_given_claims_of_speed_when_read_then_each_says_what_is_kept() -> None:
-    intro, tables = README.split("## Two commands")[0], README.split("## Speed")[1]
-    (claim,) = re.findall(r"[^.;]*two thirds and a sixth[^.;]*", intro)
-    assert "keeps nothing" in claim
-    first = re.search(r"\|---\|.*\n(.*)", tables)
-    assert first is not None
-    assert first[1].startswith("| 1:1, kept |"), "the default configuration comes first"
-    before, row, _ = tables.partition("| 1 publisher, no subscriber, 16 B |")
-    assert row
-    assert "--no-journal --ring_bytes 0" in before
-
-
-def test_given_the_readme_when_read_then_its_links_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", README):
-        assert (ROOT / target).exists(), target
+    claims = README.split("## Speed")[1]
+    before, figure, after = " ".join(claims.split()).partition("0.241 us")
+    assert figure
+    assert "with every message kept in the journal" in before.rpartition(". ")[2]
+    assert "0.559 us to pass it on and keeps nothing" in after
+    first, *others = re.findall(r"^## .*?(?=^## |\Z)", PERFORMANCE, re.MULTILINE | re.DOTALL)
+    assert first.startswith("## The default: every message is kept"), "the default comes first"
+    (nothing,) = [
+        section for section in others if "| 1 publisher, no subscriber, 16 B |" in section
+    ]
+    assert "--no-journal --ring_bytes 0" in nothing
+    for table in re.findall(r"^\| scenario .*?\n\n", PERFORMANCE, re.MULTILINE | re.DOTALL):
+        head, _, *rows = table.strip().splitlines()
+        column = head.split("|").index(" what is kept ")
+        assert all(row.split("|")[column].strip() for row in rows)

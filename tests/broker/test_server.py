@@ -44,6 +44,22 @@ def test_given_a_start_then_the_log_says_what_runs_where_and_that_it_is_ready() 
     assert said[-1] == "Server is ready"
 
 
+def test_given_listeners_when_started_then_the_log_says_which_frame_their_payloads_come_in() -> (
+    None
+):
+    arguments = ["--listen", "127.0.0.1:-1,frame=none", "--listen", "127.0.0.1:-1,frame=header"]
+    with SeriatimServer("netstring", arguments=arguments) as broker:
+        own, plain, header = broker.ports
+        said = texts(broker.log)
+    assert [text for text in said if text.startswith("Payloads to clients on ")] == [
+        f"Payloads to clients on 127.0.0.1:{own}: netstring frames that hold the number"
+        " (--frame header leaves payloads unchanged)",
+        f"Payloads to clients on 127.0.0.1:{plain}: unchanged, without the number",
+        f"Payloads to clients on 127.0.0.1:{header}: unchanged, the number is in the header"
+        " Nats-Sequence",
+    ]
+
+
 def test_given_a_stop_then_the_log_says_so_and_the_status_is_0() -> None:
     broker = SeriatimServer()
     with broker:
