@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
-from broker.clients.addresses import network_of
+from broker.addresses import network_of
 from broker.clients.hidden import HIDDEN, hide_object
 from parser.errors import quoted
 
