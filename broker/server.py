@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.clients import addresses
+from broker import addresses
 from broker.clients.closings import Closings
 from broker.clients.control import Control
 from broker.clients.doorkeeper import Doorkeeper

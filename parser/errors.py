@@ -71,7 +71,13 @@ class PayloadUnended(UnknownOperation):
 
 
 class ControlLineTooLong(Fatal):
+    """`of_connect`: the line is a CONNECT, and may hold credentials."""
+
     reply = b"-ERR 'maximum control line exceeded'\r\n"
+
+    def __init__(self, text: str = "", of_connect: bool = False) -> None:
+        super().__init__(text)
+        self.of_connect = of_connect
 
 
 class PayloadTooLarge(Fatal):

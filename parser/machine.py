@@ -210,7 +210,8 @@ class Parser:
         if length and data[end - 1] == CR:
             length -= 1
         if length > self.max_control_line:
-            return self._broken(ControlLineTooLong(f"{length} bytes of arguments"))
+            of_connect = state == CONNECT_ARGUMENT  # the verb may be gone from the buffer by now
+            return self._broken(ControlLineTooLong(f"{length} bytes of arguments", of_connect))
         if end == stop:
             return self._wait(state, at, 0)
         return self._dispatch(state, at, at + length, end + 1)

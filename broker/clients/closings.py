@@ -10,8 +10,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
-from broker.clients.addresses import network_of
-from broker.clients.hidden import hide_object
+from broker.addresses import network_of
+from broker.clients.hidden import HIDDEN, hide_object
 from parser.errors import quoted
 
 SPAN: Final = 60.0  # seconds
@@ -73,10 +73,16 @@ class Closings:
             self._end(key)
 
 
-def violation(why: str, store: bytes | bytearray, at: int, stop: int) -> str:
-    """A protocol fault for the log: what is wrong, and how the line around `at` begins.
+def connect_violation(why: str) -> str:
+    """A fault of a CONNECT for the log: its arguments may hold credentials, so none is shown."""
+    return f'Protocol Violation: {why[:WHY_MAX]}: "CONNECT {HIDDEN}"'
 
-    What lies at `stop` and beyond belongs to others.
+
+def violation(why: str, store: bytes | bytearray, at: int, stop: int) -> str:
+    """Any other protocol fault: what is wrong, and how the line around `at` begins.
+
+    The store may lack the line's first bytes, which came in an earlier read: never call this for
+    a line that is known to be a CONNECT. What lies at `stop` and beyond belongs to others.
     """
     start = store.rfind(b"\n", 0, at) + 1
     line = bytes(store[start : min(start + SEEN_MAX + 1, stop)]).partition(b"\n")[0].rstrip(b"\r")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from broker.clients.closings import violation
+from broker.clients.closings import connect_violation, violation
 from broker.clients.connect import check_options, read_object, read_options
 from broker.clients.dropping import Dropping
 from broker.clients.matches import Matches
@@ -83,7 +83,7 @@ class Control:
         try:
             self._verbs[op](connection)
         except errors.WireError as error:
-            self._tell(connection, error)
+            self._tell(connection, error, of_connect=op == CONNECT)
 
     def invalid_publish_subject(self, connection: Connection) -> None:
         """A pedantic client is told; its message goes on all the same."""
@@ -372,7 +372,9 @@ class Control:
             parser, store = connection.parser, self.plane.store
             if not is_literal(bytes(store[parser.subject : parser.subject_end])):
                 self.invalid_publish_subject(connection)
-        self._tell(connection, fault)  # not raised: its traceback would keep the link alive
+        of_connect = isinstance(fault, errors.ControlLineTooLong) and fault.of_connect
+        # Not raised: its traceback would keep the connection alive.
+        self._tell(connection, fault, of_connect)
 
     # `$SEQ.PUB.<subject>`
 
@@ -422,8 +424,14 @@ class Control:
         parser = connection.parser
         return bytes(self.plane.store[parser.subject : parser.subject_end])
 
-    def _tell(self, connection: Connection, error: errors.WireError) -> None:
-        """Answer what a peer did wrong, and hang up if it cannot go on."""
+    def _tell(
+        self, connection: Connection, error: errors.WireError, of_connect: bool = False
+    ) -> None:
+        """Answer what a peer did wrong, and hang up if it cannot go on.
+
+        `of_connect`: the parser, which knows it even where the line came in pieces, says that it
+        is a CONNECT.
+        """
         if error.reply:
             self.plane.spend(REFUSAL_WORK + TOLD_WORK * len(error.reply))
             self.plane.say(connection, error.reply)
@@ -431,7 +439,10 @@ class Control:
             parser = connection.parser
             at = parser.subject if parser.fault is None else parser.at
             connection.closed = True
-            why = violation(str(error), self.plane.store, at, parser.stop)
+            if of_connect:
+                why = connect_violation(str(error))
+            else:
+                why = violation(str(error), self.plane.store, at, parser.stop)
             connection.session.finish(why)
         else:
             log.debug("%s - %s: %s", connection.session.label, type(error).__name__, error)

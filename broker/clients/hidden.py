@@ -17,7 +17,8 @@ VERB: Final = b"connect"
 LINE_MAX: Final = 64 << 10  # bytes kept of a CONNECT in pieces: no control line may be longer
 # A CONNECT begins a line; what looks like one elsewhere is a payload, or a client's mistake.
 _CONNECT = re.compile(rb"\Aconnect|connect[ \t]*\{", re.IGNORECASE)
-_OBJECT = re.compile(rb"\{\s*(?:[\"']|\w+\s*:|\Z)")
+# What comes after it in a line that is not an operation may be the options of a CONNECT.
+_OPTIONS = re.compile(rb"(?<=connect)(?=.)|\{\s*(?:[\"']|\w+\s*:|\Z)", re.IGNORECASE | re.DOTALL)
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
@@ -69,8 +70,8 @@ def hide(line: bytes, whole: bool = False) -> bytes:
 
 def hide_object(line: bytes) -> bytes:
     """One line that is not an operation: a JSON object in it may be that of a misspelt CONNECT."""
-    found = _OBJECT.search(line)
-    return hide(line) if found is None else line[: found.start()] + HIDDEN.encode()
+    found = _OPTIONS.search(line)
+    return line if found is None else line[: found.start()] + HIDDEN.encode()
 
 
 def _is_torn(line: bytes) -> bool:

@@ -16,7 +16,7 @@ import termios
 import time
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from broker.clients.addresses import peer_ip, shown
+from broker.addresses import peer_ip, shown
 from broker.clients.hidden import Reads
 from broker.clients.inbox import Intake
 from broker.dataplane.connection import Connection

@@ -14,7 +14,7 @@ from typing import Any
 
 import cython
 
-from broker.clients.addresses import shown
+from broker.addresses import shown
 
 if not cython.compiled:
     import select

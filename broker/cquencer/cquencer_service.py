@@ -17,7 +17,7 @@ import termios
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from broker.clients import addresses
+from broker import addresses
 from broker.clients.session import hold
 from broker.cquencer.cquencer_client import CquencerClient
 from broker.cquencer.cquencer_port import CquencerPort

@@ -16,7 +16,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from broker.clients.addresses import shown
+from broker.addresses import shown
 from broker.feeds.multicast import buffer_bytes, open_sender, renew, source
 from broker.settings.feed_settings import HEARTBEAT, FeedSettings
 from broker.settings.settings import Settings

@@ -15,7 +15,7 @@ import socket
 import time
 from typing import Any, Final
 
-from broker.clients import addresses
+from broker import addresses
 from sequencer.feed.rerequest import HEAD_SIZE, Rerequests, Search
 from sequencer.sequencer import Sequencer
 

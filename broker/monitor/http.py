@@ -16,7 +16,7 @@ from wsgiref.simple_server import WSGIRequestHandler
 
 from prometheus_client.exposition import ThreadingWSGIServer
 
-from broker.clients.addresses import bound_to, open_sockets
+from broker.addresses import bound_to, open_sockets
 
 REQUESTS_MAX = 16
 PEER_SECONDS_MAX = 10.0

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs
 
 from prometheus_client.exposition import make_wsgi_app
 
-from broker.clients.addresses import reason_of, shown, wanted
+from broker.addresses import reason_of, shown, wanted
 from broker.monitor import metrics, views
 from broker.monitor.cquencer_figures import take_callers
 from broker.monitor.http import HttpServer

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from broker.clients.addresses import overlap
+from broker.addresses import overlap
 from broker.dataplane.kinds import ORDINARY, classifier
 from broker.settings.feed_checks import feed_relations
 from broker.settings.knobs import KNOBS, LISTENERS

@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from broker.clients.addresses import overlap
+from broker.addresses import overlap
 from broker.settings.feed_settings import PACKING_BYTES_MIN, FeedSettings
 from broker.settings.knobs import FEEDS
 

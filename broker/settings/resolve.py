@@ -19,9 +19,9 @@ from broker.settings.journal_settings import JournalSettings
 from broker.settings.knobs import KNOBS, PREFIX, SECTIONS, TABLES, Knob, Table
 from broker.settings.settings import Limits, SequencerSettings, Settings
 from broker.settings.staging_settings import StagingSettings
+from broker.settings.store_directory import default_store_dir
 from broker.settings.tables import make, read_entry, read_tables
 from broker.settings.values import WrongValue, closest, read_native, read_text
-from broker.storage.directory import default_store_dir
 
 DEFAULT = "default"
 CONFIG_VARIABLE = PREFIX + "CONFIG"

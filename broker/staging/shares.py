@@ -9,7 +9,7 @@ import socket
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from broker.clients.addresses import peer_ip
+from broker.addresses import peer_ip
 from broker.dataplane.connection import Connection
 from broker.settings.staging_settings import StagingSettings
 

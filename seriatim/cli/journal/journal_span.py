@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from broker.storage.directory import default_store_dir
+from broker.settings.store_directory import default_store_dir
 from sequencer.journal import Lost, Reader, StoreError
 from seriatim.cli.errors import CliError
 from seriatim.cli.pubsub.moment import moment

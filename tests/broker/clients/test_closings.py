@@ -9,6 +9,7 @@ import pytest
 
 from broker.clients import closings
 from broker.clients.closings import ADDRESSES_MAX, Closings, violation
+from tests.support.plane import Stage
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 
@@ -51,6 +52,37 @@ def test_given_a_protocol_fault_then_the_usual_log_says_who_why_and_what(
     assert why in line
     assert line.isprintable()
     assert "hunter2" not in line
+
+
+FAULTY_CONNECTS = [
+    b"CONNECT hunter2\r\n",
+    b"connect\thunter2\n",
+    b'CONNECT ["hunter2"]\r\n',
+    b'CONNECT {"pass":"hunter2"\r\n',
+    b'CONNECT {\r\n"pass":\n"hunter2"\r\n}\r\n',
+    b'CONNECT {"pass":"hunter2","protocol":2}\r\n',
+    b'CONNECT {"pass":"hunter2","verbose":1}\r\n',
+    b"CONNECT hunter2" + b" " * 200 + b"\r\n",
+    b"PUB a 1\r\nxCONNECT hunter2\r\n",
+]
+
+
+@OWN
+@pytest.mark.parametrize("text", FAULTY_CONNECTS, ids=repr)
+@pytest.mark.parametrize("before", [b"", b"PING\r\n"], ids=repr)
+def test_given_a_faulty_connect_cut_anywhere_then_the_reason_shows_none_of_it(
+    before: bytes, text: bytes
+) -> None:
+    whole = before + text
+    cuts = range(len(whole))
+    for first in cuts:
+        for second in [cut for cut in cuts if cut >= first and cut < first + 16]:
+            peer = Stage(max_control_line=100).join()
+            peer.send(*filter(None, (whole[:first], whole[first:second], whole[second:])))
+            assert peer.finished
+            for size in range(4, len("hunter2") + 1):
+                assert "hunter2"[:size] not in peer.why, (first, second)
+                assert "hunter2"[-size:] not in peer.why, (first, second)
 
 
 @pytest.fixture(scope="module")

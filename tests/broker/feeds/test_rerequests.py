@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.clients.addresses import network_of
+from broker.addresses import network_of
 from broker.feeds import rerequests
 from broker.feeds.rerequests import RerequestServer
 from sequencer.feed.moldudp64 import MoldUDP64Codec, request, session_name

@@ -5,7 +5,7 @@ import pwd
 
 import pytest
 
-from broker.storage.directory import default_store_dir
+from broker.settings.store_directory import default_store_dir
 
 NOBODY = (1 << 31) - 7  # a number that no user has
 

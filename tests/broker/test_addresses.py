@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.clients import addresses
+from broker import addresses
 from tests.support.processes import STAND_IN, SeriatimServer, ServerProcess
 from tests.support.raw import QUIET, RawClient
 from tests.support.web import get, http_port
