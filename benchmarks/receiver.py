@@ -8,7 +8,7 @@ import asyncio
 import sys
 import time
 
-from seriatim.receiver import Group, Lost, Message, Receiver
+from seriatim.receiver import FeedMessage, Group, Lost, Receiver
 
 
 class Counts:
@@ -21,7 +21,7 @@ class Counts:
         """Take everything until the receiver is closed."""
         async for events in receiver.batches():
             for event in events:
-                if isinstance(event, Message):
+                if isinstance(event, FeedMessage):
                     assert event.number > self.last, f"{event.number} came after {self.last}"
                     self.first = self.first or event.number
                     self.last = event.number

@@ -24,7 +24,7 @@ from sequencer.feed import feed_codec as codecs
 from sequencer.feed.binary import BinaryCodec
 from sequencer.feed.errors import CodecError
 from sequencer.feed.feed_codec import Codec, Packet
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.feed.moldudp64 import MoldUDP64Codec, parse_request, session_name
 from sequencer.feed.netstrings import NetstringCodec, NetstringSubjectCodec
 
@@ -122,7 +122,7 @@ def check_writing(supply: Supply) -> None:
     codec = all_codecs()[which]
     messages = messages_of(supply, codec.contiguous)
     previous = messages[0].number - 1
-    given = [Message(m.number, m.payload, m.subject, m.headers, m.time) for m in messages]
+    given = [FeedMessage(m.number, m.payload, m.subject, m.headers, m.time) for m in messages]
     datagram = codec.datagram(given, previous)
     assert datagram == write(which, messages, previous)
     told = check_reading(which, codec, datagram)

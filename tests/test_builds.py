@@ -167,7 +167,7 @@ def test_given_the_compiled_build_then_hot_classes_are_extension_types(module: s
         "sublist.sublist.Sublist",
         "sequencer.sequencer.Sequencer",
         "broker.dataplane.frame.Frame",
-        "sequencer.feed.feed_message.Message",
+        "sequencer.feed.feed_message.FeedMessage",
         "sequencer.feed.datagrams.Datagrams",
         "sequencer.feed.feed.Feed",
         "sequencer.journal.record.Batch",

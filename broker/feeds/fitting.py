@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from broker.feeds.feeds import Outlet
 from sequencer.feed.codecs import BUILT_IN
 from sequencer.feed.feed_codec import Codec
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sublist.subject import covers
 
 DIGITS_MAX = 19  # of a number up to 2^63-1
@@ -47,7 +47,7 @@ class Fitting:
         fits, too_long = 0, room + 1
         while fits < too_long - 1:
             size = (fits + too_long) // 2
-            message = Message(number, bytes(size), self._subject)
+            message = FeedMessage(number, bytes(size), self._subject)
             if len(outlet.codec.datagram([message], number - 1)) <= room:
                 fits = size
             else:

@@ -16,7 +16,7 @@ import cython
 
 from sequencer.feed.errors import CodecError
 from sequencer.feed.feed_codec import DATA, END, HEARTBEAT, Codec, Packet
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.journal.record import Walk
 
 if not cython.compiled:
@@ -116,7 +116,7 @@ def _decode(datagram: bytes) -> Packet:
     if previous >= after or after - 1 > NUMBER_MAX:
         raise CodecError(16, f"no number is between {previous} and {after}")
     session = b"%016x-%d" % (read_number(data, 8, 8), read_number(data, 32, 4))
-    messages: list[Message] = []
+    messages: list[FeedMessage] = []
     at, last = HEAD_SIZE, previous
     for _ in range(count):
         end = _record(datagram, at, last, messages)
@@ -129,7 +129,7 @@ def _decode(datagram: bytes) -> Packet:
     return Packet(kind, messages, previous, after, session)
 
 
-def _record(datagram: bytes, at: int, last: int, messages: list[Message]) -> int:
+def _record(datagram: bytes, at: int, last: int, messages: list[FeedMessage]) -> int:
     """Read the record at `at`, whose number is to be larger than `last`; where it ends."""
     data = datagram
     left = len(datagram) - at
@@ -150,7 +150,7 @@ def _record(datagram: bytes, at: int, last: int, messages: list[Message]) -> int
     payload = headers + header_size
     end = at + length
     messages.append(
-        Message(
+        FeedMessage(
             number,
             datagram[payload:end],
             datagram[subject:headers],

@@ -1,7 +1,7 @@
 # The compiler's view of feed_codec.py: types only, never behaviour.
 cimport cython
 from libc.string cimport memcpy
-from sequencer.feed.feed_message cimport Message
+from sequencer.feed.feed_message cimport FeedMessage
 from sequencer.journal.record cimport RECORD, Batch, Walk
 
 @cython.final
@@ -27,16 +27,16 @@ cdef class Codec:
     cdef int seal(self, unsigned char *out, Py_ssize_t start, Py_ssize_t end,
                   unsigned long long previous, unsigned long long first,
                   unsigned long long last, unsigned long long count) except -1
-    @cython.locals(batch=Batch, message=Message)
+    @cython.locals(batch=Batch, message=FeedMessage)
     cpdef bytes datagram(self, messages, unsigned long long previous)
     @cython.locals(walk=Walk, size=Py_ssize_t, at=Py_ssize_t, count='unsigned long long',
                    out=bytearray)
     cdef bytes _datagram(self, bytes records, unsigned long long previous,
                          unsigned long long first, unsigned long long last)
 
-@cython.locals(packet=Packet, messages=list, at=Py_ssize_t, message=Message)
+@cython.locals(packet=Packet, messages=list, at=Py_ssize_t, message=FeedMessage)
 cpdef Packet packet_of(Codec codec, bytes datagram)
 
-cdef Message message_at(Walk walk, const unsigned char *data)
+cdef FeedMessage message_at(Walk walk, const unsigned char *data)
 cdef Py_ssize_t copy(unsigned char *out, Py_ssize_t at, const unsigned char *source,
                      Py_ssize_t start, Py_ssize_t size) noexcept

@@ -7,7 +7,7 @@ A codec of your own is a class in plain Python, named in the settings as `packag
             return b"%d %b\n" % (message.number, message.payload)
 
         def decode(self, datagram):                 # all of a datagram
-            messages = [Message(int(n), p) for n, p in split(datagram)]
+            messages = [FeedMessage(int(n), p) for n, p in split(datagram)]
             return Packet(DATA, messages)
 
 and, if its datagrams begin with a head: `super().__init__(head_size=8)` and `head`. With
@@ -25,7 +25,7 @@ from typing import Any
 import cython
 
 from sequencer.feed.errors import CodecError
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.journal.record import Batch, Walk
 
 if not cython.compiled:
@@ -45,7 +45,7 @@ class Packet:
     def __init__(
         self,
         kind: int,
-        messages: list[Message],
+        messages: list[FeedMessage],
         previous: int = -1,
         after: int = 0,
         session: bytes = b"",
@@ -82,7 +82,7 @@ class Codec:
 
     # For a codec in plain Python
 
-    def encode(self, message: Message) -> bytes:
+    def encode(self, message: FeedMessage) -> bytes:
         """Return the message's part of a datagram."""
         raise NotImplementedError(f"{type(self).__name__} has no encode(message)")
 
@@ -136,7 +136,7 @@ class Codec:
         copy(out, start, head, 0, self.head_size)
         return 0
 
-    def datagram(self, messages: Sequence[Message], previous: int) -> bytes:
+    def datagram(self, messages: Sequence[FeedMessage], previous: int) -> bytes:
         """Return these messages in one datagram, however long: for answers, and for tests."""
         batch = Batch(0, self.epoch, False)
         for message in messages:
@@ -179,10 +179,10 @@ def packet_of(codec: Codec, datagram: bytes) -> Packet:
     if not cython.compiled:
         _check_numbers(packet.previous, packet.after)
     for at in range(len(messages)):
-        if not isinstance(messages[at], Message):
+        if not isinstance(messages[at], FeedMessage):
             kind = type(messages[at]).__name__
             raise TypeError(f"decode(datagram) has returned {kind} among the messages")
-        message: Message = messages[at]
+        message: FeedMessage = messages[at]
         if not cython.compiled:
             _check_numbers(message.number, message.time)
         if not (
@@ -190,7 +190,7 @@ def packet_of(codec: Codec, datagram: bytes) -> Packet:
             and isinstance(message.subject, bytes)
             and isinstance(message.headers, bytes)
         ):
-            raise TypeError("decode(datagram) has returned a Message of what is not bytes")
+            raise TypeError("decode(datagram) has returned a FeedMessage of what is not bytes")
     return packet
 
 
@@ -203,9 +203,9 @@ def _check_numbers(*numbers: Any) -> None:
             raise OverflowError(f"decode(datagram) has returned {number}")
 
 
-def message_at(walk: Walk, data: bytes | bytearray) -> Message:
+def message_at(walk: Walk, data: bytes | bytearray) -> FeedMessage:
     """The record at hand as an object."""
-    return Message(
+    return FeedMessage(
         walk.number,
         bytes(data[walk.payload : walk.payload + walk.payload_size]),
         bytes(data[walk.subject : walk.subject + walk.subject_size]),

@@ -2,6 +2,6 @@
 cimport cython
 
 @cython.final
-cdef class Message:
+cdef class FeedMessage:
     cdef readonly unsigned long long number, time
     cdef readonly bytes payload, subject, headers

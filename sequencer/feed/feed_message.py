@@ -1,7 +1,7 @@
 """One message as a feed brings it."""
 
 
-class Message:
+class FeedMessage:
     """What a codec does not carry is empty: no subject, no headers, time 0."""
 
     def __init__(
@@ -19,14 +19,14 @@ class Message:
         self.time = time  # ns since 1970
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Message) and self._fields() == other._fields()
+        return isinstance(other, FeedMessage) and self._fields() == other._fields()
 
     def __hash__(self) -> int:
         return hash(self._fields())
 
     def __repr__(self) -> str:
         number, payload, subject, headers, time = self._fields()
-        return f"Message({number}, {payload!r}, {subject!r}, {headers!r}, {time})"
+        return f"FeedMessage({number}, {payload!r}, {subject!r}, {headers!r}, {time})"
 
     def _fields(self) -> tuple[int, bytes, bytes, bytes, int]:
         return self.number, self.payload, self.subject, self.headers, self.time

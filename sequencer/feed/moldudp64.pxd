@@ -1,7 +1,7 @@
 # The compiler's view of moldudp64.py: types only, never behaviour.
 cimport cython
 from sequencer.feed.feed_codec cimport Codec, Packet, copy
-from sequencer.feed.feed_message cimport Message
+from sequencer.feed.feed_message cimport FeedMessage
 from sequencer.feed.network cimport read_number, write_number
 from sequencer.journal.record cimport Walk
 

@@ -16,7 +16,7 @@ import cython
 
 from sequencer.feed.errors import CodecError
 from sequencer.feed.feed_codec import DATA, END, HEARTBEAT, Codec, Packet
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.journal.record import Walk
 
 if not cython.compiled:
@@ -125,7 +125,7 @@ def _decode(datagram: bytes, filtered: bool) -> Packet:
     if first == 0 or first - 1 > NUMBER_MAX - told:
         raise CodecError(10, f"{first} is the number of no message")
     session = datagram[:SESSION_SIZE]
-    messages: list[Message] = []
+    messages: list[FeedMessage] = []
     if told == 0:
         if size != HEAD_SIZE:
             raise CodecError(HEAD_SIZE, "bytes behind a heartbeat, or the end of the session")
@@ -139,7 +139,7 @@ def _decode(datagram: bytes, filtered: bool) -> Packet:
         if length > size - at:
             raise CodecError(at - 2, f"the block ends {length - size + at} bytes later: cut off?")
         if length or not filtered:
-            messages.append(Message(number, datagram[at : at + length]))
+            messages.append(FeedMessage(number, datagram[at : at + length]))
         at += length
     if at != size:
         raise CodecError(at, f"{size - at} bytes behind the last block")

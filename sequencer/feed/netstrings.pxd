@@ -1,7 +1,7 @@
 # The compiler's view of netstrings.py: types only, never behaviour.
 cimport cython
 from sequencer.feed.feed_codec cimport Codec, Packet, copy
-from sequencer.feed.feed_message cimport Message
+from sequencer.feed.feed_message cimport FeedMessage
 from sequencer.digits cimport inner_size, width_of
 from sequencer.journal.record cimport Walk
 
@@ -29,7 +29,7 @@ cdef class _Reading:
     cdef unsigned long long number
 
     @cython.locals(end=Py_ssize_t, number='unsigned long long')
-    cdef Message frame(self, bint subjects)
+    cdef FeedMessage frame(self, bint subjects)
     @cython.locals(size=Py_ssize_t, stop=Py_ssize_t, number='unsigned long long')
     cdef unsigned long long _number(self, Py_ssize_t end) except 0
     @cython.locals(size=Py_ssize_t, start=Py_ssize_t)
@@ -44,5 +44,5 @@ cdef class _Reading:
 cdef Py_ssize_t decimal(unsigned char *out, Py_ssize_t at, unsigned long long value) noexcept
 cdef Py_ssize_t netstring(unsigned char *out, Py_ssize_t at, const unsigned char *data,
                           Py_ssize_t start, Py_ssize_t size) noexcept
-@cython.locals(reading=_Reading, messages=list, message=Message)
+@cython.locals(reading=_Reading, messages=list, message=FeedMessage)
 cdef Packet _decode(bytes datagram, bint subjects)

@@ -14,7 +14,7 @@ import cython
 
 from sequencer.feed.errors import CodecError
 from sequencer.feed.feed_codec import DATA, END, HEARTBEAT, Codec, Packet
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.journal.record import Walk
 
 if not cython.compiled:
@@ -75,10 +75,10 @@ class NetstringSubjectCodec(Codec):
         return _decode(datagram, True)
 
     def heartbeat(self, previous: int, after: int) -> bytes:
-        return self.datagram([Message(after, b"", NEXT)], previous)
+        return self.datagram([FeedMessage(after, b"", NEXT)], previous)
 
     def end(self, previous: int, after: int) -> bytes:
-        return self.datagram([Message(after, b"", LAST)], previous)
+        return self.datagram([FeedMessage(after, b"", LAST)], previous)
 
 
 def decimal(out: bytearray, at: int, value: int) -> int:
@@ -105,7 +105,7 @@ def netstring(out: bytearray, at: int, data: bytes | bytearray, start: int, size
 def _decode(datagram: bytes, subjects: bool) -> Packet:
     """Read frames to the end of the datagram."""
     reading = _Reading(datagram)
-    messages: list[Message] = []
+    messages: list[FeedMessage] = []
     while reading.at < reading.size:
         message = reading.frame(subjects)
         if subjects and message.subject[:5] == b"$SEQ.":
@@ -130,7 +130,7 @@ class _Reading:
         self.at = 0
         self.number = 0  # of the last frame
 
-    def frame(self, subjects: bool) -> Message:
+    def frame(self, subjects: bool) -> FeedMessage:
         """The frame here."""
         end = self._length() + self.at
         if end >= self.size:
@@ -142,7 +142,7 @@ class _Reading:
             raise CodecError(self.at, "the frame goes on where its last child has ended")
         self._expect(ord(","))
         self.number = number
-        return Message(number, payload, subject)
+        return FeedMessage(number, payload, subject)
 
     def _number(self, end: int) -> int:
         size = self._length()

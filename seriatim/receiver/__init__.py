@@ -1,6 +1,6 @@
 """Receiving a feed: in order, each number once, and what misses fetched or told as lost.
 
-    from seriatim.receiver import Ended, Group, Lost, Message, NewStream, Receiver
+    from seriatim.receiver import Ended, FeedMessage, Group, Lost, NewStream, Receiver
 
 docs/multicast.md shows how. Alone of the sequencer this package has sockets and an event loop.
 What is named here is loaded when it is first asked for, so that the broker, which only looks
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sequencer.feed.codecs import codec_named
-    from sequencer.feed.feed_message import Message
+    from sequencer.feed.feed_message import FeedMessage
     from seriatim.receiver.counters import Counters
     from seriatim.receiver.errors import FillError, GroupError, ReceiverError
     from seriatim.receiver.events import Ended, Lost, NewStream
@@ -28,7 +28,7 @@ _WHERE = {
     "Group": "seriatim.receiver.group",
     "GroupError": "seriatim.receiver.errors",
     "Lost": "seriatim.receiver.events",
-    "Message": "sequencer.feed.feed_message",
+    "FeedMessage": "sequencer.feed.feed_message",
     "NewStream": "seriatim.receiver.events",
     "Receiver": "seriatim.receiver.receiver",
     "ReceiverError": "seriatim.receiver.errors",
@@ -39,11 +39,11 @@ __all__ = [
     "Counters",
     "Ended",
     "Event",
+    "FeedMessage",
     "FillError",
     "Group",
     "GroupError",
     "Lost",
-    "Message",
     "NewStream",
     "Receiver",
     "ReceiverError",

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sequencer.feed.feed_codec import Codec, packet_of
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from seriatim.receiver.order import Order, Wanted
 
-PROBE = Message(1, b"payload", b"subject", b"NATS/1.0\r\nA: b\r\n\r\n", 1)
+PROBE = FeedMessage(1, b"payload", b"subject", b"NATS/1.0\r\nA: b\r\n\r\n", 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 # The compiler's view of holes.py: types only, never behaviour.
 cimport cython
 from libc.math cimport INFINITY
-from sequencer.feed.feed_message cimport Message
+from sequencer.feed.feed_message cimport FeedMessage
 
 cdef enum:
     MESSAGE_BYTES = 128
@@ -66,12 +66,12 @@ cdef class Holes:
     cdef int _emit_behind(self, Hole hole) except -1
     cdef int _emit_lost(self, long long first, long long last) except -1
 
-@cython.locals(message=Message)
+@cython.locals(message=FeedMessage)
 cdef long long _place_of(event) except? -1
-@cython.locals(message=Message)
+@cython.locals(message=FeedMessage)
 cdef long long _number(list messages, Py_ssize_t at) noexcept
 @cython.locals(at=Py_ssize_t)
 cdef Py_ssize_t _place(list messages, long long number) except -1
-@cython.locals(size=Py_ssize_t, at=Py_ssize_t, message=Message)
+@cython.locals(size=Py_ssize_t, at=Py_ssize_t, message=FeedMessage)
 cdef Py_ssize_t _size(list part) except -1
 cdef Py_ssize_t _count(list part) except -1

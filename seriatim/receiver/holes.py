@@ -12,7 +12,7 @@ from typing import Any
 
 import cython
 
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from seriatim.receiver.events import Ended, Lost, NewStream
 
 if not cython.compiled:
@@ -66,7 +66,7 @@ class Holes:
         return events
 
     def cover(
-        self, start: int, stop: int, messages: list[Message], now: float, again: float
+        self, start: int, stop: int, messages: list[FeedMessage], now: float, again: float
     ) -> int:
         """There is nothing else of numbers `start` to `stop` - 1 than these messages.
 
@@ -82,7 +82,7 @@ class Holes:
             return self._append(top, stop, rest, now)
         return self._patch(start, stop, messages, again)
 
-    def cover_each(self, messages: list[Message], now: float) -> int:
+    def cover_each(self, messages: list[FeedMessage], now: float) -> int:
         """Each message speaks for its own number alone."""
         count = len(messages)
         if count == 0:
@@ -152,7 +152,7 @@ class Holes:
         """Let go of what is behind a hole and has number `stop` or a larger one."""
         kept = [event for event in hole.behind if _place_of(event) < stop]
         size = _size(kept)
-        messages = sum(isinstance(event, Message) for event in kept)
+        messages = sum(isinstance(event, FeedMessage) for event in kept)
         self.held += size - hole.bytes
         self.dropped += hole.messages - messages
         hole.behind, hole.bytes, hole.messages = kept, size, messages
@@ -240,7 +240,7 @@ class Holes:
                 low = middle + 1
         return low
 
-    def _append(self, start: int, stop: int, messages: list[Message], now: float) -> int:
+    def _append(self, start: int, stop: int, messages: list[FeedMessage], now: float) -> int:
         """All there is of numbers beyond what is known."""
         count = len(messages)
         size = _size(messages)
@@ -264,7 +264,7 @@ class Holes:
         self.top = stop
         return 0
 
-    def _patch(self, start: int, stop: int, messages: list[Message], again: float) -> int:
+    def _patch(self, start: int, stop: int, messages: list[FeedMessage], again: float) -> int:
         """All there is of numbers below the top, of which some may miss."""
         count = len(messages)
         used = begin = 0
@@ -335,18 +335,18 @@ class Holes:
 
 def _place_of(event: Any) -> int:
     """The first number that something behind a hole is about."""
-    if isinstance(event, Message):
-        message: Message = event
+    if isinstance(event, FeedMessage):
+        message: FeedMessage = event
         return message.number
     return event.first if isinstance(event, Lost) else event.after - 1
 
 
-def _number(messages: list[Message], at: int) -> int:
-    message: Message = messages[at]
+def _number(messages: list[FeedMessage], at: int) -> int:
+    message: FeedMessage = messages[at]
     return message.number
 
 
-def _place(messages: list[Message], number: int) -> int:
+def _place(messages: list[FeedMessage], number: int) -> int:
     """How many of the messages are before `number`."""
     at = 0
     while at < len(messages) and _number(messages, at) < number:
@@ -358,8 +358,8 @@ def _size(part: list[Any]) -> int:
     """The bytes that messages, or a loss, take."""
     size = 0
     for at in range(len(part)):
-        if isinstance(part[at], Message):
-            message: Message = part[at]
+        if isinstance(part[at], FeedMessage):
+            message: FeedMessage = part[at]
             size += MESSAGE_BYTES + len(message.payload) + len(message.subject)
             size += len(message.headers)
         else:
@@ -369,4 +369,4 @@ def _size(part: list[Any]) -> int:
 
 def _count(part: list[Any]) -> int:
     """How many messages: what else is put into a hole is one loss."""
-    return 0 if part and not isinstance(part[0], Message) else len(part)
+    return 0 if part and not isinstance(part[0], FeedMessage) else len(part)

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.journal.chunk import ChunkError, Columns, Strings
 from seriatim.receiver.errors import FillError
 from seriatim.receiver.filler import Carried, Filler, Head
@@ -222,7 +222,7 @@ class JournalFiller(Filler):
             low, high = bisect_left(numbers, first), bisect_right(numbers, last)
             order.filled(stream, first, last, self._messages(columns, low, high), now)
 
-    def _messages(self, columns: Columns, low: int, high: int) -> list[Message]:
+    def _messages(self, columns: Columns, low: int, high: int) -> list[FeedMessage]:
         """Rows `low` to `high` - 1, as the codec would have brought them."""
         carried, count = self._carried, high - low
         if count == 0:
@@ -230,7 +230,7 @@ class JournalFiller(Filler):
         nothing = [b""] * count
         return list(
             map(
-                Message,
+                FeedMessage,
                 columns.numbers[low:high].tolist(),
                 _texts(columns.payloads, low, high),
                 _texts(columns.subjects, low, high) if carried.subject else nothing,

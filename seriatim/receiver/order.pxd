@@ -2,7 +2,7 @@
 cimport cython
 from libc.math cimport INFINITY
 from sequencer.feed.feed_codec cimport Packet
-from sequencer.feed.feed_message cimport Message
+from sequencer.feed.feed_message cimport FeedMessage
 from seriatim.receiver.holes cimport Hole, Holes
 
 cdef enum:
@@ -84,9 +84,9 @@ cdef class Order:
     cdef bint _belongs(self, Packet packet, Origin origin, long long who, double now) except -1
 
 @cython.locals(before='long long', after='long long', limit='long long', number='long long',
-               at=Py_ssize_t, message=Message)
+               at=Py_ssize_t, message=FeedMessage)
 cdef bint is_sound(Packet packet, list messages) except -1
-@cython.locals(message=Message)
+@cython.locals(message=FeedMessage)
 cdef long long _after_of(Packet packet, list messages) noexcept
-@cython.locals(message=Message)
+@cython.locals(message=FeedMessage)
 cdef long long _first_of(Packet packet, list messages) noexcept

@@ -3,7 +3,7 @@
     offer(packet, now, feed, source)      a feed has brought it
     filled, lose, answered                what came of a question
     ask(now, room, weight) -> [Wanted]    what to ask for now; nothing is to be done before `due`
-    take() -> [Message | Lost | Ended | NewStream]    in the order of the numbers, each once
+    take() -> [FeedMessage | Lost | Ended | NewStream]    in the order of the numbers, each once
 
 A number is known to miss as soon as a later one is heard of, or a heartbeat. `patience` is how
 long a hole may be, for what comes late or by the other feed; then it is asked for, again and
@@ -28,11 +28,11 @@ from random import random
 import cython
 
 from sequencer.feed.feed_codec import Packet
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from seriatim.receiver.events import Ended, Lost, NewStream
 from seriatim.receiver.holes import Hole, Holes
 
-Event = Message | Lost | Ended | NewStream
+Event = FeedMessage | Lost | Ended | NewStream
 
 if not cython.compiled:
     from sequencer.feed.feed_codec import DATA, END
@@ -253,7 +253,7 @@ class Order:
     # What came of a question
 
     def filled(
-        self, stream: int, first: int, last: int, messages: list[Message], now: float
+        self, stream: int, first: int, last: int, messages: list[FeedMessage], now: float
     ) -> int:
         """There is nothing else of numbers `first` to `last` than these messages."""
         if stream != self.stream or first > last:
@@ -414,15 +414,15 @@ class Order:
         return True
 
 
-def is_sound(packet: Packet, messages: list[Message]) -> bool:
+def is_sound(packet: Packet, messages: list[FeedMessage]) -> bool:
     """Whether the messages' numbers rise, and stand where the packet says."""
     before, after, limit = packet.previous, packet.after, INT64_MAX
     if not -2 < before < limit or (packet.kind != DATA and not 0 < after < limit):
         return False
     for at in range(len(messages)):
-        if not isinstance(messages[at], Message):
+        if not isinstance(messages[at], FeedMessage):
             return False
-        message: Message = messages[at]
+        message: FeedMessage = messages[at]
         number = message.number
         if not 0 < number < limit or number <= before:
             return False
@@ -430,20 +430,20 @@ def is_sound(packet: Packet, messages: list[Message]) -> bool:
     return packet.previous == -1 or before < after < limit
 
 
-def _after_of(packet: Packet, messages: list[Message]) -> int:
+def _after_of(packet: Packet, messages: list[FeedMessage]) -> int:
     """The number behind all that a packet speaks of."""
     if messages and packet.previous < 0:
-        message: Message = messages[len(messages) - 1]
+        message: FeedMessage = messages[len(messages) - 1]
         return message.number + 1
     return packet.after
 
 
-def _first_of(packet: Packet, messages: list[Message]) -> int:
+def _first_of(packet: Packet, messages: list[FeedMessage]) -> int:
     """The first number that a packet speaks of."""
     if packet.previous >= 0:
         return packet.previous + 1
     if messages:
-        message: Message = messages[0]
+        message: FeedMessage = messages[0]
         return message.number
     return packet.after
 

@@ -4,7 +4,7 @@
     async with Receiver([group], fill="nats://127.0.0.1:4222") as receiver:
         async for event in receiver:
             match event:
-                case Message(): ...             number, payload, subject, headers, time
+                case FeedMessage(): ...             number, payload, subject, headers, time
                 case Lost(): ...                first to last: nobody has them
 
 It reads as long as the application takes: over `pending_bytes` of events that are not taken it

@@ -10,7 +10,7 @@ import pytest
 from sequencer.feed.binary import BinaryCodec
 from sequencer.feed.feed import Feed
 from sequencer.feed.feed_codec import Codec
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.feed.moldudp64 import MoldUDP64Codec, request
 from sequencer.feed.netstrings import NetstringCodec, NetstringSubjectCodec
 from sequencer.feed.rerequest import Rerequests
@@ -27,9 +27,9 @@ ALL = 2**63 - 1
 TIME = 1_700_000_000_123_456_789
 HEADERS = b"NATS/1.0\r\nA: b\r\n\r\n"
 MESSAGES = [
-    Message(88_484, b"hello world", b"orders.eu", b"", TIME),
-    Message(88_485, b"", b"a", HEADERS, TIME),
-    Message(88_486, b"\0,\xff:9", b"orders.us", b"", TIME),
+    FeedMessage(88_484, b"hello world", b"orders.eu", b"", TIME),
+    FeedMessage(88_485, b"", b"a", HEADERS, TIME),
+    FeedMessage(88_486, b"\0,\xff:9", b"orders.us", b"", TIME),
 ]
 NUMBERS = ["88484", "88485", "88486"]
 PAYLOADS = ["68:65:6c:6c:6f:20:77:6f:72:6c:64", "", "00:2c:ff:3a:39"]
@@ -290,7 +290,7 @@ def server_of(session: bytes, matches: Any) -> Rerequests:
     ring = Ring(64 << 20)
     for start in range(1, MESSAGES[0].number, 1000):
         stop = min(start + 1000, MESSAGES[0].number)
-        give(ring, batch_of(*(Message(number, b"", b"x") for number in range(start, stop))))
+        give(ring, batch_of(*(FeedMessage(number, b"", b"x") for number in range(start, stop))))
     give(ring, batch_of(*MESSAGES))
     limits: dict[str, Any] = {"datagram_bytes": 1472, "datagram_max": 65_507, "rate": 1 << 20}
     return Rerequests(ring, session, total_rate=1 << 20, matches=matches, **limits)

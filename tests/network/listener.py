@@ -19,7 +19,7 @@ import json
 import sys
 from typing import Any
 
-from seriatim.receiver import Ended, Group, Lost, Message, NewStream, Receiver, codec_named
+from seriatim.receiver import Ended, FeedMessage, Group, Lost, NewStream, Receiver, codec_named
 from tests.network.publisher import payload
 
 FAULTS_MAX = 10
@@ -41,7 +41,7 @@ class Judge:
 
     def hear(self, event: object) -> None:
         match event:
-            case Message():
+            case FeedMessage():
                 self._follow(event.number, event.number)
                 self.delivered += 1
                 self._check(event)
@@ -65,7 +65,7 @@ class Judge:
             print("at", last, flush=True)
         self.last = last
 
-    def _check(self, message: Message) -> None:
+    def _check(self, message: FeedMessage) -> None:
         name, index, _ = message.payload.split(b" ", 2)
         who, at = name.decode(), int(index)
         if message.payload != payload(who, at, len(message.payload)):

@@ -12,7 +12,7 @@ import pytest
 
 from sequencer.feed.codecs import CODECS, codec_named
 from sequencer.feed.errors import CodecError
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.feed.moldudp64 import request
 from tests.network.hosts import Host
 from tests.network.publisher import payload
@@ -58,7 +58,7 @@ def garbage(codec_name: str, rng: random.Random) -> Iterator[bytes]:
     """Datagrams that are none: random bytes, and good ones that are cut or lengthened."""
     codec = codec_named(codec_name)
     codec.open("00000000deadbeef", 1)
-    messages = [Message(7 + n, payload("evil", n, 60), b"evil") for n in range(3)]
+    messages = [FeedMessage(7 + n, payload("evil", n, 60), b"evil") for n in range(3)]
     good = codec.datagram(messages, 6)
     for _ in range(30):
         for bad in (

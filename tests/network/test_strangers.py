@@ -9,7 +9,7 @@ import pytest
 
 from sequencer.feed.codecs import codec_named
 from sequencer.feed.feed_codec import Codec
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from tests.network.hosts import Host
 from tests.network.publisher import payload
 from tests.network.scene import Scene
@@ -35,7 +35,7 @@ def coded(name: str, journal: str) -> Codec:
 
 def said(codec: Codec, number: int) -> bytes:
     """One message of a stranger."""
-    return codec.datagram([Message(number, payload("evil", number, 60), b"evil")], number - 1)
+    return codec.datagram([FeedMessage(number, payload("evil", number, 60), b"evil")], number - 1)
 
 
 @contextmanager

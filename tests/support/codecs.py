@@ -3,7 +3,7 @@
 from typing import Any
 
 from sequencer.feed.feed_codec import DATA, HEARTBEAT, Codec, Packet
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 
 GOOD = b"good"
 
@@ -15,7 +15,7 @@ class Wrong(Codec):
 
     def decode(self, datagram: bytes) -> Packet:
         if datagram == GOOD:
-            return Packet(DATA, [Message(1, GOOD)], -1, 2)
+            return Packet(DATA, [FeedMessage(1, GOOD)], -1, 2)
         return self.said()  # type: ignore[no-any-return]
 
 
@@ -31,7 +31,7 @@ class Closed(Codec):
     def open(self, journal: str, epoch: int) -> None:
         raise ValueError("no such stream")
 
-    def encode(self, message: Message) -> bytes:
+    def encode(self, message: FeedMessage) -> bytes:
         return message.payload
 
 
@@ -40,7 +40,7 @@ def _packet(messages: Any, kind: Any = DATA, session: Any = b"") -> Packet:
 
 
 def _message(*fields: Any) -> Packet:
-    return _packet([Message(*fields)])
+    return _packet([FeedMessage(*fields)])
 
 
 # What a `decode` may return: each is told as malformed, whichever build it is.
@@ -48,8 +48,8 @@ MISTAKES: dict[str, Any] = {
     "None": lambda: None,
     "a tuple": lambda: (1, 2),
     "no messages": lambda: _packet(None),
-    "messages in a tuple": lambda: _packet((Message(1, b"x"),)),
-    "None among the messages": lambda: _packet([Message(1, b"x"), None]),
+    "messages in a tuple": lambda: _packet((FeedMessage(1, b"x"),)),
+    "None among the messages": lambda: _packet([FeedMessage(1, b"x"), None]),
     "a text among the messages": lambda: _packet(["x"]),
     "a kind there is not": lambda: _packet([], kind=7),
     "a session that is None": lambda: _packet([], HEARTBEAT, None),

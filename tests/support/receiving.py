@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from sequencer.feed.codecs import codec_named
 from sequencer.feed.feed import Feed
 from sequencer.feed.feed_codec import Codec
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.journal.record import Batch
 from seriatim.receiver.order import Order, Wanted
 
@@ -18,12 +18,12 @@ KEPT, LEFT_OUT = b"orders.new", b"trades.new"
 ALL = 2**63 - 1
 
 
-def message_of(number: int, left_out: bool = False, size: int = 9) -> Message:
+def message_of(number: int, left_out: bool = False, size: int = 9) -> FeedMessage:
     payload = (b"message %d " % number * (1 + size // 9))[:size]
-    return Message(number, payload, LEFT_OUT if left_out else KEPT)
+    return FeedMessage(number, payload, LEFT_OUT if left_out else KEPT)
 
 
-def batch_of(messages: list[Message]) -> Batch:
+def batch_of(messages: list[FeedMessage]) -> Batch:
     batch = Batch(0, 1, False)
     for one in messages:
         batch.append_message(one.number, 0, one.subject, b"", one.headers, one.payload)
@@ -31,7 +31,7 @@ def batch_of(messages: list[Message]) -> Batch:
 
 
 def datagrams_of(
-    codec: Codec, messages: list[Message], packing: int = 0, burst: int = 4, previous: int = 0
+    codec: Codec, messages: list[FeedMessage], packing: int = 0, burst: int = 4, previous: int = 0
 ) -> list[bytes]:
     """What a feed sends of these messages, whose filter lets `KEPT` through, and the end."""
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -95,7 +95,7 @@ class Run:
 
     order: Order
     codec: Codec
-    have: dict[int, Message]  # what who fills has: what the feed's filter let through
+    have: dict[int, FeedMessage]  # what who fills has: what the feed's filter let through
     fate: Fate
     room: int = 4
     now: float = 100.0

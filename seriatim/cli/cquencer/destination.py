@@ -26,9 +26,9 @@ from seriatim.receiver import (
     Counters,
     Ended,
     Event,
+    FeedMessage,
     Group,
     Lost,
-    Message,
     Receiver,
     ReceiverError,
 )
@@ -117,14 +117,14 @@ class Printer:
         self.out = out
         self.messages = 0
 
-    def show(self, messages: list[Message]) -> None:
+    def show(self, messages: list[FeedMessage]) -> None:
         """Print them; many with one write."""
         self.out.write(b"".join(map(self.encode, messages)))
         self.out.flush()
         self.messages += len(messages)
 
 
-def encoder(name: str) -> Callable[[Message], bytes]:
+def encoder(name: str) -> Callable[[FeedMessage], bytes]:
     """How a message of a feed is printed."""
     match name:
         case "raw":
@@ -136,7 +136,7 @@ def encoder(name: str) -> Callable[[Message], bytes]:
     return lambda message: encode_frame(message.number, message.payload)
 
 
-def as_json(message: Message) -> bytes:
+def as_json(message: FeedMessage) -> bytes:
     """One line of JSON, of what the codec brings."""
     fields: dict[str, object] = {"number": message.number}
     if message.time:
@@ -152,7 +152,7 @@ def as_json(message: Message) -> bytes:
     return orjson.dumps(fields) + b"\n"
 
 
-def as_line(message: Message) -> bytes:
+def as_line(message: FeedMessage) -> bytes:
     """One line, or more where the payload has, for a person."""
     shown = message_view.Message(message.number, _text(message.subject), message.payload, b"")
     return message_view.as_text(shown).encode("utf-8", "backslashreplace") + b"\n"
@@ -223,7 +223,7 @@ class Reading:
             self.out.flush()
             self._count(len(left))
 
-    def _show(self, messages: list[Message]) -> None:
+    def _show(self, messages: list[FeedMessage]) -> None:
         left = messages[: self.wish.count - self.shown] if self.wish.count else messages
         self.printer.show(left)
         self._count(len(left))
@@ -232,7 +232,7 @@ class Reading:
         self.shown += shown
         self.done = bool(self.wish.count) and self.shown >= self.wish.count
 
-    def _decoded(self, datagram: bytes) -> list[Message]:
+    def _decoded(self, datagram: bytes) -> list[FeedMessage]:
         """Its messages; what is wrong with it is told, the first time."""
         try:
             packet = packet_of(self.codec, datagram)
@@ -297,9 +297,9 @@ async def _tell_troubles(receiver: Receiver) -> None:
 
 def _show_events(events: list[Event], printer: Printer, count: int) -> bool:
     """Print a batch; whether there were as many as wished."""
-    waiting: list[Message] = []
+    waiting: list[FeedMessage] = []
     for event in events:
-        if isinstance(event, Message):
+        if isinstance(event, FeedMessage):
             waiting.append(event)
             if count and printer.messages + len(waiting) == count:
                 break

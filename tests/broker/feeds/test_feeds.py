@@ -256,7 +256,7 @@ def test_given_no_journal_then_the_ring_feeds(tmp_path: Path) -> None:
 
 OWN = """
 from sequencer.feed.feed_codec import DATA, Codec, Packet
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 
 class Lines(Codec):
     def __init__(self):

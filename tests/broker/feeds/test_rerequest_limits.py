@@ -11,7 +11,7 @@ import pytest
 
 from broker.feeds.rerequests import FETCHES
 from broker.settings.feed_settings import FeedSettings
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.feed.moldudp64 import MoldUDP64Codec, request, session_name
 from sequencer.feed.rerequest import Rerequests
 from sequencer.journal.store import Store
@@ -135,7 +135,7 @@ def test_given_messages_when_they_are_asked_for_by_default_then_a_receiver_gets_
     store: Store,
 ) -> None:
     asked, codec, now, following = server(store), MoldUDP64Codec(), 0.0, 1
-    found: list[Message] = []
+    found: list[FeedMessage] = []
     while following <= store.last:
         search = asked.ask(request(SESSION, following, 256), "honest", now, store.last)
         now += 0.001

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sequencer.feed.binary import BinaryCodec
 from sequencer.feed.errors import CodecError
 from sequencer.feed.feed_codec import DATA, END, HEARTBEAT
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from tests.support.datagrams import read_or_refused
 
 JOURNAL, EPOCH = "00c0ffee00c0ffee", 3
@@ -18,7 +18,7 @@ RECORD = struct.Struct(">IQQIH")
 NUMBER_MAX = 2**63 - 1
 messages_of_any_kind = st.lists(
     st.builds(
-        Message,
+        FeedMessage,
         st.integers(1, NUMBER_MAX),
         st.binary(max_size=100),
         st.binary(min_size=1, max_size=30),
@@ -47,7 +47,9 @@ def record(number: int, payload: bytes, subject: bytes = b"a", headers: bytes = 
 
 
 @given(messages_of_any_kind)
-def test_given_messages_then_a_datagram_has_all_of_them_as_drawn(messages: list[Message]) -> None:
+def test_given_messages_then_a_datagram_has_all_of_them_as_drawn(
+    messages: list[FeedMessage],
+) -> None:
     codec = opened()
     previous = messages[0].number - 1
     datagram = codec.datagram(messages, previous)
@@ -136,7 +138,7 @@ def test_given_a_wrong_datagram_then_it_is_refused_with_the_place_and_the_reason
 
 def test_given_a_datagram_cut_off_anywhere_then_it_is_refused() -> None:
     codec = opened()
-    datagram = codec.datagram([Message(5, b"one", b"a"), Message(8, b"", b"b.c", b"h")], 3)
+    datagram = codec.datagram([FeedMessage(5, b"one", b"a"), FeedMessage(8, b"", b"b.c", b"h")], 3)
     for size in range(len(datagram)):
         with pytest.raises(CodecError):
             codec.decode(datagram[:size])
@@ -144,7 +146,7 @@ def test_given_a_datagram_cut_off_anywhere_then_it_is_refused() -> None:
 
 @given(messages_of_any_kind, st.data())
 def test_given_any_byte_changed_then_what_is_read_is_in_order_or_refused(
-    messages: list[Message], data: st.DataObject
+    messages: list[FeedMessage], data: st.DataObject
 ) -> None:
     codec = opened()
     datagram = bytearray(codec.datagram(messages, messages[0].number - 1))

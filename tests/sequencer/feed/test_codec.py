@@ -8,7 +8,7 @@ import pytest
 from sequencer.feed.errors import CodecError
 from sequencer.feed.feed import Feed
 from sequencer.feed.feed_codec import DATA, END, HEARTBEAT, Codec, Packet
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.journal.record import Batch
 from tests.support.multicast import Ear, mouth, new_group
 
@@ -21,7 +21,7 @@ class Lines(Codec):
     def __init__(self) -> None:
         super().__init__(head_size=HEAD.size)
 
-    def encode(self, message: Message) -> bytes:
+    def encode(self, message: FeedMessage) -> bytes:
         words = b"%d %d %b" % (message.number, message.time, message.subject)
         return b"%b|%b|%b\n" % (words, message.headers.hex().encode(), message.payload)
 
@@ -37,7 +37,7 @@ class Lines(Codec):
             words, headers, payload = line.split(b"|")
             number, time, subject = words.split(b" ")
             fields = (payload, subject, bytes.fromhex(headers.decode()), int(time))
-            messages.append(Message(int(number), *fields))
+            messages.append(FeedMessage(int(number), *fields))
         if len(messages) != count:
             raise CodecError(HEAD.size, f"{count} messages were said")
         return Packet(DATA if count else HEARTBEAT, messages, previous, after, session)
@@ -46,7 +46,7 @@ class Lines(Codec):
         return HEAD.pack(self.journal[:4].encode(), previous, after, 0, self.epoch)
 
 
-def batch_of(*messages: Message) -> Batch:
+def batch_of(*messages: FeedMessage) -> Batch:
     batch = Batch(0, 1, False)
     for one in messages:
         batch.append_message(one.number, one.time, one.subject, b"", one.headers, one.payload)
@@ -57,9 +57,9 @@ def test_given_a_codec_of_ones_own_then_a_feed_speaks_it_and_a_receiver_reads_it
     codec = Lines()
     codec.open("cafe0123456789ab", 7)
     sent = [
-        Message(11, b"one", b"a.b", b"", 5),
-        Message(12, b"", b"c", b"NATS/1.0\r\nA: b\r\n\r\n", 6),
-        Message(13, b"three", b"a.b", b"", 7),
+        FeedMessage(11, b"one", b"a.b", b"", 5),
+        FeedMessage(12, b"", b"c", b"NATS/1.0\r\nA: b\r\n\r\n", 6),
+        FeedMessage(13, b"three", b"a.b", b"", 7),
     ]
     group = new_group()
     with Ear(group) as ear, mouth(group) as socket:
@@ -76,10 +76,10 @@ def test_given_a_codec_of_ones_own_then_a_feed_speaks_it_and_a_receiver_reads_it
 
 
 def test_given_the_messages_of_a_packet_when_shown_then_all_of_them_is_there() -> None:
-    message = Message(1, b"x", b"a", b"h", 5)
-    assert repr(message) == "Message(1, b'x', b'a', b'h', 5)"
-    assert hash(message) == hash(Message(1, b"x", b"a", b"h", 5))
-    assert message != Message(1, b"x", b"a", b"h", 6)
+    message = FeedMessage(1, b"x", b"a", b"h", 5)
+    assert repr(message) == "FeedMessage(1, b'x', b'a', b'h', 5)"
+    assert hash(message) == hash(FeedMessage(1, b"x", b"a", b"h", 5))
+    assert message != FeedMessage(1, b"x", b"a", b"h", 6)
     assert message != 1
     assert repr(Packet(END, [message], 0, 2, b"s")) == f"Packet(END, [{message!r}], 0, 2, b's')"
 
@@ -89,7 +89,7 @@ def test_given_a_codec_without_its_methods_then_it_says_which_is_missing() -> No
         """No method at all."""
 
     with pytest.raises(NotImplementedError, match=r"Nothing has no encode\(message\)"):
-        Nothing().datagram([Message(1, b"")], 0)
+        Nothing().datagram([FeedMessage(1, b"")], 0)
     with pytest.raises(NotImplementedError, match=r"Nothing has no decode\(datagram\)"):
         Nothing().decode(b"x")
 
@@ -98,14 +98,14 @@ def test_given_parts_that_are_no_bytes_then_they_are_counted_and_the_others_go_o
     class Texts(Codec):
         """One message of its is text."""
 
-        def encode(self, message: Message) -> bytes:
+        def encode(self, message: FeedMessage) -> bytes:
             text: Any = message.payload.decode()
             return text if message.number == 2 else message.payload
 
     group = new_group()
     with Ear(group) as ear, mouth(group) as socket:
         feed = Feed(Texts(), socket, datagram_max=65507)
-        batch = batch_of(Message(1, b"one"), Message(2, b"two"), Message(3, b"three"))
+        batch = batch_of(FeedMessage(1, b"one"), FeedMessage(2, b"two"), FeedMessage(3, b"three"))
         feed.take(bytearray(batch.view()), batch.end)
         feed.flush(3)
         assert ear.rest() == [b"one", b"three"]
@@ -127,4 +127,4 @@ def test_given_a_head_of_another_size_than_was_said_then_it_is_refused() -> None
             return b"x" * (HEAD.size + 1)
 
     with pytest.raises(CodecError, match=f"a head of {HEAD.size + 1} bytes, where head_size is"):
-        Long().datagram([Message(1, b"")], 0)
+        Long().datagram([FeedMessage(1, b"")], 0)

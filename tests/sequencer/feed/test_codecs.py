@@ -8,11 +8,11 @@ import pytest
 from sequencer.feed.codecs import CODECS, codec_named
 from sequencer.feed.errors import CodecNotFound
 from sequencer.feed.feed_codec import Codec
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 
 MODULE = """
 from sequencer.feed.feed_codec import Codec, Packet, DATA
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 
 
 class Bare(Codec):
@@ -20,7 +20,7 @@ class Bare(Codec):
         return message.payload
 
     def decode(self, datagram):
-        return Packet(DATA, [Message(1, datagram)])
+        return Packet(DATA, [FeedMessage(1, datagram)])
 
 
 class Needy(Codec):
@@ -51,13 +51,13 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_given_a_name_of_ours_then_its_codec_reads_what_it_writes(name: str) -> None:
     codec = codec_named(name)
     codec.open("00c0ffee00c0ffee", 1)
-    datagram = codec.datagram([Message(7, b"x", b"a")], 6)
+    datagram = codec.datagram([FeedMessage(7, b"x", b"a")], 6)
     assert [(one.number, one.payload) for one in codec.decode(datagram).messages] == [(7, b"x")]
     assert codec_named(name) is not codec, "one for each feed"
 
 
 def test_given_a_feed_with_a_filter_then_its_receivers_codec_knows_holes() -> None:
-    datagram = codec_named("moldudp64").datagram([Message(1, b""), Message(2, b"x")], 0)
+    datagram = codec_named("moldudp64").datagram([FeedMessage(1, b""), FeedMessage(2, b"x")], 0)
     assert len(codec_named("moldudp64").decode(datagram).messages) == 2
     assert len(codec_named("moldudp64", filtered=True).decode(datagram).messages) == 1
     for name in CODECS:
@@ -67,7 +67,7 @@ def test_given_a_feed_with_a_filter_then_its_receivers_codec_knows_holes() -> No
 def test_given_a_codec_of_ones_own_then_it_is_made(module: str) -> None:
     codec = codec_named(f"{module}:Bare")
     assert type(codec).__name__ == "Bare"
-    assert codec.datagram([Message(1, b"payload")], 0) == b"payload"
+    assert codec.datagram([FeedMessage(1, b"payload")], 0) == b"payload"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_given_a_codec_of_ones_own_then_it_is_made(module: str) -> None:
         ("broken_codecs:Bare", "codec 'broken_codecs:Bare': ZeroDivisionError"),
         ("own_codecs:Missing", "AttributeError: module 'own_codecs' has no attribute 'Missing'"),
         ("own_codecs:NUMBER", "not a subclass of sequencer.feed.feed_codec.Codec"),
-        ("own_codecs:Message", "not a subclass of sequencer.feed.feed_codec.Codec"),
+        ("own_codecs:FeedMessage", "not a subclass of sequencer.feed.feed_codec.Codec"),
         ("own_codecs:Other", "it makes int, not a Codec"),
         ("own_codecs:Needy", "cannot be made: TypeError: .*'needs'"),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 from sequencer.feed.feed import Feed
 from sequencer.feed.feed_codec import Codec
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.feed.netstrings import NetstringCodec, NetstringSubjectCodec
 from sequencer.netstring import encode_frame
 from tests.sequencer.feed.test_codec import batch_of
@@ -20,18 +20,18 @@ SEGMENT = pytest.mark.parametrize("segment", [True, False], ids=["segmented", "o
 ALL = 2**63 - 1
 
 
-def messages(first: int, sizes: list[int], subject: bytes = b"a.b") -> list[Message]:
+def messages(first: int, sizes: list[int], subject: bytes = b"a.b") -> list[FeedMessage]:
     return [
-        Message(first + at, bytes([65 + (first + at) % 26]) * size, subject)
+        FeedMessage(first + at, bytes([65 + (first + at) % 26]) * size, subject)
         for at, size in enumerate(sizes)
     ]
 
 
-def frames(sent: list[Message]) -> list[bytes]:
+def frames(sent: list[FeedMessage]) -> list[bytes]:
     return [encode_frame(one.number, one.payload) for one in sent]
 
 
-def give(feed: Feed, sent: list[Message]) -> None:
+def give(feed: Feed, sent: list[FeedMessage]) -> None:
     batch = batch_of(*sent)
     feed.take(bytearray(batch.view()), batch.end)
 
@@ -121,7 +121,7 @@ def test_given_a_filter_then_only_what_it_takes_goes_out() -> None:
 
     with Ear(group) as ear, mouth(group) as speaker:
         feed = Feed(NetstringSubjectCodec(), speaker, datagram_max=65507, matches=matches)
-        sent = [Message(n, b"x", (b"a.1", b"b", b"a.2")[n % 3]) for n in range(1, 31)]
+        sent = [FeedMessage(n, b"x", (b"a.1", b"b", b"a.2")[n % 3]) for n in range(1, 31)]
         give(feed, sent)
         feed.flush(ALL)
         codec = NetstringSubjectCodec()
@@ -164,7 +164,7 @@ def test_given_more_than_may_wait_then_the_newest_are_given_up_and_counted() -> 
 class Mute(Codec):
     """A user's codec that says nothing at all."""
 
-    def encode(self, message: Message) -> bytes:
+    def encode(self, message: FeedMessage) -> bytes:
         return b""
 
 

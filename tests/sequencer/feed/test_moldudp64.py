@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sequencer.feed.errors import CodecError
 from sequencer.feed.feed import Feed
 from sequencer.feed.feed_codec import DATA, END, HEARTBEAT
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.feed.moldudp64 import MoldUDP64Codec, parse_request, request, session_name
 from tests.sequencer.feed.test_codec import batch_of
 from tests.support.datagrams import read_or_refused
@@ -40,10 +40,10 @@ def head(first: int, count: int) -> bytes:
 
 def test_given_the_vectors_then_ours_are_the_same_bytes() -> None:
     codec = opened()
-    two = [Message(1, b"hello"), Message(2, b"")]
+    two = [FeedMessage(1, b"hello"), FeedMessage(2, b"")]
     assert {
         "data 2 msgs": codec.datagram(two, 0),
-        "one msg seq 88485": codec.datagram([Message(88485, b"hello world")], 88484),
+        "one msg seq 88485": codec.datagram([FeedMessage(88485, b"hello world")], 88484),
         "heartbeat next=3": codec.heartbeat(2, 3),
         "end of session next=3": codec.end(2, 3),
         "request seq 5 count 10": request(SESSION, 5, 10),
@@ -57,7 +57,7 @@ def test_given_messages_then_a_datagram_is_their_blocks_under_the_first_number(
     first: int, texts: list[bytes]
 ) -> None:
     codec = opened()
-    messages = [Message(first + at, text) for at, text in enumerate(texts)]
+    messages = [FeedMessage(first + at, text) for at, text in enumerate(texts)]
     blocks = b"".join(struct.pack(">H", len(text)) + text for text in texts)
     datagram = head(first, len(texts)) + blocks
     assert codec.datagram(messages, first - 1) == datagram
@@ -96,7 +96,7 @@ def test_given_a_journal_and_its_epochs_then_sessions_are_brothers_and_each_is_i
 def test_given_a_feed_with_a_filter_then_what_it_leaves_out_has_its_place() -> None:
     group = new_group()
     sent = [
-        Message(number, b"%d" % number, b"a" if number % 3 else b"b") for number in range(1, 31)
+        FeedMessage(number, b"%d" % number, b"a" if number % 3 else b"b") for number in range(1, 31)
     ]
     with Ear(group) as ear, mouth(group) as speaker:
         feed = Feed(
@@ -164,16 +164,18 @@ def test_given_a_wrong_request_then_it_is_refused_too(
 
 def test_given_what_no_datagram_can_be_then_it_is_a_defect() -> None:
     with pytest.raises(AssertionError, match="no datagram is so long"):
-        opened().datagram([Message(1, bytes(65536))], 0)
+        opened().datagram([FeedMessage(1, bytes(65536))], 0)
     with pytest.raises(AssertionError, match="count on"):
-        opened().datagram([Message(1, b"x"), Message(3, b"x")], 0)
+        opened().datagram([FeedMessage(1, b"x"), FeedMessage(3, b"x")], 0)
     with pytest.raises(AssertionError, match="10 characters"):
         request(b"short", 1, 1)
 
 
 def test_given_a_datagram_cut_off_anywhere_then_it_is_refused() -> None:
     codec = opened()
-    datagram = codec.datagram([Message(1, b"one"), Message(2, b""), Message(3, b"three")], 0)
+    datagram = codec.datagram(
+        [FeedMessage(1, b"one"), FeedMessage(2, b""), FeedMessage(3, b"three")], 0
+    )
     for size in range(len(datagram)):
         with pytest.raises(CodecError):
             codec.decode(datagram[:size])
@@ -184,7 +186,7 @@ def test_given_any_byte_changed_then_what_is_read_fills_the_datagram_or_it_is_re
     first: int, texts: list[bytes], data: st.DataObject
 ) -> None:
     codec = opened()
-    messages = [Message(first + at, text) for at, text in enumerate(texts)]
+    messages = [FeedMessage(first + at, text) for at, text in enumerate(texts)]
     datagram = bytearray(codec.datagram(messages, 0))
     at = data.draw(st.integers(0, len(datagram) - 1))
     datagram[at] ^= data.draw(st.integers(1, 255))

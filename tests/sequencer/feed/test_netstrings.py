@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sequencer.feed.errors import CodecError
 from sequencer.feed.feed_codec import DATA, END, HEARTBEAT, Codec
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.feed.netstrings import NetstringCodec, NetstringSubjectCodec
 from sequencer.netstring import encode, encode_frame, encode_number
 from tests.support.places import VECTORS
@@ -16,7 +16,7 @@ from tests.support.places import VECTORS
 CASES = json.loads((VECTORS / "netstring_frames.json").read_text())
 NUMBERS = st.integers(1, 2**63 - 1)
 SUBJECTS = st.from_regex(rb"[a-z]{1,9}(\.[a-z0-9]{1,4}){0,3}", fullmatch=True)
-MESSAGES = st.lists(st.builds(Message, NUMBERS, st.binary(max_size=300), SUBJECTS), min_size=1)
+MESSAGES = st.lists(st.builds(FeedMessage, NUMBERS, st.binary(max_size=300), SUBJECTS), min_size=1)
 BOTH = pytest.mark.parametrize("codec", [NetstringCodec(), NetstringSubjectCodec()])
 GOOD = [one for one in CASES["good"] if int(one["seq"]) < 2**63]
 TOO_LARGE = [one for one in CASES["good"] if int(one["seq"]) >= 2**63]
@@ -27,8 +27,8 @@ def test_given_the_original_s_frames_then_ours_are_the_same_bytes(vector: dict[s
     number, payload = int(vector["seq"]), bytes.fromhex(vector["payload_hex"])
     frame = bytes.fromhex(vector["frame_hex"])
     codec = NetstringCodec()
-    assert codec.datagram([Message(number, payload, b"a.b")], 0) == frame
-    assert codec.decode(frame).messages == [Message(number, payload)]
+    assert codec.datagram([FeedMessage(number, payload, b"a.b")], 0) == frame
+    assert codec.decode(frame).messages == [FeedMessage(number, payload)]
 
 
 @pytest.mark.parametrize(
@@ -41,19 +41,19 @@ def test_given_what_is_no_frame_then_it_is_said_where(text: str) -> None:
 
 @given(MESSAGES)
 def test_given_messages_then_a_datagram_is_their_frames_one_behind_the_other(
-    messages: list[Message],
+    messages: list[FeedMessage],
 ) -> None:
     frames = b"".join(encode_frame(one.number, one.payload) for one in messages)
     codec = NetstringCodec()
     assert codec.datagram(messages, 0) == frames
     packet = codec.decode(frames)
-    assert packet.messages == [Message(one.number, one.payload) for one in messages]
+    assert packet.messages == [FeedMessage(one.number, one.payload) for one in messages]
     assert (packet.kind, packet.previous, packet.session) == (DATA, -1, b"")
     assert packet.after == messages[-1].number + 1
 
 
 @given(MESSAGES)
-def test_given_messages_then_a_third_child_is_the_subject(messages: list[Message]) -> None:
+def test_given_messages_then_a_third_child_is_the_subject(messages: list[FeedMessage]) -> None:
     frames = b"".join(
         encode(encode_number(one.number) + encode(one.payload) + encode(one.subject))
         for one in messages
@@ -82,7 +82,7 @@ def test_given_the_plain_frame_then_it_has_neither() -> None:
 def test_given_a_datagram_cut_off_or_with_a_byte_changed_then_it_is_read_or_refused(
     codec: Codec,
 ) -> None:
-    whole = codec.datagram([Message(99, b"5:hello,", b"a"), Message(100, b"", b"b.c")], 0)
+    whole = codec.datagram([FeedMessage(99, b"5:hello,", b"a"), FeedMessage(100, b"", b"b.c")], 0)
     for cut in range(len(whole)):
         assert count_or_refusal(codec, whole[:cut]) <= 1, "a frame is whole, or it is none"
     for at in range(len(whole)):

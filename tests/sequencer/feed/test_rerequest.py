@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sequencer.feed import rerequest
 from sequencer.feed.feed_codec import DATA, HEARTBEAT, Packet
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.feed.moldudp64 import MoldUDP64Codec, request, session_name
 from sequencer.feed.rerequest import PEERS_MAX, REQUEST_COST, Allowances, Rerequests
 from sequencer.journal.record import Batch
@@ -75,7 +75,7 @@ def numbers(found: Packet) -> list[int]:
     return [one.number for one in found.messages]
 
 
-def write(store: Store | Ring, messages: list[Message]) -> None:
+def write(store: Store | Ring, messages: list[FeedMessage]) -> None:
     """Messages of any kind, each in a batch of its own."""
     for one in messages:
         batch = Batch(store.salt, store.epoch)
@@ -102,7 +102,8 @@ def test_given_messages_when_asked_for_again_and_again_then_all_come_in_full_dat
         found += part.messages
         wanted = part.after
     assert found == [
-        Message(number, payload_of(number, 0 if number <= 300 else 90)) for number in range(3, 501)
+        FeedMessage(number, payload_of(number, 0 if number <= 300 else 90))
+        for number in range(3, 501)
     ]
     assert all(1472 - 92 < size <= 1472 for size in sizes[:-1]), "as many as fit"
     assert (asked.requests, asked.answered, asked.messages) == (len(sizes), len(sizes), 498)
@@ -121,7 +122,7 @@ def test_given_a_count_then_no_more_come_nor_what_is_not_there_yet(
 
 
 def test_given_messages_longer_than_what_packing_fills_then_each_comes_alone(store: Store) -> None:
-    write(store, [Message(at, bytes(size)) for at, size in enumerate([9, 5000, 65_485, 9], 1)])
+    write(store, [FeedMessage(at, bytes(size)) for at, size in enumerate([9, 5000, 65_485, 9], 1)])
     asked = server(store)
     assert [numbers(packet(asked, first)) for first in range(1, 5)] == [[1], [2], [3], [4]]
 
@@ -134,7 +135,7 @@ def test_given_messages_too_long_for_a_datagram_then_the_answer_begins_behind_th
 ) -> None:
     source = Ring(8 * MIB) if kind == "ring" else store
     sizes = [5, 5, size, size, 5, 5, size]
-    write(source, [Message(at, bytes(one), b"a") for at, one in enumerate(sizes, 1)])
+    write(source, [FeedMessage(at, bytes(one), b"a") for at, one in enumerate(sizes, 1)])
     asked = server(source, matches=matches)
     assert numbers(packet(asked, 1)) == [1, 2]
     for first in (3, 4):
@@ -151,9 +152,9 @@ def test_given_a_filter_then_what_it_leaves_out_is_a_block_of_length_0(
     kind: str, store: Store, size: int
 ) -> None:
     source = Ring(8 * MIB) if kind == "ring" else store
-    messages = [Message(at, b"x", b"in") for at in range(1, 10)]
-    messages[3] = Message(4, bytes(size), b"out")
-    messages[4] = Message(5, b"", b"in")
+    messages = [FeedMessage(at, b"x", b"in") for at in range(1, 10)]
+    messages[3] = FeedMessage(4, bytes(size), b"out")
+    messages[4] = FeedMessage(5, b"", b"in")
     write(source, messages)
     asked = server(source, matches=lambda subject: subject == b"in")
     for first in (1, 3, 4):
@@ -257,8 +258,8 @@ def test_given_much_that_cannot_be_had_then_one_request_walks_so_far_and_the_nex
     path: Path,
 ) -> None:
     store = open_store(path)
-    write(store, [Message(at, bytes(70_000), b"a") for at in range(1, 41)])
-    write(store, [Message(41, b"x", b"a")])
+    write(store, [FeedMessage(at, bytes(70_000), b"a") for at in range(1, 41)])
+    write(store, [FeedMessage(41, b"x", b"a")])
     asked = server(store)
     wanted, answers = 1, 0
     while (found := packet(asked, wanted)).kind == HEARTBEAT:
@@ -347,15 +348,17 @@ def chill(patch: pytest.MonkeyPatch, lengths: list[int]) -> list[int]:
 def test_given_a_cold_cache_when_reads_are_short_then_nothing_is_taken_for_damage(
     store: Store, monkeypatch: pytest.MonkeyPatch, lengths: list[int], size: int
 ) -> None:
-    messages = [Message(at, b"%d" % at, b"in") for at in range(1, 31)]
+    messages = [FeedMessage(at, b"%d" % at, b"in") for at in range(1, 31)]
     for at in range(9, 30, 10):
-        messages[at] = Message(at + 1, bytes(size), b"out")
+        messages[at] = FeedMessage(at + 1, bytes(size), b"out")
     write(store, messages)
     asked = server(store, matches=lambda subject: subject == b"in")
     waited = chill(monkeypatch, lengths)
     found = packet(asked, 5, count=20, filtered=True)
     assert (found.previous, found.after) == (4, 25)
-    assert found.messages == [Message(at, b"%d" % at) for at in range(5, 25) if at not in (10, 20)]
+    assert found.messages == [
+        FeedMessage(at, b"%d" % at) for at in range(5, 25) if at not in (10, 20)
+    ]
     assert waited
 
 
@@ -404,7 +407,7 @@ def asked_often(asked: Rerequests, peer: str, now: float, times: int) -> int:
 
 
 def test_given_a_peer_that_asks_too_much_then_it_waits_and_others_do_not(store: Store) -> None:
-    write(store, [Message(1, bytes(1000), b"a")])
+    write(store, [FeedMessage(1, bytes(1000), b"a")])
     cost = 1022 + REQUEST_COST
     asked = server(store, rate=40 * cost)
     assert asked_often(asked, "a", 0.0, 100) == 10, "a quarter of a second's"
@@ -415,7 +418,7 @@ def test_given_a_peer_that_asks_too_much_then_it_waits_and_others_do_not(store: 
 
 
 def test_given_many_peers_then_they_have_a_limit_together(store: Store) -> None:
-    write(store, [Message(1, bytes(1000), b"a")])
+    write(store, [FeedMessage(1, bytes(1000), b"a")])
     asked = server(store, rate=MIB, total_rate=40 * (1022 + REQUEST_COST))
     assert sum(asked_often(asked, f"peer {at}", 0.0, 1) for at in range(100)) == 10
 
@@ -468,12 +471,12 @@ def test_given_any_messages_then_each_is_had_or_told_to_be_lost_once(
     with in_memory() as path:
         source = Ring(16 * MIB) if ring else open_store(path / "store", segment_bytes=10_000)
         messages = [
-            Message(at, bytes([at]) * size, b"out" if at in out else b"in")
+            FeedMessage(at, bytes([at]) * size, b"out" if at in out else b"in")
             for at, size in enumerate(sizes, 1)
         ]
         write(source, messages)
         asked = server(source, datagram_bytes=datagram_bytes, matches=lambda one: one == b"in")
-        wanted, lost, found = 1, list[int](), list[Message]()
+        wanted, lost, found = 1, list[int](), list[FeedMessage]()
         while wanted <= len(sizes):
             part = packet(asked, wanted, filtered=True)
             lost += range(wanted, part.previous + 1)
@@ -482,5 +485,7 @@ def test_given_any_messages_then_each_is_had_or_told_to_be_lost_once(
             wanted = part.after
         had = [one for one in messages if one.number not in out]
         assert lost == [one.number for one in had if len(one.payload) > 65_485]
-        assert found == [Message(m.number, m.payload) for m in had if 0 < len(m.payload) < 65_485]
+        assert found == [
+            FeedMessage(m.number, m.payload) for m in had if 0 < len(m.payload) < 65_485
+        ]
         source.close()

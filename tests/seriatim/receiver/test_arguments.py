@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sequencer.feed.moldudp64 import MoldUDP64Codec
-from seriatim.receiver import Group, GroupError, Message, Receiver, ReceiverError, codec_named
+from seriatim.receiver import FeedMessage, Group, GroupError, Receiver, ReceiverError, codec_named
 from seriatim.receiver.filler import Filler, Head
 from tests.support.codecs import Closed, Nothing
 from tests.support.multicast import mouth, new_group
@@ -28,7 +28,7 @@ def test_given_the_name_of_a_codec_then_it_is_that_codec(name: str) -> None:
                 speaker.send(codec.datagram([message_of(5)], 4))
             async with asyncio.timeout(TEST_S):
                 event = await anext(receiver)
-        assert isinstance(event, Message)
+        assert isinstance(event, FeedMessage)
         assert event.number == 5
 
     asyncio.run(listen())

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from seriatim.receiver import FillError, Group, Lost, NewStream, Receiver, codec_named
 from tests.sequencer.stores import WrittenStore
 from tests.support.multicast import Ear, mouth, new_group
@@ -102,7 +102,7 @@ def codec_for(feed: str) -> str:
     return feed if feed in CODECS else "netstring"
 
 
-def messages_in(feed: str, datagrams: list[bytes]) -> list[Message]:
+def messages_in(feed: str, datagrams: list[bytes]) -> list[FeedMessage]:
     codec = codec_named(codec_for(feed))
     return [message for datagram in datagrams for message in codec.decode(datagram).messages]
 
@@ -132,10 +132,10 @@ def relayed(
     count: int,
     fill: str,
     **options: object,
-) -> tuple[list[object], list[Message], Receiver]:
+) -> tuple[list[object], list[FeedMessage], Receiver]:
     """What a receiver makes of a feed that loses, and what there was, from before the last half."""
 
-    async def listen() -> tuple[list[object], list[Message], Receiver]:
+    async def listen() -> tuple[list[object], list[FeedMessage], Receiver]:
         served.heard(feed)
         served.publish(count // 2)
         before = messages_in(feed, served.heard(feed))
@@ -236,7 +236,7 @@ def test_given_a_start_long_past_then_replay_and_feed_join_without_a_hole(served
             at = 1
             async with asyncio.timeout(TEST_S):
                 async for event in receiver:
-                    assert isinstance(event, Message)
+                    assert isinstance(event, FeedMessage)
                     assert event.number == at
                     at += 1
                     if at > last:
@@ -373,7 +373,7 @@ def test_given_a_number_that_was_never_given_then_the_broker_is_believed(
                 assert await gather(receiver, bool) == [message]
                 codec, lie = codec_named(feed), message.number + 1_000_000
                 codec.open(*journal_of(datagram) if feed == "binary" else ("", 0))
-                liar.send(codec.datagram([Message(lie, b"a lie")], lie - 1))
+                liar.send(codec.datagram([FeedMessage(lie, b"a lie")], lie - 1))
                 while receiver.order.holes.top != lie + 1:
                     await asyncio.sleep(0)
                 while receiver.order.holes.top == lie + 1:
@@ -407,8 +407,8 @@ def test_given_a_question_that_the_broker_refuses_then_its_reason_is_told(served
                 **{**QUICK, "tries": 2},
             ) as receiver:
                 speaker.send(b"10:1:3,3:abc,,")
-                events = await gather(receiver, lambda events: isinstance(events[-1], Message))
-                assert events == [Lost(1, 2), Message(3, b"abc")]
+                events = await gather(receiver, lambda events: isinstance(events[-1], FeedMessage))
+                assert events == [Lost(1, 2), FeedMessage(3, b"abc")]
                 refused = "is no subject that can be subscribed to"
                 await until(lambda: refused in "".join(receiver.troubles))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sequencer.feed.codecs import CODECS
 from sequencer.feed.feed_codec import DATA, END, HEARTBEAT, Packet
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from seriatim.receiver.events import Ended, Lost, NewStream
 from seriatim.receiver.order import Order
 from tests.support.receiving import Fate, Run, codec_of, datagrams_of, message_of
@@ -32,20 +32,20 @@ def spans(previous: int, after: int, *numbers: int, session: bytes = b"s") -> Pa
 
 
 def numbers_of(events: list[object]) -> list[int]:
-    return [one.number for one in events if isinstance(one, Message)]
+    return [one.number for one in events if isinstance(one, FeedMessage)]
 
 
 def told(order: Order) -> list[object]:
     """Events, a message as its number."""
-    return [one.number if isinstance(one, Message) else one for one in order.take()]
+    return [one.number if isinstance(one, FeedMessage) else one for one in order.take()]
 
 
-def judge(events: list[object], published: list[Message], start: int) -> set[int]:
+def judge(events: list[object], published: list[FeedMessage], start: int) -> set[int]:
     """Every number from `start` on is delivered once, in order, or lost, or was left out."""
     kept = {one.number: one for one in published if one.subject == message_of(1).subject}
     reached, lost = start - 1, set()
     for event in events:
-        if isinstance(event, Message):
+        if isinstance(event, FeedMessage):
             assert event.payload == kept[event.number].payload
             passed = range(reached + 1, event.number)
             reached = event.number
@@ -65,7 +65,7 @@ def judge(events: list[object], published: list[Message], start: int) -> set[int
 
 def make_run(
     draw: st.DataObject, fate: Fate, codec_name: str, filtered: bool, **options: object
-) -> tuple[Run, list[Message], list[bytes]]:
+) -> tuple[Run, list[FeedMessage], list[bytes]]:
     """An order with who fills, and some messages on their way; the last datagram arrives."""
     seed = fate.random
     count = draw.draw(st.integers(1, 60), "messages")
@@ -163,7 +163,9 @@ def test_given_little_memory_then_it_is_kept_to_and_all_is_delivered_later(
 
     def check(order: Order) -> None:
         behind = [event for hole in order.holes.all for event in hole.behind]
-        sizes = [128 + len(m.payload) + len(m.subject) for m in behind if isinstance(m, Message)]
+        sizes = [
+            128 + len(m.payload) + len(m.subject) for m in behind if isinstance(m, FeedMessage)
+        ]
         losses = 64 * sum(isinstance(event, Lost) for event in behind)
         assert order.holes.held == sum(sizes) + losses + HOLE_BYTES * len(order.holes.all)
         assert order.holes.held <= held_max + 3 * HOLE_BYTES
@@ -447,8 +449,8 @@ def test_given_what_came_after_the_question_was_asked_then_it_is_no_lie() -> Non
         spans(5, 5),
         Packet(DATA, [], -2, 4),
         Packet(HEARTBEAT, [], -1, 0),
-        Packet(DATA, [Message(2**63, b"")], -1, 4),
-        Packet(DATA, [Message(2**63 - 1, b"")], -1, 2**63),
+        Packet(DATA, [FeedMessage(2**63, b"")], -1, 4),
+        Packet(DATA, [FeedMessage(2**63 - 1, b"")], -1, 2**63),
     ],
     ids=repr,
 )

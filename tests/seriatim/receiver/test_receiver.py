@@ -10,10 +10,10 @@ import pytest
 from sequencer.feed.feed_codec import Codec
 from seriatim.receiver import (
     Ended,
+    FeedMessage,
     FillError,
     Group,
     Lost,
-    Message,
     NewStream,
     Receiver,
     ReceiverError,
@@ -52,7 +52,7 @@ async def gather(receiver: Receiver, count: int) -> list[object]:
     found: list[object] = []
     async with asyncio.timeout(TEST_S):
         async for event in receiver:
-            found.append(event.number if isinstance(event, Message) else event)
+            found.append(event.number if isinstance(event, FeedMessage) else event)
             if len(found) == count:
                 break
     return found
@@ -136,7 +136,7 @@ def test_given_an_application_that_takes_nothing_then_memory_is_bounded_and_it_g
                     lost += event.last - event.first + 1
                     at = event.last + 1
                 else:
-                    assert isinstance(event, Message)
+                    assert isinstance(event, FeedMessage)
                     assert event.number == at
                     at += 1
                 if at > number:
@@ -185,7 +185,7 @@ class Shouting(Codec):
     def decode(self, datagram: bytes):  # type: ignore[no-untyped-def]
         number, _, payload = datagram.partition(b"!")
         return codec_named("netstring").decode(
-            codec_named("netstring").datagram([Message(int(number), payload)], 0)
+            codec_named("netstring").datagram([FeedMessage(int(number), payload)], 0)
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.feed.moldudp64 import MoldUDP64Codec, parse_request, request, session_name
 from seriatim.receiver import Group, Lost, NewStream, Receiver, codec_named, journal_filler
 from seriatim.receiver.filler import Head
@@ -164,7 +164,7 @@ def with_mold(talk: Callable[[Answers, Receiver], Awaitable[None]], **options: A
                 start=1,
                 **{**QUICK, **options},
             ) as receiver:
-                speaker.send(codec.datagram([Message(4, b"four")], 3))
+                speaker.send(codec.datagram([FeedMessage(4, b"four")], 3))
                 await talk(answers, receiver)
 
     asyncio.run(listen())
@@ -190,7 +190,7 @@ def test_given_a_re_request_server_that_is_not_there_then_what_misses_waits_for_
 def test_given_a_server_that_says_nothing_then_its_tries_are_counted() -> None:
     async def talk(answers: Answers, receiver: Receiver) -> None:
         events = await gather(receiver, lambda events: len(events) == 2)
-        assert events == [Lost(1, 3), Message(4, b"four")]
+        assert events == [Lost(1, 3), FeedMessage(4, b"four")]
 
     with_mold(talk, tries=2, answer=0.02)
 
@@ -218,9 +218,9 @@ def test_given_a_server_that_answers_some_questions_then_what_it_passes_over_is_
         busy = asyncio.create_task(answer(answers))
         with mouth((receiver.feeds[0].group, receiver.feeds[0].port)) as speaker:
             for first in starts:
-                block = [Message(number, b"sent") for number in range(first, first + 10)]
+                block = [FeedMessage(number, b"sent") for number in range(first, first + 10)]
                 speaker.send(codec.datagram(block, block[0].number - 1))
-            events = await gather(receiver, lambda events: events[-1] == Message(last, b"sent"))
+            events = await gather(receiver, lambda events: events[-1] == FeedMessage(last, b"sent"))
         busy.cancel()
         assert not [event for event in events if isinstance(event, Lost)]
         assert len(events) == last

@@ -10,7 +10,7 @@ from sequencer.feed.codecs import CODECS, codec_named
 from sequencer.feed.errors import CodecError
 from sequencer.feed.feed import Feed
 from sequencer.feed.feed_codec import DATA, END, HEARTBEAT, Codec
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.feed.moldudp64 import MoldUDP64Codec, request
 from sequencer.feed.netstrings import NetstringCodec, NetstringSubjectCodec
 from tests.sequencer.feed.test_codec import batch_of
@@ -50,7 +50,7 @@ def test_given_the_table_of_codecs_then_it_has_every_one() -> None:
 
 
 def test_given_frames_as_printed_then_they_are_what_is_sent() -> None:
-    hello = Message(88_485, b"hello world", b"orders.x")
+    hello = FeedMessage(88_485, b"hello world", b"orders.x")
     assert lines("23:5:88485,11")[0] == NetstringCodec().datagram([hello], 0)
     codec = NetstringSubjectCodec()
     expected = [codec.datagram([hello], 0), codec.heartbeat(0, 88_486), codec.end(0, 88_486)]
@@ -75,7 +75,7 @@ def test_given_a_binary_datagram_as_printed_then_it_is_what_is_sent() -> None:
 def test_given_mold_s_datagrams_as_printed_then_they_are_what_is_sent() -> None:
     codec = MoldUDP64Codec()
     codec.session = SESSION
-    hello = Message(88_485, b"hello world")
+    hello = FeedMessage(88_485, b"hello world")
     assert hexadecimal("88485: hello world") == [
         codec.datagram([hello], 88_484),
         codec.heartbeat(88_485, 88_486),
@@ -107,7 +107,11 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Codec:
 
 def test_given_the_codec_as_printed_then_a_feed_speaks_it_and_it_reads_itself(own: Codec) -> None:
     group = new_group()
-    sent = [Message(7, b"one", b"a"), Message(8, b"two\nlines", b"b"), Message(9, b"", b"c")]
+    sent = [
+        FeedMessage(7, b"one", b"a"),
+        FeedMessage(8, b"two\nlines", b"b"),
+        FeedMessage(9, b"", b"c"),
+    ]
     with Ear(group) as ear, mouth(group) as speaker:
         feed = Feed(own, speaker, datagram_max=65_507, packing=1472, previous=6)
         batch = batch_of(*sent)
@@ -118,7 +122,11 @@ def test_given_the_codec_as_printed_then_a_feed_speaks_it_and_it_reads_itself(ow
         data, beat = ear.take(2)
     assert data == b"  3\n7 one\n8 two lines\n9 \n"
     packet = own.decode(data)
-    assert packet.messages == [Message(7, b"one"), Message(8, b"two lines"), Message(9, b"")]
+    assert packet.messages == [
+        FeedMessage(7, b"one"),
+        FeedMessage(8, b"two lines"),
+        FeedMessage(9, b""),
+    ]
     assert (packet.kind, packet.previous, packet.after) == (DATA, -1, 10)
     packet = own.decode(beat)
     assert (packet.kind, packet.after) == (HEARTBEAT, 10)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sequencer.netstring import encode_frame
-from seriatim.receiver import Event, Group, Message, Receiver
+from seriatim.receiver import Event, FeedMessage, Group, Receiver
 from tests.support.multicast import mouth, new_group
 
 STILL_S = 3600.0  # far more than a number may be late
@@ -66,4 +66,4 @@ def test_given_a_stall_when_what_misses_waits_in_a_socket_then_it_is_not_lost(la
                 return [await anext(receiver) for _ in range(3)]
 
     events = asyncio.run(listen())
-    assert [one.number for one in events if isinstance(one, Message)] == [2, 3, 4]
+    assert [one.number for one in events if isinstance(one, FeedMessage)] == [2, 3, 4]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from sequencer.feed.codecs import codec_named
-from sequencer.feed.feed_message import Message
+from sequencer.feed.feed_message import FeedMessage
 from sequencer.netstring import encode_frame
 from tests.seriatim.cli.command import COMMAND, COMMAND_S, Listener, environment, refusal
 from tests.support.codecs import GOOD
@@ -21,9 +21,9 @@ from tests.support.raw import QUIET, RawClient
 
 HEADERS = b"NATS/1.0\r\nA: b\r\n\r\n"
 MESSAGES = [
-    Message(7, b"hello world", b"orders.new", b"", 1_700_000_000_000_000_000),
-    Message(8, b"a\0b\xff", b"orders.new", HEADERS, 1_700_000_000_000_000_001),
-    Message(9, b"", b"trades", b"", 1_700_000_000_000_000_002),
+    FeedMessage(7, b"hello world", b"orders.new", b"", 1_700_000_000_000_000_000),
+    FeedMessage(8, b"a\0b\xff", b"orders.new", HEADERS, 1_700_000_000_000_000_001),
+    FeedMessage(9, b"", b"trades", b"", 1_700_000_000_000_000_002),
 ]
 
 
@@ -59,7 +59,7 @@ class Destination(Listener):
         return self.end()
 
 
-def send(group: tuple[str, int], codec: str, *messages: Message) -> None:
+def send(group: tuple[str, int], codec: str, *messages: FeedMessage) -> None:
     made = codec_named(codec)
     made.open("00c0ffee00c0ffee", 1)
     with mouth(group) as speaker:
@@ -161,7 +161,7 @@ def test_given_ordered_then_what_nobody_has_is_told_and_the_rest_is_in_order() -
     group = new_group()
     with Destination(group, "--ordered", "--count", "4", "--stats") as shown:
         with shown.standing():  # where nobody can be asked, 2 may be late by 5 ms only
-            send(group, "netstring", *(Message(n, b"m") for n in (1, 3, 2, 7)))
+            send(group, "netstring", *(FeedMessage(n, b"m") for n in (1, 3, 2, 7)))
         status, out, said = shown.end()
         assert (status, out) == (0, b"".join(encode_frame(n, b"m") for n in (1, 2, 3, 7)))
         assert "seriatim: LOST numbers 4 to 6: nobody has these 3\n" in said
@@ -175,7 +175,7 @@ def test_given_a_second_feed_then_both_are_one() -> None:
         assert f" and {second[0]}:{second[1]} by lo" in shown.greeting
         for number in range(1, 21):
             for group in {1: [first], 2: [second]}.get(number % 3, [first, second]):
-                send(group, "netstring", Message(number, b"%d" % number))
+                send(group, "netstring", FeedMessage(number, b"%d" % number))
             assert (
                 shown.line().split()[-1] == b"%d" % number
             )  # else the next could be there long before
