@@ -7,8 +7,7 @@ import os
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from broker import addresses
 from broker.clients.closings import Closings
@@ -16,8 +15,9 @@ from broker.clients.control import Control
 from broker.clients.doorkeeper import Doorkeeper
 from broker.clients.heartbeat import Heartbeat
 from broker.clients.inbox import Inbox
-from broker.clients.request_handler import RequestHandler
-from broker.clients.session import Session
+from broker.clients.request_handler import RequestHandler, Stager
+from broker.clients.session import BoundListener, Session
+from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import classifier
 from broker.dataplane.plane import Plane
@@ -34,11 +34,6 @@ from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
-if TYPE_CHECKING:
-    from broker.cquencer.cquencer_service import Cquencer
-    from broker.feeds.feeds import Feeds
-    from broker.staging.staging_service import StagingService
-
 log = logging.getLogger("seriatim")
 
 ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # base32, as nats-server's ids
@@ -52,15 +47,6 @@ FRAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class BoundListener:
-    """One address that clients come in by, and what they get there."""
-
-    host: str
-    port: int
-    frame: str
-
-
 class Traffic(NamedTuple):
     """Messages and payload bytes since the start, from clients and to clients."""
 
@@ -68,6 +54,12 @@ class Traffic(NamedTuple):
     in_bytes: int
     out_msgs: int
     out_bytes: int
+
+
+class StoppableStager(Stager, Protocol):
+    """The staging service, which is imported where it is asked for."""
+
+    async def stop(self) -> None: ...
 
 
 class Server:
@@ -86,19 +78,16 @@ class Server:
         self.slow_consumers = 0
         self.addresses: list[tuple[str, int]] = []
         limits = settings.limits
-        exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
-        sublist = Sublist(classifier(exclude), limits.max_routes)
-        sublist.max_match_nodes = limits.max_match_nodes
-        sequencer = Sequencer()
-        # Below max_pending, or a flood would cut off readers that could have kept up.
-        self.hold_pending = min(limits.hold_pending, limits.max_pending // 2)
-        self.plane = Plane(sublist, sequencer, self.hold_pending)
+        self.plane = _make_plane(settings)
         self.control = Control(self.plane, limits.max_subscriptions, limits.max_matches)
         self.control.sessions = self.sessions
-        self.plane.gate.budget.limit = limits.max_pending_total
         self.control.dropping.later = self.loop.call_soon
         self.plane.attach(self.control)
-        self.feeds = self._make_feeds() if settings.feeds else None
+        self.feeds = None
+        if settings.feeds:
+            from broker.feeds.feeds import Feeds  # a megabyte that no other broker needs
+
+            self.feeds = Feeds(settings, self.plane.sequencer, self.loop)
         self.store = open_journal(settings)
         self.window = open_window(settings, self.store)
         self.replays: Replays | None = None
@@ -107,14 +96,21 @@ class Server:
             self._keep(self.store)
         if self.window is not None:
             self.plane.know_ids(self.window)
-        self.control.request_handler = RequestHandler(self)
+        self._core = Core(settings, self.loop, self.plane, self.store, self.replays, self.keeper)
+        self.control.request_handler = RequestHandler(self._core, self.open_staging)
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.heartbeat = Heartbeat(self.loop)
         self._trimmer = Trimmer(self.loop)
         self.closings = Closings(self.loop, limits.closings_logged)
-        self.cquencer = self._make_cquencer() if settings.sequencer.port else None
-        self.staging: StagingService | None = None
+        self.cquencer = None
+        if settings.sequencer.port:
+            from broker.cquencer.cquencer_service import Cquencer  # as feeds are
+
+            subject = settings.sequencer.subject.encode()
+            fitting = self.feeds.fitting(subject) if self.feeds is not None else None
+            self.cquencer = Cquencer(self._core, self, self.inbox.store, fitting)
+        self.staging: StoppableStager | None = None
         if isinstance(self.store, Store) and os.path.isdir(os.path.join(self.store.path, STAGING)):
             self.open_staging()
         self._joining: set[asyncio.Task[object]] = set()  # connections that have no session yet
@@ -131,24 +127,12 @@ class Server:
             "max_payload": limits.max_payload,
         }
 
-    # Imported only where they are asked for: a megabyte that no other broker needs.
-
-    def _make_feeds(self) -> "Feeds":
-        from broker.feeds.feeds import Feeds
-
-        return Feeds(self.settings, self.plane.sequencer, self.loop)
-
-    def _make_cquencer(self) -> "Cquencer":
-        from broker.cquencer.cquencer_service import Cquencer
-
-        return Cquencer(self)
-
-    def open_staging(self) -> "StagingService":
-        """What is staged, and who asks for it; from the first request on."""
-        from broker.staging.staging_service import StagingService
+    def open_staging(self) -> StoppableStager:
+        """What is staged, and who asks for it; from the first request on. Raises `OSError`."""
+        from broker.staging.staging_service import StagingService  # as feeds are
 
         if self.staging is None:
-            self.staging = StagingService(self)
+            self.staging = StagingService(self._core)
         return self.staging
 
     def _keep(self, store: Store | Ring) -> None:
@@ -240,11 +224,13 @@ class Server:
     # Sessions
 
     def _join(self, accepted: socket.socket, listener: BoundListener) -> None:
-        """Begin a session for a accepted that was accepted."""
+        """Begin a session for a connection that was accepted."""
         accepted.setblocking(False)
         with suppress(OSError):  # the peer may have gone
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        joining = self.loop.connect_accepted_socket(lambda: Session(self, listener), accepted)
+        joining = self.loop.connect_accepted_socket(
+            lambda: Session(self._core, self, listener), accepted
+        )
         task = self.loop.create_task(joining)
         self._joining.add(task)
         task.add_done_callback(self._joined)
@@ -328,6 +314,18 @@ class Server:
     def sublist_statistics(self) -> dict[str, int]:
         """The counters of subscriptions and routes."""
         return self.plane.sublist.statistics()
+
+
+def _make_plane(settings: Settings) -> Plane:
+    """The data plane, with the bounds that the settings give it."""
+    limits = settings.limits
+    exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
+    sublist = Sublist(classifier(exclude), limits.max_routes)
+    sublist.max_match_nodes = limits.max_match_nodes
+    # Below max_pending, or a flood would cut off readers that could have kept up.
+    plane = Plane(sublist, Sequencer(), min(limits.hold_pending, limits.max_pending // 2))
+    plane.gate.budget.limit = limits.max_pending_total
+    return plane
 
 
 def _sum(total: Traffic, connection: Connection) -> Traffic:

@@ -9,13 +9,15 @@ is told so and costs nothing else; a fatal one ends the conversation after its a
 import logging
 from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker.clients.closings import connect_violation, violation
 from broker.clients.connect import check_options, read_object, read_options
 from broker.clients.dropping import Dropping
 from broker.clients.matches import Matches
 from broker.clients.relief import relieve
+from broker.clients.request_handler import RequestHandler
+from broker.clients.session import Session
 from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import (
     CONTROL,
@@ -31,18 +33,14 @@ from broker.dataplane.plane import Plane
 from broker.dataplane.traced import is_trace_only
 from broker.replay import requests
 from broker.replay.cursor import DEFERRED_MAX
+from broker.replay.replays import Replays
+from broker.storage.keeper import Keeper
 from parser import errors
 from parser.ops import CONNECT, FAULT, INFO, PING, PONG, SUB, UNSUB
 from sequencer.netstring import encode
 from sublist.route import Route
 from sublist.subject import covers, is_literal, is_pattern
 from sublist.subscription import Subscription
-
-if TYPE_CHECKING:
-    from broker.clients.request_handler import RequestHandler
-    from broker.clients.session import Session
-    from broker.replay.replays import Replays
-    from broker.storage.keeper import Keeper
 
 log = logging.getLogger("seriatim")
 
@@ -64,7 +62,7 @@ class Control:
         self.keeper: Keeper | None = None  # where it is on disk
         self.request_handler: RequestHandler | None = None
         self.sessions: Mapping[int, Session] = {}
-        self.dropping = Dropping(self)
+        self.dropping = Dropping(self.sublist, self.remove)
         self.matches = Matches(max_matches)
         self._verbs = {
             CONNECT: self._connect,
@@ -180,7 +178,8 @@ class Control:
 
     def relieve(self) -> None:
         """All outboxes together hold more than they may."""
-        relieve(self.plane.gate, self.plane.gate.budget, self.sessions.values())
+        connections = [session.connection for session in self.sessions.values()]
+        relieve(self.plane.gate, self.plane.gate.budget, connections)
 
     def unsafe(self) -> None:
         """Something waits at the gate until it is synced, or written."""

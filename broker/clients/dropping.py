@@ -9,13 +9,11 @@ the broker's own end wait for it.
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from broker.dataplane.connection import Connection
 from broker.turns import TURNS
-
-if TYPE_CHECKING:
-    from broker.clients.control import Control
+from sublist.sublist import Sublist
+from sublist.subscription import Subscription
 
 AT_ONCE = 64  # what nearly every connection has
 SLICE = 512  # subscriptions of one link, before it is another's turn
@@ -24,10 +22,11 @@ REMOVAL = 16  # offers that taking out a subscription costs, besides its nodes
 
 
 class Dropping:
-    """One per broker, beside the control."""
+    """One per broker, beside the control. `remove` takes one subscription out."""
 
-    def __init__(self, control: "Control") -> None:
-        self._control = control
+    def __init__(self, sublist: Sublist, remove: Callable[[Subscription], None]) -> None:
+        self._sublist = sublist
+        self._remove = remove
         self._links: OrderedDict[Connection, Callable[[], None] | None] = OrderedDict()  # what then
         self.later: Callable[[Callable[[], None]], object] | None = None  # calls in another turn
 
@@ -60,7 +59,7 @@ class Dropping:
 
     def _turn(self) -> None:
         begun = TURNS.begin()
-        sublist = self._control.sublist
+        sublist = self._sublist
         spent = -sublist.effort
         while self._links and spent + sublist.effort < TURN:
             connection, then = self._links.popitem(last=False)
@@ -78,5 +77,5 @@ class Dropping:
         subs = connection.subs
         count = min(len(subs), most)
         for _ in range(count):
-            self._control.remove(subs.popitem()[1])
+            self._remove(subs.popitem()[1])
         return count

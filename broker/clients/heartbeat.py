@@ -1,13 +1,18 @@
 """When each connection is to be looked at next: one timer for all of them, in order of due."""
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from sortedcontainers import SortedSet
 
-if TYPE_CHECKING:
-    from broker.clients.session import Session
+
+class Beating(Protocol):
+    """A session, as it is looked at."""
+
+    @property
+    def cid(self) -> int: ...
+    def beat(self, now: float) -> float:
+        """Do what is due; when to look again, 0 for never."""
 
 
 class Heartbeat:
@@ -20,11 +25,11 @@ class Heartbeat:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._due = SortedSet()  # of (due, cid)
-        self._sessions: dict[int, tuple[float, Session]] = {}
+        self._sessions: dict[int, tuple[float, Beating]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = 0.0
 
-    def schedule(self, session: "Session", due: float) -> None:
+    def schedule(self, session: Beating, due: float) -> None:
         """Look at this session at `due` (loop time), and at no other time as far as is known."""
         self.forget(session)
         self._sessions[session.cid] = (due, session)
@@ -32,7 +37,7 @@ class Heartbeat:
         if self._timer is None or due < self._wake_at:
             self._wake(due)
 
-    def forget(self, session: "Session") -> None:
+    def forget(self, session: Beating) -> None:
         """Look at this session no more."""
         known = self._sessions.pop(session.cid, None)
         if known is not None:
@@ -57,8 +62,7 @@ class Heartbeat:
             while self._due and self._due[0][0] <= now:
                 _, cid = self._due.pop(0)
                 _, session = self._sessions.pop(cid)
-                beat: Callable[[float], float] = session.beat
-                again = beat(now)
+                again = session.beat(now)
                 if again:
                     self.schedule(session, max(again, now + 0.001))
         finally:  # one session's trouble must not silence the others

@@ -1,22 +1,18 @@
 """Memory that all outboxes hold together, when it is too much: those with the most are cut off."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from broker.dataplane.connection import Budget
+from broker.dataplane.connection import Budget, Connection
 from broker.dataplane.gate import Gate
-
-if TYPE_CHECKING:
-    from broker.clients.session import Session
 
 LEFT = 7 / 8  # of the limit, so that the next one is not looked for with the next message
 
 
-def relieve(gate: Gate, budget: Budget, sessions: Iterable["Session"]) -> None:
+def relieve(gate: Gate, budget: Budget, connections: Iterable[Connection]) -> None:
     """Cut off the clients with the largest outboxes, until the others are well within."""
     least = budget.limit * LEFT
-    connections = [session.connection for session in sessions if not session.connection.closed]
-    for connection in sorted(connections, key=lambda connection: connection.kept(), reverse=True):
+    alive = [connection for connection in connections if not connection.closed]
+    for connection in sorted(alive, key=lambda connection: connection.kept(), reverse=True):
         if budget.bytes <= least:
             return
         held = connection.kept()

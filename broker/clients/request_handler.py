@@ -13,8 +13,10 @@ elsewhere. What waits for the disk waits in a cursor: at most `LOOKUPS_MAX` mess
 import json
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
+from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import is_answerable
 from broker.replay.bulk import Bulk, read_wish
@@ -22,9 +24,6 @@ from broker.replay.lookup import Lookup, no_such_message, refuse
 from broker.replay.requests import BadRequest, Get, Info, Read, Staging, parse
 from parser import errors
 from sequencer.journal.ring import Ring
-
-if TYPE_CHECKING:
-    from broker.server import Server
 
 log = logging.getLogger("seriatim")
 
@@ -38,12 +37,23 @@ WORK: Final = 512  # offers that reading or writing JSON costs
 MS_NS: Final = 1_000_000
 
 
-class RequestHandler:
-    """One per broker, for its one thread."""
+class Stager(Protocol):
+    """Who publishes exactly once: the staging service."""
 
-    def __init__(self, server: "Server") -> None:
-        self._server = server
-        self._plane = server.plane
+    def ask(
+        self, word: str, asker: tuple[Connection, bytes], store: bytearray, span: range
+    ) -> None:
+        """Do what the request at hand asks for; its headers and payload are that span."""
+
+
+class RequestHandler:
+    """One per broker, for its one thread. `open_staging` raises `OSError`."""
+
+    def __init__(self, core: Core, open_staging: Callable[[], Stager]) -> None:
+        self._core = core
+        self._plane = core.plane
+        self._replays = core.replays
+        self._open_staging = open_staging
 
     def takes(self, subject: bytes) -> bool:
         """Whether a message to this subject is a question, or was meant to be one."""
@@ -92,20 +102,20 @@ class RequestHandler:
 
     def _look_up(self, connection: Connection, number: int, subject: bytes, reply: bytes) -> None:
         """Answer from the journal; at once, where there is no such message."""
-        server, plane = self._server, self._plane
-        if number > plane.sequencer.number or server.replays is None:
+        replays, plane = self._replays, self._plane
+        if number > plane.sequencer.number or replays is None:
             first = plane.sequencer.number + 1
             no_such_message(plane, connection, subject, reply, number, kept_from=first)
             return
-        if number < server.replays.store.first:
-            first = server.replays.store.first
+        if number < replays.store.first:
+            first = replays.store.first
             no_such_message(plane, connection, subject, reply, number, kept_from=first)
             return
-        asked = server.replays.asked_by(connection)
+        asked = replays.asked_by(connection)
         lookup = next((one for one in asked if isinstance(one, Lookup)), None)
         fresh = lookup is None
         if lookup is None:
-            lookup = Lookup(server.replays, connection)
+            lookup = Lookup(replays, connection)
         if len(lookup.wanted) >= LOOKUPS_MAX:
             refuse(
                 plane, connection, subject, reply, 429, "too many messages are asked for at once"
@@ -113,13 +123,13 @@ class RequestHandler:
             return
         lookup.want(number, subject, reply)
         if fresh:
-            server.replays.ask(lookup)
+            replays.ask(lookup)
 
     # Many messages
 
     def _read(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """Begin to answer with chunks. Raises `BadRequest`."""
-        replays, plane = self._server.replays, self._plane
+        replays, plane = self._replays, self._plane
         plane.spend(WORK)
         wish = read_wish(self._payload(connection), plane.sequencer.number)
         _need_headers(connection)
@@ -146,27 +156,27 @@ class RequestHandler:
     def _hand_over(
         self, connection: Connection, request: Staging, subject: bytes, reply: bytes
     ) -> None:
-        """Have it done by the desk of staging. Raises `BadRequest` and `PublishForbidden`."""
-        if not self._server.settings.staging.max_bytes:
+        """Have it done by the staging service. Raises `BadRequest` and `PublishForbidden`."""
+        if not self._core.settings.staging.max_bytes:
             raise errors.PublishForbidden(subject, "nothing may be staged here")
         _need_headers(connection)
         self._accept(connection)
         body = connection.parser.body
         span = range(body, body + connection.parser.size)
         try:
-            staging_service = self._server.open_staging()
+            stager = self._open_staging()
         except OSError as error:
             why = f"the disk takes no stages: {error.strerror}"
             refuse(self._plane, connection, subject, reply, 507, why)
             return
-        staging_service.ask(request.word, (connection, reply), self._plane.store, span)
+        stager.ask(request.word, (connection, reply), self._plane.store, span)
 
     # What there is
 
     def info(self) -> dict[str, Any]:
         """What `$SEQ.INFO` answers."""
-        server, settings = self._server, self._server.settings
-        sequencer, journal, store = self._plane.sequencer, settings.journal, self._server.store
+        settings, store = self._core.settings, self._core.store
+        sequencer, journal = self._plane.sequencer, settings.journal
         in_memory = isinstance(store, Ring)
         last = sequencer.number
         facts: dict[str, Any] = {"journal": "", "epoch": 0, "first": last + 1, "last": last}
@@ -183,7 +193,7 @@ class RequestHandler:
             "newest": times[1] // MS_NS,
             "time": time.time_ns() // MS_NS,
             "store": "none" if store is None else "memory" if in_memory else "disk",
-            "sync": journal.sync if server.keeper is not None else "never",
+            "sync": journal.sync if self._core.keeper is not None else "never",
             "full": bool(sequencer.full),
             "limits": {
                 "retain_bytes": journal.ring_bytes if in_memory else journal.retain_bytes,

@@ -3,8 +3,7 @@
 asyncio calls the methods of `BufferedProtocol`; the data plane calls `flush` at a release
 and `cut_off` for a client that is too slow; the conversation's rules are in broker/control.
 Output goes to the socket at once; what it does not take waits with the transport, whose
-`pause_writing` and `resume_writing` tell `connection.writable`. Subscribers and publishers meet
-here in one more way: see `hold`.
+`pause_writing` and `resume_writing` tell `connection.writable`.
 """
 
 import asyncio
@@ -14,48 +13,57 @@ import os
 import sys
 import termios
 import time
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
 
 from broker.addresses import peer_ip, shown
+from broker.clients.closings import Closings
+from broker.clients.heartbeat import Heartbeat
 from broker.clients.hidden import Reads
-from broker.clients.inbox import Intake
+from broker.clients.inbox import Inbox, Intake
+from broker.core import Core
 from broker.dataplane.connection import Connection
+from broker.holding import HeldPublisher, HeldPublishers
 from broker.turns import TURNS
 from parser import errors
 from parser.machine import Parser
-
-if TYPE_CHECKING:
-    from broker.server import BoundListener, Server
 
 log = logging.getLogger("seriatim")
 
 FIRST_PING = 2.0  # seconds after CONNECT; nats-server measures the round trip then
 GOLDEN = 0.6180339887498949  # the golden ratio: its multiples fill the unit interval evenly
+DRAINED = 4  # an outbox below this part of `hold_pending` has drained
 JITTER = 0.2  # of FIRST_PING, so that a thousand clients that come back at once spread out
 
 
-class Publisher(Protocol):
-    """Who may be held by the subscribers that it outruns: a session, or cquencer's port."""
+@dataclass(frozen=True, slots=True)
+class BoundListener:
+    """One address that clients come in by, and what they get there."""
 
-    held_by: int  # subscribers that it waits for
+    host: str
+    port: int
+    frame: str
 
-    def go_on(self) -> None:
-        """It waits for nobody any more."""
 
+class Host(Protocol):
+    """What a session asks of the server that it is a client of."""
 
-def hold(publisher: Publisher, server: "Server") -> None:
-    """Have a publisher wait for the subscribers that it has outrun in this event.
+    slow_consumers: int  # clients that were cut off so far
 
-    A flood is brought down to the speed of its readers in this way, instead of cutting
-    them off. But each of them may hold its publishers for `hold_ms` only, and not again
-    before it has drained: a reader that is dead or far too slow stalls nobody, its
-    outbox grows to `max_pending`, and it is cut off.
-    """
-    seconds = server.settings.limits.hold_ms / 1000
-    for connection in server.plane.gate.crowded:
-        if not connection.closed and not connection.writable and seconds:
-            connection.session.hold(publisher, seconds)
-    server.plane.gate.crowded.clear()
+    @property
+    def inbox(self) -> Inbox: ...
+    @property
+    def heartbeat(self) -> Heartbeat: ...
+    @property
+    def closings(self) -> Closings: ...
+    def admit(self, session: "Session") -> bool:
+        """Give a new session its cid, and its place if there is one."""
+
+    def forget(self, session: "Session") -> None:
+        """A session has ended."""
+
+    def info(self, session: "Session", greeting: bool = False) -> bytes:
+        """The INFO line for one client."""
 
 
 class Session(asyncio.BufferedProtocol):
@@ -63,21 +71,22 @@ class Session(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_backlog",
+        "_core",
         "_draining",
         "_ending",
         "_fd",
         "_greeted",
         "_heard",
-        "_hold_timer",
-        "_holding",
+        "_held",
+        "_host",
         "_intake",
         "_late",
+        "_limits",
         "_linger_timer",
         "_logged",
         "_ping_sent",
         "_pings_out",
         "_reads",
-        "_server",
         "_stall_timer",
         "_stalled_bytes",
         "_transport",
@@ -95,8 +104,10 @@ class Session(asyncio.BufferedProtocol):
         "started_at",
     )
 
-    def __init__(self, server: "Server", listener: "BoundListener") -> None:
-        self._server = server
+    def __init__(self, core: Core, host: Host, listener: BoundListener) -> None:
+        self._core = core
+        self._host = host
+        self._limits = limits = core.settings.limits
         self.listener = listener
         self.cid = 0
         self.cut_reason = ""  # why it is cut off, if not for what it holds itself
@@ -105,25 +116,23 @@ class Session(asyncio.BufferedProtocol):
         self.introduced = False  # it has said CONNECT
         self.started_at = time.time()
         self.rtt = 0.0
-        limits = server.settings.limits
         parser = Parser(limits.max_control_line, limits.max_payload)
-        self.connection = Connection(self, parser, limits.max_pending, server.plane.gate.budget)
+        self.connection = Connection(self, parser, limits.max_pending, core.plane.gate.budget)
         self.connection.settle(listener.frame)
-        self._intake = Intake(server.inbox)
+        self._intake = Intake(host.inbox)
         self._backlog: bytearray | None = None  # read, and to be served in a later turn
-        self._reads = Reads() if server.settings.trace else None  # as they may be logged
+        self._reads = Reads() if core.settings.trace else None  # as they may be logged
         self._why = ""  # it was closed by us
         self._logged = False  # the usual log has said so
         self._draining = False  # nothing more is taken in
         self._ending = False
         self._greeted = False
         self._late = False  # to be closed when what it holds may be seen
-        self._heard = server.loop.time()
+        self._heard = core.loop.time()
         self._ping_sent = 0.0
         self._pings_out = 0
-        self._holding: set[Publisher] = set()  # those that wait for this subscriber
-        self.held_by = 0  # subscribers that this publisher waits for
-        self._hold_timer: asyncio.TimerHandle | None = None
+        self._held = HeldPublishers(core.loop, self.connection)  # those that wait for this client
+        self.held_by = 0  # subscribers that this client, a publisher, waits for
         self._linger_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._stalled_bytes = 0
@@ -166,7 +175,7 @@ class Session(asyncio.BufferedProtocol):
     @property
     def last_activity(self) -> float:
         """When the client was heard of last, as a Unix time."""
-        return time.time() - (self._server.loop.time() - self._heard)
+        return time.time() - (self._core.loop.time() - self._heard)
 
     @property
     def heard(self) -> float:
@@ -181,27 +190,26 @@ class Session(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=0)  # whatever waits there is told to the link
         peer = transport.get_extra_info("peername") or ("", 0)
         self.ip, self.port = peer_ip(str(peer[0])), int(peer[1])
-        admitted = self._server.admit(self)
-        self._transport.write(self._server.info(self))
+        admitted = self._host.admit(self)
+        self._transport.write(self._host.info(self))
         if not admitted:
             self._transport.write(errors.ConnectionsExceeded.reply)
             self._why = "Maximum Connections Exceeded"
             self._close()
             return
         log.debug("%s - Client connection created", self.label)
-        self._server.heartbeat.schedule(self, self._heard + self._ping_interval)
+        self._host.heartbeat.schedule(self, self._heard + self._limits.ping_interval)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self.connection.closed or self._draining:
-            return self._server.inbox.window  # to be thrown away
+            return self._host.inbox.window  # to be thrown away
         return self._intake.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        server = self._server
         if self.connection.closed or self._draining:
             return  # nothing that it says counts any more
         store, stop = self._intake.filled(nbytes)
-        self._heard = server.loop.time()
+        self._heard = self._core.loop.time()
         if self._reads is not None:
             read = bytes(memoryview(store)[stop - nbytes : stop])
             log.debug("%s - <<- %r", self.label, self._reads.shown(read))
@@ -210,20 +218,21 @@ class Session(asyncio.BufferedProtocol):
     def _serve(self, store: bytearray, stop: int) -> None:
         """Have the plane serve what was read, in more than one turn if it is much work."""
         begun = TURNS.begin()
-        plane = self._server.plane
+        plane = self._core.plane
         plane.sequencer.tick(time.time_ns())
         rest = plane.receive(self.connection, store, stop)
         if plane.interrupted:
             self._backlog = store[rest:stop]
             self._intake.keep(store, stop, stop, self.connection.parser)
             self._transport.pause_reading()
-            self._server.loop.call_soon(self.go_on)
+            self._core.loop.call_soon(self.go_on)
         elif not self.connection.closed:
             self._intake.keep(store, rest, stop, self.connection.parser)
         if plane.gate.crowded:
-            self._hold()
-        if (replays := self._server.replays) is not None and replays.waits:
-            replays.advance()
+            self._core.hold(self)
+            if self.held_by:
+                self._transport.pause_reading()
+        self._core.advance()
         if self._ending:
             self._close()
         TURNS.end(begun)
@@ -244,14 +253,14 @@ class Session(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fd = -1
-        self._server.plane.control.drop(self.connection)
-        self._server.forget(self)
+        self._core.plane.control.drop(self.connection)
+        self._host.forget(self)
         self.connection.part()
         self._backlog = None
-        for timer in (self._stall_timer, self._hold_timer, self._linger_timer):
+        for timer in (self._stall_timer, self._linger_timer):
             if timer is not None:
                 timer.cancel()
-        self._let_go()
+        self._held.release()
         why = self._why or exc or "Client Closed"
         if not self._logged:
             log.debug("%s - Client connection closed: %s", self.label, why)
@@ -259,8 +268,8 @@ class Session(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self.connection.writable = False
         self._stalled_bytes = self._transport.get_write_buffer_size()
-        deadline = self._server.settings.limits.write_deadline
-        self._stall_timer = self._server.loop.call_later(deadline, self._stalled)
+        deadline = self._limits.write_deadline
+        self._stall_timer = self._core.loop.call_later(deadline, self._stalled)
 
     def resume_writing(self) -> None:
         if self._stall_timer is not None:
@@ -268,14 +277,10 @@ class Session(asyncio.BufferedProtocol):
             self._stall_timer = None
         self.connection.writable = True
         self.flush()
-        if self._server.replays is not None:
-            self._server.replays.wake(self.connection)
-        if self.connection.held() < self._server.hold_pending // 4:
-            self.connection.lagging = False
-            if self._hold_timer is not None:
-                self._hold_timer.cancel()
-                self._hold_timer = None
-            self._let_go()
+        if self._core.replays is not None:
+            self._core.replays.wake(self.connection)
+        if self.connection.held() < self._core.plane.gate.hold_pending // DRAINED:
+            self._held.drained()
 
     # Output
 
@@ -321,18 +326,18 @@ class Session(asyncio.BufferedProtocol):
         """Say in the log why this connection is closed by us."""
         self._why = why
         text = "%s - Client connection closed: %s"
-        self._logged = self._server.closings.tell(logging.INFO, self.ip, text, self.label, why)
+        self._logged = self._host.closings.tell(logging.INFO, self.ip, text, self.label, why)
 
     def cut_off(self, reason: str = "") -> None:
         """Close on a slow consumer: drop what waits, say so after the last whole message."""
-        limit = self._server.settings.limits.max_pending
+        limit = self._limits.max_pending
         why = reason or self.cut_reason or f"MaxPending of {limit} Exceeded"
         why = f"Slow Consumer Detected: {why}"
-        self._server.closings.tell(logging.INFO, self.ip, "%s - %s", self.label, why)
+        self._host.closings.tell(logging.INFO, self.ip, "%s - %s", self.label, why)
         self._why = why
-        self._server.slow_consumers += 1
+        self._host.slow_consumers += 1
         self.connection.drop_output()
-        self._let_go()
+        self._held.release()
         if not self._transport.is_closing():
             self._transport.write(errors.SlowConsumer.reply)
         self._close()
@@ -343,7 +348,7 @@ class Session(asyncio.BufferedProtocol):
         What may not be seen yet is waited for, within that time too.
         """
         connection = self.connection
-        self._server.plane.control.drop(connection)
+        self._core.plane.control.drop(connection)
         if self._transport.is_closing():
             return
         while (view := connection.next_waiting()) is not None:
@@ -356,29 +361,23 @@ class Session(asyncio.BufferedProtocol):
             self._transport.close()
         unwritten = self._late or self._transport.get_write_buffer_size()
         if unwritten and self._linger_timer is None:
-            deadline = self._server.settings.limits.write_deadline
-            self._linger_timer = self._server.loop.call_later(deadline, self._transport.abort)
+            deadline = self._limits.write_deadline
+            self._linger_timer = self._core.loop.call_later(deadline, self._transport.abort)
 
     def _stalled(self) -> None:
         """The socket has taken nothing for `write_deadline`: too slow, unless it took some."""
         self._stall_timer = None
-        if self._server.keeper is not None:
+        if self._core.keeper is not None:
             return  # what it misses is in the journal; PINGs find out whether it is alive
         waiting = self._transport.get_write_buffer_size()
-        deadline = self._server.settings.limits.write_deadline
+        deadline = self._limits.write_deadline
         if waiting < self._stalled_bytes:
             self._stalled_bytes = waiting
-            self._stall_timer = self._server.loop.call_later(deadline, self._stalled)
+            self._stall_timer = self._core.loop.call_later(deadline, self._stalled)
         elif not self._transport.is_closing():
             self.cut_off(f"WriteDeadline of {deadline:g}s exceeded")
 
-    # Publishers and the subscribers they outrun
-
-    def _hold(self) -> None:
-        """Read no more from this publisher until the subscribers that it outran have drained."""
-        hold(self, self._server)
-        if self.held_by:
-            self._transport.pause_reading()
+    # Waiting: a publisher for the subscribers that it outruns, a client for what it asked for
 
     def wait(self) -> None:
         """Serve nothing more of what was read until `proceed`."""
@@ -388,73 +387,51 @@ class Session(asyncio.BufferedProtocol):
         """What `wait` was for is done."""
         self.held_by -= 1
         if self.held_by == 0:
-            self._server.loop.call_soon(self.go_on)
+            self._core.loop.call_soon(self.go_on)
 
-    def hold(self, publisher: "Publisher", seconds: float) -> None:
+    def hold(self, publisher: HeldPublisher, seconds: float) -> None:
         """Have a publisher wait for this subscriber, but not for longer than this."""
-        if publisher in self._holding:
-            return
-        self._holding.add(publisher)
-        publisher.held_by += 1
-        if self._hold_timer is None:
-            self._hold_timer = self._server.loop.call_later(seconds, self._held_long_enough)
-
-    def _held_long_enough(self) -> None:
-        self._hold_timer = None
-        self.connection.lagging = True
-        self._let_go()
-
-    def _let_go(self) -> None:
-        """Let the publishers go on that waited for this subscriber."""
-        for publisher in self._holding:
-            publisher.held_by -= 1
-            if publisher.held_by == 0:
-                self._server.loop.call_soon(publisher.go_on)
-        self._holding.clear()
+        self._held.hold(publisher, seconds)
 
     # Life signs
-
-    @property
-    def _ping_interval(self) -> float:
-        return self._server.settings.limits.ping_interval
 
     def connected(self) -> None:
         """CONNECT was accepted: the first PING comes soon, to measure the round trip."""
         if self._ping_sent == 0.0:
             spread = self.cid * GOLDEN % 1  # even over any run of cids
-            first = min(FIRST_PING, self._ping_interval) * (1 + spread * JITTER)
-            due = self._server.loop.time() + first
-            self._server.heartbeat.schedule(self, due)
+            first = min(FIRST_PING, self._limits.ping_interval) * (1 + spread * JITTER)
+            due = self._core.loop.time() + first
+            self._host.heartbeat.schedule(self, due)
 
     def pinged(self) -> None:
         """The client sent PING. The first time after CONNECT it learns that it is known."""
         if self.options.get("protocol") == 1 and not self._greeted:
             self._greeted = True
-            self._server.plane.say(self.connection, self._server.info(self, greeting=True))
+            self._core.plane.say(self.connection, self._host.info(self, greeting=True))
 
     def ponged(self) -> None:
         """The client answered a PING."""
         if self._pings_out:
-            self.rtt = self._server.loop.time() - self._ping_sent
+            self.rtt = self._core.loop.time() - self._ping_sent
             self._pings_out = 0
 
     def beat(self, now: float) -> float:
         """PING a silent client, close a stale one; when to look again, 0 for never."""
-        limits = self._server.settings.limits
+        limits = self._limits
         if self.connection.closed:
             return 0.0
         if self._ping_sent and now - self._heard < limits.ping_interval:
             return self._heard + limits.ping_interval
         if self._pings_out >= limits.ping_max:
             self._blame(f"Stale Connection: {limits.ping_max} PINGs unanswered")
-            self._server.plane.say(self.connection, errors.StaleConnection.reply)
-            self._server.plane.release(None)
+            self._core.plane.say(self.connection, errors.StaleConnection.reply)
+            self._core.plane.release(None)
             self._close()
             return 0.0
         self._pings_out += 1
         self._ping_sent = now
-        self._server.plane.say(self.connection, b"PING\r\n")
-        self._server.plane.release(None)
+        self._core.plane.say(self.connection, b"PING\r\n")
+        self._core.plane.release(None)
         return now + limits.ping_interval
 
     # The end

@@ -15,18 +15,16 @@ import socket
 import sys
 import termios
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from broker import addresses
-from broker.clients.session import hold
+from broker.clients.closings import Closings
+from broker.clients.doorkeeper import Doorkeeper
+from broker.core import Core
 from broker.cquencer.cquencer_client import CquencerClient
 from broker.cquencer.cquencer_port import CquencerPort
 from broker.turns import TURNS
 from parser import errors
-
-if TYPE_CHECKING:
-    from broker.feeds.fitting import Fitting
-    from broker.server import Server
 
 log = logging.getLogger("seriatim")
 
@@ -37,28 +35,61 @@ BACKLOG = 1024  # connections that wait to be accepted
 TOO_LONG = b"-ERR 'Maximum Payload Violation: %d bytes, and a datagram of the feed takes %d'"
 
 
-class Cquencer:
-    """One per broker that has the port. The port tells it who goes; it is a publisher to hold."""
+class PayloadBound(Protocol):
+    """How long a message may be so that a feed can carry it."""
 
-    def __init__(self, server: "Server") -> None:
-        settings = server.settings
-        self._server = server
-        self._loop = server.loop
+    @property
+    def always(self) -> int: ...
+    def most(self, number: int) -> int: ...
+
+
+class Reception(Protocol):
+    """What the port asks of the server: who may come in, and by which door."""
+
+    @property
+    def doorkeeper(self) -> Doorkeeper: ...
+    @property
+    def closings(self) -> Closings: ...
+    def has_room(self) -> bool:
+        """Whether one more client may be connected."""
+
+    def new_client(self) -> tuple[int, int]:
+        """The cid of one more client, and who it is in the journal's records."""
+
+    def full(self, ip: str, label: str) -> None:
+        """There is no place for one more client."""
+
+
+class Cquencer:
+    """One per broker that has the port. The port tells it who goes; it is a publisher to hold.
+
+    It reads into `buffer`, which is free between two read events. `fitting` is None where a
+    message may be of any length.
+    """
+
+    def __init__(
+        self, core: Core, reception: Reception, buffer: bytearray, fitting: PayloadBound | None
+    ) -> None:
+        settings = core.settings
+        self._core = core
+        self._reception = reception
+        self._limits = settings.limits
+        self._loop = core.loop
         subject = settings.sequencer.subject.encode()
         self._max_payload = settings.limits.max_payload
-        self._fitting = _fitting(server, subject)
+        self._fitting = fitting
         fits = self._max_payload if self._fitting is None else self._fitting.always
         self._poller = select.epoll()
         self.port = CquencerPort(
-            server.plane,
-            server.inbox.store,
+            core.plane,
+            buffer,
             subject,
             min(fits, self._max_payload),
             settings.sequencer.framing == "netstring",
             self._poller,
             self,
         )
-        server.plane.gate.port = self.port
+        core.plane.gate.port = self.port
         self.clients: dict[int, CquencerClient] = {}  # by cid
         self.accepted = 0
         self.addresses: list[tuple[str, int]] = []
@@ -69,7 +100,7 @@ class Cquencer:
 
     def start(self) -> None:
         """Listen on every address of the host. Raises `OSError`, in plain words."""
-        settings = self._server.settings
+        settings = self._core.settings
         host = settings.sequencer.host or settings.host
         port = max(settings.sequencer.port, 0)
         try:
@@ -87,7 +118,7 @@ class Cquencer:
         self.addresses = [addresses.bound_to(host, listener) for listener in self._listeners]
         self._loop.add_reader(self._poller.fileno(), self._turn)
         for listener in self._listeners:
-            self._server.doorkeeper.watch(listener, self._admit)
+            self._reception.doorkeeper.watch(listener, self._admit)
         port = self.addresses[0][1]
         log.info("Listening for cquencer's clients on %s", addresses.shown(host, port))
 
@@ -95,13 +126,13 @@ class Cquencer:
 
     def _admit(self, connection: socket.socket, place: tuple[Any, ...]) -> None:
         """Serve a new connection, if there is a place for it."""
-        server, limits = self._server, self._server.settings.limits
+        reception, limits = self._reception, self._limits
         self.accepted += 1
         peer = (addresses.peer_ip(str(place[0])), int(place[1]))
-        admitted = server.has_room()
-        client = CquencerClient(connection, peer, *server.new_client())
+        admitted = reception.has_room()
+        client = CquencerClient(connection, peer, *reception.new_client())
         if not admitted:
-            server.full(client.ip, client.label)
+            reception.full(client.ip, client.label)
             words = errors.ConnectionsExceeded.reply.rstrip()
             with suppress(OSError):
                 connection.send(b"%d:%b," % (len(words), words), socket.MSG_NOSIGNAL)
@@ -128,7 +159,7 @@ class Cquencer:
     def closed(self, client: CquencerClient) -> None:
         """A connection has ended."""
         del self.clients[client.cid]
-        self._server.doorkeeper.freed()
+        self._reception.doorkeeper.freed()
         log.debug("%s - cquencer's client closed", client.label)
 
     def ending(self, client: CquencerClient) -> None:
@@ -136,10 +167,10 @@ class Cquencer:
         if client.fault:
             text = "%s - cquencer's client closed: %s"
             why = client.fault.decode()
-            self._server.closings.tell(logging.INFO, client.ip, text, client.label, why)
+            self._reception.closings.tell(logging.INFO, client.ip, text, client.label, why)
         with suppress(OSError):
             client.connection.shutdown(socket.SHUT_WR)
-        deadline = self._server.settings.limits.write_deadline
+        deadline = self._limits.write_deadline
         self._loop.call_later(deadline, self.port.close, client)
 
     def refusal(self, size: int) -> bytes:
@@ -147,7 +178,7 @@ class Cquencer:
         if size > self._max_payload:
             return errors.PayloadTooLarge.reply.rstrip()
         if self._fitting is not None:
-            most = self._fitting.most(self._server.plane.sequencer.number + 1)
+            most = self._fitting.most(self._core.plane.sequencer.number + 1)
             if size > most:
                 return TOO_LONG % (size, most)
         return b""
@@ -166,13 +197,11 @@ class Cquencer:
             return
         begun = TURNS.begin()
         self.port.turn()
-        server = self._server
-        if server.plane.gate.crowded and not self._draining:
-            hold(self, server)
+        if self._core.plane.gate.crowded and not self._draining:
+            self._core.hold(self)
             if self.held_by:
                 self._loop.remove_reader(self._poller.fileno())
-        if (replays := server.replays) is not None and replays.waits:
-            replays.advance()
+        self._core.advance()
         TURNS.end(begun)
 
     def go_on(self) -> None:
@@ -186,7 +215,7 @@ class Cquencer:
     def stop_listening(self) -> None:
         """Let nobody in any more."""
         for listener in self._listeners:
-            self._server.doorkeeper.leave(listener)
+            self._reception.doorkeeper.leave(listener)
         self._listeners.clear()
 
     def start_draining(self) -> None:
@@ -205,18 +234,8 @@ class Cquencer:
         for client in list(self.clients.values()):
             self.port.close(client)
         self._loop.remove_reader(self._poller.fileno())
-        self._server.plane.gate.port = None
+        self._core.plane.gate.port = None
         self._poller.close()
-
-
-def _fitting(server: "Server", subject: bytes) -> "Fitting | None":
-    """What the feeds of the port's messages can carry; None where that has no known bound."""
-    if server.feeds is None:
-        return None
-    from broker.feeds.fitting import Fitting  # only where there are feeds
-
-    fitting = Fitting(server.feeds.outlets, subject)
-    return fitting if fitting.is_known else None
 
 
 def _is_drained(client: CquencerClient) -> bool:

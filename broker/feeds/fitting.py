@@ -7,7 +7,7 @@ decimal, so a message that just fits may be one byte too long when numbers have 
 
 from collections.abc import Iterable
 
-from broker.feeds.feeds import Outlet
+from broker.feeds.outlet import Outlet
 from sequencer.feed.codecs import BUILT_IN
 from sequencer.feed.feed_codec import Codec
 from sequencer.feed.feed_message import FeedMessage

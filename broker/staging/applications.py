@@ -21,7 +21,7 @@ from broker.staging.operations_asked import Refusal
 from broker.staging.shares import Owner, Shares, owner_at
 from sequencer.journal.disk import FILE_MODE, pwrite_all, replace, sync_file, sync_folder
 
-SPARE_LINES = 1024  # that may be meaningless before the file is written anew
+SPARE_LINES = 1024  # that may be meaningless before the whole file is written again
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Applications:
         self.displaced = 0
         self._lines = 0
         self._end = 0
-        self._anew = True  # the file is to be written anew, for it misses or cannot be trusted
+        self._rewrite = True  # the whole file: it is missing, or cannot be trusted
 
     def load(self) -> None:
         """Read the file, if there is one. Raises `OSError`.
@@ -184,8 +184,8 @@ class Applications:
         self._shares.add(owner, 1)
 
     def plan(self, done: Done) -> list[Done] | None:
-        """Which lines to write anew with this one; None where it is enough to append it."""
-        if not self._anew and self._lines <= 2 * len(self.done) + SPARE_LINES:
+        """All lines, this one among them, if the file is to be rewritten; None: append it."""
+        if not self._rewrite and self._lines <= 2 * len(self.done) + SPARE_LINES:
             return None
         return [*(one for one in self.done.values() if one.application != done.application), done]
 
@@ -194,14 +194,14 @@ class Applications:
         old = self._instead.get(name)
         return "" if old is None or old.application in self._owners else old.application
 
-    def write(self, done: Done, anew: list[Done] | None, instead: str = "") -> None:
-        """Bring one more to the disk; `anew` is what `plan` has said. In a thread.
+    def write(self, done: Done, rewritten: list[Done] | None, instead: str = "") -> None:
+        """Bring one more to the disk; `rewritten` is what `plan` has said. In a thread.
 
-        Raises `OSError`; nothing is known then of what the file holds, and the next call writes
-        all of it anew.
+        Raises `OSError`; nothing is known then of what the file holds, and the next call rewrites
+        all of it.
         """
-        self._anew = True
-        if anew is None:
+        self._rewrite = True
+        if rewritten is None:
             if instead and self._durable:
                 # No promise of whom nobody will know may come back with a power cut.
                 sync_folder(os.path.dirname(self.file))
@@ -216,10 +216,10 @@ class Applications:
             self._end += len(line)
             self._lines += 1
         else:
-            data = b"".join(seal(asdict(one)) for one in anew)
+            data = b"".join(seal(asdict(one)) for one in rewritten)
             replace(self.file, data, durable=self._durable)
-            self._end, self._lines = len(data), len(anew)
-        self._anew = False
+            self._end, self._lines = len(data), len(rewritten)
+        self._rewrite = False
 
     def take(self, done: Done) -> None:
         """It is on the disk: from now on it is known."""

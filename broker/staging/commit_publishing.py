@@ -10,18 +10,15 @@ import errno
 import os
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from broker.clients.session import hold
+from broker.core import Core
 from broker.dataplane.staged_rows import Staged
 from broker.staging.operations_asked import Asker, CommitWish
 from broker.staging.shares import NOBODY, Owner
 from broker.staging.stages import Stage
 from parser.machine import Parser
 from parser.table import START
-
-if TYPE_CHECKING:
-    from broker.server import Server
 
 Run = Callable[[Callable[[], Any]], Awaitable[Any]]  # in the thread for files
 READ_BYTES = 1 << 20
@@ -62,11 +59,11 @@ class Commit:
 class Publishing:
     """One per broker. To its subscribers it is a publisher, which they may hold."""
 
-    def __init__(self, server: "Server", staged: Staged, run: Run) -> None:
-        self._server = server
+    def __init__(self, core: Core, staged: Staged, run: Run) -> None:
+        self._core = core
         self._staged = staged
         self._run = run
-        self._stop: asyncio.Future[None] = server.loop.create_future()
+        self._stop: asyncio.Future[None] = core.loop.create_future()
         self._held: asyncio.Future[None] | None = None
         self.held_by = 0
         self.rows = 0
@@ -89,7 +86,7 @@ class Publishing:
 
     async def told(self, ask: Callable[[Callable[[], None]], None]) -> None:
         """Wait until somebody calls what `ask` is given."""
-        event = self._server.loop.create_future()
+        event = self._core.loop.create_future()
         ask(lambda: None if event.done() else event.set_result(None))
         await self.wait(event)
 
@@ -145,8 +142,7 @@ class Publishing:
 
     def _turn(self, commit: Commit, rest: "Rest", row: int, most: int) -> int:
         """One turn: publish rows from that one on, and let out what it has caused; how many."""
-        server, staged = self._server, self._staged
-        plane = server.plane
+        plane, staged = self._core.plane, self._staged
         plane.sequencer.tick(time.time_ns())
         place = (rest.store, rest.at, rest.stop)
         rows = staged.publish(rest.parser, *place, commit.origin, row, most)
@@ -157,8 +153,7 @@ class Publishing:
             commit.last = plane.sequencer.number
             commit.first = commit.first or commit.last - rows + 1
             self.rows += rows
-        if (replays := server.replays) is not None and replays.waits:
-            replays.advance()
+        self._core.advance()
         return rows
 
     def _judge(self, rows: int) -> int:
@@ -168,11 +163,11 @@ class Publishing:
 
     async def _others(self) -> None:
         """Let everybody else have a turn; and whom we outrun hold us."""
-        server = self._server
-        if server.plane.gate.crowded:
-            hold(self, server)
+        core = self._core
+        if core.plane.gate.crowded:
+            core.hold(self)
             if self.held_by:
-                self._held = server.loop.create_future()
+                self._held = core.loop.create_future()
                 await self.wait(self._held)
         await asyncio.sleep(0)
         if self._stop.done():
@@ -180,7 +175,7 @@ class Publishing:
 
     async def _room(self) -> None:
         """Wait until the journal takes more."""
-        keeper = self._server.keeper
+        keeper = self._core.keeper
         assert keeper is not None, "only a disk can be full"
         await self.told(keeper.when_roomy)
 

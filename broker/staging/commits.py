@@ -16,7 +16,7 @@ import asyncio
 import logging
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker.staging.applications import Done
 from broker.staging.commit_publishing import RETRY, Commit, Damaged, Publishing, Stopped
@@ -25,10 +25,8 @@ from broker.staging.intents import Intent, intent_file
 from broker.staging.operations_asked import ANY, Asker, CommitWish, Refusal
 from broker.staging.shares import Shares, owner_of
 from broker.staging.stages import Stage
+from broker.staging.workspace import Workspace
 from sequencer.journal.disk import remove, sync_file
-
-if TYPE_CHECKING:
-    from broker.staging.staging_service import StagingService
 
 log = logging.getLogger("seriatim")
 
@@ -37,12 +35,12 @@ WAITERS_MAX = 64  # who wait for one of them
 
 
 class Commits:
-    """One per broker, for its one thread. `service` has the stages, and answers."""
+    """One per broker, for its one thread."""
 
-    def __init__(self, service: "StagingService", publishing: Publishing) -> None:
-        self._service = service
+    def __init__(self, space: Workspace, publishing: Publishing) -> None:
+        self._space = space
         self._publishing = publishing
-        self._queue = Turns(WAITING_MAX, service.settings)
+        self._queue = Turns(WAITING_MAX, space.settings)
         self._running: dict[str, Commit] = {}  # by application; those that wait, too
         self._broken: dict[str, str] = {}  # applications whose promise cannot be kept, and why
         self._task: asyncio.Task[None] | None = None
@@ -59,8 +57,8 @@ class Commits:
 
     def ask(self, wish: CommitWish, asker: Asker) -> None:
         """Commit, and answer `asker` when it is done. Raises `Refusal`."""
-        service, name = self._service, wish.application
-        done = service.applications.last(name)
+        space, name = self._space, wish.application
+        done = space.applications.last(name)
         if done is not None and wish.batch <= done.batch:
             self._repeat(wish, done, asker)
             return
@@ -79,11 +77,11 @@ class Commits:
         owner = owner_of(asker[0])
         commit = Commit(wish, self._claim(wish), owner)
         if done is None:
-            service.applications.claim(name, owner)
+            space.applications.claim(name, owner)
         try:
             other = self._queue.may_wait(owner)
         except Refusal:
-            service.applications.disown(name)
+            space.applications.disown(name)
             raise
         if other is not None:
             self._send_away(other)
@@ -97,7 +95,7 @@ class Commits:
         self._running[commit.wish.application] = commit
         self._queue.put(commit)
         if self._task is None:
-            self._task = self._service.loop.create_task(self._work())
+            self._task = self._space.loop.create_task(self._work())
 
     def give_up(self, commit: Commit, problem: str) -> str:
         """Take no more of an application: what was promised to it cannot be kept. The words.
@@ -125,32 +123,30 @@ class Commits:
 
     def _send_away(self, commit: Commit) -> None:
         """It does not wait any more; its stages stay, and it may be asked for again."""
-        service, name = self._service, commit.wish.application
+        space, name = self._space, commit.wish.application
         for stage in commit.stages:
             stage.claimed = False
         del self._running[name]
-        service.applications.disown(name)
+        space.applications.disown(name)
         for asker, _ in commit.waiters:
-            service.refuse(asker, Refusal(429, f"{WAITING_MAX} commits wait, most of this address"))
+            space.refuse(asker, Refusal(429, f"{WAITING_MAX} commits wait, most of this address"))
 
     def _repeat(self, wish: CommitWish, done: Done, asker: Asker) -> None:
         """It was committed before: publish nothing."""
         self.repeated += 1
-        service = self._service
-        service.delete(service.stages.drop(service.stages.up_to(wish.application, done.batch)))
+        space = self._space
+        space.delete(space.stages.drop(space.stages.up_to(wish.application, done.batch)))
         if done.batch == wish.batch:
-            service.answer(asker, _answer(done, True))
+            space.answer(asker, _answer(done, True))
         else:
-            service.answer(
-                asker, _answer(Done(wish.application, wish.batch, 0, 0, 0, 0, True), True)
-            )
+            space.answer(asker, _answer(Done(wish.application, wish.batch, 0, 0, 0, 0, True), True))
 
     def _join(self, running: Commit, wish: CommitWish, asker: Asker) -> None:
         """One more waits for a commit that is on its way. Raises `Refusal`."""
         running.waiters = [one for one in running.waiters if not one[0][0].closed]
         if len(running.waiters) >= WAITERS_MAX:
             raise Refusal(429, f"{WAITERS_MAX} wait for this commit already")
-        waiting = Shares(WAITERS_MAX, self._service.settings)
+        waiting = Shares(WAITERS_MAX, self._space.settings)
         for (connection, _), _ in running.waiters:
             waiting.add(owner_of(connection), 1)
         if why := waiting.over(owner_of(asker[0]), 1):
@@ -161,7 +157,7 @@ class Commits:
         """The stages as they are asked for. Raises `Refusal`."""
         found = []
         for named in wish.stages:
-            stage = self._service.stages.find((wish.application, wish.batch, named.name))
+            stage = self._space.stages.find((wish.application, wish.batch, named.name))
             if stage is None:
                 raise Refusal(404, f"stage {named.name} is not here: it expired, or never was")
             if stage.bytes != named.bytes:
@@ -199,16 +195,16 @@ class Commits:
                 return
         if commit.missing:
             await self._publishing.publish(commit)
-        keeper = self._service.keeper
-        if self._service.durable and keeper is not None and commit.last:
+        keeper = self._space.keeper
+        if self._space.durable and keeper is not None and commit.last:
             last = commit.last
             await self._publishing.told(lambda tell: keeper.when_synced(last, tell))
         self._finish(commit, await self._note(commit))
 
     async def _promise(self, commit: Commit) -> None:
         """Bring stages and intent to the disk. Raises `OSError`: then there is no promise."""
-        service, wish = self._service, commit.wish
-        commit.number = service.plane.sequencer.number
+        space, wish = self._space, commit.wish
+        commit.number = space.plane.sequencer.number
         stages = tuple((one.key[2], one.bytes, one.crc) for one in commit.stages)
         identity = (wish.application, wish.batch, wish.remember)
         rows = (commit.origin, commit.number, commit.rows)
@@ -217,28 +213,28 @@ class Commits:
 
         def work() -> None:
             try:
-                if service.durable:
+                if space.durable:
                     for file in files:
                         sync_file(file)
-                intent.write(service.folder, service.durable)
+                intent.write(space.folder, space.durable)
             except OSError:
-                remove(intent_file(service.folder, commit.origin))
+                remove(intent_file(space.folder, commit.origin))
                 raise
 
-        await service.run(work)
+        await space.run(work)
         commit.promised = True
 
     async def _note(self, commit: Commit) -> Done:
         """Bring the application's line to the disk, however long that takes."""
-        known, wish = self._service.applications, commit.wish
+        known, wish = self._space.applications, commit.wish
         now = time.time_ns() // 1_000_000
         numbers = (commit.first, commit.last, commit.rows)
         address = known.address_of(wish.application, commit.owner)
         done = Done(wish.application, wish.batch, *numbers, now, wish.remember, address)
         while True:
-            anew, instead = known.plan(done), known.displaced_by(wish.application)
+            rewritten, instead = known.plan(done), known.displaced_by(wish.application)
             try:
-                await self._service.run(partial(known.write, done, anew, instead))
+                await self._space.run(partial(known.write, done, rewritten, instead))
             except OSError as error:
                 log.error("Staging: %s: %s; it is tried again", known.file, error.strerror)
                 await self._publishing.wait(asyncio.sleep(RETRY))
@@ -250,40 +246,40 @@ class Commits:
 
     def _finish(self, commit: Commit, done: Done) -> None:
         """Answer, and delete what is not needed any more: the intent first."""
-        service, wish = self._service, commit.wish
+        space, wish = self._space, commit.wish
         self.committed += 1
         del self._running[wish.application]
         for asker, same in commit.waiters:
-            service.answer(asker, _answer(done, not same))
-        stages = service.stages.drop(service.stages.up_to(wish.application, wish.batch))
-        intent = [intent_file(service.folder, commit.origin)] if commit.promised else []
+            space.answer(asker, _answer(done, not same))
+        stages = space.stages.drop(space.stages.up_to(wish.application, wish.batch))
+        intent = [intent_file(space.folder, commit.origin)] if commit.promised else []
         # Who need not be remembered is forgotten some time, and then nothing may come back.
-        service.delete(intent + stages, synced=not wish.remember)
-        service.plane.release(None)
+        space.delete(intent + stages, synced=not wish.remember)
+        space.plane.release(None)
         log.debug("Staging: committed batch %d of %s", wish.batch, wish.application)
 
     def _refuse(self, commit: Commit, problem: Refusal) -> None:
         """Nothing has happened. What a failed sync may have lost is not to be trusted again."""
-        service, wish = self._service, commit.wish
+        space, wish = self._space, commit.wish
         log.error("Staging: %s", problem)
         del self._running[wish.application]
-        service.applications.disown(wish.application)
-        service.delete(service.stages.drop(commit.stages))
+        space.applications.disown(wish.application)
+        space.delete(space.stages.drop(commit.stages))
         other = Refusal(503, "the disk took no commit of other stages of this batch; ask again")
         for asker, same in commit.waiters:
-            service.refuse(asker, problem if same else other)
-        service.plane.release(None)
+            space.refuse(asker, problem if same else other)
+        space.plane.release(None)
 
     def _break(self, commit: Commit, error: Exception) -> None:
         """A promise that cannot be kept: the next broker tries again, and so may its owner."""
-        service, wish = self._service, commit.wish
+        space, wish = self._space, commit.wish
         what = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         why = self.give_up(commit, what)
         del self._running[wish.application]
-        service.applications.disown(wish.application)
+        space.applications.disown(wish.application)
         for asker, _ in commit.waiters:
-            service.refuse(asker, Refusal(500, why))
-        service.plane.release(None)
+            space.refuse(asker, Refusal(500, why))
+        space.plane.release(None)
 
 
 def _answer(done: Done, repeated: bool) -> dict[str, Any]:

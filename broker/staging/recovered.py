@@ -6,7 +6,7 @@ the one that was the last when it was promised.
 
 A power cut takes what was not synced of the journal. It may have taken more than the commit has
 published: then the promise says a number that others will get before its rows do, so it is
-written anew with the number that is the last one now. And it may have taken rows from between
+written again with the number that is the last one now. And it may have taken rows from between
 others, in whatever order a disk writes: those that are missing are published, and no others.
 """
 

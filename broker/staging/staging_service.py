@@ -1,43 +1,32 @@
-"""The desk of staging: who asks for what, where it lies, what a broker before has left.
+"""The staging service: who asks for what, where it lies, what a broker before has left.
 
     HPUB $SEQ.STAGE <reply>     a piece of a stage                     stages.py
     PUB $SEQ.COMMIT <reply>     publish stages as one batch            commits.py, publishing.py
     PUB $SEQ.ABORT <reply>      drop stages
     PUB $SEQ.BATCH <reply>      the last batch of an application       applications.py
 
-Everything lies in the directory `staging` of the store, or in a temporary one where messages
-are not kept on disk: that ends with the broker. What syncs, reads or deletes files does so in
-one thread; a piece is written at once, as the journal is.
+Where the files are, and the thread that writes them: workspace.py.
 
 After a start the stages are read through. Who asks meanwhile is answered when that is done,
 and what was promised is on its way.
 """
 
 import asyncio
-import json
 import logging
-import os
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
-from broker.dataplane.staged_rows import Staged
+from broker.core import Core
 from broker.replay.requests import BadRequest
-from broker.settings.staging_settings import STAGING
 from broker.staging import operations_asked
-from broker.staging.applications import Applications
 from broker.staging.commit_publishing import Commit, Publishing
 from broker.staging.commits import Commits
 from broker.staging.operations_asked import Asker, CommitWish, Named, Refusal
 from broker.staging.recovered import Left, left_behind
 from broker.staging.shares import Shares, owner_at, owner_of
-from broker.staging.stages import Stages
-from sequencer.journal.disk import make_folder, remove, sync_folder
+from broker.staging.workspace import Workspace
 from sequencer.journal.store import Store
-
-if TYPE_CHECKING:
-    from broker.server import Server
 
 log = logging.getLogger("seriatim")
 
@@ -49,41 +38,28 @@ JSON_SHIFT = 2  # and 4 for each byte of JSON
 LOOK_WORK = 16  # and so many for each stage that is looked at
 LOOKS = 4  # in the time of an expiry
 LOOK_MAX = 60.0  # seconds between two looks at what has expired
-Result = TypeVar("Result")
 
 
 class StagingService:
     """One per broker that was asked for staging once, for its one thread."""
 
-    def __init__(self, server: "Server") -> None:
-        settings, store = server.settings, server.store
-        self.loop = server.loop
-        self.plane = server.plane
-        self.keeper = server.keeper
-        self.settings = settings.staging
-        self.durable = isinstance(store, Store) and settings.journal.sync != "never"
-        self._temporary = not isinstance(store, Store)
-        if isinstance(store, Store):
-            self.folder = os.path.join(store.path, STAGING)
-            make_folder(self.folder)
-        else:
-            self.folder = _temporary_folder()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="staging")
-        staged = Staged(server.plane)
-        limits = (settings.limits.max_control_line, settings.limits.max_payload)
-        self.stages = Stages(self.folder, staged, limits, self.settings)
-        file = os.path.join(self.folder, "applications")
-        self.applications = Applications(file, self.durable, self.settings)
-        self.publishing = Publishing(server, staged, self.run)
-        self.commits = Commits(self, self.publishing)
+    def __init__(self, core: Core) -> None:
+        self.space = space = Workspace(core)
+        self.loop = core.loop
+        self.plane = core.plane
+        self.settings = space.settings
+        self.stages = space.stages
+        self.applications = space.applications
+        self.publishing = Publishing(core, space.staged, space.run)
+        self.commits = Commits(space, self.publishing)
         self.pieces = 0
         self._told = (0, 0)  # of stages and publishers that were displaced
         self._waiting: list[Callable[[], None]] | None = []  # requests; None when all is read
         self._waiting_bytes = 0
         self._waiting_shares = Shares(REQUESTS_MAX, self.settings)
         self._left: list[Left] = []
-        if isinstance(store, Store):
-            self._load(store)
+        if isinstance(core.store, Store):
+            self._load(core.store)
         self._reading = self.loop.create_task(self._begin())
         self._stopping = False
         self._timer = self.loop.call_later(0, self._look)
@@ -100,7 +76,7 @@ class StagingService:
         at = span.stop - self.plane.payload_bytes()
         self.plane.spend(self._cost(word, len(span)))
         if self._stopping:
-            self.refuse(asker, Refusal(503, "the broker stops; ask the next one"))
+            self.space.refuse(asker, Refusal(503, "the broker stops; ask the next one"))
             return
         if self._waiting is None:
             self._do(word, asker, bytes(store[span.start : at]), store, at, span.stop)
@@ -109,7 +85,9 @@ class StagingService:
         owner = owner_of(asker[0])
         full = len(self._waiting) >= REQUESTS_MAX or self._waiting_shares.over(owner, 1)
         if full or self._waiting_bytes + size > REQUESTS_BYTES_MAX:
-            self.refuse(asker, Refusal(503, "what was staged before is being read; ask again"))
+            self.space.refuse(
+                asker, Refusal(503, "what was staged before is being read; ask again")
+            )
             return
         self._waiting_bytes += size
         self._waiting_shares.add(owner, 1)
@@ -143,9 +121,9 @@ class StagingService:
         try:
             work()
         except BadRequest as problem:
-            self.refuse(asker, Refusal(400, str(problem)))
+            self.space.refuse(asker, Refusal(400, str(problem)))
         except Refusal as problem:
-            self.refuse(asker, problem)
+            self.space.refuse(asker, problem)
 
     def _stage(self, asker: Asker, headers: bytes, store: bytearray, at: int, stop: int) -> None:
         piece = operations_asked.read_piece(headers)
@@ -153,10 +131,10 @@ class StagingService:
         try:
             stage = self.stages.append(piece, store, at, stop, now, owner_of(asker[0]))
         finally:
-            self.delete(self.stages.litter)
+            self.space.delete(self.stages.litter)
             self.stages.litter.clear()
         self.pieces += 1
-        self.answer(asker, {"bytes": stage.bytes, "rows": stage.rows})
+        self.space.answer(asker, {"bytes": stage.bytes, "rows": stage.rows})
 
     def _commit(self, asker: Asker, payload: bytes) -> None:
         self.commits.ask(operations_asked.read_commit(payload, self.stages.most), asker)
@@ -170,8 +148,8 @@ class StagingService:
             for stage in self.stages.of(wish.application, wish.batch)
             if not stage.claimed and (wish.stages is None or stage.key[2] in wish.stages)
         ]
-        self.delete(self.stages.drop(gone))
-        self.answer(asker, {"dropped": len(gone)})
+        self.space.delete(self.stages.drop(gone))
+        self.space.answer(asker, {"dropped": len(gone)})
 
     def _batch(self, asker: Asker, payload: bytes) -> None:
         name = operations_asked.read_application(payload)
@@ -181,45 +159,15 @@ class StagingService:
         if done is not None:
             facts |= {"batch": done.batch, "first": done.first, "last": done.last}
             facts |= {"rows": done.rows, "time": done.time}
-        self.answer(asker, facts | {"committing": self.commits.batch_of(name)})
+        self.space.answer(asker, facts | {"committing": self.commits.batch_of(name)})
 
-    # What goes
-
-    def answer(self, asker: Asker, facts: dict[str, Any]) -> None:
-        self.plane.answer(*asker, json.dumps(facts, separators=(",", ":")).encode(), b"")
-
-    def refuse(self, asker: Asker, problem: Refusal) -> None:
-        """Answer with a status, and why; where a stage goes on, if that is the matter."""
-        words = str(problem)
-        status = f"NATS/1.0 {problem.status} {words[0].upper()}{words[1:]}\r\n"
-        if problem.expected is not None:
-            status += f"Seriatim-Offset: {problem.expected}\r\n"
-        self.plane.answer(*asker, b"", f"{status}\r\n".encode())
-
-    def run(self, work: Callable[[], Result]) -> "asyncio.Future[Result]":
-        """Have the thread do something with files."""
-        return self.loop.run_in_executor(self._thread, work)
-
-    def delete(self, files: Iterable[str], synced: bool = False) -> None:
-        """Have the thread delete files, in this order; `synced`: so that they stay deleted."""
-        gone = list(files)
-        if gone:
-            self._thread.submit(self._delete, gone, synced and self.durable)
-
-    def _delete(self, files: list[str], synced: bool) -> None:
-        for file in files:
-            remove(file)
-        if synced:
-            try:
-                sync_folder(self.folder)
-            except OSError as error:
-                log.error("Staging: %s: %s", self.folder, error.strerror)
+    # What expires
 
     def _look(self) -> None:
         """Drop what has expired, once in a while."""
         expiry, now = self.settings.expiry, self.loop.time()
         if self._waiting is None:
-            self.delete(self.stages.expire(now - expiry, now - self.settings.max_age))
+            self.space.delete(self.stages.expire(now - expiry, now - self.settings.max_age))
             self._forget()
             self._tell_displaced()
         pause = min(min(expiry, self.settings.max_age) / LOOKS, LOOK_MAX)
@@ -258,7 +206,7 @@ class StagingService:
                 self.applications.damaged,
             )
         self._forget()
-        self._left = left_behind(store, self.folder, self.applications)
+        self._left = left_behind(store, self.space.folder, self.applications)
 
     async def _begin(self) -> None:
         """Read through what is staged, carry on what was promised, then serve who waits."""
@@ -270,7 +218,7 @@ class StagingService:
         try:
             files = list(self.stages.found())
         except OSError as error:
-            log.error("Staging: %s: %s", self.folder, error.strerror)
+            log.error("Staging: %s: %s", self.space.folder, error.strerror)
             files = []
         for file in files:
             await self._survey(file, promised)
@@ -288,13 +236,13 @@ class StagingService:
         try:
             survey = self.stages.open(file, self.loop.time())
             if survey is None:
-                self.delete([file])
+                self.space.delete([file])
                 return
             try:
                 key = survey.stage.key
                 done = self.applications.last(key[0])
                 good = done is None or done.batch < key[1]
-                while good and (data := await self.run(survey.read)):
+                while good and (data := await self.space.run(survey.read)):
                     if key in promised:
                         survey.count(data)
                     else:
@@ -304,7 +252,7 @@ class StagingService:
         except OSError as error:
             log.error("Staging: %s: %s", file, error.strerror)
             return
-        self.delete(self.stages.adopt(survey.stage) if good else [file])
+        self.space.delete(self.stages.adopt(survey.stage) if good else [file])
 
     async def _carry_on(self, left: Left) -> None:
         """Go on with what was promised; or see that it was not, for a stage is not on the disk."""
@@ -322,7 +270,7 @@ class StagingService:
             taken = (self.stages.find((name, batch, word)) for word, _, _ in intent.stages)
             # They were read unseen, so nobody can add to them.
             unseen = self.stages.drop(stage for stage in taken if stage is not None)
-            self.delete([left.file, *unseen])
+            self.space.delete([left.file, *unseen])
             return
         named = tuple(Named(*one) for one in intent.stages)
         owner = owner_at(intent.address, 0)
@@ -335,7 +283,7 @@ class StagingService:
             self.commits.give_up(commit, missing)
             return
         try:
-            await self.run(lambda: left.secure(self.folder, self.durable))
+            await self.space.run(lambda: left.secure(self.space.folder, self.space.durable))
         except OSError as error:
             self.commits.give_up(commit, str(error.strerror))
             return
@@ -351,17 +299,4 @@ class StagingService:
         self._reading.cancel()
         await asyncio.wait({self._reading})
         await self.commits.stop()
-        await self.loop.run_in_executor(None, self._end)
-
-    def _end(self) -> None:
-        self._thread.shutdown()
-        if self._temporary:
-            import shutil
-
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _temporary_folder() -> str:
-    import tempfile
-
-    return tempfile.mkdtemp(prefix="seriatim-staging-")
+        await self.space.close()

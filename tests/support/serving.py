@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.feeds.feeds import Outlet
+from broker.feeds.outlet import Outlet
 from broker.server import Server
 from broker.settings.resolve import resolve
 from tests.support.raw import QUIET, Operation, next_operation

@@ -12,6 +12,10 @@ from broker.settings.settings import Limits, Settings
 from tests.support.asked import Kept, NotedPlane, OnePiece, Turns, asker
 
 
+def no_staging() -> Any:
+    raise AssertionError("nothing is staged here")
+
+
 class Broker:
     """A broker that keeps these messages, and is asked."""
 
@@ -22,7 +26,7 @@ class Broker:
         self.keeper = None
         journal = JournalSettings(retain_bytes=1 << 30, dedupe_window=5.0)
         self.settings = Settings(journal=journal, limits=Limits(max_payload=1000))
-        self.request_handler = RequestHandler(self)  # type: ignore[arg-type]
+        self.request_handler = RequestHandler(self, no_staging)  # type: ignore[arg-type]
 
     def ask(self, subject: bytes, reply: bytes = b"r", payload: bytes = b"", **who: Any) -> Any:
         """Ask as a new connection; what it hears."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.feeds.feeds import Outlet
+from broker.feeds.outlet import Outlet
 from sequencer.feed.feed_codec import DATA, END, HEARTBEAT
 from sequencer.feed.moldudp64 import request, session_name
 from sequencer.journal.store import Store

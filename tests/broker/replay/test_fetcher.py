@@ -13,7 +13,7 @@ from sequencer.journal.ring import RingPiece
 from tests.support.turns import Turns
 
 
-class StagingService:
+class Threads:
     """A fetcher, and what it has told."""
 
     def __init__(self) -> None:
@@ -36,59 +36,59 @@ class StagingService:
 
 
 def test_given_what_is_read_then_its_cursor_gets_it_and_the_end_of_a_piece_is_the_end() -> None:
-    staging_service = StagingService()
-    cursors = [staging_service.ask(), staging_service.ask(950)]
-    staging_service.turns.run()
-    assert staging_service.fetched == cursors
-    assert [staging_service.fetcher.take(cursor) for cursor in cursors] == [b"x" * 100, b"x" * 50]
-    assert staging_service.fetcher.take(cursors[0]) is None
-    assert staging_service.piece.holders == 0
+    threads = Threads()
+    cursors = [threads.ask(), threads.ask(950)]
+    threads.turns.run()
+    assert threads.fetched == cursors
+    assert [threads.fetcher.take(cursor) for cursor in cursors] == [b"x" * 100, b"x" * 50]
+    assert threads.fetcher.take(cursors[0]) is None
+    assert threads.piece.holders == 0
 
 
 def test_given_many_when_few_are_read_for_then_each_that_is_taken_makes_place_for_one() -> None:
-    staging_service = StagingService()
-    cursors = [staging_service.ask() for _ in range(FETCHES + 5)]
-    staging_service.turns.run()
-    assert staging_service.fetched == cursors[:FETCHES]
+    threads = Threads()
+    cursors = [threads.ask() for _ in range(FETCHES + 5)]
+    threads.turns.run()
+    assert threads.fetched == cursors[:FETCHES]
     for cursor in cursors[:3]:
-        staging_service.fetcher.take(cursor)
-    staging_service.turns.run()
-    assert staging_service.fetched == cursors[: FETCHES + 3]
+        threads.fetcher.take(cursor)
+    threads.turns.run()
+    assert threads.fetched == cursors[: FETCHES + 3]
 
 
 @pytest.mark.parametrize("under_way", [False, True])
 def test_given_one_that_has_ended_when_it_is_read_for_then_its_place_is_free(
     under_way: bool,
 ) -> None:
-    staging_service = StagingService()
-    others = [staging_service.ask() for _ in range(FETCHES - under_way)]
-    ended, last = staging_service.ask(), staging_service.ask()
-    assert ended.home is staging_service.fetcher
+    threads = Threads()
+    others = [threads.ask() for _ in range(FETCHES - under_way)]
+    ended, last = threads.ask(), threads.ask()
+    assert ended.home is threads.fetcher
     ended.ended = True
-    staging_service.fetcher.discard(ended)
-    staging_service.turns.run()
-    assert ended not in staging_service.fetched
+    threads.fetcher.discard(ended)
+    threads.turns.run()
+    assert ended not in threads.fetched
     for cursor in others[:1]:
-        staging_service.fetcher.take(cursor)
-    staging_service.turns.run()
-    assert staging_service.fetched[-1] is last
-    assert staging_service.piece.holders == 0
+        threads.fetcher.take(cursor)
+    threads.turns.run()
+    assert threads.fetched[-1] is last
+    assert threads.piece.holders == 0
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "bad"), ValueError("a defect")])
 def test_given_a_read_that_fails_then_that_is_told_and_its_place_is_free(error: Exception) -> None:
-    staging_service = StagingService()
+    threads = Threads()
 
     class Bad(RingPiece):
         def read(self, offset: int, into: memoryview, wait: bool) -> int:
             raise error
 
-    good, staging_service.piece = staging_service.piece, Bad(1, bytearray(10))
-    staging_service.piece.size = 10
-    failing = [staging_service.ask() for _ in range(FETCHES)]
-    staging_service.turns.run()
-    assert staging_service.failed == [(cursor, error) for cursor in failing]
-    staging_service.piece = good
-    cursor = staging_service.ask()
-    staging_service.turns.run()
-    assert staging_service.fetched == [cursor]
+    good, threads.piece = threads.piece, Bad(1, bytearray(10))
+    threads.piece.size = 10
+    failing = [threads.ask() for _ in range(FETCHES)]
+    threads.turns.run()
+    assert threads.failed == [(cursor, error) for cursor in failing]
+    threads.piece = good
+    cursor = threads.ask()
+    threads.turns.run()
+    assert threads.fetched == [cursor]

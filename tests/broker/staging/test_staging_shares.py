@@ -259,7 +259,7 @@ def test_given_two_that_have_all_places_to_wait_then_another_one_may_wait(
         staging_service = broker.server.staging
         assert staging_service is not None
         stopped = Event()
-        staging_service._thread.submit(stopped.wait)  # no commit ends before this does
+        staging_service.space.run(stopped.wait)  # no commit ends before this does
         try:
             another.client.send(Batch("first", 0, 0, stages=0).commit())
             broker.until(

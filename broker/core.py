@@ -1,0 +1,36 @@
+"""What all parts of a broker share: they take this, and none of them knows the server.
+
+The server makes it once, before the first client comes; nothing in it is replaced after that.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from broker.dataplane.plane import Plane
+from broker.holding import HeldPublisher, hold
+from broker.replay.replays import Replays
+from broker.settings.settings import Settings
+from broker.storage.keeper import Keeper
+from sequencer.journal.ring import Ring
+from sequencer.journal.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """One per broker, for its one thread."""
+
+    settings: Settings
+    loop: asyncio.AbstractEventLoop
+    plane: Plane
+    store: Store | Ring | None  # None: no message is kept
+    replays: Replays | None  # where there is a store
+    keeper: Keeper | None  # where it is on disk
+
+    def hold(self, publisher: HeldPublisher) -> None:
+        """Have a publisher wait for the subscribers that it has outrun in this event."""
+        hold(publisher, self.plane.gate, self.settings.limits.hold_ms / 1000)
+
+    def advance(self) -> None:
+        """Numbers were given: whoever waits for them is served."""
+        if self.replays is not None and self.replays.waits:
+            self.replays.advance()

@@ -1,0 +1,186 @@
+"""One feed of a broker: its socket, its codec, its heartbeats, and what is reported of it.
+
+    settings -> Outlet (socket, codec) -- attach --> Feed of the sequencer: from here on what is
+                                                     numbered goes out, and nobody here is asked
+
+A datagram that could not be sent is not sent again: receivers ask for it.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from typing import Any
+
+from broker.addresses import shown
+from broker.feeds.multicast import buffer_bytes, open_sender, renew, source
+from broker.feeds.rerequests import RerequestServer
+from broker.settings.feed_settings import HEARTBEAT, FeedSettings
+from sequencer.feed.codecs import codec_named
+from sequencer.feed.errors import CodecNotFound
+from sequencer.feed.feed import Feed
+from sequencer.feed.moldudp64 import MoldUDP64Codec
+from sequencer.feed.rerequest import Rerequests
+from sequencer.sequencer import Sequencer
+from sublist.subject import covers
+
+log = logging.getLogger("seriatim")
+
+RENEW = 1.0  # seconds between two tries to get a failing socket's interface back
+TELL_AGAIN = 10.0  # seconds between two lines on one feed's troubles
+
+# What a send fails with when the interface has gone, is down, or has another address.
+NO_INTERFACE = {
+    *(errno.ENODEV, errno.ENXIO, errno.EINVAL, errno.EADDRNOTAVAIL),
+    *(errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH),
+}
+
+
+class Outlet:
+    """One feed: its socket, its codec, and what is told of it."""
+
+    def __init__(self, settings: FeedSettings) -> None:
+        """Raises `OSError` with the words for whoever starts the broker."""
+        self.settings = settings
+        try:
+            self.codec = codec_named(settings.codec)
+        except CodecNotFound as error:
+            raise OSError(f"cannot feed {settings.address}: {error}") from error
+        self.socket = open_sender(settings)
+        self.heartbeats = 0
+        self.fault = ""  # of a user's codec, when it was asked for a heartbeat or an end
+        self.feed: Feed
+        self.rerequests: RerequestServer | None = None
+        self._datagrams = 0  # sent when last looked at
+        self._sent_at = -inf  # when that was seen to change
+        self._errors = 0
+        self._stale = False  # its interface may have gone, and be back as another one
+        self._renew_at = 0.0
+        self._tell_at = 0.0
+        self._told = (0, 0, 0)
+
+    def attach(self, sequencer: Sequencer, store: Any, loop: asyncio.AbstractEventLoop) -> None:
+        """Send what is numbered from now on. Raises `OSError` if the codec cannot be opened."""
+        settings = self.settings
+        try:
+            self.codec.open(store.journal, store.epoch)
+        except Exception as error:  # of whoever wrote the codec
+            raise OSError(
+                f"cannot feed {settings.address}: codec {settings.codec!r}: cannot be opened:"
+                f" {type(error).__name__}: {error}"
+            ) from error
+        pattern = settings.subject.encode()
+        matches = None if pattern == b">" else partial(covers, pattern)
+        self.feed = Feed(
+            self.codec,
+            self.socket,
+            datagram_max=settings.datagram_max,
+            packing=settings.packing_bytes,
+            segment=settings.segmentation,
+            matches=matches,
+            previous=store.last,
+        )
+        sequencer.feeds.append(self.feed)
+        if settings.rerequest_port:
+            self.rerequests = self._make_rerequests(sequencer, store, loop, matches)
+
+    def _make_rerequests(
+        self,
+        sequencer: Sequencer,
+        store: Any,
+        loop: asyncio.AbstractEventLoop,
+        matches: Callable[[bytes], bool] | None,
+    ) -> RerequestServer:
+        settings = self.settings
+        assert isinstance(self.codec, MoldUDP64Codec), "the settings were checked"
+        rerequests = Rerequests(
+            store,
+            self.codec.session,
+            datagram_bytes=settings.fill_bytes,
+            datagram_max=settings.datagram_max,
+            rate=settings.rerequest_rate,
+            total_rate=settings.rerequest_total_rate,
+            share=settings.rerequest_percent / 100,
+            matches=matches,
+        )
+        return RerequestServer(rerequests, sequencer, loop)
+
+    async def start(self, host: str) -> None:
+        """Answer who asks again, and say in the log what goes where. Raises `OSError`."""
+        settings = self.settings
+        log.info(
+            "Feed %s to %s by %s, codec %s",
+            *(settings.label, settings.address, settings.interface or source(self.socket)),
+            settings.codec,
+        )
+        if settings.codec == "netstring" and settings.heartbeat not in (0, HEARTBEAT):
+            log.warning("Feed %s: its codec has no heartbeat to send", settings.label)
+        granted = buffer_bytes(self.socket)
+        if granted < settings.send_buffer:
+            log.warning(
+                "Feed %s: its send buffer is %d bytes instead of %d: raise net.core.wmem_max",
+                *(settings.label, granted, settings.send_buffer),
+            )
+        if self.rerequests is not None:
+            await self.rerequests.start(settings.rerequest_host or host, settings.rerequest_port)
+            where = shown(*self.rerequests.address)
+            log.info("Feed %s: answering re-requests on %s", settings.label, where)
+
+    def look(self, now: float, safe: int) -> None:
+        """Send a heartbeat if it is time for one; `safe` is the last number anybody may see."""
+        heartbeat, sent = self.settings.heartbeat, self.feed.sent
+        if sent.datagrams != self._datagrams:
+            self._sent_at = now
+        elif heartbeat and now - self._sent_at >= heartbeat and self.feed.previous <= safe:
+            self._sent_at = now
+            self.heartbeats += self.say(self.feed.heartbeat, safe + 1)
+        self._datagrams = sent.datagrams
+        if sent.errors != self._errors:
+            self._errors = sent.errors
+            self._stale = self._stale or sent.error in NO_INTERFACE
+        if self._stale and now >= self._renew_at:
+            self._renew_at = now + RENEW
+            self._renew()
+        if now >= self._tell_at and self.tell():
+            self._tell_at = now + TELL_AGAIN
+
+    def say(self, what: Any, after: int) -> bool:
+        """Say `what` with the next number, if the codec can; whether it could."""
+        try:
+            said: bool = what(after)
+        except Exception as error:  # a user's codec: it must not stop the others
+            self.fault = f"{type(error).__name__}: {error}"
+            return False
+        return said
+
+    def tell(self) -> bool:
+        """Log what went wrong since the last time, in one line; whether anything did."""
+        feed, sent = self.feed, self.feed.sent
+        counts = (sent.errors, feed.too_long, feed.broken)
+        lost, long, broken = (new - old for new, old in zip(counts, self._told, strict=True))
+        fault, self.fault = self.fault, ""
+        troubles = []
+        if lost:
+            troubles.append(f"{lost} datagrams were not sent: {os.strerror(sent.error)}")
+        if long:
+            troubles.append(f"{long} messages were too long for a datagram")
+        if broken:
+            troubles.append(f"its codec failed on {broken} messages: {feed.fault}")
+        if fault:
+            troubles.append(f"its codec failed on a heartbeat or an end: {fault}")
+        if troubles:
+            line = " ".join("; ".join(troubles).split())  # an exception may say more than one
+            log.warning("Feed %s: %s", self.settings.label, line)
+        self._told = counts
+        return bool(troubles)
+
+    def _renew(self) -> None:
+        try:
+            renew(self.socket, self.settings)
+        except OSError as error:
+            log.debug("Feed %s: %s", self.settings.label, error)
+        else:
+            self._stale = False
