@@ -140,7 +140,7 @@ def test_given_a_stop_when_the_end_is_said_then_re_requests_are_still_answered(
             if what == outlet.feed.finish:
                 ends.append(asker.send(wanted))
                 assert select.select([answers._socket], [], [], WAIT_S)[0], "it is there"
-                assert not broker.server.keeper._stopping, "it is open until the end is said"
+                assert not broker.server.keeper.is_stopping, "it is open until the end is said"
             return say(outlet, what, after)
 
         with asking(broker) as asker:

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,31 @@ def test_given_a_sync_that_fails_then_what_it_lost_is_written_again_before_the_n
     assert stage.number == 2
 
 
+def test_given_a_sync_that_waits_for_a_descriptor_when_another_fails_then_it_is_not_made_meanwhile(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage, keeper = keeping(disk, "always")
+    publisher = stage.join(VERBOSE)
+
+    def refuse(self: Disk) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "sync", refuse)
+        publisher.send(pub())
+        stage.turns.run()
+    disk.fails |= {"sync", "rewrite"}
+    publisher.send(pub())
+    stage.turns.run()
+    assert keeper.problem, "this one failed"
+    disk.did.clear()
+    stage.turns.later(5 * RETRY)
+    assert "sync" not in disk.did, "before what was lost is written again"
+    disk.fails.clear()
+    stage.turns.later(2 * RETRY)
+    assert keeper.synced == 2
+
+
 def test_given_old_segments_then_the_thread_deletes_what_is_over_the_limit(
     disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -303,3 +329,37 @@ def test_given_a_sync_that_is_due_when_the_broker_stops_then_a_closed_store_is_n
         monkeypatch.setattr(Store, "sync", noted_sync)
         monkeypatch.setattr(Store, "close", noted_close)
     assert did[-1] == "closed"
+
+
+def test_given_a_sync_that_is_repeated_when_the_broker_stops_then_it_ends_before_the_store_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did: list[str] = []
+    rewriting, may_end = threading.Event(), threading.Event()
+    close, resume = Store.close, Keeper._resume
+
+    def fail(store: Store) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def slow_rewrite(store: Store) -> None:
+        rewriting.set()
+        assert may_end.wait(30)
+        monkeypatch.undo()  # the disk is well again
+        monkeypatch.setattr(Keeper, "_resume", noted_resume)
+        monkeypatch.setattr(Store, "close", noted_close)
+
+    def noted_resume(keeper: Keeper) -> None:
+        did.append("resume")
+        resume(keeper)
+
+    def noted_close(store: Store) -> None:
+        did.append("close")
+        close(store)
+
+    monkeypatch.setattr(Store, "sync", fail)
+    monkeypatch.setattr(Store, "rewrite_unsynced", slow_rewrite)
+    with serving(tmp_path, flags={"journal.sync": "always"}) as broker:
+        broker.client().send(pub())
+        broker.until(rewriting.is_set)
+        broker.server.loop.call_later(0.1, may_end.set)
+    assert did == ["resume", "close"]
