@@ -97,8 +97,8 @@ class RequestHandler:
             first = plane.sequencer.number + 1
             no_such_message(plane, connection, subject, reply, number, kept_from=first)
             return
-        if number < server.replays.store.first:
-            first = server.replays.store.first
+        if number < server.replays.journal.first:
+            first = server.replays.journal.first
             no_such_message(plane, connection, subject, reply, number, kept_from=first)
             return
         asked = server.replays.asked_by(connection)
