@@ -11,11 +11,10 @@ Two bytes stand for more than themselves, so that a small input can be a flood:
     0xFE k   k+1 times the record's bytes that stand before it
 """
 
-import sys
 from typing import NoReturn
 from unittest.mock import patch
 
-from broker.replay import replays
+from broker.replay import stepper
 from fuzz.model_broker import Model
 from fuzz.model_frame import HEADER, NETSTRING, NONE
 from fuzz.world import World
@@ -115,16 +114,16 @@ def check(data: bytes) -> None:
     if len(data) < SETTINGS:
         return
     with (
-        patch.object(replays, "BUFFER", BUFFER),
+        patch.object(stepper, "BUFFER", BUFFER),
         patch.object(ring, "PIECE_BYTES", BUFFER),
-        patch.object(replays.log, "exception", _defect),
+        patch.object(stepper.log, "exception", _defect),
     ):
         _run(data)
 
 
-def _defect(words: str) -> NoReturn:
+def _defect(words: str, exc_info: BaseException) -> NoReturn:
     """What a broker would log, and go on."""
-    raise AssertionError(words) from sys.exception()
+    raise AssertionError(words) from exc_info
 
 
 def _run(data: bytes) -> None:

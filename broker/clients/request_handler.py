@@ -107,8 +107,8 @@ class RequestHandler:
             first = plane.sequencer.number + 1
             no_such_message(plane, connection, subject, reply, number, kept_from=first)
             return
-        if number < replays.store.first:
-            first = replays.store.first
+        if number < replays.journal.first:
+            first = replays.journal.first
             no_such_message(plane, connection, subject, reply, number, kept_from=first)
             return
         asked = replays.asked_by(connection)

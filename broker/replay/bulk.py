@@ -18,21 +18,18 @@ Headers of each:
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.outcomes import BAD, ENDED, FULL, MORE
 from broker.replay.cursor import Cursor
-from broker.replay.memory import ANSWERED, SHORT
+from broker.replay.memory import ANSWERED, SHORT, MemoryHost
 from broker.replay.requests import BadRequest, quote_value
 from sequencer.journal import chunk
 from sequencer.journal.columns import Collector
 from sequencer.netstring import encode_frame
 from sequencer.sequencer import NUMBER_MAX
 from sublist.subject import covers, is_pattern
-
-if TYPE_CHECKING:
-    from broker.replay.replays import Replays
 
 KIB, MIB = 1 << 10, 1 << 20
 ROWS_MAX: Final = 1 << 15  # in one chunk
@@ -99,7 +96,7 @@ class Bulk(Cursor):
     )
 
     def __init__(
-        self, replays: "Replays", connection: Connection, reply: bytes, wish: Wish
+        self, replays: MemoryHost, connection: Connection, reply: bytes, wish: Wish
     ) -> None:
         super().__init__(connection, wish.first)
         self._replays = replays
@@ -141,8 +138,8 @@ class Bulk(Cursor):
         """Begin a chunk of about so many bytes."""
         collector, own = self._replays.memory.reads.reuse(size, self)
         if collector is None:
-            store = self._replays.store
-            collector = Collector(store.salt, ROWS_MAX, size, store.checked)
+            journal = self._replays.journal
+            collector = Collector(journal.salt, ROWS_MAX, size, journal.checked)
         if own:
             collector.clear()
         else:
@@ -163,15 +160,15 @@ class Bulk(Cursor):
 
         return judge
 
-    def play(self, store: bytearray, stop: int) -> int:
-        """Gather what is in `store[:stop]`, and answer when a chunk is full."""
+    def play(self, buffer: bytearray, stop: int) -> int:
+        """Gather what is in `buffer[:stop]`, and answer when a chunk is full."""
         collector, at = self._collector, 0
         assert collector is not None, "it is ready"
         if collector.next < self.number:
             collector.skip(self.number)
         end = min(stop, SLICE) if len(self._wish.filters) > 1 else stop
         while True:
-            state = collector.take(store, at, end)
+            state = collector.take(buffer, at, end)
             at = collector.at
             if state == chunk.GAP:
                 self.lose(collector.next, collector.found - 1)

@@ -1,25 +1,56 @@
 """Places in the journal that readers have reached, and what each does with what is there.
 
-`broker.replay.replays` moves them: it reads a buffer of records, and `play` consumes of it what it
+`broker.replay.stepper` moves them: it reads a buffer of records, and `play` consumes of it what it
 can. A Replay serves one subscription from a number on and then makes it live; a CatchUp
 serves all of a link's subscriptions, from where live delivery left it.
 """
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.outcomes import MORE
+from broker.dataplane.plane import Plane
 from broker.dataplane.replay_writer import ReplayWriter
 from sublist.subscription import Subscription
-
-if TYPE_CHECKING:
-    from broker.replay.replays import Replays
 
 DEFERRED_MAX = 1 << 12  # PINGs of one that lags, 1 MiB; with more, its client waits for no PONG
 LOOK_WORK = 8  # bytes consumed that looking at one subscription costs as much time as
 NOBODY: Final = object()  # plays to a subscription that lives, for its cursor had a defect
+
+
+class CursorHost(Protocol):
+    """What cursors ask of whoever serves them: broker.replay.replays."""
+
+    plane: Plane
+    journal: Any  # a Store or a Ring
+    replay_writer: ReplayWriter
+    started: int
+
+    def begin(self, cursor: "Cursor") -> None:
+        """Serve this one from now on."""
+
+    def go_on(self, cursor: "Cursor") -> None:
+        """It has another step to make, when it is its turn."""
+
+    def move(self, cursor: "Cursor") -> None:
+        """Go to the place that the cursor asks for."""
+
+    def withdraw(self, cursor: "Cursor") -> None:
+        """It is nowhere now: `place` will say where it goes."""
+
+    def tell(self, sub: Subscription, subject: bytes) -> None:
+        """Say something of the broker's own to one subscription, in an empty message."""
+
+    def conclude(self, sub: Subscription) -> None:
+        """All that it wanted was played: it ends."""
+
+    def make_live(self, sub: Subscription, number: int) -> None:
+        """All up to `number`, the last one given, was played: the plane goes on."""
+
+    def give_up(self, connection: Connection, first: int, last: int) -> None:
+        """What a lagging connection needs is not there any more."""
 
 
 class Home(Protocol):
@@ -30,7 +61,7 @@ class Home(Protocol):
 
 
 class Cursor:
-    """Written by `Replays`, but for `number` and `outcome`, which `play` leaves."""
+    """Written by the stepper, but for `number` and `outcome`, which `play` leaves."""
 
     __slots__ = (
         *("dropped", "ended", "fetched", "home", "connection", "number", "offset", "outcome"),
@@ -40,7 +71,7 @@ class Cursor:
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
         self.number = number  # the next one wanted; 0: whichever comes first
-        self.piece: Any = None  # the part of the store it is in, held while it is
+        self.piece: Any = None  # the part of the journal it is in, held while it is
         self.offset = 0
         self.parked_at = 0.0  # loop time
         self.outcome = MORE
@@ -69,16 +100,15 @@ class Cursor:
         """Whether it has room for one record of this size; False: it will be ready again first."""
         return True
 
-    def play(self, store: bytearray, stop: int) -> int:
-        """Use the records in `store[:stop]`; how many bytes were consumed."""
+    def play(self, buffer: bytearray, stop: int) -> int:
+        """Use the records in `buffer[:stop]`; how many bytes were consumed."""
         raise NotImplementedError
 
-    def place(self, store: Any) -> tuple[Any, int]:
-        """Where in the store to read, when it is not known yet."""
-        if self.number < store.first:
-            self.lose(self.number, store.first - 1)
-            self.number = store.first
-        piece, offset = store.locate(self.number)
+    def place(self, journal: Any) -> tuple[Any, int]:
+        """Where in the journal to read, when it is not known yet."""
+        if self.number < journal.first:
+            self.skip_to(journal.first)
+        piece, offset = journal.locate(self.number)
         return piece, offset
 
     def onward(self) -> tuple[Any, int] | None:
@@ -87,6 +117,11 @@ class Cursor:
         if following is None or following.gone or following.first < self.number:
             return None
         return following, following.start
+
+    def skip_to(self, number: int) -> None:
+        """What comes before `number` is not there: lose it, and go on from there."""
+        self.lose(self.number, number - 1)
+        self.number = number
 
     def lose(self, first: int, last: int) -> None:
         """The numbers from `first` to `last` are not there."""
@@ -113,7 +148,7 @@ class Replay(Cursor):
     __slots__ = ("replay_writer", "replays", "since", "sub", "until")
 
     def __init__(
-        self, replays: "Replays", sub: Subscription, number: int, until: int = 0, since: int = 0
+        self, replays: CursorHost, sub: Subscription, number: int, until: int = 0, since: int = 0
     ) -> None:
         super().__init__(sub.owner, number)
         self.replays = replays
@@ -123,10 +158,10 @@ class Replay(Cursor):
         self.since = since
         sub.replay = self
 
-    def play(self, store: bytearray, stop: int) -> int:
+    def play(self, buffer: bytearray, stop: int) -> int:
         replay_writer = self.replay_writer
         consumed = replay_writer.play(
-            self.connection, self.sub, self.number, self.until, self.since, store, 0, stop
+            self.connection, self.sub, self.number, self.until, self.since, buffer, 0, stop
         )
         self.number = replay_writer.number
         self.outcome = replay_writer.outcome
@@ -169,7 +204,7 @@ class CatchUp(Cursor):
 
     __slots__ = ("_deferred", "replay_writer", "replays")
 
-    def __init__(self, replays: "Replays", connection: Connection, number: int) -> None:
+    def __init__(self, replays: CursorHost, connection: Connection, number: int) -> None:
         super().__init__(connection, number)
         self.replays = replays
         self.replay_writer: ReplayWriter = replays.replay_writer
@@ -181,10 +216,10 @@ class CatchUp(Cursor):
         if len(self._deferred) > DEFERRED_MAX:
             self.replays.plane.gate.cut(self.connection)
 
-    def play(self, store: bytearray, stop: int) -> int:
+    def play(self, buffer: bytearray, stop: int) -> int:
         replay_writer = self.replay_writer
         until = self._deferred[0][0] if self._deferred else 0
-        consumed = replay_writer.play(self.connection, None, self.number, until, 0, store, 0, stop)
+        consumed = replay_writer.play(self.connection, None, self.number, until, 0, buffer, 0, stop)
         self.work += LOOK_WORK * replay_writer.looked
         self.number = replay_writer.number
         self.outcome = replay_writer.outcome

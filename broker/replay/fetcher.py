@@ -9,10 +9,8 @@ import asyncio
 import errno
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from broker.replay.cursor import Cursor
+from broker.replay.cursor import Cursor
 
 FETCHES = 16  # buffers that threads fill, or have filled for cursors whose turn has not come
 
@@ -23,8 +21,8 @@ class Fetcher:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        fetched: "Callable[[Cursor], None]",
-        failed: "Callable[[Cursor, BaseException], None]",
+        fetched: Callable[[Cursor], None],
+        failed: Callable[[Cursor, BaseException], None],
     ) -> None:
         self._loop = loop
         self._fetched = fetched
@@ -32,20 +30,20 @@ class Fetcher:
         self._asked: OrderedDict[Cursor, int] = OrderedDict()
         self._places = FETCHES
 
-    def fetch(self, cursor: "Cursor", size: int) -> None:
+    def fetch(self, cursor: Cursor, size: int) -> None:
         """Have `size` bytes read from where the cursor is."""
         cursor.home = self
         self._asked[cursor] = size
         self._next()
 
-    def take(self, cursor: "Cursor") -> bytearray | None:
+    def take(self, cursor: Cursor) -> bytearray | None:
         """What was read for this one; another may be read for in its place."""
         buffer, cursor.fetched = cursor.fetched, None
         if buffer is not None:
             self._vacate()
         return buffer
 
-    def discard(self, cursor: "Cursor") -> None:
+    def discard(self, cursor: Cursor) -> None:
         """It has ended; a thread that reads for it is not waited for."""
         self._asked.pop(cursor, None)
         cursor.home = None
@@ -60,7 +58,7 @@ class Fetcher:
             self._places -= 1
             self._read(cursor, size)
 
-    def _read(self, cursor: "Cursor", size: int) -> None:
+    def _read(self, cursor: Cursor, size: int) -> None:
         piece, offset = cursor.piece, cursor.offset
         piece.hold()  # the cursor may end meanwhile
 

@@ -1,6 +1,6 @@
 """`$SEQ.LAST`: the last message of every matching subject, in the order of their numbers.
 
-    survey   all pieces of the store from the newest to the oldest, each from its start: the
+    survey   all pieces of the journal from the newest to the oldest, each from its start: the
              highest number of every subject. Ends early where the filter is one subject
     sort     the numbers that were found, a part of them at a time
     play     these, and then as a Replay what has come since
@@ -14,19 +14,16 @@ import heapq
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker.dataplane.outcomes import BAD, ENDED, FULL, MORE
-from broker.replay.cursor import Cursor, Replay, unlink
-from broker.replay.memory import MARGIN
+from broker.replay.cursor import Replay, unlink
+from broker.replay.memory import MARGIN, MemoryHost, SurveyCursor
 from parser.errors import ReplayRefused
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import Walk
 from sublist.subject import covers, has_wildcard
 from sublist.subscription import Subscription
-
-if TYPE_CHECKING:
-    from broker.replay.replays import Replays
 
 PARTS = 1024  # of what is found: each is small enough to grow, and to be sorted, in no time
 SUBJECT = 130  # bytes that one takes beside its text: an entry, two objects
@@ -38,25 +35,23 @@ AT_ONCE = 1024  # records that are looked at, sorted, or played in one step
 LOST_AT_ONCE = 256
 
 
-class Latest(Cursor):
+class Latest(SurveyCursor):
     """One subscription that begins with the last messages."""
 
     __slots__ = (
         *("_found", "_head", "_literal", "_pick", "_picks", "_pieces", "_places", "_played"),
-        *("_size", "_sorted", "_unreadable", "_walk", "age", "replays", "sub", "surveying"),
+        *("_size", "_sorted", "_unreadable", "_walk", "replays", "sub"),
     )
 
-    def __init__(self, replays: "Replays", sub: Subscription) -> None:
-        super().__init__(sub.owner, 0)
+    def __init__(self, replays: MemoryHost, sub: Subscription) -> None:
+        super().__init__(sub.owner, age=replays.started)
         self.replays = replays
         self.sub = sub
         sub.replay = self
-        self.age = replays.started  # the lower, the older
-        self._head = replays.store.last
-        self._walk = Walk(replays.store.salt, replays.store.checked)
+        self._head = replays.journal.last
+        self._walk = Walk(replays.journal.salt, replays.journal.checked)
         self._literal = not has_wildcard(sub.subject)
         self._played = 0  # all up to this number that were found
-        self.surveying = False
         self._found: list[dict[bytes, int]] = []  # by subject: its highest number, and the place
         self._sorted: list[tuple[array[int], array[int]]] = []  # numbers and places
         self._size = 0
@@ -91,10 +86,10 @@ class Latest(Cursor):
         self._found, self._sorted, self._picks, self._pick = [], [], None, None
         self.replays.memory.surveys.hold(self, 0)
 
-    def play(self, store: bytearray, stop: int) -> int:
-        return self._survey(store, stop) if self._picks is None else self._play(store, stop)
+    def play(self, buffer: bytearray, stop: int) -> int:
+        return self._survey(buffer, stop) if self._picks is None else self._play(buffer, stop)
 
-    def place(self, store: Any) -> tuple[Any, int]:
+    def place(self, journal: Any) -> tuple[Any, int]:
         if self._picks is None:
             if self._pieces and (self._unreadable or self._pieces[-1].gone):
                 self._take_piece()  # it was not entered, or it was left
@@ -108,14 +103,14 @@ class Latest(Cursor):
                 if not piece.gone:
                     return piece, self._pick[1]
                 self._lose_pick()
-        place: tuple[Any, int] = store.locate(self._head)
+        place: tuple[Any, int] = journal.locate(self._head)
         return place  # nothing is to be read here
 
     def onward(self) -> tuple[Any, int] | None:
         if self._picks is None:
             self._take_piece()
-            return self.place(self.replays.store) if self._pieces else None
-        return self.place(self.replays.store) if self._pick is not None else None
+            return self.place(self.replays.journal) if self._pieces else None
+        return self.place(self.replays.journal) if self._pick is not None else None
 
     def lose(self, first: int, last: int) -> None:
         """What is damaged is told when it is played, not when it is surveyed."""
@@ -159,7 +154,7 @@ class Latest(Cursor):
         self._found = [{} for _ in range(1 if self._literal else PARTS)]
         self._size = 0
         self._unreadable = False
-        self._places = self.replays.store.pieces()
+        self._places = self.replays.journal.pieces()
         self._pieces = self._places[:]
         while self._pieces and (self._pieces[-1].first > self._head or self._pieces[-1].gone):
             self._pieces.pop()
@@ -174,7 +169,7 @@ class Latest(Cursor):
         if self._pieces and (found or self._pieces[-1].last <= self._played):
             self._pieces = []
 
-    def _survey(self, store: bytearray, stop: int) -> int:
+    def _survey(self, buffer: bytearray, stop: int) -> int:
         if not self._pieces:
             self.outcome = FULL
             return 0
@@ -182,13 +177,13 @@ class Latest(Cursor):
         pattern, offset, head, played = self.sub.subject, self.offset, self._head, self._played
         self._unreadable = False
         looked_at = 0
-        walk.begin(store, 0, stop)
+        walk.begin(buffer, 0, stop)
         while (outcome := walk.skim()) == RECORD and looked_at < AT_ONCE:
             looked_at += 1
             number = walk.number
             if not played < number <= head:
                 continue
-            subject = bytes(store[walk.subject : walk.subject + walk.subject_size])
+            subject = bytes(buffer[walk.subject : walk.subject + walk.subject_size])
             part = found[hash(subject) % parts]
             pick = number << PLACE_BITS | offset + walk.at
             known = part.get(subject)
@@ -242,7 +237,7 @@ class Latest(Cursor):
         self._next_pick()
         self.replays.tell(self.sub, b"$SEQ.LOST.%d.%d" % (number, number))
 
-    def _play(self, store: bytearray, stop: int) -> int:
+    def _play(self, buffer: bytearray, stop: int) -> int:
         """Play the picks that are in this buffer."""
         replay_writer = self.replays.replay_writer
         at = 0
@@ -257,7 +252,7 @@ class Latest(Cursor):
                 self.replays.move(self)
                 return 0
             at = offset - self.offset
-            at = replay_writer.play(self.connection, self.sub, number, number, 0, store, at, stop)
+            at = replay_writer.play(self.connection, self.sub, number, number, 0, buffer, at, stop)
             if (
                 replay_writer.outcome == MORE and replay_writer.number == number
             ):  # cut by the buffer's end

@@ -7,20 +7,17 @@ of a connection, in their order: it goes to a record, answers, and goes to the n
 
 from collections import deque
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.outcomes import BAD, ENDED, FULL
 from broker.dataplane.plane import Plane
-from broker.replay.cursor import Cursor
+from broker.replay.cursor import Cursor, CursorHost
 from parser.errors import PublishForbidden
 from sequencer.headers import with_fields
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import Walk
 from sequencer.netstring import encode_frame
-
-if TYPE_CHECKING:
-    from broker.replay.replays import Replays
 
 SECOND_NS: Final = 1_000_000_000
 
@@ -30,28 +27,21 @@ class Lookup(Cursor):
 
     __slots__ = ("_astray", "_replays", "_walk", "wanted")
 
-    def __init__(self, replays: "Replays", connection: Connection) -> None:
-        self.wanted: deque[tuple[int, bytes, bytes]] = deque()  # number, subject, reply
+    def __init__(self, replays: CursorHost, connection: Connection) -> None:
         super().__init__(connection, 0)
+        self.wanted: deque[tuple[int, bytes, bytes]] = deque()  # number, subject, reply
         self._replays = replays
-        self._walk = Walk(replays.store.salt, replays.store.checked)
+        self._walk = Walk(replays.journal.salt, replays.journal.checked)
         self._astray = False  # what is wanted now may lie elsewhere
-
-    @property
-    def number(self) -> int:
-        """The number wanted first; it changes by being answered, and not otherwise."""
-        return self.wanted[0][0] if self.wanted else 0
-
-    @number.setter
-    def number(self, number: int) -> None:
-        pass
 
     def want(self, number: int, subject: bytes, reply: bytes) -> None:
         """One more. All others may be answered already, and the cursor be anywhere."""
-        self._astray = self._astray or not self.wanted
+        if not self.wanted:
+            self._astray = True
+            self.number = number
         self.wanted.append((number, subject, reply))
 
-    def play(self, store: bytearray, stop: int) -> int:
+    def play(self, buffer: bytearray, stop: int) -> int:
         """Go to the record that is wanted first, and answer with it."""
         self.outcome = FULL if self.wanted else ENDED
         if not self.wanted:
@@ -60,7 +50,7 @@ class Lookup(Cursor):
             self._replays.move(self)
             return 0
         walk, wanted = self._walk, self.number
-        walk.begin(store, 0, stop)
+        walk.begin(buffer, 0, stop)
         while (outcome := walk.skim()) == RECORD and walk.number < wanted:
             pass
         at = walk.at
@@ -71,32 +61,36 @@ class Lookup(Cursor):
         if walk.number > wanted:
             self._missing()
         else:
-            walk.begin(store, at, stop)
+            walk.begin(buffer, at, stop)
             if walk.next() != RECORD:  # its checksum is wrong
                 self.outcome = BAD
                 return at
-            self._found(store)
-        self.wanted.popleft()
+            self._found(buffer)
+        self._next()
         if not self.wanted:
             self.outcome = ENDED
-        elif self.number <= self._replays.store.last:
+        elif self.number <= self._replays.journal.last:
             self._replays.move(self)
             return 0
         return at
 
-    def place(self, store: Any) -> tuple[Any, int]:
+    def place(self, journal: Any) -> tuple[Any, int]:
         self._astray = False
-        while self.wanted and self.number < store.first:  # deleted while it waited
+        while self.wanted and self.number < journal.first:  # deleted while it waited
             self._missing()
-            self.wanted.popleft()
-        piece, offset = store.locate(self.number or store.last)
+            self._next()
+        piece, offset = journal.locate(self.number or journal.last)
         return piece, offset
 
+    def skip_to(self, number: int) -> None:
+        """Its number is that of the question asked first, and changes by being answered alone."""
+        self.lose(self.number, number - 1)
+
     def lose(self, first: int, last: int) -> None:
-        """What is wanted is among what is not there; it is told of that, and of nothing else."""
+        """Answer 404 to the questions asked first, as long as their messages are lost."""
         while self.wanted and first <= self.number <= last:
             self._missing()
-            self.wanted.popleft()
+            self._next()
         self._astray = True
 
     def is_done(self) -> bool:
@@ -107,19 +101,25 @@ class Lookup(Cursor):
 
     def free(self) -> None:
         self.wanted.clear()
+        self.number = 0
+
+    def _next(self) -> None:
+        """The first question is answered."""
+        self.wanted.popleft()
+        self.number = self.wanted[0][0] if self.wanted else 0
 
     def _missing(self) -> None:
         """The record is not there, or not readable."""
         number, subject, reply = self.wanted[0]
-        kept_from = self._replays.store.first
+        kept_from = self._replays.journal.first
         no_such_message(self._replays.plane, self.connection, subject, reply, number, kept_from)
 
-    def _found(self, store: bytearray) -> None:
+    def _found(self, buffer: bytearray) -> None:
         """Answer with the record at hand."""
         walk, connection = self._walk, self.connection
-        subject = bytes(store[walk.subject : walk.subject + walk.subject_size])
-        headers = bytes(store[walk.headers : walk.headers + walk.header_size])
-        payload = bytes(store[walk.payload : walk.payload + walk.payload_size])
+        subject = bytes(buffer[walk.subject : walk.subject + walk.subject_size])
+        headers = bytes(buffer[walk.headers : walk.headers + walk.header_size])
+        payload = bytes(buffer[walk.payload : walk.payload + walk.payload_size])
         if connection.frame == "netstring":
             payload = encode_frame(walk.number, payload)
         told = b"Nats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n"

@@ -10,16 +10,12 @@ always goes on, and whoever had to let go begins again when there is room, in it
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from broker.dataplane.connection import Connection
+from broker.replay.cursor import Cursor, CursorHost
 from broker.replay.queues import Ready
 from sequencer.journal.columns import Collector
-
-if TYPE_CHECKING:
-    from broker.replay.bulk import Bulk
-    from broker.replay.cursor import Cursor
-    from broker.replay.latest import Latest
 
 READS_PART = 4
 SHORT = 1 << 18  # a chunk, when memory is short: one buffer of records, so any usual message
@@ -30,10 +26,25 @@ FREED = 1 << 13  # subjects in one turn, at least
 MARGIN = 1 << 20  # what one step of a survey may find
 
 
+class SurveyCursor(Cursor):
+    """One that surveys: it can let go of what it has found, and begin again."""
+
+    __slots__ = ("age", "surveying")
+
+    def __init__(self, connection: Connection, age: int) -> None:
+        super().__init__(connection, 0)
+        self.age = age  # the lower, the older
+        self.surveying = False
+
+    def forget(self) -> None:
+        """Let go of all memory; it begins again at its next step."""
+        raise NotImplementedError
+
+
 class Part:
     """How much of one part is held, by which cursors, and which wait for it."""
 
-    def __init__(self, size: int, wake: "Callable[[Cursor], None]") -> None:
+    def __init__(self, size: int, wake: Callable[[Cursor], None]) -> None:
         self.size = size
         self.used = 0
         self.waiting = Ready()
@@ -41,11 +52,11 @@ class Part:
         self._held: dict[Cursor, int] = {}
         self._called: Cursor | None = None  # whose turn it is to try
 
-    def held(self, cursor: "Cursor") -> int:
+    def held(self, cursor: Cursor) -> int:
         """How much one cursor holds."""
         return self._held.get(cursor, 0)
 
-    def hold(self, cursor: "Cursor", size: int) -> None:
+    def hold(self, cursor: Cursor, size: int) -> None:
         """It holds so much from now on; whoever waits may try again if that is less."""
         before = self._held.pop(cursor, 0)
         if size:
@@ -56,16 +67,16 @@ class Part:
         if size < before:
             self._call()
 
-    def has_turn(self, cursor: "Cursor") -> bool:
+    def has_turn(self, cursor: Cursor) -> bool:
         """Whether no other has waited longer."""
         return cursor is self._called or not (self.waiting or self._called)
 
-    def leave(self, cursor: "Cursor") -> None:
+    def leave(self, cursor: Cursor) -> None:
         """It has ended."""
         self.hold(cursor, 0)
         self.pass_on(cursor)
 
-    def pass_on(self, cursor: "Cursor") -> None:
+    def pass_on(self, cursor: Cursor) -> None:
         """If it was this one's turn to try, it is the next one's."""
         if cursor is self._called:
             self._called = None
@@ -76,7 +87,7 @@ class Part:
             self._called = self.waiting.take()
             self._wake(self._called)
 
-    def wait(self, cursor: "Cursor") -> None:
+    def wait(self, cursor: Cursor) -> None:
         """It waits until something is given back."""
         if cursor is self._called:
             self._called = None
@@ -89,30 +100,30 @@ class Reads(Part):
     Its arrays have grown, and its filter knows subjects: a new collector would be slower.
     """
 
-    def __init__(self, size: int, wake: "Callable[[Cursor], None]") -> None:
+    def __init__(self, size: int, wake: Callable[[Cursor], None]) -> None:
         super().__init__(size, wake)
-        self._spare: tuple[int, Bulk | None, Collector] | None = None
+        self._spare: tuple[int, Cursor | None, Collector] | None = None
 
-    def keep(self, size: int, read: "Bulk", collector: Collector) -> None:
+    def keep(self, size: int, read: Cursor, collector: Collector) -> None:
         """Keep what has gathered chunks of this size; a short one, for it is not counted."""
         if size <= SHORT:
             self._spare = size, read, collector
 
-    def reuse(self, size: int, read: "Bulk") -> tuple[Collector | None, bool]:
+    def reuse(self, size: int, read: Cursor) -> tuple[Collector | None, bool]:
         """One for chunks of this size, and whether this read has used it last."""
         spare, self._spare = self._spare, None
         if spare is None or spare[0] != size:
             return None, False
         return spare[2], spare[1] is read
 
-    def forget(self, read: "Bulk") -> None:
+    def forget(self, read: Cursor) -> None:
         """A read has ended: the next one may use what it gathered with."""
         if self._spare is not None and self._spare[1] is read:
             size, _, collector = self._spare
             collector.begin(1, 1, None)
             self._spare = size, None, collector
 
-    def grant(self, read: "Bulk", wanted: int, need: int) -> int:
+    def grant(self, read: Cursor, wanted: int, need: int) -> int:
         """How long a chunk it may gather now, `need` or more; 0: it waits."""
         chunk = wanted if self.used <= self.size // 2 else min(wanted, SHORT)
         chunk = max(chunk, need)
@@ -127,7 +138,7 @@ class Reads(Part):
         self.wait(read)
         return 0
 
-    def slow(self, parked: "Iterable[Cursor]", before: float) -> set[Connection]:
+    def slow(self, parked: Iterable[Cursor], before: float) -> set[Connection]:
         """Whose clients have taken nothing since, while others wait for the memory."""
         if not self.waiting:
             return set()
@@ -137,7 +148,7 @@ class Reads(Part):
 class Surveys(Part):
     """What surveys hold, and what they have found."""
 
-    def __init__(self, size: int, wake: "Callable[[Cursor], None]") -> None:
+    def __init__(self, size: int, wake: Callable[[Cursor], None]) -> None:
         super().__init__(size, wake)
         self.thrown_away: list[dict[bytes, int]] = []
 
@@ -152,7 +163,7 @@ class Surveys(Part):
             count += len(self.thrown_away.pop())
         return count
 
-    def extend(self, survey: "Latest", size: int) -> bool:
+    def extend(self, survey: SurveyCursor, size: int) -> bool:
         """Let it hold `size` in all; False: it holds nothing now, and waits or is refused."""
         before = self.held(survey)
         if before == 0 and not self.has_turn(survey):
@@ -160,7 +171,9 @@ class Surveys(Part):
             return False
         need = size - before - (self.size - self.used)
         if need > 0:
-            others = [one for one in self._held if one is not survey]
+            others = [
+                one for one in self._held if one is not survey and isinstance(one, SurveyCursor)
+            ]
             need = self._reclaim(survey, others, need)
             if need > 0:
                 survey.forget()
@@ -170,7 +183,7 @@ class Surveys(Part):
         self.hold(survey, size)
         return True
 
-    def _reclaim(self, survey: "Latest", others: list[Any], need: int) -> int:
+    def _reclaim(self, survey: SurveyCursor, others: list[SurveyCursor], need: int) -> int:
         """Have others let go of so much; how much is still needed."""
         found = [one for one in others if not one.surveying]
         younger = [one for one in others if one.surveying and one.age > survey.age]
@@ -186,11 +199,11 @@ class Surveys(Part):
 class Memory:
     """One per broker."""
 
-    def __init__(self, size: int, wake: "Callable[[Cursor], None]") -> None:
+    def __init__(self, size: int, wake: Callable[[Cursor], None]) -> None:
         self.reads = Reads(size // READS_PART, wake)
         self.surveys = Surveys(size - size // READS_PART, wake)
 
-    def pass_on(self, cursor: "Cursor") -> None:
+    def pass_on(self, cursor: Cursor) -> None:
         """It does not try: its socket takes no more."""
         self.reads.pass_on(cursor)
         self.surveys.pass_on(cursor)
@@ -199,3 +212,9 @@ class Memory:
     def used(self) -> int:
         """Bytes that are held."""
         return self.reads.used + self.surveys.used
+
+
+class MemoryHost(CursorHost, Protocol):
+    """What those ask that need memory to gather in."""
+
+    memory: Memory

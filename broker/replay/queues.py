@@ -7,77 +7,74 @@ time, which it knows as its `home`.
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from broker.dataplane.connection import Connection
-
-if TYPE_CHECKING:
-    from broker.replay.cursor import Cursor
+from broker.replay.cursor import Cursor
 
 
-class _ByLink:
+class _ByConnection:
     """Cursors by their connections, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._links: OrderedDict[Connection, OrderedDict[Cursor, None]] = OrderedDict()
+        self._connections: OrderedDict[Connection, OrderedDict[Cursor, None]] = OrderedDict()
 
-    def put(self, cursor: "Cursor") -> None:
+    def put(self, cursor: Cursor) -> None:
         """At the end of its connection's line."""
         cursor.home = self
-        line = self._links.get(cursor.connection)
+        line = self._connections.get(cursor.connection)
         if line is None:
-            line = self._links[cursor.connection] = OrderedDict()
+            line = self._connections[cursor.connection] = OrderedDict()
         line[cursor] = None
 
-    def discard(self, cursor: "Cursor") -> None:
+    def discard(self, cursor: Cursor) -> None:
         """It has ended."""
-        line = self._links[cursor.connection]
+        line = self._connections[cursor.connection]
         del line[cursor]
         if not line:
-            del self._links[cursor.connection]
+            del self._connections[cursor.connection]
         cursor.home = None
 
 
-class Ready(_ByLink):
+class Ready(_ByConnection):
     """Those that can go on: each connection's next one in turn, however many it has."""
 
     def __bool__(self) -> bool:
-        return bool(self._links)
+        return bool(self._connections)
 
-    def put_first(self, cursor: "Cursor") -> None:
+    def put_first(self, cursor: Cursor) -> None:
         """Before all others."""
         self.put(cursor)
-        self._links[cursor.connection].move_to_end(cursor, last=False)
-        self._links.move_to_end(cursor.connection, last=False)
+        self._connections[cursor.connection].move_to_end(cursor, last=False)
+        self._connections.move_to_end(cursor.connection, last=False)
 
-    def take(self) -> "Cursor":
+    def take(self) -> Cursor:
         """The next one; its connection goes to the end."""
-        connection = next(iter(self._links))
-        line = self._links[connection]
+        connection = next(iter(self._connections))
+        line = self._connections[connection]
         cursor, _ = line.popitem(last=False)
         if line:
-            self._links.move_to_end(connection)
+            self._connections.move_to_end(connection)
         else:
-            del self._links[connection]
+            del self._connections[connection]
         cursor.home = None
         return cursor
 
 
-class Parked(_ByLink):
+class Parked(_ByConnection):
     """Those whose socket takes no more, or whose outbox is behind a fence."""
 
-    def __iter__(self) -> "Iterator[Cursor]":
-        for line in self._links.values():
+    def __iter__(self) -> Iterator[Cursor]:
+        for line in self._connections.values():
             yield from line
 
     @property
     def connections(self) -> list[Connection]:
         """The connections that have some."""
-        return list(self._links)
+        return list(self._connections)
 
-    def take(self, connection: Connection) -> "list[Cursor]":
+    def take(self, connection: Connection) -> list[Cursor]:
         """All of one connection."""
-        cursors = list(self._links.pop(connection, ()))
+        cursors = list(self._connections.pop(connection, ()))
         for cursor in cursors:
             cursor.home = None
         return cursors
@@ -98,14 +95,14 @@ class Waiting:
         """The lowest number that one waits for; somebody does."""
         return self._heap[0][0]
 
-    def put(self, cursor: "Cursor") -> None:
+    def put(self, cursor: Cursor) -> None:
         """It waits for the number that it has now."""
         cursor.home = self
         self._put += 1
         self._heap.append((cursor.number, self._put, cursor))
         self._rise(len(self._heap) - 1)
 
-    def take(self, last: int) -> "Cursor | None":
+    def take(self, last: int) -> Cursor | None:
         """One that waits for a number up to `last`; the lowest first."""
         if not self._heap or self._heap[0][0] > last:
             return None
@@ -113,7 +110,7 @@ class Waiting:
         self.discard(cursor)
         return cursor
 
-    def discard(self, cursor: "Cursor") -> None:
+    def discard(self, cursor: Cursor) -> None:
         """It has ended, or its number has come."""
         heap, at = self._heap, cursor.place_in_heap
         last = heap.pop()

@@ -1,82 +1,91 @@
-"""Who is served from the journal, and whose turn it is: replay, catch-up, bulk reads.
+"""Who is served from the journal: replays, connections that catch up, questions.
 
-    start, catch_up -> ready --step--> ready again     there is more, and the socket takes it
-                         ^   `-------> parked          until the socket takes more (wake)
-                         |   `-------> fetched         until a thread has read what is not in memory
-                         |   `-------> waiting         for a number not given yet (advance)
-                         `------------------ ended: live again, done, or given up by its client
-
-One turn of the event loop gives a few steps of 256 KiB to those that are ready, one after
-the other, and then everybody else is served: thousands of replays take half of the time, and
-never more. Memory: one buffer for all, and 256 KiB in an outbox. Nothing is read ahead of
-the socket.
+`Replays` is what the rest of the broker asks: it starts cursors, knows them by connection, and
+ends them with it. Whose turn it is, is the Scheduler's business; what one step does, the
+Stepper's; what a cursor does with the records it gets, its own.
 """
 
+# Theory of operation
+#
+# A cursor is a place in the journal and somebody who wants what is there. It stands in exactly one
+# of the places drawn here, and knows which: `cursor.home`. So it can leave at any moment, in
+# O(log n), and a client that begins and ends a million replays leaves nothing behind.
+#
+#       start, catch_up, ask
+#               |
+#               v            more is there, the socket takes it
+#      .---> [ ready ] <----------------------------------------.
+#      |         | its turn comes: Scheduler._turn              |
+#      |         v                                              |
+#      |     ( a step ) ----------------------------------------'
+#      |         |
+#      |         |-- the socket is full, or a fence is up -----> [ parked ]   wake, wake_all
+#      |         |-- the next number is not given yet ---------> [ waiting ]  advance
+#      |         |-- what it wants is not in memory -----------> [ fetcher ]  a thread has read it
+#      |         |-- others hold the memory it gathers in -----> [ Part.waiting ]  they give it back
+#      |         |                                                    |
+#      |         v                                                    |
+#      |      ended: live again, done, dropped                        |
+#      '--------------------------------------------------------------'
+#
+# During its step a cursor is nowhere: `home` is None. A step may then put it anywhere, itself
+# included: `play` may call `move`, `begin` another cursor, or have its own subscription removed.
+# The last is why `drop` only marks a cursor whose step it is: the step ends first, then the cursor.
+#
+# Who serves a subscription is never in doubt, and never two at once:
+#
+#     sub.replay is a cursor     only that one; the subscription is not in the sublist yet
+#     connection.detached        only its CatchUp, for all live subscriptions of the connection
+#     neither                    the data plane, live
+#
+# The step from the journal to live delivery is made when the cursor is at the head: its `number` is
+# above the last one given. Nothing can be given in between, for the broker has one thread, and the
+# step began with all that was given before. `sub.seen` is the last number a subscription has had:
+# the plane, a replay and a catch-up all look at it, so that no message comes twice.
+#
+# Fairness: the scheduler takes one cursor of a connection, then one of the next connection. A turn
+# ends after 16 steps or half a megabyte, and the event loop serves everybody else before the next.
+
 import asyncio
-import errno
 import logging
 from collections.abc import Callable
 from typing import Any
 
 from broker.dataplane.connection import Connection
-from broker.dataplane.outcomes import BAD, ENDED, FULL, GAP, MORE
 from broker.dataplane.plane import Plane
-from broker.dataplane.replay_writer import ReplayWriter
 from broker.replay import requests
 from broker.replay.cursor import NOBODY, CatchUp, Cursor, Replay
-from broker.replay.faults import Faults
-from broker.replay.fetcher import Fetcher
 from broker.replay.latest import Latest
-from broker.replay.memory import Memory
-from broker.replay.queues import Parked, Ready, Waiting
-from broker.turns import TURNS
-from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
+from broker.replay.stepper import Stepper
 from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
 
-BUFFER = 1 << 18
 LOOK_UP = 1024  # offers that looking into an index costs
-STEPS = 16  # in one turn
-BYTES = 1 << 19  # consumed in one turn, after which others are served: some 4 ms, a third of the
-# time when messages are long. Work that is not compiled counts as 64 bytes a microsecond.
-ADVANCED = 1024  # that waited for a number, and go on in one turn
-ADVANCE_WORK = 256
-FREE_WORK = 16
-PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the disk is well, something else is short
-RETRY = 0.1  # seconds until what is short is tried again
 
 
 class Replays:
-    """One per broker, for its one thread. `store` is a Store or a Ring."""
+    """One per broker, for its one thread. `journal` is a Store or a Ring."""
 
     def __init__(
         self,
         plane: Plane,
-        store: Any,
+        journal: Any,
         loop: asyncio.AbstractEventLoop,
         answers_pending: int = 1 << 29,
     ) -> None:
         self.plane = plane
-        self.memory = Memory(answers_pending, self.go_on)
-        self.most_work = 0  # in one turn so far
-        self.store = store
-        self.replay_writer = ReplayWriter(plane.gate, plane.sublist, store.salt, store.checked)
+        self.journal = journal
         self.active = 0  # cursors that have not ended
         self.started = self.catch_ups = self.catching_up = self.given_up = 0
         self._loop = loop
-        self._buffer = bytearray(BUFFER)
-        self._ready = Ready()
-        self._parked = Parked()
-        self._waiting = Waiting()
-        self._fetcher = Fetcher(loop, self._go_first, self._not_fetched)
+        self._stepper = Stepper(plane, journal, loop, answers_pending, self._ended)
+        self.replay_writer = self._stepper.replay_writer
+        self.scheduler = self._stepper.scheduler
+        self.memory = self.scheduler.memory
         self._asked: dict[Connection, list[Cursor]] = {}
         self._catching: dict[Connection, CatchUp] = {}
         self._latest: dict[Connection, int] = {}
-        self._at_hand: Cursor | None = None  # whose step this is
-        self._scheduled = False
-        self._due = False  # somebody waits for a number that has come
-        self._faults = Faults()
 
     # What others ask
 
@@ -117,21 +126,15 @@ class Replays:
         """A subscription has ended that was being played to: so has what played."""
         cursor, sub.replay = sub.replay, None
         if cursor is not NOBODY:
-            self._drop(cursor)
+            self._stepper.drop(cursor)
 
     def leave(self, connection: Connection) -> None:
         """A connection has closed, and its subscriptions with it."""
         for cursor in self.asked_by(connection)[:]:
-            self._drop(cursor)
+            self._stepper.drop(cursor)
         if connection in self._catching:
-            self._drop(self._catching[connection])
+            self._stepper.drop(self._catching[connection])
         self.wake(connection)
-
-    def _drop(self, cursor: Cursor) -> None:
-        """It ends now; in its own step, at the end of that."""
-        cursor.dropped = True
-        if cursor is not self._at_hand:
-            self._end(cursor)
 
     def catch_up(self, connection: Connection, number: int) -> None:
         """Serve a link that was detached, from the number that it had no room for."""
@@ -149,15 +152,21 @@ class Replays:
             cursor.defer(self.plane.sequencer.number, action)
 
     def wake(self, connection: Connection) -> None:
-        """This link's socket takes more, or it has gone."""
-        for cursor in self._parked.take(connection):
-            self.go_on(cursor)
+        """This connection's socket takes more, or it has gone."""
+        self.scheduler.wake(connection)
 
     def wake_all(self) -> None:
         """Fences were lowered: outboxes may have room though no socket was full."""
-        for connection in self._parked.connections:
-            if connection.writable or connection.closed:
-                self.wake(connection)
+        self.scheduler.wake_all()
+
+    @property
+    def waits(self) -> bool:
+        """Whether anyone waits for a number."""
+        return self.scheduler.waits
+
+    def advance(self) -> None:
+        """Numbers were given: those that wait for them go on."""
+        self.scheduler.advance()
 
     def let_go(self, patience: float) -> None:
         """Leave deleted files to the disk that are open for readers who have long read nothing.
@@ -165,14 +174,14 @@ class Replays:
         A reader in the middle of a file may read it to its end, but not hold it for ever.
         """
         before = self._loop.time() - patience
-        for cursor in self._parked:
+        for cursor in self.scheduler.parked:
             if cursor.piece is not None and cursor.piece.gone and cursor.parked_at < before:
                 self.withdraw(cursor)
         self._make_room(before)
 
     def _make_room(self, before: float) -> None:
         """Who takes none of its answers, while others wait for that memory, is too slow."""
-        for connection in self.memory.reads.slow(self._parked, before):
+        for connection in self.memory.reads.slow(self.scheduler.parked, before):
             log.warning(
                 "%s - takes no answers, and others wait for the memory that they take",
                 connection.session.label,
@@ -180,38 +189,17 @@ class Replays:
             self.plane.gate.cut(connection)
         self.plane.release(None)
 
-    def advance(self) -> None:
-        """Numbers were given: those that wait for them go on."""
-        if self.waits and self._waiting.lowest <= self.store.last:
-            self._due = True
-            self._schedule()
-
-    def _advance_some(self) -> int:
-        """Those whose number has come go on, some in each turn; how much work that was."""
-        for count in range(ADVANCED):
-            cursor = self._waiting.take(self.store.last)
-            if cursor is None:
-                self._due = False
-                return count * ADVANCE_WORK
-            self.go_on(cursor)
-        return ADVANCED * ADVANCE_WORK
-
-    @property
-    def waits(self) -> bool:
-        """Whether anyone waits for a number."""
-        return len(self._waiting) > 0
-
     def _since(self, sub: Subscription, time_ns: int) -> None:
         """From a time on. What may have been of that time, and is deleted, is told as lost."""
         self.plane.spend(LOOK_UP)
-        store = self.store
-        if store.newest_time < time_ns or store.last < store.first:
-            self.begin(Replay(self, sub, store.last + 1, since=time_ns))
+        journal = self.journal
+        if journal.newest_time < time_ns or journal.last < journal.first:
+            self.begin(Replay(self, sub, journal.last + 1, since=time_ns))
             return
         cursor = Replay(self, sub, 0, since=time_ns)
-        if store.first > 1 and time_ns < store.oldest_time:
-            cursor.lose(1, store.first - 1)
-        self._enter(cursor, *store.locate_time(time_ns))
+        if journal.first > 1 and time_ns < journal.oldest_time:
+            cursor.lose(1, journal.first - 1)
+        self._stepper.enter(cursor, *journal.locate_time(time_ns))
         self.begin(cursor)
 
     # What cursors ask
@@ -251,257 +239,30 @@ class Replays:
         )
         self.plane.gate.cut(connection)
 
-    def move(self, cursor: Cursor) -> None:
-        """Go to the place that the cursor asks for."""
-        place = cursor.place(self.store)
-        while place[0].gone:  # deleted between the look-up and now
-            place = cursor.place(self.store)
-        self._enter(cursor, *place)
-
-    # Turns
-
     def go_on(self, cursor: Cursor) -> None:
         """It has another step to make, when it is its turn."""
-        if not cursor.ended:
-            self._ready.put(cursor)
-            self._schedule()
+        self.scheduler.go_on(cursor)
 
-    def _go_first(self, cursor: Cursor) -> None:
-        """A thread has read for it: others wait for the place that its buffer takes."""
-        self._ready.put_first(cursor)
-        self._schedule()
-
-    def _schedule(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._turn)
-
-    def _turn(self) -> None:
-        """Serve those that are ready a little."""
-        self._scheduled = False
-        begun = TURNS.begin()
-        work = self._advance_some() if self._due else 0
-        surveys = self.memory.surveys
-        if surveys.thrown_away:
-            work += surveys.tidy() * FREE_WORK
-        for _ in range(STEPS):
-            if not self._ready or work >= BYTES:
-                break
-            self._at_hand = cursor = self._ready.take()
-            cursor.work = 0
-            try:
-                work += self._step(cursor)
-            except Exception as error:  # a defect must not affect others
-                self._fail(cursor, error)
-            self._at_hand = None
-            work += cursor.work
-            if cursor.dropped:
-                self._end(cursor)
-        self.most_work = max(self.most_work, work)
-        if self._ready or self._due or surveys.thrown_away:
-            self._schedule()
-        self.plane.release(None)
-        TURNS.end(begun)
-
-    def _step(self, cursor: Cursor) -> int:
-        """Serve one, by one buffer at most, and say where it goes; how much it consumed."""
-        connection = cursor.connection
-        if connection.held() > BUFFER:
-            self.plane.release(None)
-        if cursor.ended or connection.closed:
-            self._end(cursor)
-            return 0
-        if cursor.needs_socket and (not connection.writable or connection.held() > BUFFER):
-            self._park(cursor)
-            return 0
-        if cursor.is_done():
-            self._finish(cursor)
-            return 0
-        if cursor.number > self.store.last:
-            if cursor.number <= self.plane.sequencer.number or not cursor.at_head(
-                self.plane.sequencer.number
-            ):
-                self._waiting.put(cursor)
-            else:
-                self._end(cursor)
-            return 0
-        return self._read(cursor) if cursor.ready() else 0
-
-    def _finish(self, cursor: Cursor) -> None:
-        """All is said; a cursor with a long answer ends when that is taken."""
-        connection = cursor.connection
-        if cursor.lingers and (connection.held() or not connection.writable):
-            self.plane.release(None)
-            if not connection.closed and (connection.held() or not connection.writable):
-                self._park(cursor)
-                return
-        self._end(cursor)
-
-    def _read(self, cursor: Cursor) -> int:
-        """Read the next records and have them played."""
-        if cursor.piece is None:
-            self.move(cursor)
-        buffer = self._fetcher.take(cursor)
-        fetched = buffer is not None
-        if buffer is None:
-            buffer = self._buffer
-            try:
-                with memoryview(buffer) as view:
-                    size = cursor.piece.read(cursor.offset, view, False)
-            except BlockingIOError:
-                self._fetcher.fetch(cursor, BUFFER)
-                return 0
-            except OSError as error:
-                self._unreadable(cursor, error)
-                return 0
-        else:
-            size = len(buffer)
-        if size == 0:
-            self._move_on(cursor)
-            self.go_on(cursor)
-            return 0
-        consumed = cursor.play(buffer, size)
-        cursor.offset += consumed
-        if cursor.outcome == FULL:
-            self._relieve(cursor)
-        elif cursor.outcome == MORE and consumed == 0:
-            self._lengthen(cursor, buffer, size, fetched)
-        else:
-            self._go_on(cursor)
-        return max(consumed, HEADER_SIZE)
-
-    def _go_on(self, cursor: Cursor) -> None:
-        """Judge how the buffer ended."""
-        if cursor.outcome == GAP:
-            found = self.replay_writer.found
-            cursor.lose(cursor.number, found - 1)
-            cursor.number = found
-        elif cursor.outcome == ENDED:
-            pass  # is_done will say so
-        elif cursor.outcome == BAD:
-            self._damaged(cursor)
-        self.go_on(cursor)
-
-    def _relieve(self, cursor: Cursor) -> None:
-        """Its outbox has enough: it goes on when that is written."""
-        connection = cursor.connection
-        if connection.held() > BUFFER or connection.fenced:
-            self.plane.release(None)
-            if (
-                connection.held() and not connection.closed
-            ):  # the socket is full, or there is a fence
-                self._park(cursor)
-                return
-        self.go_on(cursor)
-
-    def _lengthen(self, cursor: Cursor, buffer: bytearray, size: int, fetched: bool) -> None:
-        """There was no whole record in what was read: read more, if there is more."""
-        left = cursor.piece.size - cursor.offset
-        need = HEADER_SIZE
-        if size >= HEADER_SIZE:
-            need = (int.from_bytes(buffer[4:8], "little") + 7) & ~7
-        if need <= left and need <= LENGTH_MAX and not (fetched and size >= need):
-            if cursor.allows(need):
-                self._fetcher.fetch(cursor, max(need, BUFFER))
-            else:
-                self.go_on(cursor)
-            return
-        self._damaged(cursor)
-        self.go_on(cursor)
-
-    def _not_fetched(self, cursor: Cursor, error: BaseException) -> None:
-        """A thread could not read for it."""
-        if isinstance(error, OSError):
-            self._unreadable(cursor, error)
-        else:
-            self._fail(cursor, error)
-            self.plane.release(None)
-
-    def _fail(self, cursor: Cursor, error: BaseException) -> None:
-        log.error("Journal: a connection cannot be served from it", exc_info=error)
-        self.plane.gate.cut(cursor.connection)
-        self._end(cursor)
-
-    def _unreadable(self, cursor: Cursor, error: OSError) -> None:
-        """It was deleted just now; or the disk fails, and no more of this piece can be had."""
-        piece = cursor.piece
-        if error.errno in PASSING and not piece.gone:
-            self.withdraw(cursor)
-            self._loop.call_later(RETRY, self.go_on, cursor)
-            return
-        if not piece.gone:
-            self._faults.unreadable(piece, cursor.offset, error)
-            last = self.store.last if piece.following is None else piece.following.first - 1
-            cursor.lose(cursor.number, last)
-            cursor.number = last + 1
-        self.withdraw(cursor)
-        self.go_on(cursor)
-
-    # Places
-
-    def _enter(self, cursor: Cursor, piece: Any, offset: int) -> None:
-        self.withdraw(cursor)
-        if not cursor.ended:
-            piece.hold()
-            cursor.piece = piece
-            cursor.offset = offset
+    def move(self, cursor: Cursor) -> None:
+        """Go to the place that the cursor asks for."""
+        self._stepper.move(cursor)
 
     def withdraw(self, cursor: Cursor) -> None:
         """It is nowhere now: `place` will say where it goes."""
-        if cursor.piece is not None:
-            cursor.piece.release()
-            cursor.piece = None
-        self._fetcher.take(cursor)
+        self._stepper.withdraw(cursor)
 
-    def _move_on(self, cursor: Cursor) -> None:
-        """A piece is at its end: go where the cursor wants to go."""
-        place = cursor.onward()
-        if place is not None:
-            self._enter(cursor, *place)
-        else:
-            self.withdraw(cursor)
-
-    def _damaged(self, cursor: Cursor) -> None:
-        """No record where one should be: say so, and go on with the next good one."""
-        piece, offset, number = cursor.piece, cursor.offset, cursor.number
-        self._faults.damaged(piece, offset, number)
-        good = self.store.next_good(piece, offset, number)
-        following = self.store.last + 1 if good is None else good[2]
-        if number < following:
-            cursor.lose(number, following - 1)
-        cursor.number = following
-        if good is None:
-            self._move_on(cursor)
-        else:
-            self._enter(cursor, good[0], good[1])
-
-    def _park(self, cursor: Cursor) -> None:
-        """Until its socket takes more, or a fence is lowered."""
-        cursor.parked_at = self._loop.time()
-        self.memory.pass_on(cursor)
-        self._fetcher.take(cursor)  # it is in the system's memory now
-        self._parked.put(cursor)
-
-    def _end(self, cursor: Cursor) -> None:
-        """It is served no more, and nothing here knows it any more."""
-        if cursor.ended:
-            return
-        cursor.ended = True
+    def _ended(self, cursor: Cursor) -> None:
+        """One has ended: forget it."""
         self.active -= 1
-        self.withdraw(cursor)
-        if cursor.home is not None:
-            cursor.home.discard(cursor)
+        connection = cursor.connection
         if isinstance(cursor, Latest):
-            self._latest[cursor.connection] -= 1
-            if not self._latest[cursor.connection]:
-                del self._latest[cursor.connection]
+            self._latest[connection] -= 1
+            if not self._latest[connection]:
+                del self._latest[connection]
         elif isinstance(cursor, CatchUp):
-            self._catching.pop(cursor.connection, None)
+            self._catching.pop(connection, None)
             self.catching_up -= 1
-        elif cursor in (asked := self.asked_by(cursor.connection)):
+        elif cursor in (asked := self.asked_by(connection)):
             asked.remove(cursor)
             if not asked:
-                del self._asked[cursor.connection]
-        cursor.free()
-        if self.memory.surveys.thrown_away:
-            self._schedule()
+                del self._asked[connection]

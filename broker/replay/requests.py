@@ -64,7 +64,7 @@ class Last:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What the store holds."""
+    """What the journal holds."""
 
 
 @dataclass(frozen=True, slots=True)

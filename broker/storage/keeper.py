@@ -79,7 +79,7 @@ class Keeper:
         settings: JournalSettings,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self.store = replays.store
+        self.store = replays.journal
         self.store.crowded = self.sync_soon
         self.syncs = 0
         self.sync_seconds = 0.0

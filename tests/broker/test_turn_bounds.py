@@ -58,11 +58,11 @@ def served(stage: Stage) -> Turns:
     replays = stage.replays
     assert replays is not None
     while not stage.turns.quiet:
-        replays.most_work = 0
+        replays.scheduler.most_work = 0
         stage.turns.turn()
         while stage.turns.threads:
             stage.turns.work()
-        yield replays.most_work / BYTES_US
+        yield replays.scheduler.most_work / BYTES_US
 
 
 def read_events(stage: Stage, peer: Peer, text: bytes) -> Turns:

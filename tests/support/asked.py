@@ -102,9 +102,9 @@ class NotedPlane:
 class Turns:
     """`broker.replay.replays` as far as a cursor sees it: goes where the cursor says."""
 
-    def __init__(self, plane: NotedPlane, store: OnePiece) -> None:
+    def __init__(self, plane: NotedPlane, journal: OnePiece) -> None:
         self.plane: Any = plane
-        self.store = store
+        self.journal = journal
         self.begun: list[Cursor] = []
         self.memory = Memory(1 << 29, self.begun.append)
 
@@ -120,7 +120,7 @@ class Turns:
         cursor.piece = None
 
     def move(self, cursor: Cursor) -> None:
-        cursor.piece, cursor.offset = cursor.place(self.store)
+        cursor.piece, cursor.offset = cursor.place(self.journal)
 
 
 class Asker:
@@ -145,15 +145,14 @@ def serve(cursor: Cursor, turns: Turns, buffer_size: int = 1 << 16) -> int:
         assert cursor.ready()
         if cursor.piece is None:
             turns.move(cursor)
-        buffer = turns.store.data[cursor.offset : cursor.offset + size]
+        buffer = turns.journal.data[cursor.offset : cursor.offset + size]
         assert buffer, "it ends before the records do"
         consumed = cursor.play(bytearray(buffer), len(buffer))
         assert consumed <= len(buffer)
         cursor.offset += consumed
         size = 2 * size if cursor.outcome == MORE and consumed == 0 else buffer_size
         if cursor.outcome == BAD:
-            cursor.offset, following = turns.store.next_good(cursor.offset)
-            cursor.lose(cursor.number, following - 1)
-            cursor.number = following
+            cursor.offset, following = turns.journal.next_good(cursor.offset)
+            cursor.skip_to(following)
         reads += 1
     return reads

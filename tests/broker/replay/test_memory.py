@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from broker.dataplane.connection import Connection
-from broker.replay import latest, memory, replays
+from broker.replay import latest, memory, scheduler
 from broker.replay.bulk import Bulk, read_wish
 from broker.replay.cursor import Cursor
 from broker.replay.memory import SHORT, Part, Reads
@@ -265,7 +265,7 @@ def test_given_much_work_then_one_turn_does_little_of_it(what: str) -> None:
     stage.turns.run()
     assert stage.replays is not None
     assert active(stage) == 0
-    assert replays.BYTES // 2 < stage.replays.most_work < 2 * replays.BYTES
+    assert scheduler.BYTES // 2 < stage.replays.scheduler.most_work < 2 * scheduler.BYTES
 
 
 def test_given_what_has_gathered_then_the_next_chunk_of_its_size_reuses_it_and_no_end_is_kept() -> (

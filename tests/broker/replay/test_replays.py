@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.replay import fetcher, replays
+from broker.replay import fetcher, stepper
 from broker.replay.cursor import Cursor
 from sequencer.journal.layout import HEADER_SIZE
 from sequencer.journal.segment import Segment
@@ -94,7 +94,7 @@ def test_given_an_outbox_that_holds_much_while_its_socket_takes_more_then_the_re
     stage = Stage(store=store)
     asking(stage, b"a")
     fill(stage, 1, size=300_000)
-    assert any(len(spare) > replays.BUFFER for spare in stage.plane.gate.spare)
+    assert any(len(spare) > stepper.BUFFER for spare in stage.plane.gate.spare)
     fill(stage, 1500)
     peer = asking(stage, b"$SEQ.FROM.2.a")
     stage.turns.run()

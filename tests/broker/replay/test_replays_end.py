@@ -107,7 +107,7 @@ def fail(peer: Peer) -> None:
     cursor = next(iter(peer.connection.subs.values())).replay
     if cursor.home is not None:
         cursor.home.discard(cursor)
-    replays._fail(cursor, ValueError("a defect"))
+    replays._stepper.fail(cursor, ValueError("a defect"))
     peer.stage.plane.release(None)
 
 
@@ -143,8 +143,8 @@ def test_given_any_replay_when_its_subscription_ends_then_nothing_refers_to_eith
 def assert_at_rest(stage: Stage, store: Store) -> None:
     replays: Any = stage.replays
     assert (replays.active, replays.catching_up) == (0, 0)
-    assert not replays._ready
-    assert not list(replays._parked)
+    assert not replays.scheduler.ready
+    assert not list(replays.scheduler.parked)
     assert not replays.waits
     assert not replays._asked
     assert not replays._latest

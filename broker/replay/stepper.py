@@ -1,0 +1,271 @@
+"""One step of a cursor: a buffer of records is read and played, and the cursor goes on its way.
+
+    step   nothing to do here      end, park, wait for a number (broker/replay/scheduler.py)
+           read what is in memory  `play` it; a thread reads what is not (fetcher.py)
+           go on by what `play` left in `outcome`:
+             MORE    the buffer was too short for one record: read a longer piece
+             FULL    the outbox has enough: until it is written
+             GAP     numbers are not there: the cursor loses them
+             BAD     here is no record: say so, and go on with the next good one
+             ENDED   all was played: the next step says so
+
+A cursor holds the piece of the journal that it is in, so that a deleted file stays readable.
+Memory: one buffer for all. Nothing is read ahead of the socket.
+"""
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from broker.dataplane.outcomes import BAD, ENDED, FULL, GAP, MORE
+from broker.dataplane.plane import Plane
+from broker.dataplane.replay_writer import ReplayWriter
+from broker.replay.cursor import Cursor
+from broker.replay.faults import Faults
+from broker.replay.fetcher import Fetcher
+from broker.replay.scheduler import Scheduler
+from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
+
+log = logging.getLogger("seriatim")
+
+BUFFER = 1 << 18
+PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the disk is well, something else is short
+RETRY = 0.1  # seconds until what is short is tried again
+
+
+class Stepper:
+    """One per broker, for its one thread. `ended` is told of every cursor that has ended."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        journal: Any,
+        loop: asyncio.AbstractEventLoop,
+        answers_pending: int,
+        ended: Callable[[Cursor], None],
+    ) -> None:
+        self.scheduler = Scheduler(plane, journal, loop, answers_pending, self._serve)
+        self.replay_writer = ReplayWriter(plane.gate, plane.sublist, journal.salt, journal.checked)
+        self._plane = plane
+        self._journal = journal
+        self._loop = loop
+        self._ended = ended
+        self._buffer = bytearray(BUFFER)
+        self._fetcher = Fetcher(loop, self.scheduler.go_first, self._not_fetched)
+        self._at_hand: Cursor | None = None  # whose step this is
+        self._faults = Faults()
+
+    def move(self, cursor: Cursor) -> None:
+        """Go to the place that the cursor asks for."""
+        place = cursor.place(self._journal)
+        while place[0].gone:  # deleted between the look-up and now
+            place = cursor.place(self._journal)
+        self.enter(cursor, *place)
+
+    def enter(self, cursor: Cursor, piece: Any, offset: int) -> None:
+        """Go to this place, and hold it."""
+        self.withdraw(cursor)
+        if not cursor.ended:
+            piece.hold()
+            cursor.piece = piece
+            cursor.offset = offset
+
+    def withdraw(self, cursor: Cursor) -> None:
+        """It is nowhere now: `place` will say where it goes."""
+        if cursor.piece is not None:
+            cursor.piece.release()
+            cursor.piece = None
+        self._fetcher.take(cursor)
+
+    def drop(self, cursor: Cursor) -> None:
+        """It ends now; in its own step, at the end of that."""
+        cursor.dropped = True
+        if cursor is not self._at_hand:
+            self._end(cursor)
+
+    def fail(self, cursor: Cursor, error: BaseException) -> None:
+        """A defect: its client is disconnected, and all others are served on."""
+        log.exception("Journal: a connection cannot be served from it", exc_info=error)
+        self._plane.gate.cut(cursor.connection)
+        self._end(cursor)
+
+    def _serve(self, cursor: Cursor) -> int:
+        """Make a step of the one whose turn it is; how much work it was."""
+        self._at_hand = cursor
+        cursor.work = work = 0
+        try:
+            work = self._step(cursor)
+        except Exception as error:  # a defect must not affect others
+            self.fail(cursor, error)
+        self._at_hand = None
+        work += cursor.work
+        if cursor.dropped:
+            self._end(cursor)
+        return work
+
+    def _step(self, cursor: Cursor) -> int:
+        """Serve one, by one buffer at most, and say where it goes; how much it consumed."""
+        connection = cursor.connection
+        if connection.held() > BUFFER:
+            self._plane.release(None)
+        if cursor.ended or connection.closed:
+            self._end(cursor)
+            return 0
+        if cursor.needs_socket and (not connection.writable or connection.held() > BUFFER):
+            self._park(cursor)
+            return 0
+        if cursor.is_done():
+            self._finish(cursor)
+            return 0
+        if cursor.number > self._journal.last:
+            if cursor.number <= self._plane.sequencer.number or not cursor.at_head(
+                self._plane.sequencer.number
+            ):
+                self.scheduler.waiting.put(cursor)
+            else:
+                self._end(cursor)
+            return 0
+        return self._read(cursor) if cursor.ready() else 0
+
+    def _finish(self, cursor: Cursor) -> None:
+        """All is said; a cursor with a long answer ends when that is taken."""
+        connection = cursor.connection
+        if cursor.lingers and (connection.held() or not connection.writable):
+            self._plane.release(None)
+            if not connection.closed and (connection.held() or not connection.writable):
+                self._park(cursor)
+                return
+        self._end(cursor)
+
+    def _read(self, cursor: Cursor) -> int:
+        """Read the next records and have them played."""
+        if cursor.piece is None:
+            self.move(cursor)
+        buffer = self._fetcher.take(cursor)
+        fetched = buffer is not None
+        if buffer is None:
+            buffer = self._buffer
+            try:
+                with memoryview(buffer) as view:
+                    size = cursor.piece.read(cursor.offset, view, False)
+            except BlockingIOError:
+                self._fetcher.fetch(cursor, BUFFER)
+                return 0
+            except OSError as error:
+                self._unreadable(cursor, error)
+                return 0
+        else:
+            size = len(buffer)
+        if size == 0:
+            self._move_on(cursor)
+            self.scheduler.go_on(cursor)
+            return 0
+        consumed = cursor.play(buffer, size)
+        cursor.offset += consumed
+        if cursor.outcome == FULL:
+            self._relieve(cursor)
+        elif cursor.outcome == MORE and consumed == 0:
+            self._lengthen(cursor, buffer, size, fetched)
+        else:
+            self._go_on(cursor)
+        return max(consumed, HEADER_SIZE)
+
+    def _go_on(self, cursor: Cursor) -> None:
+        """Judge how the buffer ended."""
+        if cursor.outcome == GAP:
+            cursor.skip_to(self.replay_writer.found)
+        elif cursor.outcome == ENDED:
+            pass  # is_done will say so
+        elif cursor.outcome == BAD:
+            self._damaged(cursor)
+        self.scheduler.go_on(cursor)
+
+    def _relieve(self, cursor: Cursor) -> None:
+        """Its outbox has enough: it goes on when that is written."""
+        connection = cursor.connection
+        if connection.held() > BUFFER or connection.fenced:
+            self._plane.release(None)
+            if (
+                connection.held() and not connection.closed
+            ):  # the socket is full, or there is a fence
+                self._park(cursor)
+                return
+        self.scheduler.go_on(cursor)
+
+    def _lengthen(self, cursor: Cursor, buffer: bytearray, size: int, fetched: bool) -> None:
+        """There was no whole record in what was read: read more, if there is more."""
+        left = cursor.piece.size - cursor.offset
+        need = HEADER_SIZE
+        if size >= HEADER_SIZE:
+            need = (int.from_bytes(buffer[4:8], "little") + 7) & ~7
+        if need <= left and need <= LENGTH_MAX and not (fetched and size >= need):
+            if cursor.allows(need):
+                self._fetcher.fetch(cursor, max(need, BUFFER))
+            else:
+                self.scheduler.go_on(cursor)
+            return
+        self._damaged(cursor)
+        self.scheduler.go_on(cursor)
+
+    def _not_fetched(self, cursor: Cursor, error: BaseException) -> None:
+        """A thread could not read for it."""
+        if isinstance(error, OSError):
+            self._unreadable(cursor, error)
+        else:
+            self.fail(cursor, error)
+            self._plane.release(None)
+
+    def _unreadable(self, cursor: Cursor, error: OSError) -> None:
+        """It was deleted just now; or the disk fails, and no more of this piece can be had."""
+        piece = cursor.piece
+        if error.errno in PASSING and not piece.gone:
+            self.withdraw(cursor)
+            self._loop.call_later(RETRY, self.scheduler.go_on, cursor)
+            return
+        if not piece.gone:
+            self._faults.unreadable(piece, cursor.offset, error)
+            last = self._journal.last if piece.following is None else piece.following.first - 1
+            cursor.skip_to(last + 1)
+        self.withdraw(cursor)
+        self.scheduler.go_on(cursor)
+
+    def _move_on(self, cursor: Cursor) -> None:
+        """A piece is at its end: go where the cursor wants to go."""
+        place = cursor.onward()
+        if place is not None:
+            self.enter(cursor, *place)
+        else:
+            self.withdraw(cursor)
+
+    def _damaged(self, cursor: Cursor) -> None:
+        """No record where one should be: say so, and go on with the next good one."""
+        piece, offset, number = cursor.piece, cursor.offset, cursor.number
+        self._faults.damaged(piece, offset, number)
+        good = self._journal.next_good(piece, offset, number)
+        following = self._journal.last + 1 if good is None else good[2]
+        if number < following:
+            cursor.skip_to(following)
+        if good is None:
+            self._move_on(cursor)
+        else:
+            self.enter(cursor, good[0], good[1])
+
+    def _park(self, cursor: Cursor) -> None:
+        """Until its socket takes more, or a fence is lowered."""
+        self.scheduler.park(cursor)
+        self._fetcher.take(cursor)  # it is in the system's memory now
+
+    def _end(self, cursor: Cursor) -> None:
+        """It is served no more, and nothing here knows it any more."""
+        if cursor.ended:
+            return
+        cursor.ended = True
+        self.withdraw(cursor)
+        if cursor.home is not None:
+            cursor.home.discard(cursor)
+        self._ended(cursor)
+        cursor.free()
+        if self.scheduler.memory.surveys.thrown_away:
+            self.scheduler.schedule()
