@@ -1,1 +1,1 @@
-"""Cardinal Streams over Seriatim, by nats-py, and in files."""
+"""Cardinal Streams over Seriatim, by its own client, and in files."""

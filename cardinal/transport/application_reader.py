@@ -19,19 +19,20 @@ What is told, and never passed over in silence:
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
-from nats.errors import Error
-
 from cardinal.follower import Row
 from cardinal.messages import NUMBER_MAX
-from cardinal.transport.broker_connection import Broken, Connection, without_credentials
+from cardinal.transport.broker_connection import Broken, BrokerConnection
 from cardinal.transport.envelope import netstring, number_of, prefix_of, unpack
 from cardinal.transport.errors import BadEnvelope, NoNumbers, Refused, Unreachable
+from seriatim.client.aio import AsyncSubscription
+from seriatim.client.errors import ConnectionLost
+from seriatim.client.protocol import MessageReceived
+from seriatim.client.server_address import without_credentials
 
 WINDOW = 4096  # numbers of a range; a round trip for so many costs nothing
 WAIT_SECONDS_MIN, WAIT_SECONDS_MAX = 0.05, 2.0  # between attempts to connect, doubled each time
@@ -98,7 +99,8 @@ class Reader:
     ) -> None:
         """Begin at the number that `streams` has for the broker's journal, or else at `first`.
 
-        `last` is the last number to be read: then `ended`. `options` are those of nats-py.
+        `last` is the last number to be read: then `ended`. `options` are those of
+        `seriatim.client.aio.connect`.
         """
         self.prefix = prefix_of(application)
         self.url = url
@@ -113,18 +115,18 @@ class Reader:
         self.repeated = 0  # messages that came again, and were passed by
         self._streams = dict(streams or {})
         self._options = options
-        self._connection: Connection | None = None
-        self._range: Subscription | None = None
+        self._connection: BrokerConnection | None = None
+        self._range: AsyncSubscription | None = None
         self._asked = False  # whether the range is not at its end
         self._upto = 0  # the last number of the range
-        self._arrived: list[Msg] = []
+        self._arrived: list[MessageReceived] = []
         self._wait = 0.0
         self._told = False  # that there is no connection
 
     async def __aenter__(self) -> Self:
         """Connect, so that a wrong address is told at once. Raises `TransportError`."""
         try:
-            self._connection = await Connection.open(self.url, **self._options)
+            self._connection = await BrokerConnection.open(self.url, **self._options)
         except Broken as error:
             raise Unreachable(str(error)) from None
         return self
@@ -180,19 +182,21 @@ class Reader:
             happened.append(Interrupted(why))
         self._wait = min(max(2 * self._wait, WAIT_SECONDS_MIN), WAIT_SECONDS_MAX)
 
-    async def _connected(self, happened: list[Happening], seconds: float) -> Connection | None:
+    async def _connected(
+        self, happened: list[Happening], seconds: float
+    ) -> BrokerConnection | None:
         """The connection, on which it is known where to go on; None if the time was up."""
         if self._connection is None:
             await asyncio.sleep(min(self._wait, seconds))
             if self._wait > seconds:
                 self._wait -= seconds
                 return None
-            self._connection = await Connection.open(self.url, **self._options)
+            self._connection = await BrokerConnection.open(self.url, **self._options)
         await self._find_place(self._connection, happened)
         self._wait, self._told = 0.0, False
         return self._connection
 
-    async def _find_place(self, connection: Connection, happened: list[Happening]) -> None:
+    async def _find_place(self, connection: BrokerConnection, happened: list[Happening]) -> None:
         """Look which journal it is, once for each connection."""
         if connection.place_known:
             return
@@ -221,27 +225,25 @@ class Reader:
         self.ended = self.ended or (self.last is not None and self.next > self.last)
         connection.place_known = True
 
-    async def _ask(self, connection: Connection) -> None:
+    async def _ask(self, connection: BrokerConnection) -> None:
         """Subscribe to the next range."""
         last = min(self.next + self.window - 1, NUMBER_MAX, self.last or NUMBER_MAX)
         subject = f"$SEQ.RANGE.{self.next}.{last}.{self.prefix}>"
         arrived, changed = self._arrived, connection.changed
 
-        async def take(message: Msg) -> None:
+        def take(message: MessageReceived) -> None:
             arrived.append(message)
             changed.set()
 
         try:
             if self._range is not None:
                 await self._range.unsubscribe()
-            self._range = await connection.client.subscribe(
-                subject, cb=take, pending_msgs_limit=0, pending_bytes_limit=0
-            )
-        except (OSError, Error) as error:
-            raise Broken(f"{self._shown}: {error}") from None
+            self._range = await connection.client.subscribe(subject, on_message=take)
+        except ConnectionLost as error:
+            raise Broken(f"{self._shown}: {error.reason}") from None
         self._asked, self._upto = True, last
 
-    def _take(self, connection: Connection, happened: list[Happening]) -> list[Row]:
+    def _take(self, connection: BrokerConnection, happened: list[Happening]) -> list[Row]:
         """The rows that have arrived; what else did is dealt with."""
         arrived = self._arrived[:]
         self._arrived.clear()
@@ -260,7 +262,7 @@ class Reader:
                     number = number_of(digits)
                     payload, _ = netstring(inner, at)
                 else:
-                    number = number_of((message.headers or {})[NUMBER_HEADER])
+                    number = number_of(message.headers[NUMBER_HEADER])
                 if number > self._upto:
                     raise ValueError(f"{number} is beyond the range, which ends at {self._upto}")
             except (BadEnvelope, ValueError, KeyError) as error:
@@ -299,12 +301,9 @@ class Reader:
         return following
 
 
-async def _changed(connection: Connection, seconds: float) -> None:
+async def _changed(connection: BrokerConnection, seconds: float) -> None:
     """Return when something has come, or the connection is over, or the time is up."""
     # Not `wait_for`: before Python 3.12 it forgets a Ctrl-C that comes together with a message.
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(max(seconds, 0.0)):
             await connection.changed.wait()
-    except TimeoutError:
-        if connection.client.is_closed:  # and nobody said so
-            connection.changed.set()

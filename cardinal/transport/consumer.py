@@ -46,7 +46,7 @@ class Consumer:
     ) -> None:
         """Begin where `token` says, less `rollback` numbers; without one at number `first`.
 
-        Tokens of a `Follower` need no rollback. `options` are the reader's and nats-py's; with
+        Tokens of a `Follower` need no rollback. `options` are the reader's and the client's; with
         `last` the events come to an end. Raises `BadToken`, `BadTopic`.
         """
         self.follower = follower or Follower()

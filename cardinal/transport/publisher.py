@@ -11,12 +11,12 @@ import asyncio
 from types import TracebackType
 from typing import Any, Self
 
-from nats.errors import BadSubjectError, Error
-
 from cardinal.producer import Messages
-from cardinal.transport.broker_connection import Broken, Connection, without_credentials
+from cardinal.transport.broker_connection import Broken, BrokerConnection
 from cardinal.transport.envelope import ID_BYTES, message_id, netstring, number_of, pack, subject_of
 from cardinal.transport.errors import BadEnvelope, Refused, Unreachable
+from seriatim.client.errors import InvalidArgument
+from seriatim.client.server_address import without_credentials
 
 PIECE_MESSAGES, PIECE_BYTES = 512, 1 << 20  # of what is sent again when a connection breaks
 PATIENCE_SECONDS = 60.0
@@ -39,7 +39,7 @@ class Publisher:
         patience: float = PATIENCE_SECONDS,
         **options: Any,
     ) -> None:
-        """`patience`: seconds to try for; `options` are those of nats-py's `connect`."""
+        """`patience`: seconds to try for; `options` are those of `seriatim.client.aio.connect`."""
         subject_of(application, "any")
         self.application = application
         self.url = url
@@ -48,7 +48,7 @@ class Publisher:
         self.sent = self.repeated = 0  # messages; those sent again because of a broken connection
         self.payload_max: int | None = None  # what the broker takes, once connected
         self._options = options
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
         self._turn = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -117,11 +117,11 @@ class Publisher:
             wait = min(2 * wait, WAIT_SECONDS_MAX)
             self.repeated += len(piece)
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> BrokerConnection:
         if self._connection is not None and self._connection.is_over:
             await self.close()
         if self._connection is None:
-            self._connection = await Connection.open(self.url, **self._options)
+            self._connection = await BrokerConnection.open(self.url, **self._options)
             self.payload_max = self._connection.client.max_payload - HEADER_BYTES
         return self._connection
 
@@ -131,7 +131,7 @@ class Publisher:
         if self.payload_max is not None and largest > self.payload_max:
             raise Refused(f"a message of {largest} bytes; the broker takes {self.payload_max}")
 
-    async def _publish(self, connection: Connection, piece: list[Item]) -> int | None:
+    async def _publish(self, connection: BrokerConnection, piece: list[Item]) -> int | None:
         """Publish once; the last number, or None if there was no room."""
         connection.refused.clear()
         self._check_sizes(piece)
@@ -148,12 +148,10 @@ class Publisher:
         except (BadEnvelope, ValueError):
             raise Refused(f"{self._shown}: this broker is no Seriatim: {answer!r:.60}") from None
 
-    async def _write(self, connection: Connection, piece: list[Item]) -> None:
+    async def _write(self, connection: BrokerConnection, piece: list[Item]) -> None:
         for subject, payload in piece:
+            headers = {ID_HEADER: message_id(subject, payload)}
             try:
-                headers = {ID_HEADER: message_id(subject, payload)}
                 await connection.client.publish(subject, payload, headers=headers)
-            except BadSubjectError:
-                raise Refused(f"{subject!r} is no subject") from None
-            except Error as error:
-                raise Broken(str(error)) from None
+            except InvalidArgument as error:
+                raise Refused(error.reason) from None

@@ -11,30 +11,29 @@ is away until one comes, and what misses is not given up.
 
 import asyncio
 import json
-import os
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
-from urllib.parse import urlsplit
 
 from sequencer.feed.feed_message import FeedMessage
 from sequencer.journal.chunk import ChunkError, Columns, Strings
+from seriatim.client.aio import AsyncClient, ClientCallbacks, connect
+from seriatim.client.errors import BrokerError, InvalidArgument, NotABroker, describe
+from seriatim.client.protocol import MessageReceived
+from seriatim.client.server_address import without_credentials
 from seriatim.receiver.errors import FillError
 from seriatim.receiver.filler import Carried, Filler, Head
 from seriatim.receiver.order import Wanted
-from seriatim.receiver.shown_addresses import without_credentials
 
-CONNECT_SECONDS = 5.0
+CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 2.0  # without an answer to any question: then nobody is there
 FLIGHTS = 4  # as many as the broker reads for one connection at a time
 LATE_MAX = 64  # questions of which an answer that comes yet is used
-BUSY = "429"
+BUSY = 429
 AGAIN_SECONDS = 0.25  # between two tries to connect
-PENDING_BYTES = 64 << 20  # more than the answers to FLIGHTS questions
 ANSWER_BYTES = 4 << 20
 DIGITS_MAX = 19  # of the largest number
-LINE_BYTES = 64 << 10  # INFO is shorter
 
 
 @dataclass(slots=True)
@@ -61,7 +60,7 @@ class JournalFiller(Filler):
         self._carried = Carried()
         self._flights: dict[int, Flight] = {}
         self._serial = 0
-        self._client: Any = None
+        self._client: AsyncClient | None = None
         self._inbox = ""
         self._known = False  # what there is at the other end of this connection
         self._gone: float | None = None  # since when nobody is known to be there
@@ -69,54 +68,52 @@ class JournalFiller(Filler):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        from nats.aio.client import Client
-        from nats.errors import Error
-
-        await self._look()
         self._gone = asyncio.get_running_loop().time()
-        self._client = Client()
         try:
-            async with asyncio.timeout(2 * CONNECT_SECONDS):
-                await self._client.connect(
-                    self.url,
-                    name="seriatim receiver",
-                    error_cb=self._on_error,
-                    disconnected_cb=self._on_disconnected,
-                    reconnected_cb=self._on_reconnected,
-                    max_reconnect_attempts=-1,
-                    reconnect_time_wait=AGAIN_SECONDS,
-                )
-            self._inbox = self._client.new_inbox()
-            await self._client.subscribe(
-                f"{self._inbox}.*", cb=self._on_answer, pending_bytes_limit=PENDING_BYTES
+            if not self.url.startswith("nats://"):
+                raise InvalidArgument(self.shown)
+            client = await connect(
+                self.url,
+                name="seriatim receiver",
+                connect_timeout=CONNECT_SECONDS,
+                reconnect_wait=AGAIN_SECONDS,
+                callbacks=ClientCallbacks(
+                    self._on_error, self._on_disconnected, lambda: self.ask_head()
+                ),
             )
-        except (OSError, Error, TimeoutError) as error:
-            raise FillError(f"{self.shown}: {_words(error)}") from error
+        except InvalidArgument as error:
+            raise FillError(
+                f'"{self.shown}" is no address of a broker; give nats://HOST:PORT'
+            ) from error
+        except NotABroker as error:
+            raise FillError(f"{self.shown}: what listens there is not a broker") from error
+        except BrokerError as error:
+            raise FillError(f"{self.shown}: {describe(error)}") from error
+        if "frame" not in client.info:
+            await client.close()
+            raise FillError(f"{self.shown}: the server there keeps no messages")
+        self._client = client
+        self._inbox = client.new_inbox()
+        await client.subscribe(f"{self._inbox}.*", on_message=self._on_answer)
 
     async def close(self) -> None:
         for task in list(self._tasks):
             task.cancel()
         if self._client is not None:
-            # Of its own: what nats-py cancels when the broker goes away may be just this.
-            closing = asyncio.ensure_future(self._client.close())
-            await asyncio.wait({closing}, timeout=CONNECT_SECONDS)
-            if not closing.cancelled() and closing.done() and closing.exception() is not None:
-                self.trouble = f"{self.shown}: {_words(closing.exception())}"
+            await self._client.close()
 
     def use(self, carried: Carried) -> None:
         self._carried = carried
 
     async def head(self) -> Head | None:
-        from nats.errors import Error
-
         try:
-            answer = await self._client.request("$SEQ.INFO", timeout=ANSWER_SECONDS)
+            answer = await self._connected().request("$SEQ.INFO", timeout=ANSWER_SECONDS)
             said = json.loads(answer.data)
             head = Head(str(said["journal"]), _whole(said["epoch"]), _whole(said["last"]))
-        except (OSError, Error, TimeoutError, ValueError, KeyError, TypeError) as error:
-            self.trouble = f"{self.shown}: {_words(error)}"
+        except (OSError, BrokerError, ValueError, KeyError, TypeError) as error:
+            self.trouble = f"{self.shown}: {describe(error)}"
             return None
-        if self._client.is_connected and not self._known:
+        if self._connected().is_connected and not self._known:
             self._known, self._gone = True, None
             self.order.retry(asyncio.get_running_loop().time())
         return head
@@ -126,8 +123,8 @@ class JournalFiller(Filler):
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     def room(self) -> int:
-        if not self._client.is_connected:
-            return 0  # nats-py would keep it, and the broker be asked for what came meanwhile
+        if not self._connected().is_connected:
+            return 0
         if not self._known:
             self.ask_head()
             return 0
@@ -154,7 +151,11 @@ class JournalFiller(Filler):
             "max_bytes": ANSWER_BYTES,
         }
         reply = f"{self._inbox}.{self._serial}"
-        self._start(self._client.publish("$SEQ.READ", json.dumps(question).encode(), reply))
+        self._start(self._connected().publish("$SEQ.READ", json.dumps(question).encode(), reply))
+
+    def _connected(self) -> AsyncClient:
+        assert self._client is not None, "it was opened"
+        return self._client
 
     def _start(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -164,13 +165,13 @@ class JournalFiller(Filler):
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.trouble = f"{self.shown}: {_words(error)}"
+            self.trouble = f"{self.shown}: {describe(error)}"
 
-    async def _on_answer(self, answer: Any) -> None:
+    def _on_answer(self, answer: MessageReceived) -> None:
         """A chunk, or a refusal."""
         now = asyncio.get_running_loop().time()
-        headers = answer.headers or {}
-        self._hear(headers.get("Status") == BUSY, now)
+        headers = answer.headers
+        self._hear(answer.status == BUSY, now)
         word = answer.subject.rpartition(".")[2]
         serial = int(word) if word.isascii() and word.isdigit() and len(word) < DIGITS_MAX else 0
         flight = self._flights.get(serial)
@@ -180,7 +181,7 @@ class JournalFiller(Filler):
             following = _number(headers["Seriatim-Next"])
             self._take(flight, Columns(answer.data), following, headers.get("Seriatim-Lost", ""))
         except (ChunkError, KeyError, ValueError):
-            said = headers.get("Description") or headers.get("Status") or "no answer of a broker"
+            said = answer.description or answer.status or "no answer of a broker"
             self.trouble = f"{self.shown}: $SEQ.READ: {said}"
             del self._flights[serial]
             return
@@ -239,42 +240,13 @@ class JournalFiller(Filler):
             )
         )
 
-    async def _look(self) -> None:
-        """See who is there, before a client that would try for ever. Raises `FillError`."""
-        try:
-            parts = urlsplit(self.url)
-            host, port = parts.hostname, parts.port or 4222
-            if parts.scheme != "nats" or not host:
-                raise ValueError
-        except ValueError as error:
-            raise FillError(
-                f'"{self.shown}" is no address of a broker; give nats://HOST:PORT'
-            ) from error
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                reader, writer = await asyncio.open_connection(host, port, limit=LINE_BYTES)
-                try:
-                    line = await reader.readline()
-                finally:
-                    writer.close()
-            said = json.loads(line.removeprefix(b"INFO "))
-        except ValueError as error:
-            raise FillError(f"{self.shown}: what listens there is not a broker") from error
-        except (OSError, TimeoutError) as error:
-            raise FillError(f"{self.shown}: {_words(error)}") from error
-        if "frame" not in said:
-            raise FillError(f"{self.shown}: the server there keeps no messages")
+    def _on_error(self, error: BrokerError) -> None:
+        self.trouble = f"{self.shown}: {describe(error)}"
 
-    async def _on_error(self, error: Exception) -> None:
-        self.trouble = f"{self.shown}: {_words(error)}"
-
-    async def _on_disconnected(self) -> None:
+    def _on_disconnected(self) -> None:
         self._flights.clear()
         self._known, self._silent = False, None
         self._gone = self._gone or asyncio.get_running_loop().time()
-
-    async def _on_reconnected(self) -> None:
-        self.ask_head()
 
 
 def _number(digits: str) -> int:
@@ -297,17 +269,3 @@ def _texts(strings: Strings, low: int, high: int) -> list[bytes]:
     begin = offsets[0]
     data = bytes(strings.data[begin : offsets[-1]])
     return [data[start - begin : stop - begin] for start, stop in pairwise(offsets)]
-
-
-def _words(error: BaseException | None) -> str:
-    """What went wrong, in words for a person."""
-    match error:
-        case ConnectionRefusedError():
-            return "connection refused: no broker listens there"
-        case TimeoutError():
-            return "no answer in time"
-        case OSError(errno=int(number)) if number > 0:
-            return os.strerror(number).lower()
-        case OSError(strerror=str(text)) if text:
-            return text.lower()
-    return str(error).removeprefix("nats: ") or type(error).__name__

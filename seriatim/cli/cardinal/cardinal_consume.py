@@ -30,7 +30,7 @@ from cardinal.transport.application_reader import (
     Rewound,
     Unreadable,
 )
-from cardinal.transport.broker_connection import Broken, Connection
+from cardinal.transport.broker_connection import Broken, BrokerConnection
 from cardinal.transport.capture import CaptureReader
 from cardinal.transport.errors import BadCapture, TransportError
 from cardinal.update import ChainUpdate, Unlinked
@@ -280,7 +280,7 @@ def _given_up(event: Event) -> tuple[Hashable, str]:
 
 async def _place(url: str) -> tuple[str, int]:
     """The journal, and the last number that the broker has given."""
-    connection = await Connection.open(url)
+    connection = await BrokerConnection.open(url)
     try:
         info = await connection.info()
         return str(info["journal"]), int(info["last"])

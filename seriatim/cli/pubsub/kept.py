@@ -9,12 +9,11 @@ import asyncio
 import json
 from dataclasses import dataclass
 
-from nats.aio.msg import Msg
-
 from seriatim.cli.errors import CliError
-from seriatim.cli.pubsub.broker_client import Link
+from seriatim.cli.pubsub.broker_client import CommandConnection
 from seriatim.cli.pubsub.message_view import understand
 from seriatim.cli.pubsub.sub_start import Past, first_lost, numbers
+from seriatim.client.protocol import MessageReceived
 
 ANSWER_SECONDS_MAX = 5.0
 
@@ -29,7 +28,7 @@ class Kept:
     in_memory: bool
 
 
-async def ask(link: Link) -> Kept:
+async def ask(link: CommandConnection) -> Kept:
     """What the broker keeps now. Raises `CliError`."""
     if not link.frame:
         raise CliError(f"{link.shown}: the server there keeps no messages")
@@ -46,7 +45,7 @@ async def ask(link: Link) -> Kept:
         raise CliError(f"{link.shown}: the broker's answer to $SEQ.INFO is invalid") from error
 
 
-def check_same(link: Link, before: Kept, now: Kept, shown: int) -> None:
+def check_same(link: CommandConnection, before: Kept, now: Kept, shown: int) -> None:
     """Raise `CliError` where numbers up to `shown` are not those of before any more."""
     if now.journal != before.journal:
         why = ": it keeps messages in memory alone, and was restarted" if now.in_memory else ""
@@ -63,7 +62,7 @@ def check_same(link: Link, before: Kept, now: Kept, shown: int) -> None:
         )
 
 
-async def until_now(link: Link, past: Past, kept: Kept) -> Past | None:
+async def until_now(link: CommandConnection, past: Past, kept: Kept) -> Past | None:
     """`past` as a range that ends with what is there now; None where nothing is."""
     first, last = past.first, min(past.last or kept.last, kept.last)
     if not first:
@@ -87,16 +86,16 @@ def waits_for(past: Past, kept: Kept) -> str:
     return ""
 
 
-async def _first_since(link: Link, past: Past) -> int:
+async def _first_since(link: CommandConnection, past: Past) -> int:
     """The number of the first message at or after the time, whatever its subject is."""
     found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    async def note(arrived: Msg) -> None:
+    def note(arrived: MessageReceived) -> None:
         number = first_lost(arrived.subject) or understand(arrived, link.frame).number
         if not found.done():
             found.set_result(number or 0)
 
-    subscription = await link.during(link.client.subscribe(past.subject([">"]), cb=note))
+    subscription = await link.during(link.client.subscribe(past.subject([">"]), on_message=note))
     number = await link.during(asyncio.wait_for(found, ANSWER_SECONDS_MAX))
     await link.during(subscription.unsubscribe())
     if not number:

@@ -13,23 +13,15 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from sequencer.netstring import NetstringError, decode_frame
 from seriatim.cli.pubsub.moment import show_time
+from seriatim.client.protocol import MessageReceived
 
 SEQUENCE_HEADER = "Nats-Sequence"
 DIGITS_MAX = 19  # of the largest number
 VIEWS = ("text", "raw", "json", "frame")
-
-
-class Arrived(Protocol):
-    """A message as nats-py hands it over."""
-
-    subject: str
-    reply: str
-    data: bytes
-    headers: dict[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +38,12 @@ class Message:
     time: int = 0  # when it was published, as the broker has noted it; 0: not known
 
 
-def understand(arrived: Arrived, frame: str) -> Message:
+def understand(arrived: MessageReceived, frame: str) -> Message:
     """Take the number out of what arrived, by the `frame` the broker announced."""
     number, payload = None, arrived.data
-    headers = dict(arrived.headers or {})
+    headers = dict(arrived.headers)
+    if arrived.status:
+        headers |= {"Status": str(arrived.status), "Description": arrived.description}
     if frame == "header":
         digits = headers.get(SEQUENCE_HEADER, "")
         right = digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX

@@ -7,17 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nats.errors import NoRespondersError
-
 from broker.settings.values import WrongValue, check_subject, is_text, quoted
 from sequencer.netstring import NetstringError, decode_number
 from seriatim.cli.errors import CliError
-from seriatim.cli.pubsub.broker_client import Link, connected
+from seriatim.cli.pubsub.broker_client import CommandConnection, connected
+from seriatim.client.errors import NoResponders
 
 ACK_PREFIX = "$SEQ.PUB."
-# nats-py keeps the words of the line `NATS/1.0 400 <why>` under these keys.
-STATUS_HEADER = "Status"
-DESCRIPTION_HEADER = "Description"
 _HEADER_KEY = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -70,7 +66,7 @@ def read_headers(lines: list[str]) -> dict[str, str]:
         if not colon or not _HEADER_KEY.fullmatch(key.strip()) or not value.isprintable():
             raise CliError(f"{quoted(line)} is no header; write -H 'Key: value'")
         name = key.strip()
-        if name in headers:  # nats-py would send the last one alone
+        if name in headers:
             raise CliError(f"the header {quoted(name)} is given twice; a key has one value here")
         headers[name] = value.strip()
     return headers
@@ -110,9 +106,7 @@ async def _publish(url: str, publication: Publication, say: Callable[[str], None
         say(f"published {times} of {sized} to {publication.subject}")
 
 
-async def _sent(link: Link, publication: Publication) -> None:
-    task = asyncio.current_task()
-    assert task is not None
+async def _sent(link: CommandConnection, publication: Publication) -> None:
     for _ in range(publication.count):
         await link.client.publish(
             publication.subject,
@@ -120,12 +114,10 @@ async def _sent(link: Link, publication: Publication) -> None:
             reply=publication.reply,
             headers=publication.headers or None,
         )
-        if task.cancelling():  # nats-py swallows it while it writes
-            raise asyncio.CancelledError
     await link.settle(publication.timeout)
 
 
-async def _acknowledged(link: Link, publication: Publication) -> int:
+async def _acknowledged(link: CommandConnection, publication: Publication) -> int:
     """Publish once and return the number the broker gave."""
     try:
         answer = await link.client.request(
@@ -134,11 +126,10 @@ async def _acknowledged(link: Link, publication: Publication) -> int:
             timeout=publication.timeout,
             headers=publication.headers or None,
         )
-    except NoRespondersError as error:
+    except NoResponders as error:
         raise CliError(f"{link.shown}: the server there does not number messages") from error
-    status = answer.headers or {}
-    if STATUS_HEADER in status and not answer.data:
-        why = status.get(DESCRIPTION_HEADER) or f"status {status[STATUS_HEADER]}"
+    if answer.status and not answer.data:
+        why = answer.description or f"status {answer.status}"
         raise CliError(f"{link.shown}: the broker refused: {why}")
     try:
         return decode_number(answer.data)

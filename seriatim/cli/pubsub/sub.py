@@ -10,17 +10,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nats.aio.msg import Msg
-
 from seriatim.cli.errors import CliError
 from seriatim.cli.pubsub import kept
-from seriatim.cli.pubsub.broker_client import Link, LinkLost, connected
+from seriatim.cli.pubsub.broker_client import BrokerGone, CommandConnection, connected
 from seriatim.cli.pubsub.message_view import Message, understand
 from seriatim.cli.pubsub.sub_start import OWN_PREFIX, Past, is_end, last_lost, lost, takes_in
 from seriatim.cli.pubsub.times import dated
+from seriatim.client.protocol import MessageReceived
 
-# What may wait unseen here before nats-py drops: the pace is the terminal's, not the broker's.
-PENDING_BYTES_MAX = 256 << 20
 SETTLE_SECONDS_MAX = 5.0
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.1, 2.0  # between two tries to connect again
 
@@ -57,7 +54,7 @@ async def _subscribe(
     async with connected(url) as link:
         try:
             await stream.follow(link, wish.subjects, lambda: ready(""))
-        except LinkLost as error:
+        except BrokerGone as error:
             if not stream.told or wish.queue:
                 raise
             raise CliError(f"{error}; resume with --from {stream.told + 1}") from error
@@ -72,8 +69,10 @@ class Stream:
         self.shown = 0
         self.told = 0  # the highest number that was shown, passed over, or reported lost
 
-    async def follow(self, link: Link, subjects: list[str], ready: Callable[[], None]) -> None:
-        """Show what comes on `subjects`, to the end. Raises `LinkLost`, and `CliError`."""
+    async def follow(
+        self, link: CommandConnection, subjects: list[str], ready: Callable[[], None]
+    ) -> None:
+        """Show what comes on `subjects`, to the end. Raises `BrokerGone`, and `CliError`."""
         inbox = Inbox(link)
         for subject in subjects:
             await inbox.subscribe(subject, self._wish.queue)
@@ -86,7 +85,7 @@ class Stream:
                 if self._wish.dated:
                     batch = await dated(link, batch, self._wish.subjects)
                 over = self._take(batch)
-        except LinkLost:
+        except BrokerGone:
             # Connections may be short: each must bring it further. Nobody can be asked for times.
             if self._wish.dated or not self._take(inbox.left()):
                 raise
@@ -142,7 +141,7 @@ class Resuming:
                 async with connected(self._url) as link:
                     await self._follow(link)
                 return
-            except LinkLost as error:
+            except BrokerGone as error:
                 if not (self._listened or self._stream.told):
                     raise  # there was no broker to begin with
                 if self._stream.told > before:
@@ -153,7 +152,7 @@ class Resuming:
                 self._past = left
                 await self._wait(error)
 
-    async def _follow(self, link: Link) -> None:
+    async def _follow(self, link: CommandConnection) -> None:
         now = await kept.ask(link)
         self._numbered = link.frame != "none"
         if self._kept is None:
@@ -182,7 +181,7 @@ class Resuming:
         if text:
             tell(text)
 
-    async def _wait(self, error: LinkLost) -> None:
+    async def _wait(self, error: BrokerGone) -> None:
         """Wait a moment before the next try. Raises `CliError` where that makes no sense."""
         if self._stream.shown and not self._numbered:
             raise CliError(f"{error}; messages have no numbers there, so it cannot resume")
@@ -205,44 +204,31 @@ def tell(text: str) -> None:
 
 
 class Inbox:
-    """What arrived on every subject, put back into one order."""
+    """What arrived on every subject."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: CommandConnection) -> None:
         self._link = link
         self._messages: list[Message] = []
         self._arrived = asyncio.Event()
 
     async def subscribe(self, subject: str, queue: str) -> None:
         """Let messages on `subject` arrive here too."""
-        await self._link.during(
-            self._link.client.subscribe(
-                subject, queue, cb=self._on_message, pending_bytes_limit=PENDING_BYTES_MAX
-            )
-        )
+        await self._link.during(self._link.client.subscribe(subject, queue, self._on_message))
 
     async def take(self) -> list[Message]:
-        """Everything that has arrived, at least one message, by number.
-
-        nats-py has a queue per subscription, so messages of several subjects come here out of
-        step. All that was read from the socket is in the queues at once, and one turn of the
-        loop empties them: sorting what came is then the order of the wire. What has no number
-        stays behind the message that came before it.
-        """
+        """Everything that has arrived, at least one message, in the order of the wire."""
         await self._arrived.wait()
-        await asyncio.sleep(0)
         return self.left()
 
     def left(self) -> list[Message]:
         """What has arrived and was not taken."""
         batch, self._messages = self._messages, []
         self._arrived.clear()
-        if all(message.number is not None for message in batch):
-            batch.sort(key=lambda message: message.number or 0)
         return batch
 
-    async def _on_message(self, message: Msg) -> None:
+    def _on_message(self, message: MessageReceived) -> None:
         understood = understand(message, self._link.frame)
-        if understood.number is None and message.subject.startswith(self._link.inbox):
+        if understood.number is None and message.subject.startswith(self._link.client.inbox):
             return  # the answer to a question of ours, which `>` takes in
         self._messages.append(understood)
         self._arrived.set()

@@ -8,18 +8,19 @@ time at which it came here instead.
 import json
 from dataclasses import replace
 
-from nats.aio.msg import Msg
-
-from seriatim.cli.pubsub.broker_client import Link
+from seriatim.cli.pubsub.broker_client import CommandConnection
 from seriatim.cli.pubsub.message_view import Message
 from seriatim.cli.pubsub.sub_start import common
+from seriatim.client.protocol import MessageReceived
 
 ANSWER_SECONDS_MAX = 10.0
 FILTERS_MAX = 64  # of one request
 BYTES_MAX = 16 << 20  # of messages looked at for one answer
 
 
-async def dated(link: Link, batch: list[Message], subjects: list[str]) -> list[Message]:
+async def dated(
+    link: CommandConnection, batch: list[Message], subjects: list[str]
+) -> list[Message]:
     """The messages, with the broker's times where it has them. Raises `CliError`."""
     numbers = [message.number for message in batch if message.number is not None]
     if not numbers or not link.frame:
@@ -37,7 +38,7 @@ async def dated(link: Link, batch: list[Message], subjects: list[str]) -> list[M
         )
         answer = await link.during(request)
         times |= _times(answer)
-        following = (answer.headers or {}).get("Seriatim-Next", "")
+        following = answer.headers.get("Seriatim-Next", "")
         if not following.isdigit() or int(following) <= at:
             break  # it was refused: nothing is kept there
         at = int(following)
@@ -46,7 +47,7 @@ async def dated(link: Link, batch: list[Message], subjects: list[str]) -> list[M
     ]
 
 
-def _times(answer: Msg) -> dict[int, int]:
+def _times(answer: MessageReceived) -> dict[int, int]:
     """The times by number: an array of numbers, and after it one of times."""
     if len(answer.data) % 16:
         return {}

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from cardinal.transport.application_reader import Reader
-from cardinal.transport.broker_connection import Broken, Connection
+from cardinal.transport.broker_connection import Broken, BrokerConnection
 from cardinal.transport.errors import NoNumbers, Refused
 from cardinal.transport.publisher import Publisher
 from tests.clients.served import run
@@ -46,7 +46,7 @@ async def stub(answer: bytes, frame: bytes = b"netstring") -> AsyncIterator[str]
 
 def test_given_a_connection_when_asked_then_the_answer_or_the_status_is_there() -> None:
     async def scenario(url: str) -> None:
-        connection = await Connection.open(url)
+        connection = await BrokerConnection.open(url)
         assert connection.frame == "netstring"
         info = await connection.info()
         assert set(info) == {"journal", "last"}
@@ -65,7 +65,7 @@ def test_given_a_connection_when_asked_then_the_answer_or_the_status_is_there() 
 def test_given_a_broker_that_hangs_up_when_asked_then_the_connection_is_over_at_once() -> None:
     async def scenario() -> None:
         async with stub(b"") as url:
-            connection = await Connection.open(url)
+            connection = await BrokerConnection.open(url)
             with pytest.raises(Broken):
                 await connection.ask("$SEQ.INFO", b"")
             assert connection.is_over
@@ -80,7 +80,7 @@ def test_given_an_answer_that_is_none_when_asked_what_there_is_then_it_is_refuse
 ) -> None:
     async def scenario() -> None:
         async with stub(answer) as url:
-            connection = await Connection.open(url)
+            connection = await BrokerConnection.open(url)
             with pytest.raises(Refused, match="this broker is no Seriatim"):
                 await connection.info()
             await connection.close()
@@ -100,7 +100,7 @@ def test_given_a_wrong_user_when_opened_then_it_is_refused_and_not_tried_again()
         server = await asyncio.start_server(session, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(Refused, match="does not let us in"):
-            await Connection.open(f"nats://127.0.0.1:{port}")
+            await BrokerConnection.open(f"nats://127.0.0.1:{port}")
         server.close()
 
     run(scenario())
@@ -110,7 +110,7 @@ def test_given_a_wrong_user_when_opened_then_it_is_refused_and_not_tried_again()
 def test_given_what_is_no_address_when_opened_then_it_is_refused_with_the_reason(url: str) -> None:
     async def scenario() -> None:
         with pytest.raises(Refused, match="is no address of a broker"):
-            await Connection.open(url)
+            await BrokerConnection.open(url)
 
     run(scenario())
 
@@ -131,7 +131,7 @@ def test_given_nats_server_when_sent_to_or_read_then_it_is_told_what_it_is_not()
 def test_given_nobody_there_then_the_error_shows_no_credentials() -> None:
     async def scene() -> None:
         with pytest.raises(Broken) as told:
-            await Connection.open("nats://u:hunter2@127.0.0.1:1")
+            await BrokerConnection.open("nats://u:hunter2@127.0.0.1:1")
         assert "127.0.0.1:1" in str(told.value)
         assert "hunter2" not in str(told.value)
 

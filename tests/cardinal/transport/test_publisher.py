@@ -212,7 +212,7 @@ def test_given_a_subject_that_is_forbidden_when_sent_to_then_it_is_refused_at_on
     async def scenario() -> None:
         errors = [FULL, FORBIDDEN]
         async with stub(errors, b"1:7,") as address, Publisher("x", address) as publisher:
-            with pytest.raises(Refused, match=r"^permissions violation.*x\.t.$"):
+            with pytest.raises(Refused, match=r"^Permissions Violation.*x\.t.$"):
                 await publisher.send({"t": [(b"k", b""), (b"l", b"")]})
             assert publisher.repeated == 0
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from seriatim.client.server_address import without_credentials
 from seriatim.receiver.errors import FillError
 from seriatim.receiver.journal_filler import JournalFiller
-from seriatim.receiver.shown_addresses import without_credentials
 
 
 @pytest.mark.parametrize(

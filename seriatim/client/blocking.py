@@ -1,0 +1,410 @@
+"""One blocking connection to a broker, made for large answers: what arrives is received in place.
+
+    BlockingClient.connect(servers)              the first address that lets us in
+    request(subject, payload, headers)           one question, one answer
+    ask(requests, window)                        many, some on their way at a time
+    stream(subject, payload)                     one question, answers until Seriatim-Last
+    publish(subject, payload, headers)           a message
+    send(data), flush()                          raw operations, and what the broker says of them
+
+An answer's payload is a buffer of its own, from `allocate`, that nothing else uses: arrays on it
+copy nothing. Not for two threads at a time. What breaks the connection raises `ConnectionLost`,
+and it is closed then; a refusal raises `BrokerError`, or is an answer with a status.
+"""
+
+import secrets
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from seriatim.client.credentials import NOBODY, Credentials, connect_fields
+from seriatim.client.errors import (
+    BrokerError,
+    ConnectionLost,
+    NotABroker,
+    NotAuthorized,
+    describe,
+)
+from seriatim.client.protocol import (
+    LINE_MAX,
+    NO_RESPONDERS,
+    Allocate,
+    ErrorReceived,
+    Event,
+    MessageReceived,
+    NatsProtocol,
+    PingReceived,
+    PongReceived,
+    publish_head,
+)
+from seriatim.client.server_address import ServerAddress, read_addresses
+from seriatim.client.tls import DEFAULT_TLS, TlsSettings, not_trusted, wants_tls
+
+Data = bytes | bytearray | memoryview
+Request = tuple[str, Data, Mapping[str, str] | None]
+
+DEFAULT_SERVER: Final = "127.0.0.1:4222"
+CONNECT_SECONDS: Final = 5.0
+REQUEST_SECONDS: Final = 10.0
+JOIN_MAX: Final = 1 << 14  # pieces below are sent in one
+SEND_MAX: Final = 1 << 20  # of a piece at a time: so much is to go in the request's time
+
+
+def allocate_bytes(size: int) -> memoryview:
+    """Memory of Python's own, for a payload."""
+    return memoryview(bytearray(size))
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectOptions:
+    """How to connect; times in seconds. `fields` are added to CONNECT."""
+
+    name: str = "seriatim"
+    credentials: Credentials = NOBODY
+    tls: TlsSettings = DEFAULT_TLS
+    connect_timeout: float = CONNECT_SECONDS
+    timeout: float = REQUEST_SECONDS
+    allocate: Allocate = allocate_bytes
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+DEFAULTS: Final = ConnectOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a broker answered; `status` is 0 where it gave none."""
+
+    status: int
+    description: str
+    headers: dict[str, str]
+    payload: memoryview
+
+    def check(self, subject: str) -> "Answer":
+        """The same answer. Raises `BrokerError` for a status of refusal."""
+        if self.status == NO_RESPONDERS and not self.description:
+            raise BrokerError(
+                f"{subject}: nobody answers; this broker is no Seriatim", NO_RESPONDERS
+            )
+        if self.status >= 300:
+            raise BrokerError(f"{subject}: {self.status} {self.description}".rstrip(), self.status)
+        return self
+
+
+class BlockingClient:
+    """One connection; open until `close`, or until something raised `ConnectionLost`."""
+
+    def __init__(self, sock: socket.socket, server: ServerAddress, options: ConnectOptions) -> None:
+        self.server = server
+        self._socket = sock
+        self._protocol = NatsProtocol(options.allocate)
+        self._timeout_s = options.connect_timeout
+        self._until = 0.0
+        self._inbox = f"_INBOX.{secrets.token_hex(8)}."
+        self._asked = 0
+        self._refusals: list[str] = []  # -ERR received, and not yet reported
+        self.is_open = True
+
+    @classmethod
+    def connect(
+        cls,
+        servers: str | Sequence[ServerAddress] = DEFAULT_SERVER,
+        options: ConnectOptions = DEFAULTS,
+    ) -> Self:
+        """Connect to the first server that lets us in: `host:port,nats://host:port`.
+
+        Raises `ConnectionLost` where none does, `BrokerError` where we are not let in, and
+        `InvalidArgument` for credentials that cannot be used.
+        """
+        problems = []
+        for server in read_addresses(servers) if isinstance(servers, str) else servers:
+            try:
+                return cls._connect_one(server, options)
+            except ConnectionLost as error:
+                problems.append(error)
+        if len(problems) == 1:
+            raise problems[0]
+        raise ConnectionLost("; ".join(map(str, problems)))
+
+    @classmethod
+    def _connect_one(cls, server: ServerAddress, options: ConnectOptions) -> Self:
+        try:
+            sock = socket.create_connection((server.host, server.port), options.connect_timeout)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        except (OSError, UnicodeError) as error:
+            raise ConnectionLost(describe(error)).at(server) from None
+        made = cls(sock, server, options)
+        try:
+            made._greet(options)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What the broker has said of itself."""
+        return self._protocol.info
+
+    @property
+    def max_payload(self) -> int:
+        """The largest payload that the broker takes, headers included."""
+        return self._protocol.max_payload
+
+    def request(
+        self,
+        subject: str,
+        payload: Data = b"",
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Answer:
+        """Ask, and await the one answer, whatever its status is; `timeout` in seconds."""
+        reply = self._send_request(subject, payload, headers)
+        self._expect(timeout)
+        return self._answer_to(reply)
+
+    def ask(self, requests: Iterable[Request], window: int = 4) -> Iterator[Answer]:
+        """The answers to many requests, in their order; at most `window` are on their way.
+
+        Requests are taken as there is room for them. A connection whose answers were not all
+        taken is to be closed.
+        """
+        waiting: deque[str] = deque()
+        for subject, payload, headers in requests:
+            if len(waiting) >= window:
+                self._expect()
+                yield self._answer_to(waiting.popleft())
+            waiting.append(self._send_request(subject, payload, headers))
+        while waiting:
+            self._expect()
+            yield self._answer_to(waiting.popleft())
+
+    def stream(self, subject: str, payload: Data = b"") -> Generator[Answer, None, None]:
+        """The answers to one request, until the one that says it is the last.
+
+        Raises `BrokerError` for a refusal. Left before its end, the connection is closed.
+        """
+        reply = self._send_request(subject, payload, None)
+        ended = False
+        try:
+            while not ended:
+                self._expect()
+                answer = self._answer_to(reply).check(subject)
+                ended = "Seriatim-Last" in answer.headers
+                yield answer
+        except BrokerError:
+            ended = True
+            raise
+        finally:
+            if not ended:
+                self.close()
+
+    def publish(
+        self,
+        subject: str,
+        payload: Data = b"",
+        headers: Mapping[str, str] | None = None,
+        reply: str = "",
+    ) -> None:
+        """Publish a message. What the broker has against it, `flush` says."""
+        size = memoryview(payload).nbytes
+        head = publish_head(subject, size, reply, headers, self.max_payload)
+        self._send(head, payload, b"\r\n")
+
+    def send(self, data: Data) -> None:
+        """Send operations as they are. What the broker has against them, `flush` says."""
+        self._send(data)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Return when the broker has handled all that was sent. Raises `BrokerError`."""
+        self._send(b"PING\r\n")
+        self._expect(timeout)
+        while not isinstance(self._event(), PongReceived):
+            pass
+        self._raise_refusal()
+
+    def is_fresh(self) -> bool:
+        """Whether it can be used again: the broker has not closed, and nothing is left over."""
+        if self._refusals or not self._protocol.is_between:
+            return False
+        try:
+            while self.is_open:
+                self._socket.settimeout(0)
+                size = self._socket.recv_into(self._protocol.get_buffer())
+                if not size:
+                    return False
+                self._protocol.buffer_updated(size)
+                while event := self._protocol.next_event():
+                    if not isinstance(event, PingReceived):
+                        return False
+                if not self._protocol.is_between:
+                    return False
+                self._send(self._protocol.data_to_send())
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return True
+        except (OSError, BrokerError):
+            pass
+        return False
+
+    def close(self) -> None:
+        """Close it, whatever its state."""
+        self.is_open = False
+        self._socket.close()
+
+    # Sending
+
+    def _send_request(self, subject: str, payload: Data, headers: Mapping[str, str] | None) -> str:
+        self._asked += 1
+        reply = f"{self._inbox}{self._asked}"
+        size = memoryview(payload).nbytes
+        # Not held to max_payload: the broker's own words come back for what is too large.
+        self._send(publish_head(subject, size, reply, headers), payload, b"\r\n")
+        return reply
+
+    def _send(self, *pieces: Data) -> None:
+        if not self.is_open:
+            raise ConnectionLost("the connection is closed").at(self.server)
+        try:
+            self._socket.settimeout(self._timeout_s)
+            if sum(memoryview(piece).nbytes for piece in pieces) <= JOIN_MAX:
+                pieces = (b"".join(pieces),)
+            for piece in pieces:
+                view = memoryview(piece).cast("B")
+                for at in range(0, len(view), SEND_MAX):
+                    self._socket.sendall(view[at : at + SEND_MAX])
+        except OSError as error:
+            said = self._last_words()
+            raise ConnectionLost(said or describe(error)).at(self.server) from None
+
+    def _last_words(self) -> str:
+        """The -ERR of a broker that has hung up on what is being sent; it came before the end."""
+        words, heard = "", 0
+        try:
+            self._socket.settimeout(0)
+            while heard < LINE_MAX:
+                while event := self._protocol.next_event():
+                    if isinstance(event, ErrorReceived):
+                        words = event.words
+                size = self._socket.recv_into(self._protocol.get_buffer())
+                if not size:
+                    break
+                self._protocol.buffer_updated(size)
+                heard += size
+        except (OSError, BrokerError):
+            pass
+        self.close()
+        return words
+
+    # Receiving
+
+    def _expect(self, timeout: float | None = None) -> None:
+        """What is awaited now is to come in this time."""
+        self._until = time.monotonic() + (self._timeout_s if timeout is None else timeout)
+
+    def _answer_to(self, reply: str) -> Answer:
+        """The next answer on a reply subject; those on others are of requests given up."""
+        while True:
+            event = self._event()
+            if isinstance(event, MessageReceived) and event.subject == reply:
+                return Answer(event.status, event.description, event.headers, event.view)
+            if isinstance(event, ErrorReceived):
+                self._raise_refusal()
+
+    def _raise_refusal(self) -> None:
+        """Raise what the broker had against something, if there is such."""
+        if self._refusals:
+            said, self._refusals = self._refusals, []
+            raise BrokerError(said[0]).at(self.server)
+
+    def _event(self) -> Event:
+        """The next event; a PING is answered, an -ERR noted, and raised if it is the end."""
+        try:
+            while (event := self._protocol.next_event()) is None:
+                self._receive()
+        except NotABroker as error:
+            self.close()
+            raise error.at(self.server) from None
+        if isinstance(event, PingReceived):
+            self._send(self._protocol.data_to_send())
+        elif isinstance(event, ErrorReceived):
+            self._refusals.append(event.words)
+            if event.is_fatal:
+                self.close()
+                if event.is_about_us:
+                    why = f"the broker does not let us in: {event.words}"
+                    raise NotAuthorized(why).at(self.server)
+                raise ConnectionLost(event.words).at(self.server)
+        return event
+
+    def _receive(self) -> None:
+        left = self._until - time.monotonic()
+        moves = self._protocol.fills_payload
+        try:
+            if left <= 0:
+                raise TimeoutError
+            self._socket.settimeout(left)
+            size = self._socket.recv_into(self._protocol.get_buffer())
+        except TimeoutError:
+            self.close()
+            raise ConnectionLost("nothing was heard in time").at(self.server) from None
+        except OSError as error:
+            raise self._broken(error) from None
+        if size == 0:
+            self.close()
+            raise ConnectionLost("the broker closed the connection").at(self.server)
+        self._protocol.buffer_updated(size)
+        if moves:
+            self._until = max(self._until, time.monotonic() + self._timeout_s)
+
+    def _broken(self, error: OSError) -> ConnectionLost:
+        self.close()
+        return ConnectionLost(describe(error)).at(self.server)
+
+    # The beginning
+
+    def _greet(self, options: ConnectOptions) -> None:
+        """Read INFO, turn to TLS where it is asked for, say who we are, and await the answer."""
+        tls, protocol = options.tls, self._protocol
+        if tls.first:
+            self._start_tls(tls)
+        self._expect()
+        while not self.info:
+            self._event()
+        if not tls.first and wants_tls(tls, self.server, self.info):
+            self._start_tls(tls)
+        who = connect_fields(options.credentials, self.server, self.info)
+        protocol.connect({"name": options.name, **options.fields, **who})
+        protocol.subscribe(f"{self._inbox}*")
+        self._send(protocol.data_to_send())
+        self.flush()
+        self._timeout_s = options.timeout
+
+    def _start_tls(self, tls: TlsSettings) -> None:
+        context = tls.context()
+        self._protocol.discard()  # what came before in plain text is nobody's word
+        try:
+            self._socket.settimeout(self._timeout_s)
+            self._socket = context.wrap_socket(self._socket, server_hostname=self.server.host)
+        except ssl.SSLCertVerificationError as error:
+            self.close()
+            raise not_trusted(tls, self.server, error) from None
+        except OSError as error:
+            raise self._broken(error) from None
+
+
+def connect_blocking(
+    servers: str = DEFAULT_SERVER, options: ConnectOptions = DEFAULTS
+) -> BlockingClient:
+    """A blocking connection to the first of `servers` that lets us in. Raises `BrokerError`."""
+    return BlockingClient.connect(servers, options)

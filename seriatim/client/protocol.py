@@ -1,0 +1,435 @@
+"""The NATS client protocol without I/O: bytes in, events out; commands in, bytes out.
+
+    protocol = NatsProtocol()
+    protocol.receive_data(data)                   what was read from the socket
+    while (event := protocol.next_event()):       InfoReceived, MessageReceived, PongReceived,
+        ...                                       OkReceived, PingReceived, ErrorReceived
+    protocol.connect({...}); protocol.subscribe("orders.>"); protocol.publish("orders.new", b"x")
+    sock.sendall(protocol.data_to_send())         what is to be written to it
+
+A PING is answered by itself: its PONG is in the next `data_to_send`. Where no bytes shall be
+copied, read into `get_buffer()` and say how many there were by `buffer_updated(size)`; with an
+`allocate`, the payload of a message is read straight into memory that the caller gives.
+
+What breaks the protocol raises `NotABroker`, and the connection is to be closed then. A line, and
+the headers of a message, have `LINE_MAX` bytes at most, a payload `PAYLOAD_MAX`.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from seriatim.client.errors import InvalidArgument, MessageTooLarge, NotABroker
+
+BUFFER_SIZE: Final = 1 << 16
+LINE_MAX: Final = 1 << 20  # an INFO that names thousands of servers
+PAYLOAD_MAX: Final = (1 << 30) + (1 << 20)
+PAYLOAD_DEFAULT: Final = 1 << 20  # what a broker takes that does not say
+SIZE_DIGITS_MAX: Final = 10
+SHOWN_MAX: Final = 40  # of what is wrong, in an error
+UNSENDABLE: Final = re.compile(r"[\s\0]")
+BAD_HEADER: Final = re.compile(r"[\r\n\0]")
+CRLF: Final = b"\r\n"
+NO_RESPONDERS: Final = 503
+
+Allocate = Callable[[int], memoryview]
+
+
+@dataclass(frozen=True, slots=True)
+class InfoReceived:
+    """What the broker says of itself; `NatsProtocol.info` has all it has said so far."""
+
+    info: dict[str, Any]
+
+
+class MessageReceived:
+    """A message. `data` is its payload as it came, a frame included where the broker writes one.
+
+    `view` is the payload in the memory that `allocate` gave; `data` is empty then.
+    """
+
+    __slots__ = ("_parsed", "block", "data", "reply", "sid", "subject", "view")
+
+    def __init__(
+        self, subject: str, sid: int, reply: str, block: bytes, data: bytes, view: memoryview
+    ) -> None:
+        self.subject = subject
+        self.sid = sid
+        self.reply = reply
+        self.block = block  # the headers as they came; empty for none
+        self.data = data
+        self.view = view
+        self._parsed: tuple[int, str, dict[str, str]] | None = None
+
+    def __repr__(self) -> str:
+        size = len(self.data) or len(self.view)
+        return f"<{type(self).__name__} on {self.subject!r}, {size} bytes>"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers; of several with one name the last."""
+        return self._headers()[2]
+
+    @property
+    def status(self) -> int:
+        """The code of a message that is a status; 0 for any other."""
+        return self._headers()[0]
+
+    @property
+    def description(self) -> str:
+        """The words after the status."""
+        return self._headers()[1]
+
+    def _headers(self) -> tuple[int, str, dict[str, str]]:
+        if self._parsed is None:
+            self._parsed = read_headers(self.block) if self.block else (0, "", {})
+        return self._parsed
+
+
+class PingReceived:
+    """The broker asked whether we are there; the answer is in `data_to_send`."""
+
+
+class PongReceived:
+    """The broker has handled all that was sent before the oldest PING without an answer."""
+
+
+class OkReceived:
+    """The broker took an operation; it says so to clients with `verbose` alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReceived:
+    """An -ERR; all but a refused subject end the connection."""
+
+    words: str
+
+    @property
+    def is_fatal(self) -> bool:
+        """Whether the broker closes the connection after it."""
+        lower = self.words.lower()
+        return not lower.startswith("permissions violation") and lower != "invalid subject"
+
+    @property
+    def is_about_us(self) -> bool:
+        """Whether the broker does not know us, or does not let us in."""
+        lower = self.words.lower()
+        return "authorization" in lower or "authentication" in lower
+
+
+Event = InfoReceived | MessageReceived | PingReceived | PongReceived | OkReceived | ErrorReceived
+PING, PONG, OK = PingReceived(), PongReceived(), OkReceived()
+NOTHING: Final = memoryview(b"")
+
+
+class _Arriving:
+    """A message of which the payload is not all there yet."""
+
+    __slots__ = ("block", "filled", "reply", "sid", "size", "subject", "view")
+
+    def __init__(
+        self, subject: str, sid: int, reply: str, block: bytes, size: int, view: memoryview
+    ) -> None:
+        self.subject, self.sid, self.reply, self.block = subject, sid, reply, block
+        self.size, self.view = size, view
+        self.filled = 0
+
+
+class NatsProtocol:
+    """One connection's state; `allocate(size)` gives the memory that a payload is read into."""
+
+    def __init__(self, allocate: Allocate | None = None) -> None:
+        self.info: dict[str, Any] = {}
+        self._allocate = allocate
+        self._buffer = bytearray(BUFFER_SIZE)
+        self._view = memoryview(self._buffer)
+        self._at = self._end = 0  # what was received and not read
+        self._scanned = 0  # up to here there is no end of a line
+        self._arriving: _Arriving | None = None
+        self._out: list[bytes] = []
+        self._sid = 0
+
+    @property
+    def max_payload(self) -> int:
+        """The largest payload that the broker takes, headers included."""
+        return max_payload_of(self.info)
+
+    @property
+    def is_between(self) -> bool:
+        """Whether all that was received was read: no operation has begun."""
+        return self._arriving is None and self._at == self._end
+
+    @property
+    def fills_payload(self) -> bool:
+        """Whether the payload of a message is on its way."""
+        return self._arriving is not None
+
+    # What arrives
+
+    def receive_data(self, data: bytes | bytearray | memoryview) -> None:
+        """Take what was read from the socket."""
+        left = memoryview(data)
+        while left:
+            into = self.get_buffer()
+            size = min(len(into), len(left))
+            into[:size] = left[:size]
+            self.buffer_updated(size)
+            left = left[size:]
+
+    def get_buffer(self) -> memoryview:
+        """Where to read the next bytes to; never empty."""
+        arriving = self._arriving
+        if arriving is not None and arriving.filled < arriving.size:
+            return arriving.view[arriving.filled :]
+        if self._at:
+            kept = self._end - self._at
+            self._buffer[:kept] = self._buffer[self._at : self._end]
+            self._scanned -= self._at
+            self._at, self._end = 0, kept
+        if self._end == len(self._buffer):
+            self._buffer = self._buffer + bytes(self._end)
+            self._view = memoryview(self._buffer)
+        return self._view[self._end :]
+
+    def buffer_updated(self, size: int) -> None:
+        """So many bytes were read to where `get_buffer` said."""
+        arriving = self._arriving
+        if arriving is not None and arriving.filled < arriving.size:
+            arriving.filled += size
+        else:
+            self._end += size
+
+    def discard(self) -> None:
+        """Forget what was received and not read: TLS begins, and nobody vouches for it."""
+        self._at = self._end = self._scanned = 0
+
+    def next_event(self) -> Event | None:
+        """The next thing that happened; None when more bytes are needed. Raises `NotABroker`."""
+        if self._arriving is not None:
+            return self._arrived(self._arriving)
+        start = self._at
+        found = self._buffer.find(b"\n", max(start, self._scanned), self._end)
+        if found < 0:
+            self._scanned = self._end
+            if self._end - start >= LINE_MAX:
+                raise NotABroker("this is no NATS broker: its line has no end")
+            return None
+        line = bytes(self._view[start:found])
+        if line.startswith((b"MSG ", b"HMSG ")):
+            return self._message(line, found + 1)
+        self._at = found + 1
+        return self._operation(line.rstrip(b"\r"))
+
+    def _operation(self, line: bytes) -> Event:
+        """What a line says that is not the beginning of a message."""
+        verb, _, rest = line.partition(b" ")
+        verb = verb.upper()
+        if verb == b"PING":
+            self._out.append(b"PONG\r\n")
+            return PING
+        if verb == b"PONG":
+            return PONG
+        if verb == b"INFO":
+            info = _read_info(rest)
+            self.info |= info
+            return InfoReceived(info)
+        if verb == b"-ERR":
+            return ErrorReceived(rest.decode("utf-8", "replace").strip().strip("'"))
+        if verb == b"+OK":
+            return OK
+        raise NotABroker(f"this is no NATS broker: it says {line[:SHOWN_MAX]!r}")
+
+    def _message(self, line: bytes, at: int) -> MessageReceived | None:
+        """A message, or None while its headers, or its payload, are not all there."""
+        words = line.split()
+        try:
+            if line[0] == 72:  # HMSG
+                head, size = _size(words[-2]), _size(words[-1])
+                count = len(words) - 2
+            else:
+                head, size, count = 0, _size(words[-1]), len(words) - 1
+            sid = _size(words[2])
+            subject = words[1].decode("utf-8", "surrogateescape")
+            if not 3 <= count <= 4 or not head <= size <= PAYLOAD_MAX or head > LINE_MAX:
+                raise ValueError
+            reply = words[3].decode("utf-8", "surrogateescape") if count == 4 else ""
+        except (ValueError, IndexError):
+            raise NotABroker(f"this is no NATS broker: it says {line[:SHOWN_MAX]!r}") from None
+        start = at + head  # of the payload
+        if start > self._end:
+            return None  # the line is read again when the headers are there
+        block = bytes(self._view[at:start]) if head else b""
+        stop = at + size
+        if self._allocate is None and stop + 2 <= self._end:
+            if self._buffer[stop : stop + 2] != CRLF:
+                raise NotABroker("this is no NATS broker: a message does not end where it says")
+            self._at = stop + 2
+            data = bytes(self._view[start:stop])
+            return MessageReceived(subject, sid, reply, block, data, NOTHING)
+        return self._begin(
+            _arriving(subject, sid, reply, block, size - head, self._allocate), start
+        )
+
+    def _begin(self, arriving: _Arriving, start: int) -> MessageReceived | None:
+        """Move what there is of a payload to memory of its own; the rest is read into it."""
+        have = min(arriving.size, self._end - start)
+        if have:
+            arriving.view[:have] = self._view[start : start + have]
+        arriving.filled = have
+        self._at = start + have
+        self._scanned = self._at
+        self._arriving = arriving
+        return self._arrived(arriving)
+
+    def _arrived(self, arriving: _Arriving) -> MessageReceived | None:
+        """The message, if its payload and its end are there."""
+        if arriving.filled < arriving.size or self._end - self._at < len(CRLF):
+            return None
+        if self._buffer[self._at : self._at + len(CRLF)] != CRLF:
+            raise NotABroker("this is no NATS broker: a message does not end where it says")
+        self._at += len(CRLF)
+        self._scanned = self._at
+        self._arriving = None
+        data, view = b"", arriving.view
+        if self._allocate is None:
+            data, view = bytes(view), NOTHING
+        return MessageReceived(
+            arriving.subject, arriving.sid, arriving.reply, arriving.block, data, view
+        )
+
+    # What is sent
+
+    def data_to_send(self) -> bytes:
+        """What is to be written to the socket; the next call gives what comes after it."""
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def connect(self, fields: Mapping[str, Any]) -> None:
+        """CONNECT; `fields` over those that every client here has."""
+        said = {
+            "verbose": False,
+            "pedantic": False,
+            "headers": True,
+            "no_responders": True,
+            "echo": True,
+            "protocol": 1,
+            "lang": "python",
+            "version": "1",
+            **fields,
+        }
+        self._out.append(f"CONNECT {json.dumps(said)}\r\n".encode())
+
+    def subscribe(self, subject: str, queue: str = "", sid: int = 0) -> int:
+        """SUB; the subscription's id, which its messages have. Raises `InvalidArgument`."""
+        check_sendable(subject)
+        group = f" {queue}" if queue else ""
+        if queue:
+            check_sendable(queue, "the name of a queue group")
+        if not sid:
+            self._sid += 1
+            sid = self._sid
+        self._out.append(f"SUB {subject}{group} {sid}\r\n".encode("utf-8", "surrogateescape"))
+        return sid
+
+    def unsubscribe(self, sid: int, after: int = 0) -> None:
+        """UNSUB, at once or after so many messages in all."""
+        self._out.append(b"UNSUB %d %d\r\n" % (sid, after) if after else b"UNSUB %d\r\n" % sid)
+
+    def publish(
+        self,
+        subject: str,
+        payload: bytes | bytearray | memoryview = b"",
+        reply: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> int:
+        """PUB or HPUB; the size in bytes. Raises `InvalidArgument`, `MessageTooLarge`."""
+        size = memoryview(payload).nbytes
+        head = publish_head(subject, size, reply, headers, self.max_payload)
+        self._out += (head, bytes(payload), CRLF)
+        return len(head) + size + len(CRLF)
+
+    def ping(self) -> None:
+        """PING; `PongReceived` follows when all that was sent before was handled."""
+        self._out.append(b"PING\r\n")
+
+
+def publish_head(
+    subject: str,
+    size: int,
+    reply: str = "",
+    headers: Mapping[str, str] | None = None,
+    max_payload: int = PAYLOAD_MAX,
+) -> bytes:
+    """What goes before a payload of `size` bytes, which a CRLF follows; headers included.
+
+    Raises `InvalidArgument`, `MessageTooLarge`.
+    """
+    check_sendable(subject)
+    if reply:
+        check_sendable(reply)
+        reply += " "
+    if not headers:
+        if size > max_payload:
+            raise MessageTooLarge("the message is larger than the broker accepts")
+        return f"PUB {subject} {reply}{size}\r\n".encode("utf-8", "surrogateescape")
+    for name, value in headers.items():
+        if not name.strip() or ":" in name or BAD_HEADER.search(name) or BAD_HEADER.search(value):
+            raise InvalidArgument(f"{name!r:.60}: {value!r:.60} is not a valid header")
+    lines = "".join(f"{name.strip()}: {value.strip()}\r\n" for name, value in headers.items())
+    block = f"NATS/1.0\r\n{lines}\r\n".encode("utf-8", "surrogateescape")
+    if len(block) + size > max_payload:
+        raise MessageTooLarge("the message is larger than the broker accepts")
+    line = f"HPUB {subject} {reply}{len(block)} {len(block) + size}\r\n"
+    return line.encode("utf-8", "surrogateescape") + block
+
+
+def max_payload_of(info: dict[str, Any]) -> int:
+    """The largest payload that a broker takes, by what it says of itself."""
+    given = info.get("max_payload")
+    return given if type(given) is int and given > 0 else PAYLOAD_DEFAULT
+
+
+def check_sendable(word: str, what: str = "a subject") -> None:
+    """Raise `InvalidArgument` for a word that would end its line, or be two."""
+    if not word or UNSENDABLE.search(word):
+        raise InvalidArgument(f"{word!r:.60} is not valid as {what}")
+
+
+def read_headers(block: bytes) -> tuple[int, str, dict[str, str]]:
+    """Status, description and headers of a block that begins with NATS/1.0."""
+    first, *lines = block.decode("utf-8", "replace").split("\r\n")
+    words = first.split(" ", 2)
+    code = words[1] if len(words) > 1 else ""
+    status = int(code) if code.isascii() and code.isdigit() and len(code) == 3 else 0
+    pairs = (line.partition(":") for line in lines if line)
+    headers = {name.strip(): value.strip() for name, _, value in pairs}
+    return status, words[2].strip() if len(words) > 2 else "", headers
+
+
+def _arriving(
+    subject: str, sid: int, reply: str, block: bytes, size: int, allocate: Allocate | None
+) -> _Arriving:
+    view = NOTHING
+    if size:
+        view = memoryview(bytearray(size)) if allocate is None else allocate(size)
+    return _Arriving(subject, sid, reply, block, size, view)
+
+
+def _size(digits: bytes) -> int:
+    """A size or an id as a line has it. Raises `ValueError`."""
+    if not digits.isdigit() or len(digits) > SIZE_DIGITS_MAX:
+        raise ValueError
+    return int(digits)
+
+
+def _read_info(text: bytes) -> dict[str, Any]:
+    try:
+        info = json.loads(text)
+    except (ValueError, RecursionError):
+        info = None
+    if not isinstance(info, dict):
+        raise NotABroker(f"this is no NATS broker: it says INFO {text[:SHOWN_MAX]!r}")
+    return info

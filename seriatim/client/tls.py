@@ -1,0 +1,40 @@
+"""How a client turns to TLS, and whom it trusts."""
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from seriatim.client.errors import BrokerError
+from seriatim.client.server_address import ServerAddress
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """`context` is made when TLS begins: where the broker, the address or `wanted` asks for it."""
+
+    context: Callable[[], ssl.SSLContext] = ssl.create_default_context
+    wanted: bool = False
+    first: bool = False  # before INFO
+    hint: str = ""  # how to trust the broker, for an error
+
+
+DEFAULT_TLS: Final = TlsSettings()
+
+
+def wants_tls(settings: TlsSettings, address: ServerAddress, info: dict[str, Any]) -> bool:
+    """Whether TLS is to begin after INFO. Raises `BrokerError` where the broker speaks none."""
+    wanted = address.tls or settings.wanted
+    if info.get("tls_required"):
+        return True
+    if wanted and not info.get("tls_available"):
+        raise BrokerError("TLS is asked for, and the broker speaks none", address=str(address))
+    return wanted
+
+
+def not_trusted(
+    settings: TlsSettings, address: ServerAddress, error: ssl.SSLCertVerificationError
+) -> BrokerError:
+    """The error for a certificate that nobody vouches for."""
+    why = f"the broker's certificate is not trusted ({error.verify_message})"
+    return BrokerError(f"{why}{settings.hint}", address=str(address))

@@ -1,0 +1,181 @@
+"""One connection of the asyncio client: peers that misbehave, who we are, and TLS."""
+
+import ssl
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from seriatim.client.aio import AsyncClient, connect
+from seriatim.client.credentials import Credentials
+from seriatim.client.errors import BrokerError, ConnectionLost, NotABroker, NotAuthorized
+from seriatim.client.tls import TlsSettings
+from tests.clients.served import run
+from tests.support.processes import NatsServer, ServerProcess
+from tests.support.scripted import INFO, Peer, Scripted
+from tests.support.secured import Vouching, make_certificates, nats_server, tls
+
+PATIENT = ", timeout: 60"  # nats-server waits two seconds for who we are
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Callable[[str], ServerProcess]:
+    """A nats-server with this configuration."""
+    return partial(nats_server, tmp_path)
+
+
+# Peers that misbehave
+
+
+def scripted(talk: Callable[[Peer], object], check: Callable[[AsyncClient], object]) -> None:
+    """Connect to such a peer, and check what the client says when it is closed."""
+
+    async def scenario(port: int) -> None:
+        client = await connect(f"127.0.0.1:{port}", ping_interval=0.02)
+        await client.closed.wait()
+        check(client)
+        await client.close()
+
+    with Scripted(lambda peer: talk(peer) and None) as peer:
+        run(scenario(peer.port))
+
+
+def test_given_a_peer_that_answers_no_ping_then_the_connection_is_over() -> None:
+    def talk(peer: Peer) -> None:
+        peer.greet()
+        peer.expect(b"never")
+
+    def check(client: AsyncClient) -> None:
+        assert str(client.error) == "the broker was not heard in time"
+
+    scripted(talk, check)
+
+
+def test_given_nonsense_later_then_the_connection_is_over() -> None:
+    def talk(peer: Peer) -> None:
+        peer.greet()
+        peer.say(b"MSG x\r\n")
+        peer.expect(b"never")
+
+    def check(client: AsyncClient) -> None:
+        assert isinstance(client.error, NotABroker)
+
+    scripted(talk, check)
+
+
+def test_given_an_error_that_ends_the_connection_then_its_words_are_the_reason() -> None:
+    def talk(peer: Peer) -> None:
+        peer.greet()
+        peer.say(b"-ERR 'Maximum Control Line Exceeded'\r\n")
+
+    def check(client: AsyncClient) -> None:
+        assert str(client.error) == "Maximum Control Line Exceeded"
+
+    scripted(talk, check)
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "why"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", NotABroker, "this is no NATS broker: it says"),
+        (b"INFO [1]\r\n", NotABroker, "this is no NATS broker: it says INFO"),
+        (b"", NotABroker, "the broker closed the connection"),
+        (INFO, ConnectionLost, "the broker closed the connection"),
+        (INFO + b"-ERR 'Authorization Violation'\r\n", NotAuthorized, "Authorization Violation"),
+        (
+            INFO + b"-ERR 'maximum connections exceeded'\r\n",
+            ConnectionLost,
+            "maximum connections exceeded",
+        ),
+    ],
+    ids=["http", "list", "mute", "gone", "unknown", "full"],
+)
+def test_given_a_peer_that_does_not_let_us_in_then_it_is_said(
+    said: bytes, error: type[BrokerError], why: str
+) -> None:
+    async def scenario(port: int) -> None:
+        with pytest.raises(error, match=f"^127.0.0.1:{port}: {why}") as caught:
+            await connect(f"127.0.0.1:{port}")
+        assert caught.value.address == f"127.0.0.1:{port}"
+
+    def talk(peer: Peer) -> None:
+        peer.say(said)
+        if said.startswith(INFO):
+            peer.expect(b"PING")
+
+    with Scripted(talk) as peer:
+        run(scenario(peer.port))
+
+
+def test_given_a_peer_that_says_nothing_then_the_time_is_up() -> None:
+    async def scenario(port: int) -> None:
+        with pytest.raises(ConnectionLost, match="no answer in time"):
+            await connect(f"127.0.0.1:{port}", connect_timeout=0.05)
+
+    with Scripted(lambda peer: peer.expect(b"never") and None) as peer:
+        run(scenario(peer.port))
+
+
+# Who we are, and TLS
+
+
+async def enter(port: int, address: str = "localhost:{}", **options: object) -> None:
+    async with await connect(address.format(port), **options) as client:  # type: ignore[arg-type]
+        await client.flush()
+
+
+def test_given_a_user_then_only_the_right_one_is_let_in(
+    serve: Callable[[str], ServerProcess],
+) -> None:
+    async def scenario(port: int) -> None:
+        await enter(port, "nats://me:s3cret@127.0.0.1:{}")
+        await enter(port, credentials=Credentials(user="me", password="s3cret"))
+        for wrong in ("nats://me:n0pe@127.0.0.1:{}", "127.0.0.1:{}"):
+            with pytest.raises(NotAuthorized) as refused:
+                await enter(port, wrong)
+            assert "n0pe" not in str(refused.value)
+
+    with serve('authorization { user: me, password: "s3cret", timeout: 60 }') as server:
+        run(scenario(server.port))
+
+
+def test_given_a_broker_with_tls_then_its_certificate_is_looked_at(
+    serve: Callable[[str], ServerProcess], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    certificates = make_certificates(tmp_path_factory.mktemp("certificates"))
+    trusted = TlsSettings(
+        partial(ssl.create_default_context, cafile=str(certificates / "server.pem"))
+    )
+
+    async def scenario(port: int) -> None:
+        await enter(port, tls=trusted)
+        await enter(port, "tls://127.0.0.1:{}", tls=trusted)
+        with pytest.raises(BrokerError, match="certificate is not trusted"):
+            await enter(port)
+
+    with serve(tls(certificates, PATIENT)) as server:
+        run(scenario(server.port))
+
+
+def test_given_a_broker_without_tls_when_it_is_asked_for_then_no_password_is_sent() -> None:
+    async def scenario(port: int) -> None:
+        with pytest.raises(BrokerError, match="TLS is asked for, and the broker speaks none"):
+            await enter(port, "tls://me:s3cret@127.0.0.1:{}")
+
+    with NatsServer() as server:
+        run(scenario(server.port))
+
+
+def test_given_a_credentials_file_then_who_is_vouched_for_is_let_in(
+    serve: Callable[[str], ServerProcess], tmp_path: Path
+) -> None:
+    nkeys = pytest.importorskip("nkeys", reason="a credentials file needs it")
+    vouching, path = Vouching(nkeys), tmp_path / "user.creds"
+    file = Credentials(file=str(vouching.credentials(path, vouching.account)))
+
+    async def scenario(port: int) -> None:
+        await enter(port, credentials=file)
+
+    with serve(vouching.config) as server:
+        run(scenario(server.port))
