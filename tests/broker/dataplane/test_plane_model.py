@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testkit.messages import Message, message, pieces
+from testkit.peer import Peer
+from testkit.stage import Stage
 from tests.sublist.naive import is_valid, is_wild, matches
-from tests.support.plane import Message, Peer, Stage, message, pieces
 
 EXCLUDED = b"ex.>"
 PEERS = 3

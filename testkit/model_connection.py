@@ -3,15 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from fuzz.model_kept import Past
-from fuzz.model_stream import Event
+from testkit.model_kept import Past
+from testkit.model_stream import Event
 
 
 @dataclass(eq=False, slots=True)
 class Wish:
     """A subscription."""
 
-    connection: "ModelLink"
+    connection: "ModelConnection"
     subject: bytes
     sid: bytes
     queue: bytes
@@ -21,7 +21,7 @@ class Wish:
 
 
 @dataclass(eq=False, slots=True)
-class ModelLink:
+class ModelConnection:
     """A client's connection: what it chose and asked for, and what it must be told."""
 
     frame: str

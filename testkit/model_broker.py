@@ -1,9 +1,9 @@
 """The broker's rules without its data plane: every subscriber told one by one, all found naively.
 
 It hears the same bytes as the real one, one chunk at a time and after it, and notes for each
-link the events that its client must see. Where the real one is free, the model is told or
-stays open: a group's member is any of them; which link was cut off as too slow, and how far
-the plane read a link that cut itself off, it learns from the plane. So it does of who lags, and
+connection the events that its client must see. Where the real one is free, the model is told or
+stays open: a group's member is any of them; which one was cut off as too slow, and how far
+the plane read one that cut itself off, it learns from the plane. So it does of who lags, and
 of when a write to the journal failed.
 """
 
@@ -12,13 +12,13 @@ from typing import Any
 
 from broker.clients.connect import read_object, read_options
 from broker.replay import requests
-from fuzz.model_frame import HEADER, NETSTRING, NONE, Message, delivery, netstring
-from fuzz.model_kept import PROBLEM, Entry, Kept, Past
-from fuzz.model_link import ModelLink, Wish
-from fuzz.model_stream import Event
-from fuzz.model_subject import begins, is_literal, is_pattern, tokens_match
-from fuzz.model_wire import Fault, Limits, Op, step
 from parser.errors import WireError, quoted
+from testkit.model_connection import ModelConnection, Wish
+from testkit.model_frame import HEADER, NETSTRING, NONE, Sequenced, delivery, netstring
+from testkit.model_kept import PROBLEM, Entry, Kept, Past
+from testkit.model_stream import Event
+from testkit.model_subject import begins, is_literal, is_pattern, tokens_match
+from testkit.model_wire import Fault, Limits, Op, step
 
 INFO = b"INFO {} \r\n"  # what the fake session greets with; the real one has fields in it
 LASTS_MAX = 4  # `$SEQ.LAST` at a time; how long each takes is not known here
@@ -33,7 +33,7 @@ INVALID_PUBLISH = b"-ERR 'Invalid Publish Subject'\r\n"
 
 
 class Model:
-    """All links and their subscriptions, and the last number."""
+    """All connections and their subscriptions, and the last number."""
 
     def __init__(
         self, max_control_line: int, max_payload: int, max_subscriptions: int, excluding: bool
@@ -47,20 +47,20 @@ class Model:
         self.exact = True  # false once what happens next hangs on a group's free choice
         self.copies = 0  # messages that must have been sent, to whomever
         self.perhaps = 0  # and that may have been
-        self.cut: set[int] = set()  # links that the plane cut off while this chunk was served
+        self.cut: set[int] = set()  # those that the plane cut off while this chunk was served
         self.kept = Kept(1)
         self.refused = False  # the publisher at hand was told so
         self.asked = 0  # wishes for the past so far
-        self.ending: list[Wish] = []  # of links that lag: they end when the past was played
+        self.ending: list[Wish] = []  # of connections that lag: they end when the past was played
         self.told_number = 0  # of the message at hand, or the one that it repeats
 
     def feed(
         self,
-        connection: ModelLink,
+        connection: ModelConnection,
         chunk: bytes,
         reached: int,
         interrupted: bool,
-        cut: list[ModelLink],
+        cut: list[ModelConnection],
     ) -> None:
         """Hear a chunk. Up to `reached` the plane has read, if it stopped before the end."""
         self.cut = {id(other) for other in cut}
@@ -88,13 +88,13 @@ class Model:
             self.drop(other)
         self.cut = set()
 
-    def drop(self, connection: ModelLink) -> None:
+    def drop(self, connection: ModelConnection) -> None:
         """The connection has gone."""
         connection.closed = True
         connection.wishes.clear()
         self.wishes = [wish for wish in self.wishes if wish.connection is not connection]
 
-    def _fault(self, connection: ModelLink, fault: Fault) -> None:
+    def _fault(self, connection: ModelConnection, fault: Fault) -> None:
         unended = fault.name == "PayloadUnended"
         if unended and connection.has("pedantic") and not is_literal(fault.subject):
             connection.tell(INVALID_PUBLISH)
@@ -102,7 +102,7 @@ class Model:
             connection.refuse(SAID[fault.name])
         connection.closed = True
 
-    def _serve(self, connection: ModelLink, op: Op) -> None:
+    def _serve(self, connection: ModelConnection, op: Op) -> None:
         if op.verb in ("PUB", "HPUB"):
             self._publish(connection, op)
         elif op.verb == "SUB":
@@ -124,7 +124,7 @@ class Model:
 
     # CONNECT
 
-    def _connect(self, connection: ModelLink, text: bytes) -> None:
+    def _connect(self, connection: ModelConnection, text: bytes) -> None:
         connection.loose = connection.loose or connection.lagging or connection.asked
         try:
             chosen = connection.options | read_options(text)
@@ -143,7 +143,7 @@ class Model:
         connection.options = chosen
         connection.oblige()
 
-    def _drop_wish(self, connection: ModelLink, wish: Wish) -> None:
+    def _drop_wish(self, connection: ModelConnection, wish: Wish) -> None:
         if wish.past is not None:
             connection.loose = True
         if connection.lagging:
@@ -164,7 +164,7 @@ class Model:
 
     # SUB and UNSUB
 
-    def _subscribe(self, connection: ModelLink, op: Op) -> None:
+    def _subscribe(self, connection: ModelConnection, op: Op) -> None:
         if self.max_subscriptions and len(connection.wishes) >= self.max_subscriptions:
             return connection.refuse(b"maximum subscriptions exceeded")
         if op.digits in connection.spent or (
@@ -189,7 +189,7 @@ class Model:
             self.wishes.append(wish)
         return connection.oblige()
 
-    def _unsubscribe(self, connection: ModelLink, op: Op) -> None:
+    def _unsubscribe(self, connection: ModelConnection, op: Op) -> None:
         wish = connection.wishes.get(op.subject)
         limit = int(op.digits) if op.digits.isdigit() and len(op.digits) < 10 else 0
         connection.loose = connection.loose or op.subject in connection.spent
@@ -207,7 +207,7 @@ class Model:
                 self._end(wish)
         connection.oblige()
 
-    def _ask_past(self, connection: ModelLink, op: Op) -> bytes | None:
+    def _ask_past(self, connection: ModelConnection, op: Op) -> bytes | None:
         """A wish for the past: None if it is granted, else what is wrong, empty for no wish."""
         try:
             wanted = requests.parse(op.subject)
@@ -287,7 +287,7 @@ class Model:
 
     # PUB and HPUB
 
-    def _publish(self, connection: ModelLink, op: Op) -> None:
+    def _publish(self, connection: ModelConnection, op: Op) -> None:
         connection.in_msgs += 1
         connection.in_bytes += len(op.headers) + len(op.payload)
         if connection.has("pedantic") and not is_literal(op.subject):
@@ -321,11 +321,11 @@ class Model:
         return self.excluding and tokens_match(EXCLUDED_TOKEN + b".>", subject)
 
     def _send(
-        self, connection: ModelLink, op: Op, subject: bytes, reply: bytes, numbered: bool
+        self, connection: ModelConnection, op: Op, subject: bytes, reply: bytes, numbered: bool
     ) -> str:
         """To everybody who wants it; whether anybody did take it."""
         number = self.number + 1 if numbered else 0
-        message = Message(
+        message = Sequenced(
             number, subject, reply, op.digits, op.header_digits, op.headers, op.payload
         )
         if numbered:
@@ -352,7 +352,7 @@ class Model:
             return "surely"
         return "perhaps" if takers or past else "never"
 
-    def _take(self, connection: ModelLink, message: Message) -> str:
+    def _take(self, connection: ModelConnection, message: Sequenced) -> str:
         """Number and keep a message; or why not."""
         message_id = self.kept.id_of(message.headers)
         if message_id in self.kept.ids:
@@ -373,7 +373,7 @@ class Model:
             self._reach(wish)
         return ""
 
-    def _refuse(self, connection: ModelLink, subject: bytes, always: bool = False) -> None:
+    def _refuse(self, connection: ModelConnection, subject: bytes, always: bool = False) -> None:
         """There is no room: a verbose client is told each time, others once a read event."""
         if always or connection.has("verbose") or not self.refused:
             self.refused = self.refused or not always
@@ -393,13 +393,13 @@ class Model:
             wish.connection.events.append(Event(may={wish.sid: [text]}, stream=self.asked))
             self.perhaps += 1
 
-    def _copy(self, message: Message, wish: Wish) -> bytes:
+    def _copy(self, message: Sequenced, wish: Wish) -> bytes:
         return delivery(
             message, wish.sid, wish.connection.chosen_frame(), wish.connection.has("headers")
         )
 
     def _note(self, takers: list[Wish], copies: list[bytes], stream: str) -> None:
-        """Note one event for every link that has a taker, and end what has had enough."""
+        """Note one event for every connection that has a taker, and end what has had enough."""
         events: dict[int, Event] = {}
         for wish, text in zip(takers, copies, strict=True):
             event = events.get(id(wish.connection))
@@ -415,7 +415,7 @@ class Model:
             if wish.delivered == wish.limit:
                 self._end(wish)
 
-    def _nobody(self, connection: ModelLink, op: Op, surely: bool) -> None:
+    def _nobody(self, connection: ModelConnection, op: Op, surely: bool) -> None:
         status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % op.subject
         texts = [
             b"HMSG %b %b %d %d\r\n%b\r\n" % (op.reply, wish.sid, len(status), len(status), status)
@@ -432,7 +432,7 @@ class Model:
 
     # `$SEQ.PUB.<subject>`
 
-    def _ask(self, connection: ModelLink, op: Op) -> None:
+    def _ask(self, connection: ModelConnection, op: Op) -> None:
         subject = op.subject[len(b"$SEQ.PUB.") :]
         problem = b""
         if not is_literal(subject):
@@ -460,13 +460,15 @@ class Model:
             self._answer(connection, op.reply, netstring(b"%d" % self.told_number), b"")
         return None
 
-    def _no_room(self, connection: ModelLink, op: Op) -> None:
+    def _no_room(self, connection: ModelConnection, op: Op) -> None:
         if op.reply and connection.has("headers"):
             self._answer(connection, op.reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
         else:
             self._refuse(connection, op.subject, always=True)
 
-    def _answer(self, connection: ModelLink, reply: bytes, payload: bytes, headers: bytes) -> None:
+    def _answer(
+        self, connection: ModelConnection, reply: bytes, payload: bytes, headers: bytes
+    ) -> None:
         takers = [wish for wish in connection.wishes.values() if tokens_match(wish.subject, reply)]
         self.perhaps += len({wish.queue for wish in takers if wish.queue})
         self._overtake(reply)
