@@ -8,12 +8,13 @@ of when a write to the journal failed.
 """
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 from broker.clients.connect import read_object, read_options
 from broker.replay import requests
 from parser.errors import WireError, quoted
-from testkit.model_connection import ModelConnection, Wish
+from testkit.model_connection import Copy, ModelConnection, Wish
 from testkit.model_frame import HEADER, NETSTRING, NONE, Sequenced, delivery, netstring
 from testkit.model_kept import PROBLEM, Entry, Kept, Past
 from testkit.model_stream import Event
@@ -44,6 +45,9 @@ class Model:
         self.excluding = excluding
         self.wishes: list[Wish] = []
         self.number = 0
+        self.choose: Callable[[list[Copy]], Copy] | None = (
+            None  # which of a group's copies went out
+        )
         self.exact = True  # false once what happens next hangs on a group's free choice
         self.copies = 0  # messages that must have been sent, to whomever
         self.perhaps = 0  # and that may have been
@@ -194,7 +198,7 @@ class Model:
         limit = int(op.digits) if op.digits.isdigit() and len(op.digits) < 10 else 0
         connection.loose = connection.loose or op.subject in connection.spent
         if wish is not None:
-            if wish.queue and limit:
+            if wish.queue and limit and self.choose is None:
                 self.exact = False
             if wish.past is not None or (limit and connection.lagging):
                 connection.loose = True
@@ -269,7 +273,7 @@ class Model:
             return
         if entry.origin != connection.origin or connection.has("echo"):
             assert wish.past is not None
-            text = self._copy(entry.message, wish)
+            text = self._copy(entry.message, wish).text
             connection.events.append(Event([text], stream=wish.past.stream))
             self.copies += 1
 
@@ -342,12 +346,12 @@ class Model:
         ]
         past = [wish for wish in takers if wish.past is not None]
         takers = [wish for wish in takers if wish.past is None]
-        self.copies += len({wish.queue for wish in takers if wish.queue})
-        copies = [self._copy(message, wish) for wish in takers]
-        self._note(takers, copies, "live" if number else "told")
+        if self.choose is None:
+            self.copies += len({wish.queue for wish in takers if wish.queue})
+        self._note([self._copy(message, wish) for wish in takers], "live" if number else "told")
         if not numbered:
             self._overtake(subject)
-            self._perhaps(past, [self._copy(message, wish) for wish in past])
+            self._perhaps([self._copy(message, wish) for wish in past])
         if any(id(wish.connection) not in self.cut for wish in takers):
             return "surely"
         return "perhaps" if takers or past else "never"
@@ -386,34 +390,44 @@ class Model:
             if tokens_match(wish.subject, subject):
                 wish.connection.loose = True
 
-    def _perhaps(self, takers: list[Wish], copies: list[bytes]) -> None:
+    def _perhaps(self, copies: list[Copy]) -> None:
         """What reaches one that began with the past only if it is live by now."""
-        for wish, text in zip(takers, copies, strict=True):
+        for wish, text, _ in copies:
             self.asked += 1
             wish.connection.events.append(Event(may={wish.sid: [text]}, stream=self.asked))
             self.perhaps += 1
 
-    def _copy(self, message: Sequenced, wish: Wish) -> bytes:
-        return delivery(
-            message, wish.sid, wish.connection.chosen_frame(), wish.connection.has("headers")
-        )
+    def _copy(self, message: Sequenced, wish: Wish) -> Copy:
+        takes_headers = wish.connection.has("headers")
+        text = delivery(message, wish.sid, wish.connection.chosen_frame(), takes_headers)
+        return Copy(wish, text, len(message.payload) + takes_headers * len(message.headers))
 
-    def _note(self, takers: list[Wish], copies: list[bytes], stream: str) -> None:
+    def _note(self, copies: list[Copy], stream: str) -> None:
         """Note one event for every connection that has a taker, and end what has had enough."""
         events: dict[int, Event] = {}
-        for wish, text in zip(takers, copies, strict=True):
+        for wish, text, size in self._chosen(copies) if self.choose else copies:
             event = events.get(id(wish.connection))
             if event is None:
                 event = events[id(wish.connection)] = Event(stream=stream)
                 wish.connection.events.append(event)
-            if wish.queue:
+            if wish.queue and self.choose is None:
                 event.may.setdefault(wish.queue, []).append(text)
                 continue
             event.must.append(text)
             self.copies += 1
             wish.delivered += 1
+            wish.connection.out_bytes += size
             if wish.delivered == wish.limit:
                 self._end(wish)
+
+    def _chosen(self, copies: list[Copy]) -> list[Copy]:
+        """The copies that went out: of each group's the one that its member got."""
+        assert self.choose is not None
+        groups: dict[bytes, list[Copy]] = {}
+        for copy in copies:
+            groups.setdefault(copy.wish.queue, []).append(copy)
+        plain = groups.pop(b"", [])
+        return plain + [self.choose(members) for members in groups.values()]
 
     def _nobody(self, connection: ModelConnection, op: Op, surely: bool) -> None:
         status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % op.subject
@@ -470,7 +484,8 @@ class Model:
         self, connection: ModelConnection, reply: bytes, payload: bytes, headers: bytes
     ) -> None:
         takers = [wish for wish in connection.wishes.values() if tokens_match(wish.subject, reply)]
-        self.perhaps += len({wish.queue for wish in takers if wish.queue})
+        if self.choose is None:
+            self.perhaps += len({wish.queue for wish in takers if wish.queue})
         self._overtake(reply)
         copies = []
         for wish in takers:
@@ -478,8 +493,7 @@ class Model:
             sizes = b"%d %d" % (len(head), len(head) + len(payload))
             verb = b"HMSG" if head else b"MSG"
             words = (verb, reply, wish.sid, sizes if head else b"%d" % len(payload))
-            copies.append(b" ".join(words) + b"\r\n" + head + payload + b"\r\n")
-        live = [pair for pair in zip(takers, copies, strict=True) if pair[0].past is None]
-        past = [pair for pair in zip(takers, copies, strict=True) if pair[0].past is not None]
-        self._note([wish for wish, _ in live], [text for _, text in live], "told")
-        self._perhaps([wish for wish, _ in past], [text for _, text in past])
+            text = b" ".join(words) + b"\r\n" + head + payload + b"\r\n"
+            copies.append(Copy(wish, text, len(head) + len(payload)))
+        self._note([copy for copy in copies if copy.wish.past is None], "told")
+        self._perhaps([copy for copy in copies if copy.wish.past is not None])

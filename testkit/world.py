@@ -11,7 +11,7 @@ from broker.storage.keeper import RETRY
 from sequencer.msgids import Window
 from testkit.disk import Disk
 from testkit.model_broker import EXCLUDED_TOKEN, INFO, Model
-from testkit.model_connection import ModelConnection
+from testkit.model_connection import Copy, ModelConnection
 from testkit.model_frame import NETSTRING
 from testkit.model_kept import Kept
 from testkit.model_stream import (
@@ -41,6 +41,7 @@ class JudgedPeer(Peer):
         self.world = world
         self.model = ModelConnection(frame, origin=self.connection.origin)
         self.received = 0
+        self.judged = 0  # bytes of what was heard that the model had heard of before
         self.greeted = False
         self.lost = False  # output was dropped with the connection
         self.eager = True  # has taken all at once, always
@@ -105,7 +106,9 @@ class World:
         max_routes: int,
         number: int,
         keeping: int,
+        observed: bool = False,
     ) -> None:
+        """`observed`: nobody stalls, and one operation comes at a time, so groups' choices show."""
         self.model = model
         self.max_pending = max_pending
         self.synced_only = keeping == SYNCED
@@ -132,6 +135,8 @@ class World:
         self.cut: list[JudgedPeer] = []
         self.peers = [JudgedPeer(self, frame, max_pending) for frame in frames]
         self.past: list[JudgedPeer] = []
+        if observed:
+            model.choose = self._choice_of
 
     @property
     def safe(self) -> int:
@@ -239,6 +244,8 @@ class World:
             self.model.kept.stuck_at = self.disk.stuck_at
         cut = [other.model for other in self.cut]
         self.model.feed(peer.model, piece, reached, interrupted, cut)
+        for other in self.peers:
+            other.judged = len(other.heard)
         held_up = self.synced_only or self.model.kept.stuck_at is not None
         eager = not held_up and any(other.eager for other in self.cut)
         assert not eager, "who reads all is never too slow"
@@ -250,6 +257,13 @@ class World:
         if self.model.exact and not peer.model.cut:
             assert peer.connection.in_msgs == peer.model.in_msgs, "every message is counted"
             assert peer.connection.in_bytes == peer.model.in_bytes, "every byte is counted"
+
+    def _choice_of(self, group: list[Copy]) -> Copy:
+        """The copy that a member of this group has heard in this turn."""
+        heard = {id(peer.model): bytes(peer.heard[peer.judged :]) for peer in self.peers}
+        got = [copy for copy in group if copy.text in heard[id(copy.wish.connection)]]
+        assert len(got) == 1, f"a group gets each message once, not {got} of {group}"
+        return got[0]
 
     def _bounded(self, peer: JudgedPeer) -> None:
         connection = peer.connection
@@ -276,6 +290,7 @@ class World:
         for peer, heard in zip((*self.past, *self.peers), got, strict=True):
             self._judge(peer, heard)
         self._one_order(got)
+        self._check_subscriptions()
         everybody = (*self.past, *self.peers)
         if self.model.exact and not any(s.lost or s.model.loose for s in everybody):
             most = self.model.copies + self.model.perhaps
@@ -286,6 +301,20 @@ class World:
         self.plane.release(None)
         figures = self.plane.sublist.statistics()
         assert figures["subscriptions"] == figures["patterns"] == 0, "nobody is left"
+
+    def _check_subscriptions(self) -> None:
+        """Where no journal defers what happens: what each has subscribed to, and was given."""
+        if not self.model.exact or self.disk is not None:
+            return
+        for peer in self.peers:
+            wishes, subs = peer.model.wishes, peer.connection.subs
+            assert subs.keys() == wishes.keys(), "the same subscriptions"
+            given = {sid: sub.delivered for sid, sub in subs.items()}
+            for sid, wish in wishes.items():
+                known = not wish.queue or self.model.choose is not None
+                assert not known or given[sid] == wish.delivered, "what each was given is counted"
+        left = sum(len(peer.model.wishes) for peer in self.peers)
+        assert self.stage.sublist.statistics()["subscriptions"] == left, "and nobody else's"
 
     def _judge(self, peer: JudgedPeer, heard: list[Got]) -> None:
         output, model = bytes(peer.heard), peer.model
@@ -301,6 +330,9 @@ class World:
             assert peer.connection.out_msgs == len(heard) - len(uncounted), (
                 "what is sent is counted"
             )
+        known = not any(event.may and event.counted for event in model.events)
+        if whole and known and not (model.lagged or model.asked):
+            assert peer.connection.out_bytes == model.out_bytes, "and each byte of it"
 
     def _fits(self, model: ModelConnection, output: bytes, whole: bool) -> bool:
         """In the order of all that was heard; served from the journal, in that of each stream."""
