@@ -8,15 +8,15 @@ of when a write to the journal failed.
 """
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 from broker.clients.connect import read_object, read_options
 from broker.replay import requests
 from parser.errors import WireError, quoted
 from testkit.model_connection import Copy, ModelConnection, Wish
-from testkit.model_frame import HEADER, NETSTRING, NONE, Sequenced, delivery, netstring
-from testkit.model_kept import PROBLEM, Entry, Kept, Past
+from testkit.model_deliveries import Deliveries
+from testkit.model_frame import HEADER, NETSTRING, NONE, Sequenced, netstring
+from testkit.model_kept import PROBLEM, Entry, Past
 from testkit.model_stream import Event
 from testkit.model_subject import begins, is_literal, is_pattern, tokens_match
 from testkit.model_wire import Fault, Limits, Op, step
@@ -33,29 +33,19 @@ SAID = {
 INVALID_PUBLISH = b"-ERR 'Invalid Publish Subject'\r\n"
 
 
-class Model:
+class Model(Deliveries):
     """All connections and their subscriptions, and the last number."""
 
     def __init__(
         self, max_control_line: int, max_payload: int, max_subscriptions: int, excluding: bool
     ) -> None:
+        super().__init__()
         self.max_control_line = max_control_line
         self.max_payload = max_payload
         self.max_subscriptions = max_subscriptions
         self.excluding = excluding
-        self.wishes: list[Wish] = []
-        self.number = 0
-        self.choose: Callable[[list[Copy]], Copy] | None = (
-            None  # which of a group's copies went out
-        )
-        self.exact = True  # false once what happens next hangs on a group's free choice
-        self.copies = 0  # messages that must have been sent, to whomever
-        self.perhaps = 0  # and that may have been
         self.cut: set[int] = set()  # those that the plane cut off while this chunk was served
-        self.kept = Kept(1)
         self.refused = False  # the publisher at hand was told so
-        self.asked = 0  # wishes for the past so far
-        self.ending: list[Wish] = []  # of connections that lag: they end when the past was played
         self.told_number = 0  # of the message at hand, or the one that it repeats
 
     def feed(
@@ -153,7 +143,7 @@ class Model:
         if connection.lagging:
             connection.spent.add(wish.sid)
             self.ending.append(wish)
-        self._end(wish)
+        self.end(wish)
 
     def _problem(self, chosen: dict[str, Any]) -> bytes:
         if chosen.get("protocol", 0) not in (0, 1):
@@ -208,7 +198,7 @@ class Model:
             if limit > wish.delivered:
                 wish.limit = limit
             else:
-                self._end(wish)
+                self.end(wish)
         connection.oblige()
 
     def _ask_past(self, connection: ModelConnection, op: Op) -> bytes | None:
@@ -250,44 +240,15 @@ class Model:
             past.first = self.number + 1
         lost = self.kept.lost(past, wanted)
         if lost:
-            self._say(wish, lost)
+            self.say(wish, lost)
         if isinstance(wanted, requests.Last):
             last = {e.message.subject: e for e in entries}
             chosen = sorted(last.values(), key=lambda entry: entry.message.number)
         else:
             chosen = [e for e in entries if past.takes(e.message.number, e.time)]
         for entry in chosen:
-            self._play(wish, entry)
-        self._reach(wish)
-
-    def _say(self, wish: Wish, subject: bytes) -> None:
-        assert wish.past is not None
-        text = b"MSG %b %b 0\r\n\r\n" % (subject, wish.sid)
-        wish.connection.events.append(Event([text], stream=wish.past.stream, counted=False))
-        self.copies += 1
-
-    def _play(self, wish: Wish, entry: Entry) -> None:
-        """One message to a wish that began with the past."""
-        connection = wish.connection
-        if not tokens_match(wish.subject, entry.message.subject):
-            return
-        if entry.origin != connection.origin or connection.has("echo"):
-            assert wish.past is not None
-            text = self._copy(entry.message, wish).text
-            connection.events.append(Event([text], stream=wish.past.stream))
-            self.copies += 1
-
-    def _reach(self, wish: Wish) -> None:
-        """End one that wants nothing above a number which has been given."""
-        past = wish.past
-        if past is not None and 0 < past.until <= max(self.number, self.kept.first - 1):
-            self._say(wish, b"$SEQ.END.%d" % past.until)
-            wish.connection.spent.add(wish.sid)
-            self._end(wish)
-
-    def _end(self, wish: Wish) -> None:
-        del wish.connection.wishes[wish.sid]
-        self.wishes.remove(wish)
+            self.play(wish, entry)
+        self.reach(wish)
 
     # PUB and HPUB
 
@@ -348,10 +309,10 @@ class Model:
         takers = [wish for wish in takers if wish.past is None]
         if self.choose is None:
             self.copies += len({wish.queue for wish in takers if wish.queue})
-        self._note([self._copy(message, wish) for wish in takers], "live" if number else "told")
+        self.note([self.copy_of(message, wish) for wish in takers], "live" if number else "told")
         if not numbered:
-            self._overtake(subject)
-            self._perhaps([self._copy(message, wish) for wish in past])
+            self.overtake(subject)
+            self.add_perhaps([self.copy_of(message, wish) for wish in past])
         if any(id(wish.connection) not in self.cut for wish in takers):
             return "surely"
         return "perhaps" if takers or past else "never"
@@ -373,8 +334,8 @@ class Model:
         for wish in [wish for wish in self.wishes if wish.past is not None]:
             assert wish.past is not None
             if wish.past.takes(message.number, entry.time):
-                self._play(wish, entry)
-            self._reach(wish)
+                self.play(wish, entry)
+            self.reach(wish)
         return ""
 
     def _refuse(self, connection: ModelConnection, subject: bytes, always: bool = False) -> None:
@@ -383,51 +344,6 @@ class Model:
             self.refused = self.refused or not always
             words = b"Permissions Violation for Publish to %b: the journal is full (%b)"
             connection.refuse(words % (quoted(subject), PROBLEM))
-
-    def _overtake(self, subject: bytes) -> None:
-        """What has no number still reaches a subscription of which the end waits."""
-        for wish in self.ending:
-            if tokens_match(wish.subject, subject):
-                wish.connection.loose = True
-
-    def _perhaps(self, copies: list[Copy]) -> None:
-        """What reaches one that began with the past only if it is live by now."""
-        for wish, text, _ in copies:
-            self.asked += 1
-            wish.connection.events.append(Event(may={wish.sid: [text]}, stream=self.asked))
-            self.perhaps += 1
-
-    def _copy(self, message: Sequenced, wish: Wish) -> Copy:
-        takes_headers = wish.connection.has("headers")
-        text = delivery(message, wish.sid, wish.connection.chosen_frame(), takes_headers)
-        return Copy(wish, text, len(message.payload) + takes_headers * len(message.headers))
-
-    def _note(self, copies: list[Copy], stream: str) -> None:
-        """Note one event for every connection that has a taker, and end what has had enough."""
-        events: dict[int, Event] = {}
-        for wish, text, size in self._chosen(copies) if self.choose else copies:
-            event = events.get(id(wish.connection))
-            if event is None:
-                event = events[id(wish.connection)] = Event(stream=stream)
-                wish.connection.events.append(event)
-            if wish.queue and self.choose is None:
-                event.may.setdefault(wish.queue, []).append(text)
-                continue
-            event.must.append(text)
-            self.copies += 1
-            wish.delivered += 1
-            wish.connection.out_bytes += size
-            if wish.delivered == wish.limit:
-                self._end(wish)
-
-    def _chosen(self, copies: list[Copy]) -> list[Copy]:
-        """The copies that went out: of each group's the one that its member got."""
-        assert self.choose is not None
-        groups: dict[bytes, list[Copy]] = {}
-        for copy in copies:
-            groups.setdefault(copy.wish.queue, []).append(copy)
-        plain = groups.pop(b"", [])
-        return plain + [self.choose(members) for members in groups.values()]
 
     def _nobody(self, connection: ModelConnection, op: Op, surely: bool) -> None:
         status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % op.subject
@@ -486,7 +402,7 @@ class Model:
         takers = [wish for wish in connection.wishes.values() if tokens_match(wish.subject, reply)]
         if self.choose is None:
             self.perhaps += len({wish.queue for wish in takers if wish.queue})
-        self._overtake(reply)
+        self.overtake(reply)
         copies = []
         for wish in takers:
             head = headers if wish.connection.has("headers") else b""
@@ -495,5 +411,5 @@ class Model:
             words = (verb, reply, wish.sid, sizes if head else b"%d" % len(payload))
             text = b" ".join(words) + b"\r\n" + head + payload + b"\r\n"
             copies.append(Copy(wish, text, len(head) + len(payload)))
-        self._note([copy for copy in copies if copy.wish.past is None], "told")
-        self._perhaps([copy for copy in copies if copy.wish.past is not None])
+        self.note([copy for copy in copies if copy.wish.past is None], "told")
+        self.add_perhaps([copy for copy in copies if copy.wish.past is not None])
