@@ -41,6 +41,7 @@ WORKDIR /test
 RUN python3 -m venv --without-pip /opt/test \
     && /opt/build/bin/pip --python /opt/test/bin/python install --no-cache-dir \
         "$(echo /wheels/seriatim-*.whl)[image-test]"
+COPY testkit testkit
 COPY tests tests
 COPY pyproject.toml ./
 COPY deploy/docker/run_tests.sh ./

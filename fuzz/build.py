@@ -16,7 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TREE = ROOT / "build" / "fuzz" / "tree"
-ROOMS = ("parser", "sublist", "sequencer", "broker", "cardinal", "fuzz")
+ROOMS = ("parser", "sublist", "sequencer", "broker", "cardinal", "seriatim", "testkit", "fuzz")
+UNCOMPILED = ("cardinal", "testkit", "fuzz")
 KINDS = ("*.py", "*.pxd", "*.h")
 FILES = ("setup.py", "pyproject.toml", "LICENSE", "README.md")
 SANITIZERS = "address,undefined,fuzzer-no-link"
@@ -64,7 +65,7 @@ def digest(paths: list[Path]) -> str:
     """What of these sources and flags the compiled modules depend on."""
     total = hashlib.sha256(repr((CFLAGS, SHRUNK, sys.version)).encode())
     for path in paths:
-        if path.parts[0] not in ("cardinal", "fuzz") and path.name not in ("LICENSE", "README.md"):
+        if path.parts[0] not in UNCOMPILED and path.name not in ("LICENSE", "README.md"):
             total.update(str(path).encode() + (ROOT / path).read_bytes())
     return total.hexdigest()
 

@@ -7,7 +7,6 @@ through Walk and Collector in pieces of any size; `batch` is a program of what i
 Batch and when it is looked at; `chunk` is one of columns with some bytes of it changed.
 """
 
-from fuzz.fence import GRANULE, fenced
 from fuzz.model_journal import (
     BAD,
     GAP,
@@ -22,7 +21,6 @@ from fuzz.model_journal import (
     rows_of,
     walk,
 )
-from fuzz.model_subject import tokens_match
 from fuzz.records import SALT, read_records
 from fuzz.supply import Supply
 from sequencer.journal import chunk as columns_chunk
@@ -31,6 +29,8 @@ from sequencer.journal.chunk import ChunkError, Columns
 from sequencer.journal.columns import NUMBER_MAX, Collector
 from sequencer.journal.crc import crc32c
 from sequencer.journal.record import Batch, Walk, record_size
+from testkit.fence import GRANULE, fenced
+from testkit.model_subject import tokens_match
 
 MAX_LEN = 2048
 SETTINGS = 5

@@ -7,11 +7,11 @@
 is all that is left. The same bytes also go through in one piece.
 """
 
-from fuzz.fence import GRANULE, fenced
-from fuzz.model_wire import Fault, Limits, Op, read
 from parser import ops
 from parser.machine import Parser
 from parser.table import START
+from testkit.fence import GRANULE, fenced
+from testkit.model_wire import Fault, Limits, Op, read
 
 MAX_LEN = 4096
 HEADER = 6

@@ -15,10 +15,11 @@ from typing import NoReturn
 from unittest.mock import patch
 
 from broker.replay import stepper
-from fuzz.model_broker import Model
-from fuzz.model_frame import HEADER, NETSTRING, NONE
-from fuzz.world import World
+from broker.storage import keeper
 from sequencer.journal import ring
+from testkit.model_broker import Model
+from testkit.model_frame import HEADER, NETSTRING, NONE
+from testkit.world import World
 
 MAX_LEN = 2048
 SETTINGS = 3
@@ -82,19 +83,19 @@ def expand(record: bytes, room: int) -> bytes:
 
 def act(world: World, who: int, what: int) -> None:
     """What happens before a client sends."""
-    socket = world.sockets[who]
+    peer = world.peers[who]
     if what == REOPEN:
         world.reopen(who)
     elif what == BEAT:
         world.beat(who)
-    elif socket.gone:
+    elif peer.gone:
         return
     elif what == STALL:
-        socket.stall(0)
+        peer.stall()
     elif what == BRIM:
-        socket.stall(BRIM_BYTES)
+        peer.stall(BRIM_BYTES)
     elif what == RESUME:
-        socket.resume()
+        peer.read_on()
 
 
 def trouble(world: World, what: int) -> None:
@@ -117,6 +118,7 @@ def check(data: bytes) -> None:
         patch.object(stepper, "BUFFER", BUFFER),
         patch.object(ring, "PIECE_BYTES", BUFFER),
         patch.object(stepper.log, "exception", _defect),
+        patch.object(keeper.log, "error"),  # of the disk's troubles, which a program makes
     ):
         _run(data)
 

@@ -1,33 +1,27 @@
-"""Records of the journal played to a link: what it is sent, against the records read slowly.
+"""Records of the journal played to a connection: what it is sent, against the records read slowly.
 
-    flags link number until wishes  wish wish ...  record record ...
+    flags connection number until wishes  wish wish ...  record record ...
 
 The records are those of fuzz/records.py, damaged ones too. They are played in pieces of any
-size, as broker/replay/replays.py does it, to a subscription of its own or to all of a link's, of
-which there may be more than are compared one by one. Whenever the outbox has enough it is
-written, or only asked again: then nothing may have changed.
+size, as broker/replay/replays.py does it, to a subscription of its own or to all of a
+connection's, of which there may be more than are compared one by one. Whenever the outbox has
+enough it is written, or only asked again: then nothing may have changed.
 """
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
 
-from broker.clients.control import Control
 from broker.dataplane import outcomes
-from broker.dataplane.connection import Connection
-from broker.dataplane.plane import Plane
 from broker.dataplane.replay_writer import ReplayWriter
-from fuzz.fence import GRANULE, fenced
-from fuzz.model_frame import HEADER, NETSTRING, NONE, Message, delivery
 from fuzz.model_journal import BAD, GAP, MORE, U64, Record, decode, walk
-from fuzz.model_stream import Event, fits
-from fuzz.model_subject import is_pattern, tokens_match
 from fuzz.records import OWN_ORIGIN, SALT, read_records
 from fuzz.supply import Supply
-from parser.machine import Parser
-from sequencer.sequencer import Sequencer
-from sublist.sublist import Sublist
 from sublist.subscription import Subscription
+from testkit.fence import GRANULE, fenced
+from testkit.model_frame import HEADER, NETSTRING, NONE, Sequenced, delivery
+from testkit.model_stream import Event, fits
+from testkit.model_subject import is_pattern, tokens_match
+from testkit.stage import QUIET, Stage
 
 MAX_LEN = 1024
 PATTERNS = (b">", b"a", b"a.*", b"*", b"b", b"*.b", b"a.b.c", b"a.>", b"zz", b"c", b"a.bb", b"*.*")
@@ -40,33 +34,6 @@ NUMBER_MAX = (1 << 63) - 1
 PAST = b"PUB" * 30
 OUTCOMES = {outcomes.MORE: MORE, outcomes.BAD: BAD, outcomes.GAP: GAP}
 ENDED = "ended"
-
-
-class Client:
-    """A session whose client reads when it is let."""
-
-    label = "a fuzzed client"
-    listener_frame = NETSTRING
-
-    def __init__(self, max_pending: int) -> None:
-        self.options: dict[str, Any] = {}
-        self.connection = Connection(self, Parser(), max_pending)
-        self.connection.pedantic = self.connection.verbose = False
-        self.output = bytearray()
-
-    def flush(self) -> None:
-        connection = self.connection
-        while connection.writable:
-            view = connection.next_waiting()
-            if view is None:
-                break
-            self.output += view
-        if connection.writable and connection.stored():
-            self.output += connection.unsent()
-            connection.emptied(connection.stored())
-
-    def cut_off(self, reason: str = "") -> None:
-        raise AssertionError("who is played to is waited for, not cut off")
 
 
 @dataclass(slots=True)
@@ -82,18 +49,17 @@ class Wanted:
 
 
 class Case:
-    """One link with its subscriptions, one with the same that must hear nothing, and a player."""
+    """A connection with subscriptions, one with the same that must hear nothing, and a writer."""
 
     def __init__(self, flags: int, choice: int, supply: Supply) -> None:
-        sublist = Sublist()
-        sequencer = Sequencer(NUMBER_MAX - 1)
-        self.plane = Plane(sublist, sequencer, 1 << 20)
-        self.plane.attach(Control(self.plane, 0))
+        stage = Stage(number=NUMBER_MAX - 1)
+        self.plane = stage.plane
         self.checked = not flags & 1
         self.replayed = bool(flags & 2)
         self.writable = bool(flags & 4)
-        self.replay_writer = ReplayWriter(self.plane.gate, sublist, SALT, self.checked)
-        self.client, self.other = Client(PENDING[choice & 3]), Client(1 << 20)
+        self.replay_writer = ReplayWriter(self.plane.gate, stage.sublist, SALT, self.checked)
+        self.client = stage.join(QUIET, max_pending=PENDING[choice & 3])
+        self.other = stage.join(QUIET, max_pending=1 << 20)
         connection = self.client.connection
         connection.headers, connection.echo = bool(choice & 4), bool(choice & 8)
         connection.origin, connection.writable = OWN_ORIGIN, self.writable
@@ -165,7 +131,7 @@ class Case:
     def _copy(self, record: Record, sid: bytes) -> bytes:
         headers, payload = record.headers, record.payload
         digits, header_digits = b"%d" % (len(headers) + len(payload)), b"%d" % len(headers)
-        message = Message(
+        message = Sequenced(
             *(record.number, record.subject, record.reply, digits, header_digits, headers, payload)
         )
         return delivery(message, sid, self.client.connection.frame, self.client.connection.headers)
@@ -203,7 +169,7 @@ class Case:
             with fenced(held, at - at % GRANULE, stop):
                 to = replay_writer.play(connection, self.sub, number, until, since, held, at, stop)
             assert at <= to <= stop, "it consumes what there is"
-            assert not connection.closed, "and cuts nobody off"
+            assert not connection.closed, "who is played to is waited for, not cut off"
             at, number = to, replay_writer.number
             if replay_writer.outcome != outcomes.FULL:
                 break
@@ -229,11 +195,11 @@ class Case:
         connection.writable = True
         self.plane.release(None)
         self.client.flush()
-        output = bytes(self.client.output)
+        output = bytes(self.client.heard)
         assert fits(output, self.events, True), f"{output!r} is not {self.events}"
         assert connection.out_msgs == sum(len(event.must) for event in self.events)
         assert self.replay_writer.messages == connection.out_msgs, "and counted"
-        assert not self.other.output, "nobody else hears what is played to one"
+        assert not self.other.heard, "nobody else hears what is played to one"
         assert not self.other.connection.held()
 
 

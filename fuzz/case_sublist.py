@@ -12,8 +12,6 @@ from typing import Any
 from broker.clients.control import Control
 from broker.dataplane.connection import Connection
 from broker.dataplane.plane import Plane
-from fuzz.fence import fenced
-from fuzz.model_subject import has_wildcard, is_literal, is_pattern, tokens_match
 from fuzz.supply import Supply
 from parser.machine import Parser
 from sequencer.sequencer import Sequencer
@@ -23,6 +21,8 @@ from sublist.subject import is_literal as is_literal_here
 from sublist.subject import is_pattern as is_pattern_here
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
+from testkit.fence import fenced
+from testkit.model_subject import has_wildcard, is_literal, is_pattern, tokens_match
 
 MAX_LEN = 1024
 TOKENS = (b"a", b"b", b"*", b">", b"aa", b"", b"a" * 16, b"\xff\x00", b"*a", b"a>", b"c", b"d")
@@ -137,7 +137,7 @@ class Case:
             self._judge(subject, before, asker.connection)
 
     def _judge(self, subject: bytes, before: list[int], only: Connection | None = None) -> None:
-        """Each subscription, or those of `only` this link, got what it should."""
+        """Each subscription, or those of `only` this connection, got what it should."""
         rises = [sub.delivered - count for sub, count in zip(self.subs, before, strict=True)]
         groups: dict[bytes, int] = {}
         for sub, rise in zip(self.subs, rises, strict=True):

@@ -23,38 +23,15 @@ with atheris.instrument_imports(include=CONTROL + CARDINAL):
     from fuzz.cases import CASES
 
 COLLECT_EVERY = 16  # inputs; what they made is in cycles, and would fill the memory
-HOT = (
-    "broker.dataplane.reply_publisher",
-    "broker.dataplane.gate",
-    "broker.dataplane.connection",
-    "broker.dataplane.plane",
-    "broker.dataplane.replay_writer",
-    "parser.machine",
-    "sequencer.feed.binary",
-    "sequencer.feed.feed_codec",
-    "sequencer.feed.feed_message",
-    "sequencer.feed.moldudp64",
-    "sequencer.feed.netstrings",
-    "sequencer.feed.network",
-    "broker.dataplane.frame",
-    "sequencer.journal.columns",
-    "sequencer.journal.crc",
-    "sequencer.journal.record",
-    "sequencer.sequencer",
-    "sublist.route",
-    "sublist.sublist",
-    "sublist.subject",
-    "sublist.subscription",
-    "sublist.trie",
-)
 
 
 def main() -> None:
     """Make sure that what runs is the sanitized build, then fuzz."""
     tree = Path(__file__).resolve().parent.parent
-    for name in HOT:
-        file = Path(str(sys.modules[name].__file__))
-        if file.suffix != ".so" or tree not in file.parents:
+    for types in tree.rglob("*.pxd"):
+        name = ".".join(types.relative_to(tree).with_suffix("").parts)
+        file = Path(str(getattr(sys.modules.get(name), "__file__", "")))
+        if name in sys.modules and (file.suffix != ".so" or tree not in file.parents):
             sys.exit(f"fuzz: {name} is {file}, not the sanitized build")
     check = CASES[sys.argv.pop(1)].check
     inputs = itertools.count(1)

@@ -162,7 +162,7 @@ def journal_seeds() -> dict[str, bytes]:
 
 
 def player_seeds() -> dict[str, bytes]:
-    """As fuzz/case_player.py reads them: flags, link, numbers, cut, subscriptions, records."""
+    """As fuzz/case_player.py reads them: flags, connection, numbers, cut, wishes, records."""
     seeds = {}
     for turn, (name, records) in enumerate(RECORD_PROGRAMS.items()):
         connection = (turn * 16 | 0x0C) & 0xFF

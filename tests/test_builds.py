@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from broker.version import HOT_ROOMS, hot_modules, is_compiled
+from testkit.programs import digests
 from tests.conftest import ROOMS
 from tests.support.places import ROOT
-from tests.support.plane import digests
 
 HOT_MODULES = hot_modules()
 SEEDS = range(120)
@@ -239,9 +239,9 @@ def test_given_random_programs_then_the_uncompiled_build_says_the_same_to_the_by
     tmp_path: Path,
 ) -> None:
     plain = shutil.ignore_patterns("*.so", "__pycache__")
-    for folder in (*ROOMS, "tests/support"):
+    for folder in (*ROOMS, "testkit"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=plain)
-    command = [sys.executable, "-m", "tests.support.plane", str(SEEDS.start), str(SEEDS.stop)]
+    command = [sys.executable, "-m", "testkit.programs", str(SEEDS.start), str(SEEDS.stop)]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False

@@ -19,7 +19,7 @@ from tests.support.places import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FUNCTION_LINES_MAX, FILE_LINES_MAX, DOCSTRING_LINES_MAX = 70, 500, 25
-FOLDERS = (*ROOMS, "tests", "benchmarks", "fuzz", "deploy", "docs", ".ci")
+FOLDERS = (*ROOMS, "testkit", "tests", "benchmarks", "fuzz", "deploy", "docs", ".ci")
 NOT_OURS = {"node_modules", "__pycache__", "results", "corpus"}
 WRITTEN = {".py", ".pxd", ".md", ".toml", ".mjs", ".sh", ".yml", ".yaml", ""}
 LATER = re.compile(r"\b(FIX" r"ME|TO" r"DO|XX" r"X|HA" r"CK)\b")

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from tests.support.turns import Turns
+
 from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
 from broker.holding import HeldPublishers, hold
 from parser.machine import Parser
 from sequencer.sequencer import Sequencer
-from tests.support.turns import Turns
 
 
 class Publisher:

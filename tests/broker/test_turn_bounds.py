@@ -17,8 +17,9 @@ from broker.replay.bulk import Bulk, read_wish
 from broker.replay.lookup import Lookup
 from parser.machine import Parser
 from sequencer.journal.ring import Ring
+from testkit.peer import Peer
+from testkit.stage import HEADS, QUIET, Stage
 from tests.broker.replay.test_replays import fill
-from tests.support.plane import HEADS, QUIET, Peer, Stage
 
 BOUND_US = 20_000
 OFFERS_US = 14
@@ -57,11 +58,11 @@ def served(stage: Stage) -> Turns:
     """The turns of what is served from the journal."""
     replays = stage.replays
     assert replays is not None
-    while not stage.turns.quiet:
+    while not stage.loop.quiet:
         replays.scheduler.most_work = 0
-        stage.turns.turn()
-        while stage.turns.threads:
-            stage.turns.work()
+        stage.loop.turn()
+        while stage.loop.threads:
+            stage.loop.work()
         yield replays.scheduler.most_work / BYTES_US
 
 
@@ -90,7 +91,7 @@ def replays_of_one() -> Turns:
 def waits_for_a_number() -> Turns:
     stage = with_past(1)
     subscribe(stage, b"$SEQ.RANGE.2.2.a", 5000)
-    stage.turns.run()
+    stage.loop.run()
     fill(stage, 1)
     yield from served(stage)
 
@@ -133,7 +134,7 @@ def lagging(words: bytes, count: int, subject: bytes) -> Turns:
     publish(stage, b"much", 5000)
     assert peer.connection.detached
     publish(stage, subject, 60)
-    stage.turns.run()
+    stage.loop.run()
     peer.resume()
     yield from served(stage)
     assert not peer.connection.detached
@@ -159,7 +160,7 @@ def catches_up_patterns() -> Turns:
     publish(stage, b"much", 5000)
     assert peer.connection.detached
     publish(stage, b".".join([b"a"] * 9) + b".%d", 60)
-    stage.turns.run()
+    stage.loop.run()
     peer.resume()
     yield from served(stage)
 
@@ -167,13 +168,13 @@ def catches_up_patterns() -> Turns:
 def dropped(stage: Stage, left: Callable[[], int]) -> Turns:
     while before := left():
         effort = stage.sublist.effort
-        stage.turns.turn()
+        stage.loop.turn()
         yield (REMOVAL * (before - left()) + stage.sublist.effort - effort) / OFFERS_US
 
 
 def closing(words: bytes) -> Turns:
     stage = Stage()
-    stage.control.dropping.later = stage.turns.call_soon
+    stage.control.dropping.later = stage.loop.call_soon
     peer = stage.join(QUIET)
     peer.send(b"".join(b"SUB %b %d\r\n" % (words.replace(b"N", b"%d" % n), n) for n in range(MANY)))
     peer.leave()
@@ -182,7 +183,7 @@ def closing(words: bytes) -> Turns:
 
 def second_connect() -> Turns:
     stage = Stage()
-    stage.control.dropping.later = stage.turns.call_soon
+    stage.control.dropping.later = stage.loop.call_soon
     peer = subscribe(stage, b"a.*", MANY)
     done: list[bool] = []
     stage.control.dropping.clear(peer.connection, lambda: done.append(True))

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sequencer.headers import with_fields
-from tests.support.plane import HEADS, Stage
+from testkit.stage import HEADS, Stage
 
 OURS = b"Nats-Sequence: 7\r\n"
 HEAD = b"NATS/1.0\r\n" + OURS

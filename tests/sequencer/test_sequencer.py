@@ -3,7 +3,7 @@
 import pytest
 
 from sequencer.sequencer import NUMBER_MAX, Sequencer
-from tests.support.plane import QUIET, Stage
+from testkit.stage import QUIET, Stage
 
 
 def test_given_a_new_sequencer_then_no_number_has_been_given() -> None:

@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from tests.support.plane import HEADS, QUIET, Peer, Stage
+from testkit.peer import Peer
+from testkit.stage import HEADS, QUIET, Stage
 
 PLAIN = b'CONNECT {"verbose":false,"pedantic":false%b}\r\n'
 

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from broker.clients.dropping import AT_ONCE, REMOVAL, SLICE, TURN, Dropping
-from tests.support.plane import HEADS, QUIET, Stage
+from testkit.stage import HEADS, QUIET, Stage
 from tests.support.serving import serving
 
 MANY = 20_000
 
 
 def staged() -> Stage:
-    """A stage whose loop is `stage.turns`."""
+    """A stage whose loop is `stage.loop`."""
     stage = Stage()
-    stage.control.dropping.later = stage.turns.call_soon
+    stage.control.dropping.later = stage.loop.call_soon
     return stage
 
 
@@ -43,7 +43,7 @@ def test_given_many_subscriptions_then_one_turn_takes_out_a_few_and_the_last_all
     turns, left = 0, MANY
     while left:
         before = stage.sublist.effort
-        stage.turns.turn()
+        stage.loop.turn()
         taken = left - stage.sublist.statistics()["subscriptions"]
         left -= taken
         turns += 1
@@ -62,7 +62,7 @@ def test_given_several_that_go_then_each_has_its_share_of_a_turn() -> None:
     for peer in peers:
         peer.send(subs(b"a.N"))
         peer.leave()
-    stage.turns.turn()
+    stage.loop.turn()
     left = [len(peer.connection.subs) for peer in peers]
     assert max(left) < MANY
     assert max(left) - min(left) <= SLICE

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from broker.clients.inbox import OWN_MIN, Inbox, Intake
 from parser.machine import Parser
 from parser.ops import MORE, PUB
-from tests.support.plane import QUIET, Stage
+from testkit.stage import QUIET, Stage
 
 KIB, MIB = 1 << 10, 1 << 20
 

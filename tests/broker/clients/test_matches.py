@@ -10,7 +10,8 @@ from broker.clients.matches import COUNTERS, START, Counts, shape_of
 from broker.version import is_compiled
 from sequencer.journal.ring import Ring
 from sublist.subject import covers
-from tests.support.plane import QUIET, Peer, Stage
+from testkit.peer import Peer
+from testkit.stage import QUIET, Stage
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import RawClient
 
@@ -86,7 +87,7 @@ class Program:
         self.random = Random(seed)
         self.stage = Stage(store=Ring(1 << 20), max_matches=self.MOST, catchup_pending=1 << 16)
         self.control = self.stage.control
-        self.control.dropping.later = self.stage.turns.call_soon
+        self.control.dropping.later = self.stage.loop.call_soon
         self.peer = self.stage.join(QUIET)
         self.other = self.stage.join(QUIET)
         self.refused = self.lagged = self.sid = 0
@@ -97,10 +98,10 @@ class Program:
             if self.peer.slow or self.peer.finished:
                 self.peer = self.stage.join(QUIET)
             if self.random.random() < 0.3:
-                self.stage.turns.run()
+                self.stage.loop.run()
             self.check()
         self.peer.leave()
-        self.stage.turns.run()
+        self.stage.loop.run()
         assert self.control.matches.counts == {}
 
     def _step(self) -> None:
@@ -168,7 +169,7 @@ def test_given_a_replay_then_it_counts_when_it_is_live_and_is_refused_then() -> 
     stage.join(QUIET).send(b"PUB a 1\r\nx\r\n")
     peer = stage.join(QUIET)
     peer.send(b"SUB $SEQ.FROM.1.a past\r\n", subs(b"a", 3))
-    stage.turns.run()
+    stage.loop.run()
     heard = peer.take()
     assert heard.startswith(b"MSG a past ")
     assert heard.count(b"max_matches") == 1

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from testkit.messages import Message, message, netstring_frame
+from testkit.stage import HEADS, QUIET, Stage
 from tests.support.places import VECTORS
-from tests.support.plane import HEADS, QUIET, Message, Stage, message, netstring_frame
 
 many = settings(max_examples=250, deadline=None, derandomize=True, database=None)
 STARTS = [0, 1, 7, 8, 97, 996, (1 << 32) - 3, (1 << 63) - 40, *(10**k - 3 for k in range(3, 19))]

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from sequencer.journal.store import Store
-from tests.support.plane import QUIET, Peer, Stage, netstring_frame
+from testkit.messages import netstring_frame
+from testkit.peer import Peer
+from testkit.stage import QUIET, Stage
 from tests.support.stores import in_memory
 
 VERBOSE = b'CONNECT {"pedantic":false}\r\n'
@@ -75,14 +77,14 @@ def test_given_sync_always_when_a_message_is_not_synced_then_nobody_sees_its_num
     assert publisher.ask(pub(b"one") + pub(b"two")) == b""
     assert subscriber.take() == b""
     assert bystander.ask(b"PING\r\n") == b"PONG\r\n", "who shows no number waits for nothing"
-    stage.turns.turn()
-    assert len(stage.turns.threads) == 1, "one sync for both"
-    stage.turns.work()
+    stage.loop.turn()
+    assert len(stage.loop.threads) == 1, "one sync for both"
+    stage.loop.work()
     assert publisher.ask(pub(b"three")) == b""
-    stage.turns.turn()
+    stage.loop.turn()
     assert subscriber.take() == msg(1, b"one") + msg(2, b"two"), "the third came after the sync"
     assert publisher.take() == b"+OK\r\n+OK\r\n"
-    stage.turns.run()
+    stage.loop.run()
     assert subscriber.take() == msg(3, b"three")
     assert publisher.take() == b"+OK\r\n"
     assert publisher.ask(b"PING\r\n") == b"PONG\r\n"
@@ -94,14 +96,14 @@ def test_given_an_outbox_with_older_output_when_a_fence_is_raised_then_that_pass
     stage = Stage(store=disk, sync="always")
     subscriber, publisher = listening(stage), stage.join(QUIET)
     publisher.send(pub(b"one"))
-    stage.turns.run()
+    stage.loop.run()
     assert subscriber.take() == msg(1, b"one")
     subscriber.stall()
     subscriber.send(b"PING\r\n" * 3)
     publisher.send(pub(b"two"))
     assert subscriber.resume() == b"PONG\r\n" * 3
     assert subscriber.resume() == b""
-    stage.turns.run()
+    stage.loop.run()
     assert subscriber.take() == msg(2, b"two")
     assert not subscriber.connection.fenced
 
@@ -112,18 +114,18 @@ def test_given_a_write_that_fails_when_the_store_takes_more_then_what_waited_is_
     stage = Stage(store=disk, sync="interval")
     assert stage.keeper is not None
     stage.keeper.start()
-    stage.turns.run()
+    stage.loop.run()
     subscriber, publisher = listening(stage), stage.join(VERBOSE)
     assert publisher.ask(pub(b"one")) == b"+OK\r\n"
     disk.fails = True
     assert publisher.ask(pub(b"two")) == b""
-    stage.turns.later(0.2)  # it is synced meanwhile, and that says nothing of the second
+    stage.loop.later(0.2)  # it is synced meanwhile, and that says nothing of the second
     assert stage.keeper.synced == 1
     assert subscriber.take() == msg(1, b"one")
     refused = publisher.ask(pub(b"three"))
     assert refused.startswith(b'-ERR \'Permissions Violation for Publish to "a": ') or not refused
     disk.fails = False
-    stage.turns.later(1.0)
+    stage.loop.later(1.0)
     assert subscriber.take() == msg(2, b"two")
     told = refused + publisher.take()
     assert told.startswith(b"+OK\r\n-ERR 'Permissions Violation for Publish to ")
@@ -143,7 +145,7 @@ def test_given_a_reader_that_stalls_when_its_outbox_is_full_then_it_is_detached_
     assert subscriber.connection.held() < 2 * 10_000
     assert not subscriber.slow
     heard = subscriber.resume()
-    stage.turns.run()
+    stage.loop.run()
     heard += subscriber.take()
     assert heard == b"".join(msg(at + 1, b"%03d" % at * 300) for at in range(100))
     assert not subscriber.connection.detached
@@ -173,7 +175,7 @@ def test_given_a_link_that_is_closed_behind_a_fence_then_it_is_let_out_and_forgo
         True  # as the broker does when it stops: it still gets what was taken
     )
     gone.leave()
-    stage.turns.run()
+    stage.loop.run()
     assert stopping.take() == msg(1, b"one")
     assert gone.take() == b""
     assert stage.plane.gate.fenced == []

@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.support.plane import HEADS, QUIET, Message, Peer, Stage, message, netstring_frame
+from testkit.messages import Message, message, netstring_frame
+from testkit.peer import Peer
+from testkit.stage import HEADS, QUIET, Stage
 from tests.support.raw import operations
 
 DEAF = b'CONNECT {"verbose":false,"pedantic":false,"echo":false}\r\n'

@@ -11,8 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sequencer.journal.store import Store
+from testkit.messages import Message
+from testkit.peer import Peer
+from testkit.stage import HEADS, QUIET, Stage
 from tests.support.frames import split_frame
-from tests.support.plane import HEADS, QUIET, Message, Peer, Stage
 from tests.support.raw import operations
 from tests.support.stores import in_memory
 
@@ -50,7 +52,7 @@ def numbers(peer_heard: bytes) -> list[int]:
 
 def catch_up(stage: Stage, peer: Peer) -> bytes:
     heard = peer.resume()
-    stage.turns.run()
+    stage.loop.run()
     return heard + peer.resume()
 
 

@@ -4,7 +4,9 @@ from collections import Counter
 
 import pytest
 
-from tests.support.plane import QUIET, Message, Peer, Stage
+from testkit.messages import Message
+from testkit.peer import Peer
+from testkit.stage import QUIET, Stage
 from tests.support.raw import operations
 
 DEAF = b'CONNECT {"verbose":false,"pedantic":false,"echo":false}\r\n'

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testkit.peer import Peer
+from testkit.stage import QUIET, Stage
 from tests.sublist.naive import TOKENS, literals, matches, patterns
-from tests.support.plane import QUIET, Peer, Stage
 from tests.support.raw import operations
 
 CROWD = 8192  # routes: from here on the next one is fetched ahead

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.plane import ASKER, HEADS, QUIET, Message, Stage, netstring_frame
+from testkit.messages import Message, netstring_frame
+from testkit.stage import ASKER, HEADS, QUIET, Stage
 from tests.support.raw import operations
 
 LOUD = b'CONNECT {"verbose":true,"pedantic":false,"headers":true}\r\n'

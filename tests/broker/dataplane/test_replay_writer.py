@@ -8,7 +8,9 @@ from broker.dataplane.outcomes import BAD, ENDED, FULL, GAP, MORE
 from broker.dataplane.replay_writer import ReplayWriter
 from sequencer.journal.record import Batch
 from sublist.subscription import Subscription
-from tests.support.plane import HEADS, QUIET, Message, Peer, Stage, message
+from testkit.messages import Message, message
+from testkit.peer import Peer
+from testkit.stage import HEADS, QUIET, Stage
 
 SALT = 99
 HEADERS = b"NATS/1.0\r\nKey: value\r\n\r\n"

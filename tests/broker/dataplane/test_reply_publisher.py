@@ -3,7 +3,7 @@
 import pytest
 
 from broker.dataplane.reply_publisher import ReplyPublisher
-from tests.support.plane import HEADS, QUIET, Stage
+from testkit.stage import HEADS, QUIET, Stage
 
 PUB = b"$SEQ.PUB.orders"
 

@@ -14,10 +14,10 @@ from sequencer.feed.feed_codec import DATA, HEARTBEAT
 from sequencer.feed.moldudp64 import request, session_name
 from sequencer.feed.netstrings import NetstringCodec
 from sequencer.journal.store import Store
+from testkit.messages import netstring_frame
 from tests.support.feeding import asking, decoded, numbers, turns
 from tests.support.multicast import WAIT_S, Ear, new_group
 from tests.support.places import VECTORS
-from tests.support.plane import netstring_frame
 from tests.support.raw import HEADERS
 from tests.support.serving import feed_text, serving
 

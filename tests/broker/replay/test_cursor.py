@@ -8,8 +8,8 @@ import pytest
 from broker.replay.cursor import DEFERRED_MAX
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
+from testkit.stage import QUIET, Stage
 from tests.broker.replay.test_replays import active, asking, fill, told
-from tests.support.plane import QUIET, Stage
 from tests.support.stores import in_memory, open_store
 
 DAY_MS = 86_400_000
@@ -39,7 +39,7 @@ def test_given_a_range_when_it_is_there_then_it_is_played_and_ends(
     stage = Stage(store=store)
     fill(stage, 100)
     peer = asking(stage, b"$SEQ.RANGE.%d.%d.>" % (first, last))
-    stage.turns.run()
+    stage.loop.run()
     assert peer.take() == told(first, last) + end(last)
     assert peer.connection.subs == {}
     fill(stage, 1)
@@ -52,10 +52,10 @@ def test_given_a_range_that_ends_later_then_it_waits_for_its_last_number(
     stage = Stage(store=store)
     fill(stage, 10)
     peer, later = asking(stage, b"$SEQ.RANGE.8.13.a"), asking(stage, b"$SEQ.RANGE.12.13.a")
-    stage.turns.run()
+    stage.loop.run()
     assert (peer.take(), later.take()) == (told(8, 10), b"")
     fill(stage, 5)
-    stage.turns.run()
+    stage.loop.run()
     assert (peer.take(), later.take()) == (told(11, 13) + end(13), told(12, 13) + end(13))
 
 
@@ -65,10 +65,10 @@ def test_given_a_store_with_nothing_in_it_then_all_that_comes_is_played(
     stage = Stage(store=store)
     wishes = [b"FROM.1.>", b"SINCE.0.>", b"LAST.>", b"RANGE.1.3.>", b"FROM.3.>"]
     peers = [asking(stage, b"$SEQ." + wish) for wish in wishes]
-    stage.turns.run()
+    stage.loop.run()
     assert [peer.take() for peer in peers] == [b""] * 5
     fill(stage, 3)
-    stage.turns.run()
+    stage.loop.run()
     heard = [peer.take() for peer in peers]
     assert heard == [told(1, 3)] * 3 + [told(1, 3) + end(3), told(3, 3)]
 
@@ -83,14 +83,14 @@ def test_given_a_time_that_has_not_come_then_nothing_before_it_is_played(
     today = asking(stage, b"$SEQ.SINCE.%d.a" % (5 * DAY_MS))
     yesterday = asking(stage, b"$SEQ.SINCE.%d.a" % (4 * DAY_MS))
     fill(stage, 3)
-    stage.turns.run()
+    stage.loop.run()
     fill(stage, 1)
-    stage.turns.run()
+    stage.loop.run()
     assert tomorrow.take() == b""
     assert today.take() == yesterday.take() == told(1, 7)
     stage.sequencer.tick(6 * DAY_MS * 1_000_000)
     fill(stage, 2)
-    stage.turns.run()
+    stage.loop.run()
     assert tomorrow.take() == told(8, 9)
     assert active(stage) == 0
 
@@ -120,7 +120,7 @@ def test_given_numbers_that_were_deleted_then_they_are_told_as_lost(
         store.retain_count = 40
         assert store.retain(1) == [(1, 20)]
         peer = asking(stage, b"$SEQ." + wish)
-        stage.turns.run()
+        stage.loop.run()
         assert peer.take() == heard
 
 
@@ -132,7 +132,7 @@ def test_given_a_replay_in_a_piece_that_is_deleted_then_it_reads_that_and_tells_
         pieces = store.pieces()
         peer = asking(stage, b"$SEQ.FROM.1.a")
         peer.socket_room = 10_000
-        stage.turns.run()
+        stage.loop.run()
         store.retain_bytes = 900_000
         store.retain(1)
         assert pieces[0].gone
@@ -140,7 +140,7 @@ def test_given_a_replay_in_a_piece_that_is_deleted_then_it_reads_that_and_tells_
         heard = peer.take()
         while active(stage):
             heard += peer.resume(100_000)
-            stage.turns.run()
+            stage.loop.run()
         heard += peer.resume()
         gone = pieces[0].last
         expected = told(1, gone) + lost(gone + 1, store.first - 1) + told(store.first, 3000)
@@ -160,7 +160,7 @@ def test_given_a_reader_that_lags_when_it_asks_for_a_pong_then_that_comes_behind
     peer.send(b"PING\r\nUNSUB 1\r\n")
     fill(stage, 50)
     heard = peer.resume()
-    stage.turns.run()
+    stage.loop.run()
     heard += peer.take()
     behind = told(1, 150)[len(told(1, 100)) :]
     assert heard == told(1, 100) + b"PONG\r\n" + behind + b"PONG\r\n"
@@ -178,7 +178,7 @@ def test_given_a_reader_that_lags_when_it_pings_for_ever_then_it_is_cut_off(
     assert not peer.slow
     peer.send(b"PING\r\n")
     assert peer.slow
-    stage.turns.run()
+    stage.loop.run()
     assert active(stage) == 0
 
 
@@ -189,7 +189,7 @@ def test_given_what_a_reader_needs_is_gone_then_it_is_cut_off() -> None:
     fill(stage, 2000)
     assert peer.connection.detached
     peer.resume()
-    stage.turns.run()
+    stage.loop.run()
     assert peer.slow
     assert stage.replays is not None
     assert (stage.replays.given_up, stage.replays.catching_up) == (1, 0)
@@ -209,7 +209,7 @@ def test_given_what_a_reader_needs_when_more_is_deleted_just_then_then_it_is_cut
         store.retain(1)
         Path(store.pieces()[0].file).unlink()  # as the keeper's thread has, before it says so
         peer.resume()
-        stage.turns.run()
+        stage.loop.run()
         assert peer.slow
         assert stage.replays is not None
         assert (stage.replays.given_up, stage.replays.catching_up) == (1, 0)

@@ -10,17 +10,17 @@ from broker.replay.cursor import Cursor
 from broker.replay.fetcher import FETCHES, Fetcher
 from parser.machine import Parser
 from sequencer.journal.ring import RingPiece
-from tests.support.turns import Turns
+from testkit.manual_loop import ManualLoop
 
 
-class Threads:
+class Fetching:
     """A fetcher, and what it has told."""
 
     def __init__(self) -> None:
-        self.turns = Turns()
+        self.loop = ManualLoop()
         self.fetched: list[Cursor] = []
         self.failed: list[tuple[Cursor, BaseException]] = []
-        loop: Any = self.turns
+        loop: Any = self.loop
         self.fetcher = Fetcher(
             loop, self.fetched.append, lambda cursor, error: self.failed.append((cursor, error))
         )
@@ -36,59 +36,59 @@ class Threads:
 
 
 def test_given_what_is_read_then_its_cursor_gets_it_and_the_end_of_a_piece_is_the_end() -> None:
-    threads = Threads()
-    cursors = [threads.ask(), threads.ask(950)]
-    threads.turns.run()
-    assert threads.fetched == cursors
-    assert [threads.fetcher.take(cursor) for cursor in cursors] == [b"x" * 100, b"x" * 50]
-    assert threads.fetcher.take(cursors[0]) is None
-    assert threads.piece.holders == 0
+    fetching = Fetching()
+    cursors = [fetching.ask(), fetching.ask(950)]
+    fetching.loop.run()
+    assert fetching.fetched == cursors
+    assert [fetching.fetcher.take(cursor) for cursor in cursors] == [b"x" * 100, b"x" * 50]
+    assert fetching.fetcher.take(cursors[0]) is None
+    assert fetching.piece.holders == 0
 
 
 def test_given_many_when_few_are_read_for_then_each_that_is_taken_makes_place_for_one() -> None:
-    threads = Threads()
-    cursors = [threads.ask() for _ in range(FETCHES + 5)]
-    threads.turns.run()
-    assert threads.fetched == cursors[:FETCHES]
+    fetching = Fetching()
+    cursors = [fetching.ask() for _ in range(FETCHES + 5)]
+    fetching.loop.run()
+    assert fetching.fetched == cursors[:FETCHES]
     for cursor in cursors[:3]:
-        threads.fetcher.take(cursor)
-    threads.turns.run()
-    assert threads.fetched == cursors[: FETCHES + 3]
+        fetching.fetcher.take(cursor)
+    fetching.loop.run()
+    assert fetching.fetched == cursors[: FETCHES + 3]
 
 
 @pytest.mark.parametrize("under_way", [False, True])
 def test_given_one_that_has_ended_when_it_is_read_for_then_its_place_is_free(
     under_way: bool,
 ) -> None:
-    threads = Threads()
-    others = [threads.ask() for _ in range(FETCHES - under_way)]
-    ended, last = threads.ask(), threads.ask()
-    assert ended.home is threads.fetcher
+    fetching = Fetching()
+    others = [fetching.ask() for _ in range(FETCHES - under_way)]
+    ended, last = fetching.ask(), fetching.ask()
+    assert ended.home is fetching.fetcher
     ended.ended = True
-    threads.fetcher.discard(ended)
-    threads.turns.run()
-    assert ended not in threads.fetched
+    fetching.fetcher.discard(ended)
+    fetching.loop.run()
+    assert ended not in fetching.fetched
     for cursor in others[:1]:
-        threads.fetcher.take(cursor)
-    threads.turns.run()
-    assert threads.fetched[-1] is last
-    assert threads.piece.holders == 0
+        fetching.fetcher.take(cursor)
+    fetching.loop.run()
+    assert fetching.fetched[-1] is last
+    assert fetching.piece.holders == 0
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "bad"), ValueError("a defect")])
 def test_given_a_read_that_fails_then_that_is_told_and_its_place_is_free(error: Exception) -> None:
-    threads = Threads()
+    fetching = Fetching()
 
     class Bad(RingPiece):
         def read(self, offset: int, into: memoryview, wait: bool) -> int:
             raise error
 
-    good, threads.piece = threads.piece, Bad(1, bytearray(10))
-    threads.piece.size = 10
-    failing = [threads.ask() for _ in range(FETCHES)]
-    threads.turns.run()
-    assert threads.failed == [(cursor, error) for cursor in failing]
-    threads.piece = good
-    cursor = threads.ask()
-    threads.turns.run()
-    assert threads.fetched == [cursor]
+    good, fetching.piece = fetching.piece, Bad(1, bytearray(10))
+    fetching.piece.size = 10
+    failing = [fetching.ask() for _ in range(FETCHES)]
+    fetching.loop.run()
+    assert fetching.failed == [(cursor, error) for cursor in failing]
+    fetching.piece = good
+    cursor = fetching.ask()
+    fetching.loop.run()
+    assert fetching.fetched == [cursor]

@@ -11,8 +11,8 @@ import pytest
 from sequencer.journal.ring import Ring
 from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
+from testkit.stage import QUIET, Stage
 from tests.broker.replay.test_replays import active, asking, damage, fill, msg
-from tests.support.plane import QUIET, Stage
 from tests.support.stores import in_memory, open_store
 
 
@@ -48,7 +48,7 @@ def test_given_subjects_then_the_last_of_each_comes_in_the_order_of_numbers_and_
     last = lasts(stage, subjects, 400)
     fill(stage, 3, subject=b"other")
     peer, one = asking(stage, b"$SEQ.LAST.s.*"), asking(stage, b"$SEQ.LAST.s.0")
-    stage.turns.run()
+    stage.loop.run()
     assert heard_numbers(peer.take()) == sorted(last.values())
     assert heard_numbers(one.take()) == [last[b"s.0"]]
     fill(stage, 1, subject=b"s.0")
@@ -64,7 +64,7 @@ def test_given_messages_that_come_during_the_survey_then_they_follow_once(
     peer = asking(stage, b"$SEQ.LAST.>")
     came = []
     while active(stage):
-        stage.turns.turn()
+        stage.loop.turn()
         fill(stage, 1, subject=b"s.1")
         came.append(stage.number)
     assert len(came) > 1
@@ -77,11 +77,11 @@ def test_given_a_reader_that_stalls_then_it_gets_all_later(store: Store | Ring) 
         fill(stage, 1, subject=b"s.%d" % at)
     peer = asking(stage, b"$SEQ.LAST.>")
     peer.stall()
-    stage.turns.run()
+    stage.loop.run()
     heard = b""
     while active(stage):
         heard += peer.resume(50_000)
-        stage.turns.run()
+        stage.loop.run()
         heard += peer.take()
     heard += peer.resume()
     assert heard_numbers(heard) == list(range(1, 901))
@@ -96,10 +96,10 @@ def test_given_a_limit_of_just_so_many_subjects_then_it_ends_and_nobody_else_is_
         fill(stage, 1, subject=b"s.%d" % at)
     peer = stage.join(QUIET)
     peer.send(b"SUB $SEQ.LAST.s.* 1\r\nUNSUB 1 %d\r\n" % most)
-    stage.turns.run()
+    stage.loop.run()
     assert heard_numbers(peer.take()) == list(range(1, most + 1))
     other = asking(stage, b"$SEQ.LAST.>")
-    stage.turns.run()
+    stage.loop.run()
     assert heard_numbers(other.take()) == list(range(1, 11))
 
 
@@ -116,14 +116,14 @@ def test_given_a_pick_that_was_deleted_before_it_was_played_then_it_is_told_as_l
         peer = stage.join(QUIET)
         peer.send(b"SUB $SEQ.LAST.> 1\r\n")
         peer.stall()
-        stage.turns.turn()  # the survey has begun
+        stage.loop.turn()  # the survey has begun
         store.retain_count = 1
         assert len(store.retain(1)) == 2
-        stage.turns.run()
+        stage.loop.run()
         heard = b""
         while active(stage):
             heard += peer.resume()
-            stage.turns.run()
+            stage.loop.run()
         heard += peer.resume() + peer.take()
         assert heard.endswith(msg(602, subject=b"new"))
 
@@ -135,14 +135,14 @@ def test_given_pieces_that_went_before_the_survey_began_then_what_is_left_is_sur
     peer = stage.join(QUIET)
     peer.stall()
     peer.send(b"SUB $SEQ.FROM.1.> 1\r\n")
-    stage.turns.run()
+    stage.loop.run()
     peer.send(b"SUB $SEQ.LAST.> 2\r\n")  # it waits for the socket, and is nowhere yet
-    stage.turns.run()
+    stage.loop.run()
     fill(stage, 5000, subject=b"new")
     heard = b""
     while active(stage):
         heard += peer.resume()
-        stage.turns.run()
+        stage.loop.run()
         heard += peer.take()
     kept = ring.first
     assert b"MSG $SEQ.LOST.101.%d 2 0\r\n" % (kept - 1) in heard
@@ -170,7 +170,7 @@ def test_given_a_piece_that_cannot_be_read_then_the_others_are_and_the_broker_re
 
         monkeypatch.setattr(Segment, "read", bad)
         peer = asking(stage, b"$SEQ.LAST.>")
-        stage.turns.run()
+        stage.loop.run()
         heard = peer.take()
         unread = range(second.first, third.first)
         assert heard.count(b"MSG s.") == 60 - len(unread)
@@ -191,7 +191,7 @@ def test_given_a_damaged_record_then_the_last_good_one_of_its_subject_is_played(
             fill(stage, 1, subject=b"s.%d" % (at % 50))
         damage(store, number)
         peer = asking(stage, b"$SEQ.LAST.>")
-        stage.turns.run()
+        stage.loop.run()
         heard = peer.take()
         assert heard.count(b"MSG s.") in (49, 50)
         lost = b"MSG $SEQ.LOST.%d.%d 1 0\r\n\r\n" % (number, number)

@@ -16,9 +16,10 @@ from parser.machine import Parser
 from sequencer.journal.columns import Collector
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
+from testkit.peer import Peer
+from testkit.stage import HEADS, QUIET, Stage
 from tests.broker.replay.test_latest import heard_numbers
 from tests.broker.replay.test_replays import active, asking, fill
-from tests.support.plane import HEADS, QUIET, Peer, Stage
 from tests.support.stores import in_memory, open_store
 
 MIB = 1 << 20
@@ -66,10 +67,10 @@ def test_given_many_that_take_no_answers_then_what_they_hold_is_bounded_and_a_re
         for _ in range(4):
             read(stage, peer, b"in.%d" % at, chunk_bytes)
     held = 0
-    while not stage.turns.quiet:
-        stage.turns.turn()
-        while stage.turns.threads:
-            stage.turns.work()
+    while not stage.loop.quiet:
+        stage.loop.turn()
+        while stage.loop.threads:
+            stage.loop.work()
         held = max(held, used(stage))
     outboxes = sum(len(peer.heard) + peer.connection.held() for peer in silent)
     assert outboxes <= held <= 16 * MIB
@@ -77,7 +78,7 @@ def test_given_many_that_take_no_answers_then_what_they_hold_is_bounded_and_a_re
     asked = read(stage, other, b"other", chunk_bytes)
     heard = 0
     while not asked.ended:
-        stage.turns.run()
+        stage.loop.run()
         heard += len(other.take())
     assert heard > stage.number * size
     for peer in silent:
@@ -93,19 +94,19 @@ def test_given_more_that_take_nothing_than_there_is_memory_then_those_that_hold_
     silent = [deaf(stage) for _ in range(30)]
     for at, peer in enumerate(silent):
         read(stage, peer, b"in.%d" % at, 1 << 20)
-    stage.turns.run()
+    stage.loop.run()
     other = stage.join(HEADS)
     asked = read(stage, other, b"other", 1 << 20)
-    stage.turns.run()
+    stage.loop.run()
     assert not other.heard, "it waits"
     assert used(stage) <= 8 * MIB
     assert stage.replays is not None
     stage.replays.let_go(10)
     assert not any(peer.slow for peer in silent), "they have had no time yet"
     for _ in range(len(silent)):
-        stage.turns.later(11)
+        stage.loop.later(11)
         stage.replays.let_go(10)
-        stage.turns.run()
+        stage.loop.run()
         if asked.ended:
             break
     assert asked.ended
@@ -121,7 +122,7 @@ def test_given_a_message_longer_than_a_chunk_may_be_then_it_is_answered_and_coun
         fill(stage, 1, size)
     peer = stage.join(HEADS)
     asked = read(stage, peer, b"in", 4096)
-    stage.turns.run()
+    stage.loop.run()
     assert asked.ended
     heard = peer.take()
     assert heard.count(b"Seriatim-Rows: 1") + 2 * heard.count(b"Seriatim-Rows: 2") == 5
@@ -158,8 +159,8 @@ def test_given_more_surveys_than_there_is_memory_then_each_has_its_turn_and_all_
             peer.send(b"SUB $SEQ.LAST.> %d\r\n" % sid)
     peers = [asking(stage, b"$SEQ.LAST.>") for _ in range(10)]
     most = 0
-    while not stage.turns.quiet:
-        stage.turns.turn()
+    while not stage.loop.quiet:
+        stage.loop.turn()
         most = max(most, used(stage))
     assert memory.MARGIN < most <= room_for(3000, 2)
     for peer in peers:
@@ -178,7 +179,7 @@ def test_given_a_reader_whose_picks_others_need_then_it_gets_each_of_them_once()
         for at, peer in enumerate(slow):
             peer.socket_room = 3000
             heard[at] += peer.resume(3000)
-            stage.turns.run()
+            stage.loop.run()
             heard[at] += peer.take()
         if active(stage) == 0:
             break
@@ -194,7 +195,7 @@ def test_given_more_subjects_than_there_is_memory_for_then_that_is_said_and_nobo
     for at in range(2500):
         publisher.send(b"PUB %b.%d 0\r\n\r\n" % (b"x" * 3000, at))
     greedy, modest = asking(stage, b"$SEQ.LAST.>"), asking(stage, b"$SEQ.LAST.%b.5" % (b"x" * 3000))
-    stage.turns.run()
+    stage.loop.run()
     assert greedy.take() == (
         b'-ERR \'Permissions Violation for Subscription to "$SEQ.LAST.>": more subjects match than'
         b" limits.answers_pending has room for'\r\n"
@@ -247,7 +248,7 @@ def test_given_much_work_then_one_turn_does_little_of_it(what: str) -> None:
         waiting = stage.join(QUIET)
         for sid in range(5000):
             waiting.send(b"SUB $SEQ.RANGE.2.2.a %d\r\n" % sid)
-        stage.turns.run()
+        stage.loop.run()
     fill(stage, 1)
     subjects(stage, 20_000)
     for at in range(8):
@@ -262,7 +263,7 @@ def test_given_much_work_then_one_turn_does_little_of_it(what: str) -> None:
             wish = read_wish(json.dumps({"from": 1, "subject": filters}).encode(), stage.number)
             assert stage.replays is not None
             stage.replays.ask(Bulk(stage.replays, peer.connection, b"in.%d" % at, wish))
-    stage.turns.run()
+    stage.loop.run()
     assert stage.replays is not None
     assert active(stage) == 0
     assert scheduler.BYTES // 2 < stage.replays.scheduler.most_work < 2 * scheduler.BYTES

@@ -13,7 +13,9 @@ from broker.replay.cursor import Cursor
 from sequencer.journal.layout import HEADER_SIZE
 from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
-from tests.support.plane import QUIET, Peer, Stage, netstring_frame
+from testkit.messages import netstring_frame
+from testkit.peer import Peer
+from testkit.stage import QUIET, Stage
 from tests.support.stores import in_memory, open_store
 
 
@@ -63,10 +65,10 @@ def test_given_a_number_then_all_from_there_on_is_played_and_then_it_is_live(
     stage = Stage(store=store)
     fill(stage, 300)
     peer = asking(stage, b"$SEQ.FROM.%d.a" % first)
-    stage.turns.run()
+    stage.loop.run()
     assert peer.take() == told(first, 300)
     fill(stage, 3)
-    stage.turns.run()
+    stage.loop.run()
     assert peer.take() == told(first, 303)[len(told(first, 300)) :]
     assert active(stage) == 0
 
@@ -79,7 +81,7 @@ def test_given_messages_that_come_at_every_turn_then_none_is_missed_between_repl
     peer = asking(stage, b"$SEQ.FROM.1.>")
     turns = 0
     while active(stage):
-        stage.turns.turn()
+        stage.loop.turn()
         fill(stage, 1)
         turns += 1
     fill(stage, 1)
@@ -97,7 +99,7 @@ def test_given_an_outbox_that_holds_much_while_its_socket_takes_more_then_the_re
     assert any(len(spare) > stepper.BUFFER for spare in stage.plane.gate.spare)
     fill(stage, 1500)
     peer = asking(stage, b"$SEQ.FROM.2.a")
-    stage.turns.run()
+    stage.loop.run()
     assert peer.take() == told(2, 1501)
 
 
@@ -106,13 +108,13 @@ def test_given_a_reader_that_stalls_then_its_cursor_is_parked_until_it_reads(sto
     fill(stage, 2000)
     peer = asking(stage, b"$SEQ.FROM.1.a")
     peer.socket_room = 10_000
-    stage.turns.run()
-    assert stage.turns.quiet
+    stage.loop.run()
+    assert stage.loop.quiet
     assert 0 < peer.connection.held() < (1 << 18) + 2000
     heard = peer.take()
     while len(heard) < len(told(1, 2000)):
         heard += peer.resume(10_000)
-        stage.turns.run()
+        stage.loop.run()
         heard += peer.take()
     assert heard == told(1, 2000)
 
@@ -129,15 +131,15 @@ def test_given_a_subscription_that_ends_then_its_cursor_does_and_the_broker_rest
     fill(stage, 1, subject=b"b")
     peer = asking(stage, words)
     peer.send(ending)
-    stage.turns.run()
+    stage.loop.run()
     fill(stage, 20)
-    stage.turns.run()
+    stage.loop.run()
     waits = words == b"$SEQ.FROM.9000.a" and ending == b"UNSUB 1 2\r\n"
     assert len(peer.connection.subs) == active(stage) == waits
     peer.leave()
-    stage.turns.run()
+    stage.loop.run()
     other = asking(stage, b"$SEQ.FROM.1.a")
-    stage.turns.run()
+    stage.loop.run()
     assert other.take().startswith(told(1, 700))
 
 
@@ -148,14 +150,14 @@ def test_given_many_that_wait_for_numbers_then_those_that_have_gone_have_ended(
     keeps = asking(stage, b"$SEQ.FROM.5.a")
     for at in range(1000):
         peer = asking(stage, b"$SEQ.RANGE.%d.999999999.a" % (1000 + at))
-        stage.turns.run()
+        stage.loop.run()
         if at % 2:
             peer.leave()
         else:
             peer.send(b"UNSUB 1\r\n")
     assert active(stage) == 1
     fill(stage, 6)
-    stage.turns.run()
+    stage.loop.run()
     assert keeps.take() == told(5, 6)
 
 
@@ -165,10 +167,10 @@ def test_given_a_connection_that_goes_then_all_its_cursors_end(store: Store) -> 
     peer = stage.join(QUIET)
     peer.stall()
     peer.send(b"SUB $SEQ.FROM.1.a 1\r\nSUB $SEQ.RANGE.5.9.a 2\r\nSUB $SEQ.LAST.> 3\r\n")
-    stage.turns.run()
+    stage.loop.run()
     assert active(stage) == 3 or active(stage) == 1
     peer.leave()
-    stage.turns.run()
+    stage.loop.run()
     assert active(stage) == 0
     assert all(segment.holders == 0 for segment in store.pieces())
 
@@ -186,7 +188,7 @@ def test_given_a_cursor_with_a_defect_then_its_client_is_cut_off_and_others_are_
     unlucky, others = stage.join(QUIET), [asking(stage, b"$SEQ.FROM.1.a") for _ in range(40)]
     stage.replays.begin(Defect(unlucky.connection, 1))
     others += [asking(stage, b"$SEQ.FROM.1.a") for _ in range(40)]
-    stage.turns.run()
+    stage.loop.run()
     assert unlucky.slow
     assert all(peer.take() == told(1, 100) for peer in others)
     assert "a defect" in caplog.text
@@ -226,7 +228,7 @@ def test_given_a_cold_cache_when_reads_are_short_then_nothing_is_taken_for_damag
     cold = Cold(monkeypatch, lengths)
     peers = [asking(stage, b"$SEQ.FROM.1.a"), asking(stage, b"$SEQ.LAST.*")]
     last = asking(stage, b"$SEQ.RANGE.3.9.a")
-    stage.turns.run()
+    stage.loop.run()
     assert peers[0].take() == told(1, 20, size)
     assert peers[1].take() == told(20, 20, size)
     assert last.take() == told(3, 9, size) + b"MSG $SEQ.END.9 1 0\r\n\r\n"
@@ -241,9 +243,9 @@ def test_given_many_cursors_when_all_must_be_fetched_for_then_few_buffers_are_he
     fill(stage, 300)
     Cold(monkeypatch, [0])
     peers = [asking(stage, b"$SEQ.FROM.%d.a" % (1 + at)) for at in range(200)]
-    stage.turns.run(threads=False)
-    assert len(stage.turns.threads) == fetcher.FETCHES
-    stage.turns.run()
+    stage.loop.run(threads=False)
+    assert len(stage.loop.threads) == fetcher.FETCHES
+    stage.loop.run()
     for at, peer in enumerate(peers):
         assert peer.take() == told(1 + at, 300)
     assert active(stage) == 0
@@ -256,15 +258,15 @@ def test_given_a_thread_that_reads_when_its_client_goes_then_nothing_is_held_on_
     fill(stage, 300)
     Cold(monkeypatch, [0])
     peers = [asking(stage, b"$SEQ.FROM.1.a") for _ in range(50)]
-    stage.turns.run(threads=False)
+    stage.loop.run(threads=False)
     for peer in peers[:49]:
         peer.leave()
-    stage.turns.run()
+    stage.loop.run()
     assert peers[49].take() == told(1, 300)
     assert active(stage) == 0
     assert all(segment.holders == 0 for segment in store.pieces())
     other = asking(stage, b"$SEQ.FROM.1.a")
-    stage.turns.run()
+    stage.loop.run()
     assert other.take() == told(1, 300)
 
 
@@ -280,10 +282,10 @@ def test_given_no_descriptor_to_read_with_when_there_is_one_again_then_nothing_w
 
     monkeypatch.setattr(Segment, "read", none_left)
     peer = asking(stage, b"$SEQ.FROM.1.a")
-    stage.turns.run()
+    stage.loop.run()
     assert peer.take() == b""
     monkeypatch.setattr(Segment, "read", read)
-    stage.turns.later(1)
+    stage.loop.later(1)
     assert peer.take() == told(1, 300)
 
 
@@ -302,7 +304,7 @@ def test_given_a_piece_that_cannot_be_read_then_its_numbers_are_told_as_lost(
 
     monkeypatch.setattr(Segment, "read", bad)
     peer = asking(stage, b"$SEQ.FROM.1.a")
-    stage.turns.run()
+    stage.loop.run()
     lost = b"MSG $SEQ.LOST.%d.%d 1 0\r\n\r\n" % (second.first, third.first - 1)
     assert peer.take() == told(1, second.first - 1) + lost + told(third.first, 300)
     assert "Input/output error" in caplog.text
@@ -327,14 +329,14 @@ def test_given_damage_then_just_what_is_damaged_is_told_as_lost(
     for number in numbers:
         damage(store, number)
     peer, latest = asking(stage, b"$SEQ.FROM.1.a"), asking(stage, b"$SEQ.LAST.a")
-    stage.turns.run()
+    stage.loop.run()
     heard = peer.take()
     good = [number for number in range(1, 301) if number not in numbers]
     parts = [part for part in re.split(rb"(?=MSG )", heard) if b"$SEQ.LOST" not in part]
     assert b"".join(parts) == b"".join(msg(number) for number in good)
     assert heard.count(b"$SEQ.LOST.") == len(numbers) - (numbers == [57, 58])
     fill(stage, 1)
-    stage.turns.run()
+    stage.loop.run()
     assert peer.take() == msg(301)
     assert latest.take().endswith(msg(301))
     assert active(stage) == 0
@@ -348,7 +350,7 @@ def test_given_a_time_when_the_first_record_of_it_is_damaged_then_no_number_0_is
     fill(stage, 300)
     damage(store, 1)
     peer = asking(stage, b"$SEQ.SINCE.1000.a")
-    stage.turns.run()
+    stage.loop.run()
     heard = peer.take()
     assert heard.startswith(b"MSG $SEQ.LOST.1.1 1 0\r\n\r\n" + msg(2))
     assert heard.count(b"$SEQ.LOST.") == 1
@@ -359,12 +361,12 @@ def test_given_a_range_that_nothing_matched_when_its_end_is_not_synced_yet_then_
 ) -> None:
     stage = Stage(store=store, sync="always")
     early = asking(stage, b"$SEQ.RANGE.1.5.nobody")
-    stage.turns.run()
+    stage.loop.run()
     fill(stage, 5)
     late = asking(stage, b"$SEQ.RANGE.1.5.nobody")
-    stage.turns.run(threads=False)
+    stage.loop.run(threads=False)
     assert stage.sequencer.safe < 5
     assert early.take() == late.take() == b""
-    stage.turns.run()
+    stage.loop.run()
     assert stage.sequencer.safe == 5
     assert early.take() == late.take() == b"MSG $SEQ.END.5 1 0\r\n\r\n"

@@ -17,8 +17,9 @@ from broker.replay.cursor import Cursor
 from broker.replay.lookup import Lookup
 from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
+from testkit.peer import Peer
+from testkit.stage import HEADS, QUIET, Stage
 from tests.broker.replay.test_replays import fill
-from tests.support.plane import HEADS, QUIET, Peer, Stage
 from tests.support.stores import in_memory, open_store
 
 FILLED = 700
@@ -39,9 +40,9 @@ def subscribe(stage: Stage, words: bytes, *, stalled: bool = False, turns: int =
         peer.socket_room = 1000
     peer.send(b"SUB %b 1\r\n" % words)
     for _ in range(turns):
-        stage.turns.turn()
+        stage.loop.turn()
     if stalled:
-        stage.turns.run(threads=False)
+        stage.loop.run(threads=False)
         assert not peer.connection.writable
     return peer
 
@@ -63,14 +64,14 @@ def fetching(stage: Stage, patch: pytest.MonkeyPatch, others: int) -> Peer:
     for _ in range(others):
         subscribe(stage, b"$SEQ.FROM.1.a")
     peer = subscribe(stage, b"$SEQ.FROM.1.a")
-    stage.turns.run(threads=False)
+    stage.loop.run(threads=False)
     return peer
 
 
 def trying_again(stage: Stage, patch: pytest.MonkeyPatch) -> Peer:
     cold(patch, errno.EMFILE)
     peer = subscribe(stage, b"$SEQ.FROM.1.a")
-    stage.turns.run()
+    stage.loop.run()
     return peer
 
 
@@ -130,10 +131,10 @@ def test_given_any_replay_when_its_subscription_ends_then_nothing_refers_to_eith
             assert not cursor.ended, "it has not had its message"
             return
         monkeypatch.undo()
-        stage.turns.later(1)
+        stage.loop.later(1)
     assert cursor.ended
     monkeypatch.undo()
-    stage.turns.later(1)  # threads are done, and timers have passed
+    stage.loop.later(1)  # threads are done, and timers have passed
     assert sys.getrefcount(cursor) == 2
     del cursor  # which refers to it
     assert sys.getrefcount(sub) == 2
@@ -181,11 +182,11 @@ def test_given_any_question_when_its_connection_ends_then_nothing_of_it_stays(
     assert stage.replays is not None
     stage.replays.ask(cursor)
     if stalled:
-        stage.turns.run()
+        stage.loop.run()
         assert stage.replays.active == 1
     if ending == "answered":
         peer.resume()
-        stage.turns.run()
+        stage.loop.run()
         assert peer.take()
     else:
         ENDINGS[ending](peer)
@@ -209,7 +210,7 @@ def test_given_a_link_that_catches_up_when_it_ends_then_nothing_of_it_stays(
     (sub,) = peer.connection.subs.values()
     if ending == "caught up":
         peer.resume()
-        stage.turns.run()
+        stage.loop.run()
         assert b"PONG" in peer.take()
     else:
         ENDINGS[ending](peer)

@@ -16,9 +16,10 @@ import pytest
 
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
+from testkit.peer import Peer
+from testkit.stage import Stage
 from tests.sublist.naive import matches
 from tests.support.frames import split_frame
-from tests.support.plane import Peer, Stage
 from tests.support.raw import Operation, next_operation
 from tests.support.stores import in_memory
 
@@ -194,7 +195,7 @@ class Play:
         client.peer.heard = bytearray(client.peer.resume(self.random.choice([1, 3000, 500_000])))
 
     def wait(self, client: Client) -> None:
-        turns = self.stage.turns
+        turns = self.stage.loop
         kind = self.random.randrange(4)
         if kind == 0:
             turns.later(self.random.choice([0.05, 0.3]))
@@ -287,11 +288,11 @@ class Play:
         if isinstance(self.store, Flaky):
             self.store.fails = ""
         for _ in range(4):
-            self.stage.turns.later(1.0)
+            self.stage.loop.later(1.0)
         for client in self.clients:
             client.peer.heard = bytearray(client.peer.resume())
-            self.stage.turns.run()
-        self.stage.turns.later(1.0)
+            self.stage.loop.run()
+        self.stage.loop.later(1.0)
         self._check_moment()
         for client in self.clients:
             assert not client.peer.slow, "it lags, and the journal has all"

@@ -11,7 +11,7 @@ import pytest
 
 from broker.storage.keeper import RETRY, Keeper
 from sequencer.journal.store import UNSYNCED_MAX, Store
-from tests.support.plane import QUIET, Stage
+from testkit.stage import QUIET, Stage
 from tests.support.serving import serving
 from tests.support.stores import in_memory
 
@@ -66,7 +66,7 @@ def keeping(disk: Disk, sync: Any) -> tuple[Stage, Keeper]:
     stage = Stage(store=disk, sync=sync)
     assert stage.keeper is not None
     stage.keeper.start()
-    stage.turns.run()
+    stage.loop.run()
     disk.did.clear()
     return stage, stage.keeper
 
@@ -79,15 +79,15 @@ def test_given_an_interval_then_what_was_written_is_synced_once_in_it_and_nothin
     disk: Disk,
 ) -> None:
     stage, keeper = keeping(disk, "interval")
-    stage.turns.later(1.0)
+    stage.loop.later(1.0)
     assert "sync" not in disk.did
     publisher = stage.join(QUIET)
     for _ in range(5):
         publisher.send(pub(3))
     assert keeper.synced == 0
-    stage.turns.later(0.11)
+    stage.loop.later(0.11)
     assert (disk.did.count("sync"), keeper.synced, keeper.syncs) == (1, 15, 1)
-    stage.turns.later(1.0)
+    stage.loop.later(1.0)
     assert disk.did.count("sync") == 1
 
 
@@ -98,10 +98,10 @@ def test_given_always_then_one_sync_serves_all_that_waits_and_the_next_all_that_
     publishers = [stage.join(VERBOSE) for _ in range(10)]
     for peer in publishers:
         assert peer.ask(pub()) == b""
-    stage.turns.turn()
+    stage.loop.turn()
     for peer in publishers[:4]:
         assert peer.ask(pub()) == b""
-    stage.turns.run()
+    stage.loop.run()
     assert disk.did.count("sync") in (1, 2)
     assert (keeper.synced, stage.number) == (14, 14)
     assert [peer.take() for peer in publishers] == [b"+OK\r\n" * 2] * 4 + [b"+OK\r\n"] * 6
@@ -110,7 +110,7 @@ def test_given_always_then_one_sync_serves_all_that_waits_and_the_next_all_that_
 def test_given_never_then_nothing_is_synced_and_nobody_waits(disk: Disk) -> None:
     stage, keeper = keeping(disk, "never")
     assert stage.join(VERBOSE).ask(pub(2)) == b"+OK\r\n" * 2
-    stage.turns.later(5.0)
+    stage.loop.later(5.0)
     assert "sync" not in disk.did
     assert keeper.syncs == 0
 
@@ -123,7 +123,7 @@ def test_given_many_segments_that_wait_for_a_sync_then_they_are_synced_and_their
     publisher = stage.join(QUIET)
     for _ in range(10 * UNSYNCED_MAX):
         publisher.send(pub(size=60_000))
-        stage.turns.run()
+        stage.loop.run()
     assert max(piece.size for piece in disk.pieces()) <= disk.segment_bytes
     assert keeper.syncs > 10
     assert keeper.synced >= 9 * UNSYNCED_MAX
@@ -146,15 +146,15 @@ def test_given_a_full_disk_then_publishers_are_refused_until_there_is_room(
     assert b"the journal is full (No space left on device)" in refused
     assert quiet.ask(pub(5)).count(FULL) == 1, "once in a read event"
     assert publisher.ask(b"PING\r\n") == b"PONG\r\n"
-    stage.turns.later(10 * RETRY)
+    stage.loop.later(10 * RETRY)
     assert stage.number == 0
     assert caplog.text.count("publishers are refused") == 1
     disk.fails.clear()
-    stage.turns.later(2 * RETRY)
+    stage.loop.later(2 * RETRY)
     assert keeper.problem == ""
     assert "takes messages again" in caplog.text
     publisher.send(pub())
-    stage.turns.run()
+    stage.loop.run()
     assert publisher.take() == b"+OK\r\n"
     assert b"1:1,1:x,," in subscriber.take()
     assert keeper.refused >= 3, "as many as were told so, at least"
@@ -167,19 +167,19 @@ def test_given_a_sync_that_fails_then_what_it_lost_is_written_again_before_the_n
     publisher = stage.join(VERBOSE)
     disk.fails.add("sync")
     assert publisher.ask(pub()) == b""
-    stage.turns.run()
+    stage.loop.run()
     publisher.send(pub())
     assert stage.number == 1, "refused"
-    stage.turns.later(3 * RETRY)
+    stage.loop.later(3 * RETRY)
     assert b"+OK" not in publisher.take()
     disk.fails.clear()
     disk.did.clear()
-    stage.turns.later(2 * RETRY)
+    stage.loop.later(2 * RETRY)
     assert [one for one in disk.did if one != "retain"][:2] == ["rewrite", "sync"]
     assert keeper.synced == 1
     assert publisher.take().startswith(b"+OK\r\n" + FULL)
     assert publisher.ask(pub()) == b""
-    stage.turns.run()
+    stage.loop.run()
     assert publisher.take().endswith(b"+OK\r\n")
     assert stage.number == 2
 
@@ -216,7 +216,7 @@ def test_given_old_segments_then_the_thread_deletes_what_is_over_the_limit(
     stage, _ = keeping(disk, "interval")
     stage.join(QUIET).send(pub(300, 900))
     disk.retain_bytes = 200_000
-    stage.turns.later(2.0)
+    stage.loop.later(2.0)
     assert disk.first > 1
     assert "deleted numbers 1 to " in caplog.text
     assert f" to {disk.first - 1}, beyond what is retained" in caplog.text
@@ -227,7 +227,7 @@ def test_given_a_directory_in_which_nothing_can_be_deleted_then_that_is_said_and
 ) -> None:
     stage, _ = keeping(disk, "interval")
     disk.fails.add("retain")
-    stage.turns.later(2.0)
+    stage.loop.later(2.0)
     assert "No space left on device" in caplog.text
     assert stage.join(VERBOSE).ask(pub()) == b"+OK\r\n"
 
@@ -241,7 +241,7 @@ def test_given_a_number_that_is_waited_for_then_it_is_synced_at_once_and_told(
     stage.join(QUIET).send(pub(3))
     keeper.when_synced(3, lambda: told.append(keeper.synced))
     keeper.when_synced(2, lambda: told.append(keeper.synced))
-    stage.turns.run()
+    stage.loop.run()
     assert told == [3, 3]
     assert disk.did.count("sync") == 1, "one for all who wait"
     keeper.when_synced(1, lambda: told.append(-1))
@@ -255,10 +255,10 @@ def test_given_a_sync_that_fails_then_who_waits_is_told_when_one_does_not(disk: 
     disk.fails.add("sync")
     keeper.when_synced(3, lambda: told.append("synced"))
     keeper.when_roomy(lambda: told.append("roomy"))
-    stage.turns.later(5 * RETRY)
+    stage.loop.later(5 * RETRY)
     assert told == []
     disk.fails.clear()
-    stage.turns.later(2 * RETRY)
+    stage.loop.later(2 * RETRY)
     assert told == ["synced", "roomy"]
 
 
@@ -272,10 +272,10 @@ def test_given_who_waits_for_room_then_it_is_told_once_when_the_store_takes_more
     publisher.send(pub(2, 90_000))
     assert keeper.problem
     keeper.when_roomy(lambda: told.append("roomy"))
-    stage.turns.later(2 * RETRY)
+    stage.loop.later(2 * RETRY)
     assert told == []
     disk.fails.clear()
-    stage.turns.later(4 * RETRY)
+    stage.loop.later(4 * RETRY)
     assert told == ["roomy"]
 
 
@@ -291,13 +291,13 @@ def test_given_no_descriptor_for_a_sync_then_publishers_go_on_and_it_is_tried_ag
     with monkeypatch.context() as patch:
         patch.setattr(Disk, "sync", refuse)
         peer.send(pub())
-        stage.turns.later(4 * RETRY)
+        stage.loop.later(4 * RETRY)
         assert keeper.problem == ""
         peer.send(pub())
         assert stage.number == 2, "nobody is refused"
-        stage.turns.later(4 * RETRY)
+        stage.loop.later(4 * RETRY)
         assert peer.take() == b"", "and nothing is shown before the disk has it"
-    stage.turns.later(RETRY)
+    stage.loop.later(RETRY)
     assert peer.take() == b"+OK\r\n+OK\r\n"
     assert caplog.text.count("Too many open files: synced later") == 1
 

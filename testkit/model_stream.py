@@ -1,7 +1,7 @@
 """What a client must have been told: events in order, and whether the bytes it got fit them.
 
 Most events are one text. The copies of one message to several subscriptions may come in any
-order, and a queue group gives one of its copies to one of its members, on this link or on
+order, and a queue group gives one of its copies to one of its members, on this connection or
 another: those are `may`. So the places in the output where an event may end are a set, and
 an output is right if one way through all events ends at its end.
 """
@@ -24,7 +24,7 @@ class Event:
     may: dict[bytes, list[bytes]] = field(default_factory=dict)
     sure: bool = False
     stream: str | int = "told"
-    counted: bool = True  # among the messages that a link was sent
+    counted: bool = True  # among the messages that a connection was sent
     after: dict[str, int] = field(default_factory=dict)  # how much of other streams was before
 
     def is_message(self) -> bool:

@@ -1,10 +1,11 @@
 """An event loop that does nothing by itself: tests say what happens when.
 
-turns = Turns()            handed to what wants a loop
-turns.run()                everything that is due now, threads' work too, until all is quiet
-turns.turn()               one turn: what was called for before it
-turns.threads              work that was given to threads; `work()` does the oldest
-turns.later(0.25)          so much time passes
+loop = ManualLoop()       handed to what wants a loop
+loop.run()                everything that is due now, threads' work too, until all is quiet
+loop.turn()               one turn: what was called for before it
+loop.threads              work that was given to threads; `work()` does the oldest
+loop.later(0.25)          so much time passes
+loop.held = executor      its work is left alone by all of these, until `work_held()`
 """
 
 import heapq
@@ -19,8 +20,8 @@ MANY = 50_000
 class Job:
     """What a thread is to do: the face of a Future that the broker uses."""
 
-    def __init__(self, turns: "Turns", work: Callable[[], Any]) -> None:
-        self._turns = turns
+    def __init__(self, loop: "ManualLoop", work: Callable[[], Any]) -> None:
+        self._loop = loop
         self._work = work
         self._result: Any = None
         self._error: BaseException | None = None
@@ -32,7 +33,7 @@ class Job:
         except Exception as error:
             self._error = error
         for tell in self._told:
-            self._turns.call_soon(tell, self)
+            self._loop.call_soon(tell, self)
 
     def add_done_callback(self, tell: Callable[[Any], None]) -> None:
         self._told.append(tell)
@@ -56,12 +57,14 @@ class Timer:
         self.call = None
 
 
-class Turns:
+class ManualLoop:
     """What the broker asks of an event loop, and no more."""
 
     def __init__(self) -> None:
         self.now = 1000.0
         self.threads: deque[Job] = deque()
+        self.held: Any = None
+        self._held: deque[Job] = deque()
         self._soon: deque[Callable[[], Any]] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = count()
@@ -81,7 +84,8 @@ class Turns:
 
     def run_in_executor(self, executor: Any, work: Callable[..., Any], *arguments: Any) -> Job:
         job = Job(self, lambda: work(*arguments))
-        self.threads.append(job)
+        is_held = self.held is not None and executor is self.held
+        (self._held if is_held else self.threads).append(job)
         return job
 
     # What tests call
@@ -97,6 +101,14 @@ class Turns:
     def work(self) -> None:
         """Do what the oldest job asks for; who waits for it hears in the next turn."""
         self.threads.popleft().do()
+
+    def work_held(self) -> bool:
+        """Do the oldest job that was held, and all that comes of it; whether there was one."""
+        if not self._held:
+            return False
+        self._held.popleft().do()
+        self.run()
+        return True
 
     def run(self, *, threads: bool = True) -> None:
         """Go on until nothing is left to do; a broker that never rests is a failure."""

@@ -8,18 +8,18 @@ import re
 from dataclasses import dataclass, field
 
 from broker.replay import requests
-from fuzz.model_frame import Message
+from testkit.model_frame import Sequenced
 
 MESSAGE_ID = re.compile(rb"\r\nNats-Msg-Id: *([^\r]*(?:\r(?!\n)[^\r]*)*)")
-STEP = 512  # bytes that a disk of fuzz/disk.py reserves beyond what is needed
+STEP = 512  # bytes that a disk of testkit/disk.py reserves beyond what is needed
 PROBLEM = b"No space left on device"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A message that was kept: when, and from which link."""
+    """A message that was kept: when, and from which connection."""
 
-    message: Message
+    message: Sequenced
     time: int
     origin: int
 
@@ -54,7 +54,7 @@ class Kept:
     full: bool = False
     stuck_at: int | None = None  # the last number taken before a write failed
 
-    def refuses(self, message: Message) -> bool:
+    def refuses(self, message: Sequenced) -> bool:
         """Whether there is no room; else it is taken."""
         if not self.bounded:
             return False

@@ -1,9 +1,9 @@
 """The broker's rules without its data plane: every subscriber told one by one, all found naively.
 
 It hears the same bytes as the real one, one chunk at a time and after it, and notes for each
-link the events that its client must see. Where the real one is free, the model is told or
-stays open: a group's member is any of them; which link was cut off as too slow, and how far
-the plane read a link that cut itself off, it learns from the plane. So it does of who lags, and
+connection the events that its client must see. Where the real one is free, the model is told or
+stays open: a group's member is any of them; which one was cut off as too slow, and how far
+the plane read one that cut itself off, it learns from the plane. So it does of who lags, and
 of when a write to the journal failed.
 """
 
@@ -12,13 +12,14 @@ from typing import Any
 
 from broker.clients.connect import read_object, read_options
 from broker.replay import requests
-from fuzz.model_frame import HEADER, NETSTRING, NONE, Message, delivery, netstring
-from fuzz.model_kept import PROBLEM, Entry, Kept, Past
-from fuzz.model_link import ModelLink, Wish
-from fuzz.model_stream import Event
-from fuzz.model_subject import begins, is_literal, is_pattern, tokens_match
-from fuzz.model_wire import Fault, Limits, Op, step
 from parser.errors import WireError, quoted
+from testkit.model_connection import Copy, ModelConnection, Wish
+from testkit.model_deliveries import Deliveries
+from testkit.model_frame import HEADER, NETSTRING, NONE, Sequenced, netstring
+from testkit.model_kept import PROBLEM, Entry, Past
+from testkit.model_stream import Event
+from testkit.model_subject import begins, is_literal, is_pattern, tokens_match
+from testkit.model_wire import Fault, Limits, Op, step
 
 INFO = b"INFO {} \r\n"  # what the fake session greets with; the real one has fields in it
 LASTS_MAX = 4  # `$SEQ.LAST` at a time; how long each takes is not known here
@@ -32,35 +33,28 @@ SAID = {
 INVALID_PUBLISH = b"-ERR 'Invalid Publish Subject'\r\n"
 
 
-class Model:
-    """All links and their subscriptions, and the last number."""
+class Model(Deliveries):
+    """All connections and their subscriptions, and the last number."""
 
     def __init__(
         self, max_control_line: int, max_payload: int, max_subscriptions: int, excluding: bool
     ) -> None:
+        super().__init__()
         self.max_control_line = max_control_line
         self.max_payload = max_payload
         self.max_subscriptions = max_subscriptions
         self.excluding = excluding
-        self.wishes: list[Wish] = []
-        self.number = 0
-        self.exact = True  # false once what happens next hangs on a group's free choice
-        self.copies = 0  # messages that must have been sent, to whomever
-        self.perhaps = 0  # and that may have been
-        self.cut: set[int] = set()  # links that the plane cut off while this chunk was served
-        self.kept = Kept(1)
+        self.cut: set[int] = set()  # those that the plane cut off while this chunk was served
         self.refused = False  # the publisher at hand was told so
-        self.asked = 0  # wishes for the past so far
-        self.ending: list[Wish] = []  # of links that lag: they end when the past was played
         self.told_number = 0  # of the message at hand, or the one that it repeats
 
     def feed(
         self,
-        connection: ModelLink,
+        connection: ModelConnection,
         chunk: bytes,
         reached: int,
         interrupted: bool,
-        cut: list[ModelLink],
+        cut: list[ModelConnection],
     ) -> None:
         """Hear a chunk. Up to `reached` the plane has read, if it stopped before the end."""
         self.cut = {id(other) for other in cut}
@@ -88,13 +82,13 @@ class Model:
             self.drop(other)
         self.cut = set()
 
-    def drop(self, connection: ModelLink) -> None:
+    def drop(self, connection: ModelConnection) -> None:
         """The connection has gone."""
         connection.closed = True
         connection.wishes.clear()
         self.wishes = [wish for wish in self.wishes if wish.connection is not connection]
 
-    def _fault(self, connection: ModelLink, fault: Fault) -> None:
+    def _fault(self, connection: ModelConnection, fault: Fault) -> None:
         unended = fault.name == "PayloadUnended"
         if unended and connection.has("pedantic") and not is_literal(fault.subject):
             connection.tell(INVALID_PUBLISH)
@@ -102,7 +96,7 @@ class Model:
             connection.refuse(SAID[fault.name])
         connection.closed = True
 
-    def _serve(self, connection: ModelLink, op: Op) -> None:
+    def _serve(self, connection: ModelConnection, op: Op) -> None:
         if op.verb in ("PUB", "HPUB"):
             self._publish(connection, op)
         elif op.verb == "SUB":
@@ -124,7 +118,7 @@ class Model:
 
     # CONNECT
 
-    def _connect(self, connection: ModelLink, text: bytes) -> None:
+    def _connect(self, connection: ModelConnection, text: bytes) -> None:
         connection.loose = connection.loose or connection.lagging or connection.asked
         try:
             chosen = connection.options | read_options(text)
@@ -143,13 +137,13 @@ class Model:
         connection.options = chosen
         connection.oblige()
 
-    def _drop_wish(self, connection: ModelLink, wish: Wish) -> None:
+    def _drop_wish(self, connection: ModelConnection, wish: Wish) -> None:
         if wish.past is not None:
             connection.loose = True
         if connection.lagging:
             connection.spent.add(wish.sid)
             self.ending.append(wish)
-        self._end(wish)
+        self.end(wish)
 
     def _problem(self, chosen: dict[str, Any]) -> bytes:
         if chosen.get("protocol", 0) not in (0, 1):
@@ -164,7 +158,7 @@ class Model:
 
     # SUB and UNSUB
 
-    def _subscribe(self, connection: ModelLink, op: Op) -> None:
+    def _subscribe(self, connection: ModelConnection, op: Op) -> None:
         if self.max_subscriptions and len(connection.wishes) >= self.max_subscriptions:
             return connection.refuse(b"maximum subscriptions exceeded")
         if op.digits in connection.spent or (
@@ -189,12 +183,12 @@ class Model:
             self.wishes.append(wish)
         return connection.oblige()
 
-    def _unsubscribe(self, connection: ModelLink, op: Op) -> None:
+    def _unsubscribe(self, connection: ModelConnection, op: Op) -> None:
         wish = connection.wishes.get(op.subject)
         limit = int(op.digits) if op.digits.isdigit() and len(op.digits) < 10 else 0
         connection.loose = connection.loose or op.subject in connection.spent
         if wish is not None:
-            if wish.queue and limit:
+            if wish.queue and limit and self.choose is None:
                 self.exact = False
             if wish.past is not None or (limit and connection.lagging):
                 connection.loose = True
@@ -204,10 +198,10 @@ class Model:
             if limit > wish.delivered:
                 wish.limit = limit
             else:
-                self._end(wish)
+                self.end(wish)
         connection.oblige()
 
-    def _ask_past(self, connection: ModelLink, op: Op) -> bytes | None:
+    def _ask_past(self, connection: ModelConnection, op: Op) -> bytes | None:
         """A wish for the past: None if it is granted, else what is wrong, empty for no wish."""
         try:
             wanted = requests.parse(op.subject)
@@ -246,48 +240,19 @@ class Model:
             past.first = self.number + 1
         lost = self.kept.lost(past, wanted)
         if lost:
-            self._say(wish, lost)
+            self.say(wish, lost)
         if isinstance(wanted, requests.Last):
             last = {e.message.subject: e for e in entries}
             chosen = sorted(last.values(), key=lambda entry: entry.message.number)
         else:
             chosen = [e for e in entries if past.takes(e.message.number, e.time)]
         for entry in chosen:
-            self._play(wish, entry)
-        self._reach(wish)
-
-    def _say(self, wish: Wish, subject: bytes) -> None:
-        assert wish.past is not None
-        text = b"MSG %b %b 0\r\n\r\n" % (subject, wish.sid)
-        wish.connection.events.append(Event([text], stream=wish.past.stream, counted=False))
-        self.copies += 1
-
-    def _play(self, wish: Wish, entry: Entry) -> None:
-        """One message to a wish that began with the past."""
-        connection = wish.connection
-        if not tokens_match(wish.subject, entry.message.subject):
-            return
-        if entry.origin != connection.origin or connection.has("echo"):
-            assert wish.past is not None
-            text = self._copy(entry.message, wish)
-            connection.events.append(Event([text], stream=wish.past.stream))
-            self.copies += 1
-
-    def _reach(self, wish: Wish) -> None:
-        """End one that wants nothing above a number which has been given."""
-        past = wish.past
-        if past is not None and 0 < past.until <= max(self.number, self.kept.first - 1):
-            self._say(wish, b"$SEQ.END.%d" % past.until)
-            wish.connection.spent.add(wish.sid)
-            self._end(wish)
-
-    def _end(self, wish: Wish) -> None:
-        del wish.connection.wishes[wish.sid]
-        self.wishes.remove(wish)
+            self.play(wish, entry)
+        self.reach(wish)
 
     # PUB and HPUB
 
-    def _publish(self, connection: ModelLink, op: Op) -> None:
+    def _publish(self, connection: ModelConnection, op: Op) -> None:
         connection.in_msgs += 1
         connection.in_bytes += len(op.headers) + len(op.payload)
         if connection.has("pedantic") and not is_literal(op.subject):
@@ -321,11 +286,11 @@ class Model:
         return self.excluding and tokens_match(EXCLUDED_TOKEN + b".>", subject)
 
     def _send(
-        self, connection: ModelLink, op: Op, subject: bytes, reply: bytes, numbered: bool
+        self, connection: ModelConnection, op: Op, subject: bytes, reply: bytes, numbered: bool
     ) -> str:
         """To everybody who wants it; whether anybody did take it."""
         number = self.number + 1 if numbered else 0
-        message = Message(
+        message = Sequenced(
             number, subject, reply, op.digits, op.header_digits, op.headers, op.payload
         )
         if numbered:
@@ -342,17 +307,17 @@ class Model:
         ]
         past = [wish for wish in takers if wish.past is not None]
         takers = [wish for wish in takers if wish.past is None]
-        self.copies += len({wish.queue for wish in takers if wish.queue})
-        copies = [self._copy(message, wish) for wish in takers]
-        self._note(takers, copies, "live" if number else "told")
+        if self.choose is None:
+            self.copies += len({wish.queue for wish in takers if wish.queue})
+        self.note([self.copy_of(message, wish) for wish in takers], "live" if number else "told")
         if not numbered:
-            self._overtake(subject)
-            self._perhaps(past, [self._copy(message, wish) for wish in past])
+            self.overtake(subject)
+            self.add_perhaps([self.copy_of(message, wish) for wish in past])
         if any(id(wish.connection) not in self.cut for wish in takers):
             return "surely"
         return "perhaps" if takers or past else "never"
 
-    def _take(self, connection: ModelLink, message: Message) -> str:
+    def _take(self, connection: ModelConnection, message: Sequenced) -> str:
         """Number and keep a message; or why not."""
         message_id = self.kept.id_of(message.headers)
         if message_id in self.kept.ids:
@@ -369,53 +334,18 @@ class Model:
         for wish in [wish for wish in self.wishes if wish.past is not None]:
             assert wish.past is not None
             if wish.past.takes(message.number, entry.time):
-                self._play(wish, entry)
-            self._reach(wish)
+                self.play(wish, entry)
+            self.reach(wish)
         return ""
 
-    def _refuse(self, connection: ModelLink, subject: bytes, always: bool = False) -> None:
+    def _refuse(self, connection: ModelConnection, subject: bytes, always: bool = False) -> None:
         """There is no room: a verbose client is told each time, others once a read event."""
         if always or connection.has("verbose") or not self.refused:
             self.refused = self.refused or not always
             words = b"Permissions Violation for Publish to %b: the journal is full (%b)"
             connection.refuse(words % (quoted(subject), PROBLEM))
 
-    def _overtake(self, subject: bytes) -> None:
-        """What has no number still reaches a subscription of which the end waits."""
-        for wish in self.ending:
-            if tokens_match(wish.subject, subject):
-                wish.connection.loose = True
-
-    def _perhaps(self, takers: list[Wish], copies: list[bytes]) -> None:
-        """What reaches one that began with the past only if it is live by now."""
-        for wish, text in zip(takers, copies, strict=True):
-            self.asked += 1
-            wish.connection.events.append(Event(may={wish.sid: [text]}, stream=self.asked))
-            self.perhaps += 1
-
-    def _copy(self, message: Message, wish: Wish) -> bytes:
-        return delivery(
-            message, wish.sid, wish.connection.chosen_frame(), wish.connection.has("headers")
-        )
-
-    def _note(self, takers: list[Wish], copies: list[bytes], stream: str) -> None:
-        """Note one event for every link that has a taker, and end what has had enough."""
-        events: dict[int, Event] = {}
-        for wish, text in zip(takers, copies, strict=True):
-            event = events.get(id(wish.connection))
-            if event is None:
-                event = events[id(wish.connection)] = Event(stream=stream)
-                wish.connection.events.append(event)
-            if wish.queue:
-                event.may.setdefault(wish.queue, []).append(text)
-                continue
-            event.must.append(text)
-            self.copies += 1
-            wish.delivered += 1
-            if wish.delivered == wish.limit:
-                self._end(wish)
-
-    def _nobody(self, connection: ModelLink, op: Op, surely: bool) -> None:
+    def _nobody(self, connection: ModelConnection, op: Op, surely: bool) -> None:
         status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % op.subject
         texts = [
             b"HMSG %b %b %d %d\r\n%b\r\n" % (op.reply, wish.sid, len(status), len(status), status)
@@ -432,7 +362,7 @@ class Model:
 
     # `$SEQ.PUB.<subject>`
 
-    def _ask(self, connection: ModelLink, op: Op) -> None:
+    def _ask(self, connection: ModelConnection, op: Op) -> None:
         subject = op.subject[len(b"$SEQ.PUB.") :]
         problem = b""
         if not is_literal(subject):
@@ -460,24 +390,26 @@ class Model:
             self._answer(connection, op.reply, netstring(b"%d" % self.told_number), b"")
         return None
 
-    def _no_room(self, connection: ModelLink, op: Op) -> None:
+    def _no_room(self, connection: ModelConnection, op: Op) -> None:
         if op.reply and connection.has("headers"):
             self._answer(connection, op.reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
         else:
             self._refuse(connection, op.subject, always=True)
 
-    def _answer(self, connection: ModelLink, reply: bytes, payload: bytes, headers: bytes) -> None:
+    def _answer(
+        self, connection: ModelConnection, reply: bytes, payload: bytes, headers: bytes
+    ) -> None:
         takers = [wish for wish in connection.wishes.values() if tokens_match(wish.subject, reply)]
-        self.perhaps += len({wish.queue for wish in takers if wish.queue})
-        self._overtake(reply)
+        if self.choose is None:
+            self.perhaps += len({wish.queue for wish in takers if wish.queue})
+        self.overtake(reply)
         copies = []
         for wish in takers:
             head = headers if wish.connection.has("headers") else b""
             sizes = b"%d %d" % (len(head), len(head) + len(payload))
             verb = b"HMSG" if head else b"MSG"
             words = (verb, reply, wish.sid, sizes if head else b"%d" % len(payload))
-            copies.append(b" ".join(words) + b"\r\n" + head + payload + b"\r\n")
-        live = [pair for pair in zip(takers, copies, strict=True) if pair[0].past is None]
-        past = [pair for pair in zip(takers, copies, strict=True) if pair[0].past is not None]
-        self._note([wish for wish, _ in live], [text for _, text in live], "told")
-        self._perhaps([wish for wish, _ in past], [text for _, text in past])
+            text = b" ".join(words) + b"\r\n" + head + payload + b"\r\n"
+            copies.append(Copy(wish, text, len(head) + len(payload)))
+        self.note([copy for copy in copies if copy.wish.past is None], "told")
+        self.add_perhaps([copy for copy in copies if copy.wish.past is not None])

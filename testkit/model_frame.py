@@ -7,7 +7,7 @@ NETSTRING, HEADER, NONE = "netstring", "header", "none"
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class Sequenced:
     """What is published. `number` 0: excluded from the order, so neither numbered nor framed."""
 
     number: int
@@ -24,7 +24,7 @@ def netstring(content: bytes) -> bytes:
     return b"%d:%b," % (len(content), content)
 
 
-def delivery(message: Message, sid: bytes, frame: str, takes_headers: bool) -> bytes:
+def delivery(message: Sequenced, sid: bytes, frame: str, takes_headers: bool) -> bytes:
     """The MSG or HMSG for a subscription of a client with this frame."""
     words = [message.subject, sid]
     if message.reply:

@@ -1,17 +1,17 @@
 """A client's connection and its subscriptions, as the model of the broker knows them."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from fuzz.model_kept import Past
-from fuzz.model_stream import Event
+from testkit.model_kept import Past
+from testkit.model_stream import Event
 
 
 @dataclass(eq=False, slots=True)
 class Wish:
     """A subscription."""
 
-    connection: "ModelLink"
+    connection: "ModelConnection"
     subject: bytes
     sid: bytes
     queue: bytes
@@ -20,8 +20,16 @@ class Wish:
     past: Past | None = None  # of one that begins with the past
 
 
+class Copy(NamedTuple):
+    """A message as one subscription gets it."""
+
+    wish: Wish
+    text: bytes
+    size: int  # what counts of it: headers and payload, not the frame
+
+
 @dataclass(eq=False, slots=True)
-class ModelLink:
+class ModelConnection:
     """A client's connection: what it chose and asked for, and what it must be told."""
 
     frame: str
@@ -36,6 +44,7 @@ class ModelLink:
     introduced: bool = False  # it has said CONNECT
     in_msgs: int = 0
     in_bytes: int = 0
+    out_bytes: int = 0  # of what it was surely sent
     origin: int = 0
     lagging: bool = False  # the journal serves it; so the plane says
     lagged: bool = False  # it did, once

@@ -1,0 +1,49 @@
+"""A ring with a disk's troubles: no room, writes that fail, and what is synced only when told."""
+
+import errno
+
+from sequencer.journal.ring import Ring, RingPiece
+
+STEP = 512  # bytes that are reserved beyond what is needed
+PROBLEM = "No space left on device"
+
+
+class Disk(Ring):
+    """Keeps everything; `limit` is how many bytes it has made sure of so far."""
+
+    def __init__(self, number: int, checked: bool) -> None:
+        super().__init__(1 << 40)
+        self.checked = checked
+        self.last = self.durable = number
+        self._active = RingPiece(number + 1, bytearray())
+        self._pieces = [self._active]
+        self.written = self.limit = 0
+        self.short = self.broken = False
+        self.stuck_at: int | None = None  # the last number taken before a write failed
+        self.highest_error: OSError | None = None
+        self.room = 0
+
+    def reserve(self, need: int) -> None:
+        if self.written + need > self.limit:
+            if self.short:
+                raise OSError(errno.ENOSPC, PROBLEM)
+            self.limit = self.written + need + STEP
+        self.room = self.limit - self.written
+
+    def write(self, view: memoryview, first: int, last: int, time: int, ids: bool) -> None:
+        if self.broken:
+            self.stuck_at = last
+            raise OSError(errno.ENOSPC, PROBLEM)
+        super().write(view, first, last, time, ids)
+        self.stuck_at = None
+        self.written += len(view)
+        self.room = self.limit - self.written
+        assert self.room >= 0, "nothing is taken that there is no room for"
+
+    def sync(self) -> int:
+        self.durable = super().sync()
+        return self.durable
+
+    def mend(self) -> None:
+        """The disk is well again, and has room."""
+        self.short = self.broken = False

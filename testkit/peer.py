@@ -1,0 +1,176 @@
+"""One connection of a stage: a session's face on one side, a client's on the other.
+
+A Peer stands where the socket would. It takes output while its client reads, leaves it in the
+outbox while that is stalled, and brings input through the broker's own inbox, in whatever pieces.
+What a session does besides (timers, PING, holding publishers back) is not here.
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.clients.inbox import Intake
+from broker.dataplane.connection import Connection
+from parser import errors
+from parser.machine import Parser
+from testkit.fence import fenced
+
+if TYPE_CHECKING:
+    from testkit.stage import Stage
+
+SLOW = errors.SlowConsumer.reply
+
+
+class Peer:
+    """`send` and `ask` are the client's; what the plane and the control call is the session's."""
+
+    label = "peer"
+
+    def __init__(self, stage: "Stage", frame: str, max_pending: int) -> None:
+        self.stage = stage
+        self.listener_frame = frame
+        self.options: dict[str, object] = {}
+        self.introduced = False
+        self.cut_reason = ""
+        self.connection = Connection(self, Parser(*stage.limits), max_pending)
+        self.connection.settle(frame)
+        self.connection.origin = stage.joined = stage.joined + 1
+        self.intake = Intake(stage.inbox)
+        self.backlog: bytearray | None = None  # read, and to be served in a later turn
+        self.socket_room: int | None = None  # bytes that its socket takes; None: whatever comes
+        self.heard = bytearray()
+        self.finished = self.slow = self.gone = False
+        self.connects = self.pings = self.pongs = 0
+        self.interruptions = 0  # turns in which there was too much work for one
+
+    # What the plane and the control know of a session
+
+    def flush(self) -> None:
+        self.stage.flushed.append(self)
+        connection = self.connection
+        while connection.writable and (view := connection.next_waiting()) is not None:
+            self.write(view)
+        if connection.writable and connection.stored():
+            with connection.unsent() as view:
+                size = len(view)
+                if size:
+                    self.write(view)
+            connection.emptied(size)
+
+    def finish(self, why: str = "") -> None:
+        self.finished = True
+
+    def cut_off(self, reason: str = "") -> None:
+        self.slow = True
+        self.connection.drop_output()
+        if not self.gone:
+            self.heard += SLOW
+        self.close()
+
+    def connected(self) -> None:
+        self.connects += 1
+
+    def pinged(self) -> None:
+        self.pings += 1
+
+    def ponged(self) -> None:
+        self.pongs += 1
+
+    # What a session does by itself
+
+    def write(self, view: memoryview) -> None:
+        """Take all of it, as a transport does, and say whether the socket would take more."""
+        if self.gone:
+            return
+        self.heard += view
+        if self.socket_room is not None:
+            self.socket_room -= len(view)
+            self.connection.writable = self.socket_room > 0
+
+    def close(self) -> None:
+        """Say what there is to say, and close."""
+        self.stage.control.drop(self.connection)
+        self.socket_room = None
+        self.connection.writable = True
+        self.flush()
+        self.gone = True
+
+    def read(self, chunk: bytes) -> int:
+        """One read event that brings as much of a chunk as there is room for; how much."""
+        buffer = self.intake.buffer()
+        count = min(len(buffer), len(chunk))
+        assert count > 0, "there is always room to read into"
+        buffer[:count] = chunk[:count]
+        del buffer
+        self.serve(*self.intake.filled(count), chunk[:count])
+        return count
+
+    def go_on(self) -> None:
+        """Serve what was read but not served, because it was much work."""
+        while self.backlog is not None and not self.connection.closed:
+            backlog, self.backlog = self.backlog, None
+            self.serve(backlog, len(backlog), b"")
+
+    def serve(self, data: bytearray, stop: int, brought: bytes) -> None:
+        """Have the plane serve `data[:stop]`, of which this read event `brought` the end."""
+        plane, parser = self.stage.plane, self.connection.parser
+        with fenced(data, 0, stop):
+            rest = plane.receive(self.connection, data, stop)
+        assert 0 <= rest <= stop, "what is kept lies in the buffer"
+        if plane.interrupted:
+            self.interruptions += 1
+            self.backlog = data[rest:stop]
+            self.intake.keep(data, stop, stop, parser)
+        elif not self.connection.closed:
+            self.intake.keep(data, rest, stop, parser)
+        self.served(brought, stop - rest)
+        if self.finished and not self.gone:
+            self.close()
+
+    def served(self, brought: bytes, left: int) -> None:
+        """A turn has ended in which this was brought, and so much was left for another."""
+        if self.stage.replays is not None and self.stage.replays.waits:
+            self.stage.replays.advance()
+
+    # What a client does
+
+    def send(self, *chunks: bytes) -> None:
+        """Read events that bring these chunks; what is too long for one comes in several."""
+        for chunk in chunks:
+            at = 0
+            while at < len(chunk) and not self.connection.closed:
+                at += self.read(chunk[at:])
+                self.go_on()
+
+    def ask(self, *chunks: bytes) -> bytes:
+        """Send, and take all that has been heard."""
+        self.send(*chunks)
+        return self.take()
+
+    def take(self) -> bytes:
+        """What has been heard since it was last taken."""
+        heard = bytes(self.heard)
+        self.heard.clear()
+        return heard
+
+    def stall(self, room: int = 0) -> None:
+        """Read no more; the socket takes so many bytes all the same."""
+        self.socket_room = room
+        self.connection.writable = room > 0
+
+    def resume(self, room: int | None = None) -> bytes:
+        """Read again, `room` bytes or all there is; what had waited."""
+        self.read_on(room)
+        return self.take()
+
+    def read_on(self, room: int | None = None) -> None:
+        """The socket takes `room` bytes, or whatever comes."""
+        self.socket_room = room
+        self.connection.writable = True
+        self.flush()
+        if self.stage.replays is not None:
+            self.stage.replays.wake(self.connection)
+
+    def leave(self) -> None:
+        """Go away."""
+        self.gone = True
+        self.stage.control.drop(self.connection)
+        self.connection.part()

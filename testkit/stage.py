@@ -1,0 +1,90 @@
+"""The broker without sockets: connections that are fed bytes and read as bytes.
+
+stage = Stage()                        a plane, its sublist, its sequencer, its control
+stage = Stage(store=store)             the same with a journal; `stage.loop` moves it
+peer = stage.join(b"CONNECT {...}")    a connection; `peer.ask(bytes)` is what it then hears
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from broker.clients.control import Control
+from broker.clients.inbox import Inbox
+from broker.dataplane.kinds import classifier
+from broker.dataplane.plane import Plane
+from broker.replay.replays import Replays
+from broker.settings.journal_settings import JournalSettings
+from broker.storage.keeper import Keeper
+from sequencer.journal.ring import Ring
+from sequencer.journal.store import Store
+from sequencer.sequencer import Sequencer
+from sublist.sublist import Sublist
+from testkit.manual_loop import ManualLoop
+from testkit.peer import Peer
+
+QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
+HEADS = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
+ASKER = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
+
+
+class Stage:
+    """A plane and what belongs to it, as the server puts them together."""
+
+    def __init__(
+        self,
+        *,
+        number: int = 0,
+        exclude: Sequence[bytes] = (),
+        max_routes: int = 1 << 18,
+        max_subscriptions: int = 0,
+        max_matches: int = 0,
+        hold_pending: int = 1 << 20,
+        max_control_line: int = 4096,
+        max_payload: int = 1 << 20,
+        receive_buffer: int = 1 << 16,
+        store: Store | Ring | None = None,
+        sync: Literal["never", "interval", "always"] = "never",
+        catchup_pending: int = 1 << 20,
+        answers_pending: int = 1 << 29,
+    ) -> None:
+        self.sublist = Sublist(classifier(exclude), max_routes)
+        self.sequencer = Sequencer(number)
+        self.plane = Plane(self.sublist, self.sequencer, hold_pending)
+        self.control = Control(self.plane, max_subscriptions, max_matches)
+        self.plane.attach(self.control)
+        self.inbox = Inbox(receive_buffer, max_control_line)
+        self.limits = (max_control_line, max_payload)
+        self.joined = 0  # connections so far
+        self.flushed: list[Peer] = []  # in the order in which output was let out
+        self.loop = ManualLoop()
+        self.replays: Replays | None = None
+        self.keeper: Keeper | None = None
+        if store is not None:
+            self._keep(store, sync, catchup_pending, answers_pending)
+
+    def _keep(
+        self, store: Store | Ring, sync: str, catchup_pending: int, answers_pending: int
+    ) -> None:
+        """Number and keep as a broker with this store; its loop is `self.loop`."""
+        loop: Any = self.loop
+        self.replays = self.control.replays = Replays(self.plane, store, loop, answers_pending)
+        settings = JournalSettings(sync=sync)
+        self.keeper = self.control.keeper = Keeper(self.plane.gate, self.replays, settings, loop)
+        self.sequencer.keep(store, sync == "always", self.keeper.trouble)
+        self.plane.gate.catchup_pending = catchup_pending
+
+    @property
+    def number(self) -> int:
+        """The last number given."""
+        return self.sequencer.number
+
+    def join(
+        self, connect: bytes = b"", *, frame: str = "netstring", max_pending: int = 1 << 26
+    ) -> Peer:
+        """A new connection at a listener with this frame, after what it says first."""
+        peer = Peer(self, frame, max_pending)
+        if connect:
+            peer.send(connect)
+            assert not peer.finished, peer.heard
+            peer.heard.clear()
+        return peer
