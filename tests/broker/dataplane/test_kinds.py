@@ -1,6 +1,5 @@
 """The kinds of subject that the data plane tells apart."""
 
-
 import pytest
 
 from broker.dataplane.kinds import (
