@@ -18,7 +18,7 @@ from rich.table import Table
 
 from benchmarks import machine, spark_archive, spark_audit, spark_cardinal, spark_read, spark_sink
 from benchmarks.spark_result import Result
-from pyspark_seriatim.jobs.session import spark_session
+from pyspark_seriatim.jobs.running.spark_session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

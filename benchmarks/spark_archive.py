@@ -21,7 +21,7 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.spark_read import PAYLOAD, journal_of
 from benchmarks.spark_result import Result
 from pyspark_seriatim.client import Client
-from pyspark_seriatim.jobs.archive import Format, Wish, archived
+from pyspark_seriatim.jobs.archive.archive_job import Format, Wish, archived
 from pyspark_seriatim.options import Options
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.spark_result import Result
-from pyspark_seriatim.jobs.audit_report import findings_of
-from pyspark_seriatim.jobs.auditing import Auditor, look_at
+from pyspark_seriatim.jobs.audit.audit_report import findings_of
+from pyspark_seriatim.jobs.audit.auditing import Auditor, look_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,9 +26,9 @@ from benchmarks.spark_result import Result
 from cardinal.producer import Producer
 from cardinal.transport.envelope import pack, subject_of
 from pyspark_seriatim.client import Client
-from pyspark_seriatim.jobs import cardinal_tables
-from pyspark_seriatim.jobs.assembly import Assembly, Engine, Wanted
-from pyspark_seriatim.jobs.cardinal import MAX_OFFSETS, ROCKSDB, assemble
+from pyspark_seriatim.jobs.cardinal import cardinal_tables
+from pyspark_seriatim.jobs.cardinal.assembly import Assembly, Engine, Wanted
+from pyspark_seriatim.jobs.cardinal.cardinal_job import MAX_OFFSETS, ROCKSDB, assemble
 from pyspark_seriatim.options import Options
 
 if TYPE_CHECKING:

@@ -34,7 +34,8 @@ from benchmarks.servers import KNOWN
 from benchmarks.spark_result import Result
 from pyspark_seriatim.client import Client
 from pyspark_seriatim.options import Options
-from pyspark_seriatim.source import SeriatimDataSource, arrow_schema
+from pyspark_seriatim.reading import arrow_schema
+from pyspark_seriatim.source import SeriatimDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession

@@ -30,7 +30,7 @@ from pyspark_seriatim.api import (
 from pyspark_seriatim.client import Info
 from pyspark_seriatim.offsets import Offset
 from pyspark_seriatim.options import Options
-from pyspark_seriatim.source import Reading
+from pyspark_seriatim.reading import Reading
 
 INFO_AGE_S: Final = 0.02  # what polls ask for is at most so old: half of them ask the broker
 FOREIGN_MAX: Final = 1_000_000  # numbers of others that a batch is begun for

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from pyspark_seriatim.jobs import cardinal_tables
+from pyspark_seriatim.jobs.cardinal import cardinal_tables
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog import FileLog
 

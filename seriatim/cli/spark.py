@@ -37,9 +37,9 @@ app = typer.Typer(
 def _add(name: str, text: str) -> None:
     @app.command(name, help=text, context_settings=ANYTHING, add_help_option=False)
     def command(context: typer.Context) -> int:
-        command_line = import_module("pyspark_seriatim.jobs.command")
+        command_line = import_module("pyspark_seriatim.jobs.running.command")
         try:
-            module = import_module(f"pyspark_seriatim.jobs.{name}")
+            module = import_module(f"pyspark_seriatim.jobs.{name}.{name}_job")
         except ModuleNotFoundError as error:
             print(f"seriatim: {command_line.words(error) or error}", file=sys.stderr)
             return 2

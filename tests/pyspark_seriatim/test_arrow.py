@@ -196,7 +196,7 @@ def test_given_a_schema_of_ours_then_it_is_just_what_spark_wants() -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
-    from pyspark_seriatim.source import TYPES, arrow_schema
+    from pyspark_seriatim.reading import TYPES, arrow_schema
 
     for nullable in (True, False):
         schema = StructType([StructField(name, kind, nullable) for name, kind in TYPES.items()])

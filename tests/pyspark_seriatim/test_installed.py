@@ -10,8 +10,8 @@ def test_given_an_older_pyspark_when_a_job_is_begun_then_it_ends_with_that_line(
 ) -> None:
     program = """
 import sys
-from pyspark_seriatim.jobs.command import job
-from pyspark_seriatim.jobs.session import spark_session
+from pyspark_seriatim.jobs.running.command import job
+from pyspark_seriatim.jobs.running.spark_session import spark_session
 
 @job
 def begin() -> int:

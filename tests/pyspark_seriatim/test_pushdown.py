@@ -16,7 +16,8 @@ from pyspark.sql import datasource as ds
 from pyspark.sql.types import StructType
 
 from pyspark_seriatim.options import Options
-from pyspark_seriatim.source import TYPES, BatchReader, PushdownReader
+from pyspark_seriatim.reading import TYPES
+from pyspark_seriatim.source import BatchReader, PushdownReader
 from sequencer.journal.record import Batch
 from tests.support.processes import SeriatimServer
 from tests.support.stores import give, open_store

@@ -14,13 +14,8 @@ import pyspark_seriatim
 from pyspark_seriatim.client import Client
 from pyspark_seriatim.errors import DataLost, OptionError
 from pyspark_seriatim.options import Options
-from pyspark_seriatim.source import (
-    TYPES,
-    BatchReader,
-    NumberRange,
-    PushdownReader,
-    SeriatimDataSource,
-)
+from pyspark_seriatim.reading import TYPES, NumberRange
+from pyspark_seriatim.source import BatchReader, PushdownReader, SeriatimDataSource
 from tests.support.processes import SeriatimServer
 
 Make = Callable[..., Options]

@@ -14,7 +14,7 @@ from pyspark_seriatim import stream
 from pyspark_seriatim.client import Client
 from pyspark_seriatim.errors import DataLost
 from pyspark_seriatim.options import Options
-from pyspark_seriatim.source import TYPES
+from pyspark_seriatim.reading import TYPES
 from pyspark_seriatim.stream import StreamReader
 from tests.support.processes import SeriatimServer
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_seriatim.jobs.session import spark_session
+from pyspark_seriatim.jobs.running.spark_session import spark_session
 from tests.support.processes import SeriatimServer
 from tests.support.raw import QUIET, RawClient
 

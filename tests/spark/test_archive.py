@@ -18,12 +18,12 @@ from pyiceberg.catalog import load_catalog
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_seriatim.client import Client
-from pyspark_seriatim.jobs import archiving
-from pyspark_seriatim.jobs.archive import Format, Wish, archive, archived, summary
-from pyspark_seriatim.jobs.archiving import Archive
-from pyspark_seriatim.jobs.compaction import Compactor, in_tasks
-from pyspark_seriatim.jobs.coverage import Facts
-from pyspark_seriatim.jobs.filelog import Change, FileLog
+from pyspark_seriatim.jobs.archive import archiving
+from pyspark_seriatim.jobs.archive.archive_job import Format, Wish, archive, archived, summary
+from pyspark_seriatim.jobs.archive.archiving import Archive
+from pyspark_seriatim.jobs.archive.compaction import Compactor, in_tasks
+from pyspark_seriatim.jobs.archive.coverage import Facts
+from pyspark_seriatim.jobs.filelog.filelog import Change, FileLog
 from pyspark_seriatim.options import Options
 from tests.support.archives import COLUMNS, NEW_YEAR
 from tests.support.processes import SeriatimServer
@@ -101,7 +101,7 @@ def counted(table: DataFrame) -> list[Any]:
 
 
 def again_done() -> Any:
-    from pyspark_seriatim.jobs.progress import Run
+    from pyspark_seriatim.jobs.running.query_progress import Run
 
     return Run()
 

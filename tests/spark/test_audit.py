@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_seriatim.jobs.audit import audit
-from pyspark_seriatim.jobs.audit_report import Finding, findings_of
-from pyspark_seriatim.jobs.auditing import Auditor, Difference, Verdict, look_at
-from pyspark_seriatim.jobs.command import run
+from pyspark_seriatim.jobs.audit.audit_job import audit
+from pyspark_seriatim.jobs.audit.audit_report import Finding, findings_of
+from pyspark_seriatim.jobs.audit.auditing import Auditor, Difference, Verdict, look_at
 from pyspark_seriatim.jobs.filelog import DataFile, FileLog
+from pyspark_seriatim.jobs.running.command import run
 from tests.support.archives import COLUMNS
 from tests.support.archives import put as put_archive
 from tests.support.archives import rows as archived_rows

@@ -15,13 +15,13 @@ from cardinal.producer import Messages, Producer
 from cardinal.schema_file import as_toml
 from cardinal.simulation import SCHEMA, Plan, Simulation
 from cardinal.transport.publisher import Publisher
-from pyspark_seriatim.jobs import cardinal_tables
-from pyspark_seriatim.jobs.assembly import Assembly
-from pyspark_seriatim.jobs.cardinal import cardinal
-from pyspark_seriatim.jobs.cardinal_tables import SCHEMAS
-from pyspark_seriatim.jobs.command import run
+from pyspark_seriatim.jobs.cardinal import cardinal_tables
+from pyspark_seriatim.jobs.cardinal.assembly import Assembly
+from pyspark_seriatim.jobs.cardinal.cardinal_job import cardinal
+from pyspark_seriatim.jobs.cardinal.cardinal_tables import SCHEMAS
 from pyspark_seriatim.jobs.errors import JobError
-from tests.pyspark_seriatim.jobs.streams import check, hashes_of, state_of
+from pyspark_seriatim.jobs.running.command import run
+from tests.pyspark_seriatim.jobs.cardinal.streams import check, hashes_of, state_of
 from tests.support.processes import SeriatimServer
 
 PLAN = Plan(*(7, 120, 8, 6), forks=0.3, fork_depth=4, producers=2, duplicates=0.1, reorder=0)

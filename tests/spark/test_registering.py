@@ -21,7 +21,7 @@ if not os.path.exists(flag := os.environ["DIED"]):
 """
 READING = """
 import os, sys
-from pyspark_seriatim.jobs.session import spark_session
+from pyspark_seriatim.jobs.running.spark_session import spark_session
 conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 conf |= {"spark.driver.memory": "512m"}
 

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_seriatim.jobs.archive import archive as archive_job
-from pyspark_seriatim.jobs.audit import audit
-from pyspark_seriatim.jobs.command import run
+from pyspark_seriatim.jobs.archive.archive_job import archive as archive_job
+from pyspark_seriatim.jobs.audit.audit_job import audit
 from pyspark_seriatim.jobs.errors import JobError
-from pyspark_seriatim.jobs.replay import replay
-from pyspark_seriatim.jobs.replay_wish import Renaming, Wish, wish_of
-from pyspark_seriatim.jobs.replaying import Replay, Replayed
+from pyspark_seriatim.jobs.replay.replay_job import replay
+from pyspark_seriatim.jobs.replay.replay_options import Renaming, Wish, wish_of
+from pyspark_seriatim.jobs.replay.replaying import Replay, Replayed
+from pyspark_seriatim.jobs.running.command import run
 from tests.support.parquet_folders import rows, write
 from tests.support.processes import SeriatimServer
 
@@ -47,7 +47,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that there are several of them."""
-    monkeypatch.setattr("pyspark_seriatim.jobs.replaying.CHUNK_ROWS", 700)
+    monkeypatch.setattr("pyspark_seriatim.jobs.replay.replaying.CHUNK_ROWS", 700)
 
 
 def wanted(archive: str, prefix: str = "") -> list[tuple[Any, ...]]:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark_seriatim.jobs.progress import follow
-from pyspark_seriatim.jobs.session import CHECKPOINTS, spark_session
+from pyspark_seriatim.jobs.running.query_progress import follow
+from pyspark_seriatim.jobs.running.spark_session import CHECKPOINTS, spark_session
 from tests.support.processes import SeriatimServer
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ ZONE = "spark.sql.session.timeZone"
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 JOB = f"""
-from pyspark_seriatim.jobs.session import spark_session
+from pyspark_seriatim.jobs.running.spark_session import spark_session
 session = spark_session("a job", None, {{"spark.sql.shuffle.partitions": "7"}})
 for name in ({ZONE!r}, {ROWS!r}, {MANAGER!r}, "spark.sql.shuffle.partitions"):
     print(session.conf.get(name))

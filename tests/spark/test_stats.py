@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_seriatim.jobs.command import run
-from pyspark_seriatim.jobs.stats import stats
+from pyspark_seriatim.jobs.running.command import run
+from pyspark_seriatim.jobs.stats.stats_job import stats
 from tests.support.parquet_folders import rows, write
 from tests.support.processes import SeriatimServer
 

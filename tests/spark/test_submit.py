@@ -10,11 +10,13 @@ from pathlib import Path
 import pyarrow
 import pytest
 
-from pyspark_seriatim.jobs import archive, bundle
+from pyspark_seriatim.jobs import archive
+from pyspark_seriatim.jobs.bundle import bundle_job
 from pyspark_seriatim.jobs.filelog import FileLog
 from tests.support.processes import SeriatimServer
 
 SUBMIT = Path(sys.executable).with_name("spark-submit")
+JOB = str(Path(archive.__file__).with_name("__main__.py"))
 JOB_S = 120.0
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a JVM that compiles less is up sooner
 COUNT = 1000
@@ -49,7 +51,7 @@ def test_given_executors_without_seriatim_when_a_job_is_submitted_with_the_zip_t
     )
     assert "No module named 'pyspark_seriatim'" in missing.stderr
     publish([b"%d" % n for n in range(COUNT)])
-    bundle.write(tmp_path / "seriatim.zip")
+    bundle_job.write(tmp_path / "seriatim.zip")
     root = tmp_path / "archive"
     done = subprocess.run(
         [
@@ -57,7 +59,7 @@ def test_given_executors_without_seriatim_when_a_job_is_submitted_with_the_zip_t
             *("--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false"),
             *("--conf", f"spark.executor.extraJavaOptions={QUICK}", "--driver-java-options", QUICK),
             *("--conf", "spark.log.level=ERROR", "--py-files", str(tmp_path / "seriatim.zip")),
-            *(archive.__file__, str(root), "--once", "-s", f"127.0.0.1:{broker.port}"),
+            *(JOB, str(root), "--once", "-s", f"127.0.0.1:{broker.port}"),
         ],
         cwd=tmp_path,
         env=environment(

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from pyspark_seriatim.jobs.archive.parquet import Parts, schema_of
 from pyspark_seriatim.jobs.filelog import DataFile, FileLog
-from pyspark_seriatim.jobs.parquet import Parts, schema_of
 
 DAY_US = 86_400_000_000
 NEW_YEAR = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000  # of 2026, us

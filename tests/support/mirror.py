@@ -45,18 +45,26 @@ ELSEWHERE = {
     "cardinal/messages.py": "tests/cardinal/test_message_codec.py",
     "cardinal/transport/errors.py": "tests/cardinal/transport/test_publisher.py",
     "parser/ops.py": "tests/parser/test_table.py",
-    "pyspark_seriatim/jobs/archiving.py": "tests/pyspark_seriatim/jobs/test_archive.py",
-    "pyspark_seriatim/jobs/asked.py": "tests/pyspark_seriatim/jobs/test_command.py",
-    "pyspark_seriatim/jobs/audit_report.py": "tests/spark/test_audit.py",
-    "pyspark_seriatim/jobs/errors.py": "tests/pyspark_seriatim/jobs/test_session.py",
-    "pyspark_seriatim/jobs/measuring.py": "tests/spark/test_stats.py",
-    "pyspark_seriatim/jobs/moments.py": "tests/pyspark_seriatim/jobs/test_stats.py",
-    "pyspark_seriatim/jobs/plot.py": "tests/pyspark_seriatim/jobs/test_stats.py",
-    "pyspark_seriatim/jobs/progress.py": "tests/pyspark_seriatim/jobs/test_archive.py",
-    "pyspark_seriatim/jobs/replay_wish.py": "tests/pyspark_seriatim/jobs/test_replaying.py",
-    "pyspark_seriatim/jobs/stats_output.py": "tests/pyspark_seriatim/jobs/test_stats.py",
-    "pyspark_seriatim/jobs/versions.py": "tests/pyspark_seriatim/jobs/test_filelog.py",
-    "pyspark_seriatim/jobs/watch.py": "tests/spark/test_audit.py",
+    "pyspark_seriatim/jobs/archive/__main__.py": "tests/pyspark_seriatim/jobs/test_entry_files.py",
+    "pyspark_seriatim/jobs/archive/archiving.py": "tests/pyspark_seriatim/jobs/archive/test_archive_job.py",  # noqa: E501
+    "pyspark_seriatim/jobs/audit/__main__.py": "tests/pyspark_seriatim/jobs/test_entry_files.py",
+    "pyspark_seriatim/jobs/audit/audit_report.py": "tests/spark/test_audit.py",
+    "pyspark_seriatim/jobs/bundle/__main__.py": "tests/pyspark_seriatim/jobs/test_entry_files.py",
+    "pyspark_seriatim/jobs/cardinal/__main__.py": "tests/pyspark_seriatim/jobs/test_entry_files.py",
+    "pyspark_seriatim/jobs/errors.py": "tests/pyspark_seriatim/jobs/running/test_spark_session.py",
+    "pyspark_seriatim/jobs/filelog/versions.py": "tests/pyspark_seriatim/jobs/filelog/test_filelog.py",  # noqa: E501
+    "pyspark_seriatim/jobs/replay/__main__.py": "tests/pyspark_seriatim/jobs/test_entry_files.py",
+    "pyspark_seriatim/jobs/replay/replay_job.py": "tests/pyspark_seriatim/jobs/replay/test_replaying.py",  # noqa: E501
+    "pyspark_seriatim/jobs/replay/replay_options.py": "tests/pyspark_seriatim/jobs/replay/test_replaying.py",  # noqa: E501
+    "pyspark_seriatim/jobs/running/job_arguments.py": "tests/pyspark_seriatim/jobs/running/test_command.py",  # noqa: E501
+    "pyspark_seriatim/jobs/running/moments.py": "tests/pyspark_seriatim/jobs/stats/test_stats_job.py",  # noqa: E501
+    "pyspark_seriatim/jobs/running/query_progress.py": "tests/pyspark_seriatim/jobs/archive/test_archive_job.py",  # noqa: E501
+    "pyspark_seriatim/jobs/running/watch.py": "tests/spark/test_audit.py",
+    "pyspark_seriatim/jobs/stats/__main__.py": "tests/pyspark_seriatim/jobs/test_entry_files.py",
+    "pyspark_seriatim/jobs/stats/measuring.py": "tests/spark/test_stats.py",
+    "pyspark_seriatim/jobs/stats/plot.py": "tests/pyspark_seriatim/jobs/stats/test_stats_job.py",
+    "pyspark_seriatim/jobs/stats/stats_output.py": "tests/pyspark_seriatim/jobs/stats/test_stats_job.py",  # noqa: E501
+    "pyspark_seriatim/reading.py": "tests/pyspark_seriatim/test_source.py",
     "sequencer/digits.py": "tests/broker/dataplane/test_frame.py",
     "sequencer/feed/datagrams.py": "tests/sequencer/feed/test_feed.py",
     "sequencer/feed/errors.py": "tests/sequencer/feed/test_codec.py",

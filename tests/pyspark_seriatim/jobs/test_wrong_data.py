@@ -17,7 +17,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from pyspark_seriatim.jobs.compaction import Compactor
+from pyspark_seriatim.jobs.archive.compaction import Compactor
 from pyspark_seriatim.jobs.filelog import FileLog
 from tests.support.archives import put, rows
 
@@ -39,7 +39,7 @@ log.state.files[first.path] = replace(first, footer="")  # as in a list of befor
 Compactor(run).compact(log)
 """
 BATCH = """
-from pyspark_seriatim.jobs.archiving import check_rows
+from pyspark_seriatim.jobs.archive.archiving import check_rows
 
 check_rows((1, 10), {rows}, {seen})
 """
@@ -47,7 +47,7 @@ REORG = """
 from cardinal.block import Block
 from cardinal.follower import Follower
 from cardinal.update import ChainUpdate
-from pyspark_seriatim.jobs.fold import Fold
+from pyspark_seriatim.jobs.cardinal.fold import Fold
 
 def block(name, number, parent):
     return Block(name * 32, number, number, parent * 32, {}, set(), {"j": number}, number, 0)
@@ -58,7 +58,7 @@ fold._move(ChainUpdate([one], [], one.parent), lambda block: 0, None)
 fold._move(ChainUpdate([new], [other], one.parent), lambda block: 0, None)
 """
 SUMMARY = """
-from pyspark_seriatim.jobs.findings import Ranges
+from pyspark_seriatim.jobs.audit.findings import Ranges
 
 found = Ranges(3)
 found.add(7, 9)

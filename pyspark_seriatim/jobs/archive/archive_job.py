@@ -1,0 +1,351 @@
+"""`archive`: the stream into Parquet files, each message once, for Spark, pyarrow, Delta, Iceberg.
+
+    seriatim spark archive /data/archive --once
+    spark-submit --master ... jobs/archive/__main__.py hdfs:///archive --server HOST:4222 --every 60
+
+In <root>: date=<UTC>/token=<first token of the subject>/<first>-<last>-<id>.parquet, rows in the
+order of their numbers; _seriatim, the list of the files that are valid (filelog.py) with what the
+archive covers; and _delta_log, or metadata, for Delta and Iceberg. archiving.py is what is done.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pyspark_seriatim.client import Client, Info
+from pyspark_seriatim.jobs.archive.archiving import TABLE, Archive, Mirror, facts_of
+from pyspark_seriatim.jobs.archive.compaction import Compactor, in_tasks
+from pyspark_seriatim.jobs.archive.coverage import Facts, count
+from pyspark_seriatim.jobs.archive.parquet import COLUMNS
+from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.filelog.filelog import FileLog
+from pyspark_seriatim.jobs.filelog.versions import FOLDER
+from pyspark_seriatim.jobs.running.command import (
+    DEFAULT_SERVER,
+    DONE,
+    Checkpoint,
+    Conf,
+    Every,
+    Master,
+    MaxOffsets,
+    Once,
+    Server,
+    Subject,
+    job,
+    settings,
+)
+from pyspark_seriatim.jobs.running.query_progress import Run, follow
+from pyspark_seriatim.jobs.running.spark_session import spark_session
+from pyspark_seriatim.options import Options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MIB: Final = 1 << 20
+SMALL, TARGET = 32 * MIB, 128 * MIB
+MAX_OFFSETS: Final = 1_000_000  # a version, and a file of each partition and task, so often
+EVERY_SECONDS: Final = 10.0
+LOST_SHOWN: Final = 10
+AGE: Final = re.compile(r"(\d+)([smhd]?)")
+SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+# A batch of Arrow that Spark hands to a task; it has three copies at the worst.
+CONF: Final = {"spark.sql.execution.arrow.maxBytesPerBatch": str(64 * MIB)}
+
+
+class Format(StrEnum):
+    """Who else is to read the files."""
+
+    parquet = "parquet"
+    delta = "delta"
+    iceberg = "iceberg"
+
+
+class Partition(StrEnum):
+    """By what folders are made."""
+
+    token = "date,token"
+    date = "date"
+
+
+class Compression(StrEnum):
+    """Of the files."""
+
+    zstd = "zstd"
+    snappy = "snappy"
+    none = "none"
+
+
+Root = Annotated[str, typer.Argument(metavar="ROOT", help="Where to: a folder, or a URI.")]
+FormatOption = Annotated[
+    Format, typer.Option(help="List the files for the readers of Delta or Iceberg, too.")
+]
+Catalog = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Iceberg's catalog, as pyiceberg's settings name it. By default one in ROOT.",
+        show_default=False,
+    ),
+]
+PartitionOption = Annotated[
+    Partition, typer.Option(help="Folders by the date alone, where first tokens are many.")
+]
+Headers = Annotated[
+    bool, typer.Option("--headers/--no-headers", help="Keep headers and reply subjects, too.")
+]
+CompressionOption = Annotated[Compression, typer.Option(help="Of the files.")]
+Start = Annotated[
+    str,
+    typer.Option(
+        metavar="WHERE",
+        help="Where a new archive begins: earliest, latest, or a number. Others go on.",
+    ),
+]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--fail-on-data-loss/--no-fail-on-data-loss",
+        help="Stop where the broker has numbers no more; or note which, and go on.",
+    ),
+]
+Compact = Annotated[
+    bool, typer.Option("--compact", metavar=" ", help="Merge small files, now and then.")
+]
+Small = Annotated[int, typer.Option(metavar="BYTES", min=1, help="Files below are small.")]
+Target = Annotated[int, typer.Option(metavar="BYTES", min=1, help="What merged files grow to.")]
+Vacuum = Annotated[
+    str,
+    typer.Option(
+        metavar="AGE",
+        help="When merged files are deleted: seconds, or 15m, 24h, 7d. Until then readers that do"
+        " not use the list see their rows twice.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is wanted of an archive. `age` in seconds; `every` None: what there is by now."""
+
+    root: str
+    server: str = DEFAULT_SERVER
+    subject: str = ">"
+    format: Format = Format.parquet
+    catalog: str = ""
+    partition: Partition = Partition.token
+    headers: bool = True
+    compression: Compression = Compression.zstd
+    start: str = "earliest"
+    strict: bool = True
+    checkpoint: str | None = None
+    every: float | None = None
+    max_offsets: int = MAX_OFFSETS
+    compact: bool = False
+    small: int = SMALL
+    target: int = TARGET
+    age: float = 0.0
+
+    @property
+    def columns(self) -> list[str]:
+        """Of the files."""
+        return list(COLUMNS.names if self.headers else COLUMNS.names[:4])
+
+
+@job
+def archive(
+    root: Root,
+    server: Server = DEFAULT_SERVER,
+    subject: Subject = ">",
+    format: FormatOption = Format.parquet,
+    catalog: Catalog = "",
+    partition: PartitionOption = Partition.token,
+    headers: Headers = True,
+    compression: CompressionOption = Compression.zstd,
+    start: Start = "earliest",
+    strict: Strict = True,
+    checkpoint: Checkpoint = None,
+    once: Once = False,
+    every: Every = EVERY_SECONDS,
+    max_offsets: MaxOffsets = MAX_OFFSETS,
+    compact: Compact = False,
+    small: Small = SMALL,
+    target: Target = TARGET,
+    vacuum: Vacuum = "0",
+    master: Master = None,
+    conf: Conf = None,
+) -> int:
+    """Write the stream to Parquet, Delta or Iceberg, each message once.
+
+    Started again, it goes on where the archive ends.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim spark archive /data/archive --once[/cyan]
+    [cyan]seriatim spark archive /data/archive --server HOST:4222 --compact --every 60[/cyan]
+    [cyan]seriatim spark archive /data/orders --subject 'orders.>' --format delta --once[/cyan]
+    """
+    if small > target:
+        raise JobError(f"--small {small} is above --target {target}: merged files would be small")
+    wish = Wish(
+        root=root,
+        server=server,
+        subject=subject,
+        format=format,
+        catalog=catalog,
+        partition=partition,
+        headers=headers,
+        compression=compression,
+        start=start,
+        strict=strict,
+        checkpoint=checkpoint,
+        every=None if once else every,
+        max_offsets=max_offsets,
+        compact=compact,
+        small=small,
+        target=target,
+        age=seconds(vacuum),
+    )
+    client = Client.shared(Options.parse(source_options(wish, 0), "stream"))
+    check(wish, client.info())  # no session is begun for what cannot be done
+    session = spark_session(f"archive {root}", master, CONF | settings(conf))
+    work, done = archived(session, wish, client.info())  # a new one begins with what is kept now
+    print(summary(work, done))
+    return DONE
+
+
+def check(wish: Wish, info: Info) -> None:
+    """Raise `JobError` where this does not belong into what is at the root."""
+    known, wanted = facts_of(FileLog.open(wish.root)), wanted_of(wish, info)
+    if known is not None:
+        known.check(wish.root, wanted)
+    elif wanted.start > info.last + 1:
+        raise JobError(f"--start {wish.start}: the last number of the journal is {info.last}")
+
+
+def archived(session: "SparkSession", wish: Wish, info: Info) -> tuple[Archive, Run]:
+    """Run the query until it ends. Raises what has ended it."""
+    log = FileLog.open(wish.root)
+    work = archive_of(session, wish, log, info)
+    work.repair()  # what a crash has kept from it
+    tasks = session.sparkContext.defaultParallelism  # of a large batch; a small one has fewer
+    source = session.readStream.format("seriatim").options(**source_options(wish, work.begin))
+    stream = source.option("minPartitions", tasks).load()
+    writer = (
+        stream.writeStream.queryName(f"archive {wish.root}")
+        .option("checkpointLocation", work.checkpoint)
+        .foreachBatch(work.take)
+    )
+    if wish.every is None:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{wish.every} seconds")
+    done = follow(writer.start(), "archive")
+    work.finish()
+    return work, done
+
+
+def archive_of(session: "SparkSession", wish: Wish, log: FileLog, info: Info) -> Archive:
+    """What takes the batches. Raises `JobError` where they do not belong into this archive."""
+    wanted = wanted_of(wish, info)
+    partition = wanted.partition
+    compression = wish.compression.value
+    compactor, first_kept = None, None
+    if wish.compact:
+        compactor = Compactor(
+            in_tasks(session), wish.small, wish.target, wish.age, "token" in partition, compression
+        )
+    if not wish.strict:
+        client = Client.shared(Options.parse(source_options(wish, wanted.start), "stream"))
+        first_kept = lambda: client.info().first  # noqa: E731
+    archive = Archive(
+        log,
+        wanted,
+        wish.checkpoint or log.place.uri(f"{FOLDER}/checkpoint"),
+        compression=compression,
+        compactor=compactor,
+        first_kept=first_kept,
+    )
+    archive.mirror = mirror_of(wish, log.root, partition)
+    return archive
+
+
+def wanted_of(wish: Wish, info: Info) -> Facts:
+    """What the archive would say of itself, were it new. Raises `JobError`."""
+    partition = wish.partition.value.split(",")
+    start = beginning(wish.start, info)
+    return Facts(info.journal, wish.subject, wish.columns, partition, start, [], [])
+
+
+def mirror_of(wish: Wish, root: str, partition: list[str]) -> Mirror | None:
+    """The list for readers of another format."""
+    if wish.format is Format.delta:
+        from pyspark_seriatim.jobs.archive.delta import DeltaMirror
+
+        return DeltaMirror(root, wish.columns, partition)
+    if wish.format is Format.iceberg:
+        from pyspark_seriatim.jobs.archive.iceberg import IcebergMirror
+
+        return IcebergMirror(root, wish.columns, wish.catalog)
+    return None
+
+
+def source_options(wish: Wish, begin: int) -> dict[str, str]:
+    """Of the data source: the stream from the number `begin` on."""
+    return {
+        "servers": wish.server,
+        "subscribe": wish.subject,
+        "startingOffsets": str(max(begin, 1)),
+        "maxOffsetsPerTrigger": str(wish.max_offsets),
+        "failOnDataLoss": str(wish.strict).lower(),
+        "includeHeaders": str(wish.headers).lower(),
+        "includeReply": str(wish.headers).lower(),
+    }
+
+
+def beginning(start: str, info: Info) -> int:
+    """The number where a new archive begins. Raises `JobError`."""
+    places = {"earliest": info.first, "latest": info.last + 1}
+    if start not in places and not (start.isascii() and start.isdigit() and int(start)):
+        raise JobError(f"--start {start}: write earliest, latest, or a number from 1 on")
+    return places[start] if start in places else int(start)
+
+
+def seconds(age: str) -> float:
+    """An age as it is written: 90, 15m, 24h, 7d. Raises `JobError`."""
+    found = AGE.fullmatch(age)
+    if not found:
+        raise JobError(f"--vacuum {age}: write seconds, or 15m, 24h, 7d")
+    return float(int(found[1]) * SECONDS[found[2]])
+
+
+def summary(work: Archive, done: Run) -> str:
+    """What was done, for the reader."""
+    facts, totals = work.facts, work.totals
+    lines = [
+        f"{totals.rows:,} messages in {totals.files:,} files, {totals.bytes:,} bytes,"
+        f" {done.batches:,} batches, {done.rate:,.0f} messages/s"
+    ]
+    if work.compactor is not None:
+        merged, made = work.compactor.merged, work.compactor.made
+        lines.append(f"{merged:,} small files merged into {made:,}")
+    files = work.log.files(TABLE)
+    covered = ", ".join(f"{first:,} to {last:,}" for first, last in facts.covered) or "none"
+    rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+    lines.append(
+        f"{work.log.root}: numbers {covered}; {rows:,} messages in {len(files):,} files,"
+        f" {size:,} bytes"
+    )
+    replaced = len(work.log.state.removed)
+    if replaced:
+        lines.append(
+            f"{replaced:,} merged files are still there: until they are deleted (--vacuum) the"
+            " plain folder has their rows twice; read by the list"
+        )
+    if facts.lost:
+        shown = ", ".join(f"{first:,} to {last:,}" for first, last in facts.lost[:LOST_SHOWN])
+        more = ", ..." if len(facts.lost) > LOST_SHOWN else ""
+        lines.append(f"lost: {count(facts.lost):,} numbers, {shown}{more}")
+    return "\n".join(lines)

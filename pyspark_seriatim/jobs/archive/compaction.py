@@ -1,0 +1,135 @@
+"""Small files of a partition into few large ones, in one version of the log.
+
+Only neighbours are merged: files between whose numbers no other file of the partition has any. So
+files never overlap, and each ascends. A reader that has the older version is not disturbed before
+the files that were merged are vacuumed.
+
+Memory: of each file that is merged a row group, and the group that is written (parquet.py).
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from pyspark_seriatim.jobs.archive.parquet import Parts, Written
+from pyspark_seriatim.jobs.errors import WrongRows
+from pyspark_seriatim.jobs.filelog.filelog import DataFile, FileLog
+from pyspark_seriatim.jobs.filelog.files import Files
+from pyspark_seriatim.jobs.filelog.pages import all_batches, opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BATCH_ROWS: Final = 1 << 16
+EVERY_BATCHES: Final = 20  # a file is then rewritten a few times until it is no small one
+Group = list[DataFile]
+Merge = Callable[[Group], Written]
+Run = Callable[[Merge, list[Group]], list[Written]]
+
+
+def plan(files: Iterable[DataFile], small: int, target: int) -> list[Group]:
+    """Which files are to become one: at least two, each below `small`, `target` bytes together."""
+    groups: list[Group] = []
+    ordered = sorted(files, key=lambda file: (_folder(file), file.first))
+    for _, partition in groupby(ordered, _folder):
+        group: Group = []
+        for file in partition:
+            full = sum(one.bytes for one in group) + file.bytes > target
+            if file.bytes >= small or full:
+                groups.append(group)
+                group = []
+            if file.bytes < small:
+                group.append(file)
+        groups.append(group)
+    return [group for group in groups if len(group) > 1]
+
+
+def _folder(file: DataFile) -> str:
+    return file.path.rpartition("/")[0]
+
+
+def merging(root: str, folder: str, by_token: bool, compression: str) -> Merge:
+    """What a task does with the files of a group. Sent to the executors."""
+
+    def merge(group: Group) -> Written:
+        place = Files(root)
+        parts = Parts(place, folder, by_token, compression)
+        for one in group:
+            with opened(place, one.path, one.footer) as source:
+                for batch in all_batches(place, one.path, source, BATCH_ROWS):
+                    parts.write(batch)
+        written = parts.close()
+        if len(written) != 1:
+            found = ", ".join(sorted(one.target.rpartition("/")[0] for one in written)) or "none"
+            raise WrongRows(
+                f"{place.uri(group[0].path)} and {len(group) - 1} more of its folder have rows of"
+                f" other folders: {found}; they are not merged. `seriatim spark audit --archive"
+                f" {root}` tells what is wrong with the archive"
+            )
+        return written[0]
+
+    return merge
+
+
+@dataclass(slots=True)
+class Compactor:
+    """When to merge, and how. `run` distributes the work: one call of a function for each item."""
+
+    run: Run
+    small: int = 32 << 20
+    target: int = 128 << 20
+    age: float = 0.0  # seconds after which what was merged is deleted
+    by_token: bool = True
+    compression: str = "zstd"
+    every: int = EVERY_BATCHES
+    batches: int = 0
+    merged: int = 0
+    made: int = 0
+
+    def due(self) -> bool:
+        """Whether to compact after this batch: now and then."""
+        self.batches += 1
+        return self.batches % self.every == 0
+
+    def vacuum(self, log: FileLog) -> None:
+        """Delete what was replaced long enough ago."""
+        log.vacuum(self.age)
+
+    def compact(self, log: FileLog) -> None:
+        """Merge what is small, in one version."""
+        groups = plan(log.files(), self.small, self.target)
+        if not groups:
+            return
+        change = log.begin()
+        assert change is not None, "a change without a batch is never a repeated one"
+        folder = log.place.relative(change.directory)
+        work = merging(log.root, folder, self.by_token, self.compression)
+        written = self.run(work, groups)
+        for group, file in zip(groups, written, strict=True):
+            rows = sum(one.rows for one in group)
+            if rows != file.rows:
+                raise WrongRows(
+                    f"{log.place.uri(group[0].path)} and {len(group) - 1} more of its folder have"
+                    f" {file.rows} rows, and {rows} by the list; they are not merged."
+                    f" `seriatim spark audit --archive {log.root}` tells what is wrong with the"
+                    " archive"
+                )
+            table, tags = group[0].table, group[0].tags
+            change.add(
+                file.path, DataFile(file.target, table, rows, 0, file.first, file.last, tags)
+            )
+            for one in group:
+                change.remove(one)
+        change.commit()
+        self.merged += sum(len(group) for group in groups)
+        self.made += len(groups)
+
+
+def in_tasks(session: "SparkSession") -> Run:
+    """A `run` that makes every call a task of Spark's."""
+
+    def run(merge: Merge, groups: list[Group]) -> list[Written]:
+        return list(session.sparkContext.parallelize(groups, len(groups)).map(merge).collect())
+
+    return run

@@ -1,0 +1,399 @@
+"""The rows of an archive, whoever wrote it: which files there are, and their rows as Arrow.
+
+    archive = open_archive("/data/archive")       what it is, its files, its facts
+    frame(spark, archive, ("sequence", "size"))   its rows, read by Spark's tasks
+
+An archive is what the job `archive` writes (a FileLog), a Delta or Iceberg table, or any folder
+of Parquet files, or one file, with a column `sequence` (or `number`, as `seriatim journal export`
+calls it). Files are read whole and in their order by pyarrow, one after the other in a task, so a
+row's file and its place in it are known. Memory of a task: about 16 MiB of rows.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from pyspark_seriatim.jobs.errors import JobError, first_line
+from pyspark_seriatim.jobs.filelog.filelog import FileLog
+from pyspark_seriatim.jobs.filelog.files import Files
+from pyspark_seriatim.jobs.filelog.pages import opened
+from pyspark_seriatim.jobs.filelog.versions import FOLDER
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TABLE: Final = "messages"
+NUMBER_MAX: Final = (1 << 63) - 1
+EVERY: Final = ">"
+BATCH_ROWS_MAX: Final = 1 << 20
+BATCH_BYTES: Final = 16 << 20
+LONG: Final = {"payload", "headers"}  # columns whose values may be long
+LONG_ROWS_MAX: Final = 1 << 16
+SAMPLE_ROWS: Final = 256
+FOOTERS_AT_ONCE: Final = 16
+TASKS_EACH: Final = 4  # for each core, so that one large file does not hold up all
+# As they are read; the reader of the data source has the same types.
+TYPES: Final = {
+    "sequence": pa.int64(),
+    "subject": pa.string(),
+    "payload": pa.binary(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "reply": pa.string(),
+    "headers": pa.map_(pa.string(), pa.list_(pa.string())),
+    "size": pa.int64(),  # bytes of the payload; the payload itself then stays behind
+}
+DDL: Final = {
+    "sequence": "bigint",
+    "subject": "string",
+    "payload": "binary",
+    "timestamp": "timestamp",
+    "reply": "string",
+    "headers": "map<string,array<string>>",
+    "size": "bigint",
+}
+OTHER_NAMES: Final = {"sequence": "number", "timestamp": "time", "size": "payload"}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One Parquet file, with the numbers that are in it."""
+
+    path: str  # relative to the root
+    rows: int
+    first: int
+    last: int
+    footer: str = ""  # its sum, as the list has it
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """What there is; can be pickled. `first` to `last` is what it says to have, or has."""
+
+    root: str
+    kind: str
+    parts: tuple[Part, ...]
+    columns: tuple[str, ...]
+    subject: str = EVERY
+    journal: str = ""
+    first: int = 0
+    last: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """As its list says, or its files' footers."""
+        return sum(part.rows for part in self.parts)
+
+    def within(self, first: int, last: int) -> tuple[Part, ...]:
+        """The files that may hold some of these numbers."""
+        return tuple(part for part in self.parts if part.first <= last and first <= part.last)
+
+
+def open_archive(root: str) -> Archive:
+    """What is at a path or URI. Raises `JobError`."""
+    place = Files(root)
+    info = place.filesystem.get_file_info(place.inner(""))
+    if info.type == fs.FileType.NotFound:
+        raise JobError(f"{root}: there is nothing")
+    if info.type == fs.FileType.File:
+        folder, _, name = place.root.rpartition("/")
+        return _of_files(folder, [name], "file")
+    names = place.names("")
+    if FOLDER in names:
+        return _of_log(root)
+    if "_delta_log" in names:
+        return _of_files(root, _delta_files(place), "delta")
+    if "metadata" in names and any(
+        name.endswith(".metadata.json") for name in place.names("metadata")
+    ):
+        return _of_files(root, _iceberg_files(place), "iceberg")
+    selector = fs.FileSelector(place.inner(""), recursive=True)
+    found = [info.path for info in place.filesystem.get_file_info(selector) if info.is_file]
+    inside = [path[len(place.inner("")) + 1 :] for path in found]
+    plain = [path for path in inside if path.endswith(".parquet") and not _hidden(path)]
+    return _of_files(root, sorted(plain), "parquet")
+
+
+def _hidden(path: str) -> bool:
+    """What Spark overlooks."""
+    return any(name.startswith(("_", ".")) for name in path.split("/"))
+
+
+def _of_log(root: str) -> Archive:
+    log = FileLog.open(root)
+    files = log.files(TABLE)
+    facts = log.facts
+    parts = tuple(Part(f.path, f.rows, f.first, f.last, f.footer) for f in files)
+    if not parts and "covered" not in facts:
+        raise JobError(f"{root}: its list, in {FOLDER}, has no messages, nor says it is an archive")
+    columns = _columns_of_log(log.place, parts, facts)
+    covered = facts.get("covered") or [[p.first, p.last] for p in parts] or [[1, 0]]
+    first, last = min(span[0] for span in covered), max(span[1] for span in covered)
+    subject = str(facts.get("subject", EVERY))
+    journal = str(facts.get("journal", ""))
+    return Archive(root, "seriatim", parts, columns, subject, journal, first, last, facts)
+
+
+def _columns_of_log(place: Files, parts: Sequence[Part], facts: dict[str, Any]) -> tuple[str, ...]:
+    """What its files have, as it says; of one that does not, as the first of them has."""
+    noted = facts.get("columns")
+    if noted:
+        return tuple(name for name in DDL if name in noted or OTHER_NAMES.get(name) in noted)
+    return _columns(place, parts[0].path) if parts else tuple(DDL)
+
+
+def _of_files(root: str, paths: Sequence[str], kind: str) -> Archive:
+    """An archive of which nobody has noted what is in its files."""
+    if not paths:
+        raise JobError(f"{root}: there is no Parquet file, nor anything that names one")
+    place = Files(root)
+    columns = _columns(place, paths[0])
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
+        found = list(pool.map(lambda path: _look(place, path), paths))
+    parts = sorted((part for part in found if part.rows), key=lambda p: (p.first, p.path))
+    if not parts:
+        return Archive(root, kind, (), columns)
+    first, last = parts[0].first, max(part.last for part in parts)
+    return Archive(root, kind, tuple(parts), columns, first=first, last=last)
+
+
+def _delta_files(place: Files) -> list[str]:
+    try:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+    except ImportError:
+        raise JobError("a Delta table needs deltalake: pip install 'seriatim[delta]'") from None
+    try:
+        return [place.relative(uri) for uri in DeltaTable(place.root).file_uris()]
+    except DeltaError as error:
+        raise JobError(f"{place.root}: {error}") from error
+
+
+def _iceberg_files(place: Files) -> list[str]:
+    """Of the newest metadata. Raises `JobError` for rows that are deleted by a second file."""
+    try:
+        from pyiceberg.table import StaticTable
+    except ImportError:
+        raise JobError(
+            "an Iceberg table needs pyiceberg: pip install 'seriatim[iceberg]'"
+        ) from None
+    names = [name for name in place.names("metadata") if name.endswith(".metadata.json")]
+    newest = max(names, key=lambda name: int(re.sub(r"\D.*", "", name.lstrip("v")) or 0))
+    tasks = list(StaticTable.from_metadata(place.uri(f"metadata/{newest}")).scan().plan_files())
+    if any(task.delete_files for task in tasks):
+        raise JobError(f"{place.root}: it has delete files, which only Iceberg's readers know")
+    return [place.relative(task.file.file_path) for task in tasks]
+
+
+def _columns(place: Files, path: str) -> tuple[str, ...]:
+    """Which of `DDL` a file has. Raises `JobError` if it is no archive's."""
+    schema = opened(place, path).schema_arrow
+    there = tuple(name for name in DDL if _name_in(schema.names, name))
+    if "sequence" not in there:
+        raise JobError(f"{place.uri(path)} has no column 'sequence'; it has {schema.names}")
+    typed = schema.field(str(_name_in(schema.names, "headers"))) if "headers" in there else None
+    if typed is not None and not pa.types.is_map(typed.type):
+        there = tuple(name for name in there if name != "headers")
+    return there
+
+
+def _name_in(names: Sequence[str], wanted: str) -> str | None:
+    """What a column is called in a file."""
+    other = OTHER_NAMES.get(wanted, "")
+    return wanted if wanted in names else other if other in names else None
+
+
+def _look(place: Files, path: str) -> Part:
+    """What the footer says of the numbers, or, if it says nothing, the numbers themselves."""
+    file = opened(place, path)
+    metadata = file.metadata
+    ranges = [_numbers_of(metadata, group) for group in range(metadata.num_row_groups)]
+    known = [one for one in ranges if one is not None]
+    if not metadata.num_rows:
+        return Part(path, 0, 0, 0)
+    if len(known) < len(ranges):
+        name = _name_in(file.schema_arrow.names, "sequence")
+        found = pc.min_max(file.read([name]).column(0)).as_py()
+        known = [(found["min"] or 0, found["max"] or 0)]
+    first, last = min(one[0] for one in known), max(one[1] for one in known)
+    return Part(path, metadata.num_rows, first, last)
+
+
+def _numbers_of(metadata: Any, group: int) -> tuple[int, int] | None:
+    """The lowest and highest number of a row group, if its footer says them."""
+    row_group = metadata.row_group(group)
+    for at in range(row_group.num_columns):
+        column = row_group.column(at)
+        if column.path_in_schema in ("sequence", OTHER_NAMES["sequence"]):
+            statistics = column.statistics
+            if statistics is not None and statistics.has_min_max:
+                return int(statistics.min), int(statistics.max)
+    return None
+
+
+def batches(
+    place: Files,
+    path: str,
+    columns: Sequence[str],
+    spans: Sequence[tuple[int, int]] = (),
+    pattern: str | None = None,
+    batch_bytes: int = BATCH_BYTES,
+    footer: str = "",
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file in their order, of `TYPES`; of these spans of numbers, if there are any.
+
+    `pattern` is a regular expression for subjects, `footer` what `pages.opened` compares. Raises
+    `JobError`.
+    """
+    file = opened(place, path, footer)
+    names = file.schema_arrow.names
+    needed = [*columns, *(["sequence"] if spans else []), *(["subject"] if pattern else [])]
+    stored = {name: _name_in(names, name) for name in dict.fromkeys(needed)}
+    if None in stored.values():
+        lacking = next(name for name, found in stored.items() if found is None)
+        raise JobError(f"{place.uri(path)} has no column {lacking!r}; it has {names}")
+    groups = list(range(file.metadata.num_row_groups))
+    if spans:
+        groups = [group for group in groups if _overlaps(file.metadata, group, spans)]
+    if not groups:
+        return
+    wanted = list(dict.fromkeys(str(name) for name in stored.values()))
+    try:
+        at_once = _rows_at_once(file, groups, wanted, batch_bytes)
+        for batch in file.iter_batches(at_once, groups, wanted, use_threads=False):
+            made = {name: _column(batch, str(stored[name]), name) for name in stored}
+            whole = pa.RecordBatch.from_pydict(made)
+            yield _chosen(whole, spans, pattern).select(list(columns))
+    except (OSError, pa.ArrowException) as error:
+        raise JobError(f"{place.uri(path)}: {first_line(error)}") from error
+
+
+def _rows_at_once(file: pq.ParquetFile, groups: list[int], names: list[str], size: int) -> int:
+    """How many rows take so many bytes: as the footer says, and as the first of them do.
+
+    What is stored once for many rows takes little in a file, and its full length in memory.
+    """
+    metadata = file.metadata
+    stored = sum(metadata.row_group(group).total_byte_size for group in groups)
+    rows = sum(metadata.row_group(group).num_rows for group in groups)
+    each = stored / max(rows, 1)
+    most = BATCH_ROWS_MAX
+    if LONG & set(names):
+        most = LONG_ROWS_MAX
+        first = next(file.iter_batches(SAMPLE_ROWS, groups[:1], names, use_threads=False), None)
+        if first is not None and first.num_rows:
+            each = max(each, first.nbytes / first.num_rows)
+    return min(max(int(size / max(each, 1)), 1), most)
+
+
+def _overlaps(metadata: Any, group: int, spans: Sequence[tuple[int, int]]) -> bool:
+    known = _numbers_of(metadata, group)
+    return known is None or any(first <= known[1] and known[0] <= last for first, last in spans)
+
+
+def _column(batch: pa.RecordBatch, stored: str, name: str) -> pa.Array:
+    column = batch.column(stored)
+    if name == "size":
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        column = pc.binary_length(column)
+    wanted = TYPES[name]
+    if column.type == wanted:
+        return column
+    return column.cast(wanted, safe=name not in ("timestamp", "subject"))
+
+
+def _chosen(
+    batch: pa.RecordBatch, spans: Sequence[tuple[int, int]], pattern: str | None
+) -> pa.RecordBatch:
+    mask = None
+    if spans:
+        numbers = batch.column("sequence")
+        for first, last in spans:
+            inside = pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last))
+            mask = inside if mask is None else pc.or_(mask, inside)
+    if pattern is not None:
+        matches = pc.match_substring_regex(batch.column("subject"), pattern)
+        mask = matches if mask is None else pc.and_(mask, matches)
+    return batch if mask is None else batch.filter(mask)
+
+
+def subject_pattern(subjects: str) -> str | None:
+    """A regular expression for subjects with NATS' wildcards and commas between; None for all."""
+    each = [subject.strip() for subject in subjects.split(",")]
+    if EVERY in each:
+        return None
+    return f"^(?:{'|'.join(_one_pattern(subject) for subject in each)})$"
+
+
+def _one_pattern(subject: str) -> str:
+    tokens = subject.split(".")
+    if not all(tokens) or EVERY in tokens[:-1] or set(subject) & set(" \t\r\n"):
+        raise JobError(f"--subject {subject}: no subject; write orders.eu, orders.* or orders.>")
+    wild = {"*": r"[^.]+", EVERY: r"[^.]+(?:\.[^.]+)*"}  # no wildcard takes in an empty token
+    return r"\.".join(wild.get(token) or re.escape(token) for token in tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """For mapInArrow: indexes of files --> their rows."""
+
+    archive: Archive
+    columns: tuple[str, ...]
+    spans: tuple[tuple[int, int], ...] = ()
+    pattern: str | None = None
+    lenient: bool = False  # what cannot be read is passed over; somebody else tells of it
+
+    def __call__(self, indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for part in parts_of(self.archive, indexes):
+            try:
+                yield from batches(
+                    Files(self.archive.root),
+                    part.path,
+                    self.columns,
+                    self.spans,
+                    self.pattern,
+                    footer=part.footer,
+                )
+            except JobError:
+                if not self.lenient:
+                    raise
+
+
+def parts_of(archive: Archive, indexes: Iterable[pa.RecordBatch]) -> Iterator[Part]:
+    """The files that a task is to read."""
+    for batch in indexes:
+        for index in batch.column(0).to_pylist():
+            yield archive.parts[index]
+
+
+def frame(
+    spark: "SparkSession",
+    archive: Archive,
+    columns: Sequence[str],
+    spans: Sequence[tuple[int, int]] = (),
+    pattern: str | None = None,
+    lenient: bool = False,
+) -> "DataFrame":
+    """The rows of an archive, of its files that may hold some of `spans`."""
+    if spans:
+        inside = {part for first, last in spans for part in archive.within(first, last)}
+        archive = replace(archive, parts=tuple(p for p in archive.parts if p in inside))
+    read = ReadRows(archive, tuple(columns), tuple(spans), pattern, lenient)
+    return over_parts(spark, archive, read, ", ".join(f"{name} {DDL[name]}" for name in columns))
+
+
+def over_parts(
+    spark: "SparkSession", archive: Archive, function: Callable[..., Any], ddl: str
+) -> "DataFrame":
+    """What comes of `function`, which is handed indexes of an archive's files."""
+    files = len(archive.parts)
+    tasks = min(files, spark.sparkContext.defaultParallelism * TASKS_EACH)
+    return spark.range(0, files, 1, max(tasks, 1)).mapInArrow(function, ddl)

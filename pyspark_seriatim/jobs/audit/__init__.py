@@ -1,0 +1,1 @@
+"""The proof that a range of numbers, or an archive, is whole: one pass, and what it found."""

@@ -1,0 +1,80 @@
+"""`seriatim spark audit`: proves a range of the journal, or an archive, to be whole.
+
+Exit status 0: clean; 1: something was found; 2: it could not be looked at.
+"""
+
+import json
+from typing import Annotated
+
+import typer
+
+from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.running.command import DONE, FOUND, Conf, Master, job, settings
+from pyspark_seriatim.jobs.running.job_arguments import First, Json, Last, OneArchive, OneServer
+
+SHOWN = 10
+
+
+Filter = Annotated[
+    str | None,
+    typer.Option(
+        "--subject",
+        metavar="SUBJECT",
+        help="Only these, with wildcards. By default what the archive is of.",
+        show_default=False,
+    ),
+]
+Limit = Annotated[
+    int, typer.Option("--limit", min=1, max=1000, metavar="N", help="Shown of each fault.")
+]
+Payloads = Annotated[
+    bool,
+    typer.Option(
+        "--payloads/--no-payloads",
+        help="Read every page of an archive, so that its checksum is verified; or numbers alone.",
+    ),
+]
+
+
+@job
+def audit(
+    server: OneServer = None,
+    archive: OneArchive = None,
+    first: First = None,
+    last: Last = None,
+    subject: Filter = None,
+    limit: Limit = SHOWN,
+    payloads: Payloads = True,
+    as_json: Json = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> int:
+    """Prove a range of the journal, or an archive, to be without gaps and doubles and in order.
+
+    Given both, prove also that the archive holds what the journal holds. Status 1 when something is
+    found, 2 when it cannot be looked at.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim spark audit --server nats://127.0.0.1:4222[/cyan]
+    [cyan]seriatim spark audit --archive /data/archive[/cyan]
+    [cyan]seriatim spark audit --archive /data/archive --server HOST:4222 --json | jq .clean[/cyan]
+    """
+    if server is None and archive is None:
+        raise JobError("nothing to audit: give --server, --archive, or both")
+    from pyspark_seriatim.jobs.audit.audit_report import as_json as in_json
+    from pyspark_seriatim.jobs.audit.audit_report import findings_of, print_report
+    from pyspark_seriatim.jobs.audit.auditing import Auditor, look_at
+    from pyspark_seriatim.jobs.running.spark_session import spark_session
+    from pyspark_seriatim.jobs.running.watch import terminal
+
+    sides = look_at(server, archive)
+    sides.scope(first, last, subject)  # what cannot be is said before Spark starts
+    spark = spark_session("seriatim audit", master, settings(conf))
+    verdict = Auditor(spark, sides, limit, payloads).examine(first, last, subject)
+    findings = findings_of(verdict)
+    if as_json:
+        print(json.dumps(in_json(verdict, findings), indent=2))
+    else:
+        print_report(verdict, findings, terminal())
+    return FOUND if findings else DONE

@@ -1,0 +1,357 @@
+"""Who is there: rows become sets of numbers, these are joined by bucket, and then compared.
+
+    rows of a task --> Census: one partial row for each bucket of each block --> a shuffle by
+    stripe (2^30 numbers), sorted by bucket --> Join: one `Summary` for each stripe --> driver
+
+Rows come with a number, and may come with a time and a hash of their content. For each bucket of
+2^20 numbers a partial carries the set of its numbers, those it has seen twice, and for each span
+of 2^16 numbers the earliest and latest time, and a digest of the hashes that does not depend on
+their order: how many, their xor, their sum.
+
+Memory: a block of rows in a task; two buckets, 1 MiB each and their bitmaps, where they are joined.
+"""
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pyspark_seriatim.jobs.audit.bitmaps import BITS, Bucket, pack, split, true_ranges
+from pyspark_seriatim.jobs.audit.findings import Fall, Summary, Tally
+from pyspark_seriatim.jobs.errors import WrongSummary
+
+SPAN_BITS: Final = 16
+SPAN: Final = 1 << SPAN_BITS
+SPANS: Final = 1 << (BITS - SPAN_BITS)  # in a bucket
+STRIPE_BITS: Final = 30
+NOTES: Final = -1  # the bucket of what is told of a task's rows, and not of numbers
+BLOCK_ROWS: Final = 1 << 20
+NEVER: Final = np.iinfo(np.int64).max
+PARTIAL: Final = pa.schema(
+    [
+        ("stripe", pa.int64()),
+        ("bucket", pa.int64()),
+        ("side", pa.string()),
+        ("rows", pa.int64()),
+        ("numbers", pa.binary()),
+        ("doubled", pa.binary()),
+        ("times", pa.binary()),
+        ("digests", pa.binary()),
+        ("notes", pa.binary()),
+    ]
+)
+PARTIAL_DDL: Final = (
+    "stripe bigint, bucket bigint, side string, rows bigint, numbers binary, doubled binary,"
+    " times binary, digests binary, notes binary"
+)
+SUMMARY_DDL: Final = "stripe bigint, summary binary"
+SUMMARY: Final = pa.schema([("stripe", pa.int64()), ("summary", pa.binary())])
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Block:
+    """Rows of one side, in the order in which they came; times in microseconds since 1970."""
+
+    numbers: Numbers
+    times: Numbers | None = None
+    hashes: NDArray[np.uint64] | None = None
+
+    def take(self, which: Any) -> "Block":
+        """Those rows, by their indexes, truths or a slice."""
+        times = None if self.times is None else self.times[which]
+        hashes = None if self.hashes is None else self.hashes[which]
+        return Block(self.numbers[which], times, hashes)
+
+
+class Census:
+    """Counts the rows of one task. `begin` each file, `take` its blocks, then take the `notes`."""
+
+    def __init__(self, side: str, limit: int, first: int, last: int, content: bool = False) -> None:
+        """Of numbers `first` to `last`; with `content` only of the hashes of the rows."""
+        self.tally = Tally(limit)
+        self._side, self._first, self._last = side, first, last
+        self._content = content
+        self.begin("")
+
+    def begin(self, where: str) -> None:
+        """What comes now is of this file."""
+        self._where = where
+        self._number: int | None = None  # of the row before
+        self._highest: tuple[int, int] | None = None  # the highest number, and its time
+
+    def take(self, block: Block) -> list[dict[str, Any]]:
+        """The partial rows that come of a block."""
+        if not len(block.numbers):
+            return []
+        lowest, highest = int(block.numbers.min()), int(block.numbers.max())
+        if lowest < 1:
+            whole = len(block.numbers)
+            block = block.take(block.numbers >= 1)
+            self.tally.without += whole - len(block.numbers)
+        if lowest < self._first or highest > self._last:
+            kept = (block.numbers >= self._first) & (block.numbers <= self._last)
+            block = block.take(kept)
+        if not len(block.numbers):
+            return []
+        if not self._content:
+            self._look_at_order(block.numbers)
+        steps = np.diff(block.numbers)
+        if len(steps) and steps.min() < 0:
+            block = block.take(np.argsort(block.numbers, kind="stable"))
+        if block.times is not None:
+            self._look_at_times(block.numbers, block.times)
+        return [
+            self._partial(bucket, block.take(slice(begin, end)))
+            for bucket, begin, end in split(block.numbers)
+        ]
+
+    def notes(self) -> dict[str, Any]:
+        """The partial row that tells of order and times, and of rows without a number."""
+        row = dict.fromkeys(PARTIAL.names)
+        notes = pickle.dumps(self.tally)
+        return row | {"stripe": NOTES, "bucket": NOTES, "side": self._side, "notes": notes}
+
+    def _look_at_order(self, numbers: Numbers) -> None:
+        before = np.concatenate((numbers[:1], numbers[:-1]))
+        if self._number is not None:
+            before[0] = self._number
+        self._number = int(numbers[-1])
+        falls = np.flatnonzero(numbers < before)
+        if len(falls):
+            some = falls[: self.tally.order.limit]
+            pairs = zip(numbers[some].tolist(), before[some].tolist(), strict=True)
+            shown = [Fall(self._where, number, number, last) for number, last in pairs]
+            self.tally.order.append(len(falls), shown)
+
+    def _look_at_times(self, numbers: Numbers, times: Numbers) -> None:
+        """Of ascending numbers. A block that is below the one before it is not compared to it."""
+        before = np.concatenate((times[:1], times[:-1]))
+        if self._highest is not None and self._highest[0] < numbers[0]:
+            before[0] = self._highest[1]
+        if self._highest is None or self._highest[0] < numbers[-1]:
+            self._highest = int(numbers[-1]), int(times[-1])
+        falls = np.flatnonzero(times < before)
+        if len(falls):
+            some = falls[: self.tally.times.limit]
+            rows = zip(
+                numbers[some].tolist(), times[some].tolist(), before[some].tolist(), strict=True
+            )
+            shown = [Fall(self._where, number, time, last) for number, time, last in rows]
+            self.tally.times.append(len(falls), shown)
+
+    def _partial(self, bucket: int, block: Block) -> dict[str, Any]:
+        """What a block says of one bucket."""
+        row = dict.fromkeys(PARTIAL.names)
+        row |= {"stripe": bucket >> (STRIPE_BITS - BITS), "bucket": bucket, "side": self._side}
+        offsets = (block.numbers - (bucket << BITS)).astype(np.uint32)
+        if not self._content:
+            again = offsets[1:] == offsets[:-1]
+            row["rows"] = len(offsets)
+            if again.any():
+                row["doubled"] = pack(np.unique(offsets[1:][again]))
+                row["numbers"] = pack(np.concatenate((offsets[:1], offsets[1:][~again])))
+            else:
+                row["numbers"] = pack(offsets)
+        spans = offsets >> np.uint32(SPAN_BITS)
+        begins = np.concatenate(([0], np.flatnonzero(spans[1:] != spans[:-1]) + 1))
+        here = spans[begins]
+        if block.times is not None:
+            times = np.empty((SPANS, 2), np.int64)
+            times[:] = NEVER, -NEVER
+            times[here, 0] = np.minimum.reduceat(block.times, begins)
+            times[here, 1] = np.maximum.reduceat(block.times, begins)
+            row["times"] = times.tobytes()
+        if block.hashes is not None:
+            digests = np.zeros((SPANS, 3), np.uint64)
+            digests[here, 0] = np.diff(begins, append=len(offsets)).astype(np.uint64)
+            digests[here, 1] = np.bitwise_xor.reduceat(block.hashes, begins)
+            digests[here, 2] = np.add.reduceat(block.hashes, begins)
+            row["digests"] = digests.tobytes()
+        return row
+
+
+def partial_batch(rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
+    """Partial rows as Arrow."""
+    return pa.RecordBatch.from_pylist(list(rows), schema=PARTIAL)
+
+
+def blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Block, int]]:
+    """Batches of `number` and, if they have them, `time` and `hash` as blocks of many rows.
+
+    With each, how many rows had no number at all.
+    """
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= BLOCK_ROWS:
+            yield _block(waiting)
+            waiting, rows = [], 0
+    if rows:
+        yield _block(waiting)
+
+
+def _block(batches: list[pa.RecordBatch]) -> tuple[Block, int]:
+    table = pa.Table.from_batches(batches)
+    nulls = table.column("number").null_count
+    if nulls:
+        table = table.filter(table.column("number").is_valid())
+
+    def array(name: str) -> Any:
+        if name not in table.column_names:
+            return None
+        column = table.column(name)
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.int64())
+        return column.fill_null(0).to_numpy() if column.null_count else column.to_numpy()
+
+    hashes = array("hash")
+    block = Block(
+        array("number"), array("time"), None if hashes is None else hashes.view(np.uint64)
+    )
+    return block, nulls
+
+
+@dataclass(frozen=True, slots=True)
+class CountRows:
+    """For mapInArrow: rows of one side --> partials. Each task's rows are one file."""
+
+    side: str
+    limit: int
+    first: int
+    last: int
+    content: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        census = Census(self.side, self.limit, self.first, self.last, self.content)
+        for block, nulls in blocks(batches):
+            census.tally.without += 0 if self.content else nulls
+            rows = census.take(block)
+            if rows:
+                yield partial_batch(rows)
+        if not self.content:
+            yield partial_batch([census.notes()])
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """For mapInArrow: partials of whole stripes, sorted --> the `Summary` of each stripe.
+
+    `compare`: from which number to which the sides are compared, or None.
+    """
+
+    limit: int
+    spans_limit: int
+    compare: tuple[int, int] | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for stripe, of_stripe in groupby(rows, lambda row: row["stripe"]):
+            whole = Summary(self.limit, self.spans_limit)
+            for bucket, of_bucket in groupby(of_stripe, lambda row: row["bucket"]):
+                whole.append(self.bucket(bucket, of_bucket))
+            columns = [[stripe], [pickle.dumps(whole)]]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(c, f.type) for c, f in zip(columns, SUMMARY, strict=True)], schema=SUMMARY
+            )
+
+    @staticmethod
+    def read(packed: bytes) -> Summary:
+        """What it has put into the column `summary`."""
+        found = pickle.loads(packed)
+        if not isinstance(found, Summary):
+            raise WrongSummary(f"a task sent {type(found).__name__}, not a summary")
+        return found
+
+    def bucket(self, bucket: int, rows: Iterable[dict[str, Any]]) -> Summary:
+        """What the partials of one bucket come to."""
+        found = Summary(self.limit, self.spans_limit)
+        if bucket == NOTES:
+            for row in rows:
+                found.side(row["side"]).append(pickle.loads(row["notes"]))
+            return found
+        sides: dict[str, _Side] = {}
+        for row in rows:
+            sides.setdefault(row["side"], _Side()).add(row)
+        base = bucket << BITS
+        for name, side in sides.items():
+            side.tell(found.side(name), base)
+        if self.compare is not None:
+            journal, archive = (sides.get(name) or _Side() for name in ("journal", "archive"))
+            self._compare(found, base, journal, archive)
+        return found
+
+    def _compare(self, found: Summary, base: int, journal: "_Side", archive: "_Side") -> None:
+        assert self.compare is not None
+        begin = max(self.compare[0] - base, 0)
+        end = min(self.compare[1] + 1 - base, 1 << BITS)
+        if begin >= end:
+            return
+        here, there = journal.seen[begin:end], archive.seen[begin:end]
+        if not np.array_equal(here, there):
+            found.missing.add_all(*true_ranges(here & ~there, base + begin))
+            found.extra.add_all(*true_ranges(there & ~here, base + begin))
+        one, other = journal.digests, archive.digests
+        if one is not None and other is not None:
+            both = (one[:, 0] > 0) & (other[:, 0] > 0)  # else its numbers miss, and that is told
+            for span in np.flatnonzero(both & (one != other).any(axis=1)).tolist():
+                found.differs(base + span * SPAN)
+
+
+class _Side:
+    """What the partials of one side say of one bucket."""
+
+    __slots__ = ("digests", "numbers", "times")
+
+    def __init__(self) -> None:
+        self.numbers: Bucket | None = None  # None: only content was looked at
+        self.times: NDArray[np.int64] | None = None
+        self.digests: NDArray[np.uint64] | None = None
+
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """Which numbers of the bucket there are."""
+        return (self.numbers or Bucket()).seen
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Take in one partial row."""
+        if row["numbers"] is not None:
+            self.numbers = self.numbers or Bucket()
+            self.numbers.add(row["rows"], row["numbers"], row["doubled"])
+        if row["times"] is not None:
+            more = np.frombuffer(row["times"], np.int64).reshape(SPANS, 2)
+            times = more.copy() if self.times is None else self.times
+            np.minimum(times[:, 0], more[:, 0], out=times[:, 0])
+            np.maximum(times[:, 1], more[:, 1], out=times[:, 1])
+            self.times = times
+        if row["digests"] is not None:
+            digests = np.frombuffer(row["digests"], np.uint64).reshape(SPANS, 3)
+            if self.digests is None:
+                self.digests = digests.copy()
+            else:
+                self.digests[:, [0, 2]] += digests[:, [0, 2]]
+                self.digests[:, 1] ^= digests[:, 1]
+
+    def tell(self, tally: Tally, base: int) -> None:
+        """What that comes to; `base` is the first number of the bucket."""
+        if self.numbers is None:
+            return
+        firsts, lasts = true_ranges(self.numbers.seen, base)
+        tally.rows = self.numbers.rows
+        tally.numbers = int((lasts - firsts + 1).sum())
+        tally.first, tally.last = int(firsts[0]), int(lasts[-1])
+        tally.gaps.add_all(lasts[:-1] + 1, firsts[1:] - 1)
+        if self.numbers.doubled is not None:
+            tally.doubled.add_all(*true_ranges(self.numbers.doubled, base))
+        if self.times is not None:
+            for span, (earliest, latest) in enumerate(self.times.tolist()):
+                if earliest <= latest:
+                    tally.span_of_time(base + span * SPAN, earliest, latest)

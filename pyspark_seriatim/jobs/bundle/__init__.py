@@ -1,0 +1,1 @@
+"""The zip that brings Seriatim to Spark's executors."""

@@ -1,0 +1,1 @@
+"""Cardinal Streams assembled into tables, one version of all of them at a time."""

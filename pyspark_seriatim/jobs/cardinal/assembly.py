@@ -1,0 +1,255 @@
+"""Batch after batch of Cardinal messages, each to one version of the tables.
+
+    messages -> fold -> files of the tables -> snapshot -> commit of the version -> Spark's commit
+
+Rule 1  Blocks, updates, reorgs, events and the name of the snapshot are in one version of one
+        `FileLog`: they appear at once, or not at all.
+Rule 2  Stopped anywhere, a new one goes on from the last version. What was written for another is
+        not in the log, and is deleted; a batch that comes again is known by its id, and of the
+        fold's the messages too, by their numbers.
+Rule 3  What the checkpoint and the tables cannot both be right about is an error, before anything
+        is written.
+
+Memory: that of the fold, and one batch of messages in Arrow.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from cardinal.follower import Follower
+from cardinal.schema import REORG_TOPIC, Tracking
+from cardinal.transport.envelope import prefix_of
+from pyspark_seriatim.jobs.cardinal import snapshot
+from pyspark_seriatim.jobs.cardinal.cardinal_tables import Stored, Tables, Writer
+from pyspark_seriatim.jobs.cardinal.fold import COLUMNS, Fold, Outcome, Told
+from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.filelog.filelog import Change, FileLog
+from pyspark_seriatim.jobs.filelog.versions import FOLDER
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+STATES: Final = f"{FOLDER}/state"
+KEEP_SECONDS: Final = 3600.0  # a reader that began before is given so long to end
+VACUUM_EVERY: Final = 20  # versions
+LINES_MAX: Final = 20  # events of one batch that are printed; the table has all
+SUBJECTS_MAX: Final = 64  # the broker's limit of one filter
+
+
+class Engine(StrEnum):
+    """Who makes whole blocks of messages."""
+
+    FOLD = "fold"
+    STATE = "state"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be assembled, how, and where to."""
+
+    application: str
+    root: str
+    server: str
+    tracking: Tracking | None
+    engine: Engine
+    threshold: int
+    keep: float = KEEP_SECONDS
+
+    @property
+    def prefix(self) -> str:
+        """What the subjects begin with."""
+        return prefix_of(self.application)
+
+    @property
+    def subjects(self) -> str:
+        """What to read: the topics that are tracked, and the channels of reorgs."""
+        if self.tracking is None:
+            return f"{self.prefix}>"
+        topics = (*self.tracking.topics, f"{REORG_TOPIC}.>")
+        if len(topics) > SUBJECTS_MAX:
+            return f"{self.prefix}>"
+        return ",".join(f"{self.prefix}{topic}" for topic in topics)
+
+    def settings(self) -> dict[str, Any]:
+        """What must stay the same as long as the tables grow."""
+        tracking = self.tracking
+        return {
+            "application": self.application,
+            "engine": self.engine.value,
+            "topics": None if tracking is None else sorted(tracking.topics),
+            "track": tracking and tracking.patterns and sorted(tracking.patterns),
+        }
+
+
+class Assembly:
+    """Takes batch after batch: `foreachBatch` calls it. One writer of one root."""
+
+    def __init__(self, wanted: Wanted, journal: str) -> None:
+        """`journal` is the id of the broker's. Raises `JobError`, `FileLogError`."""
+        self.wanted = wanted
+        self.log = FileLog.open(wanted.root)
+        self.error: Exception | None = None  # that of the last batch
+        self.fold = Fold(Follower(), journal, wanted.prefix)
+        self._writer = Writer(self.log)
+        self._settings = wanted.settings() | {"journal": journal}
+        self._resumed = ""  # the snapshot that the fold has gone on from
+        self._resume()
+
+    @property
+    def begin(self) -> str:
+        """Where a new checkpoint is to begin, as the source takes it."""
+        if not self.fold.next:
+            return "earliest"
+        return json.dumps({"journal": self._settings["journal"], "sequence": self.fold.next})
+
+    def source(self, messages: "DataFrame") -> "DataFrame":
+        """What `foreachBatch` is to be given of the messages."""
+        if self.wanted.engine is Engine.FOLD:
+            return messages.select(*COLUMNS)
+        from pyspark_seriatim.jobs.cardinal import state
+
+        wanted = self.wanted
+        return state.assembled(messages, wanted.prefix, wanted.tracking, self._settings["journal"])
+
+    def __call__(self, rows: "DataFrame", batch: int) -> None:
+        """Take a batch, as `foreachBatch` gives it."""
+        try:
+            query = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            self.batch(rows.toArrow, query or "", batch)
+        except Exception as error:
+            self.error = error
+            raise
+
+    def batch(self, rows: Callable[[], pa.Table], query: str, batch: int) -> None:
+        """Make a version of a batch of a query, unless there is one already."""
+        change = self.log.begin(query, batch)
+        if change is None:
+            if self.wanted.engine is Engine.STATE:
+                rows()  # the tables have it, but Spark's state may not, unless this is computed
+            return
+        try:
+            self._expect(query, batch)
+            self._resume()
+            outcome = self._taken(rows())
+            self._write(change, outcome)
+        except BaseException:
+            change.abandon()
+            self._resumed = ""  # what the fold knows is ahead of the tables
+            raise
+        _print(outcome.told)
+
+    def _taken(self, rows: pa.Table) -> Outcome:
+        stored = Stored(self.log)
+        if self.wanted.engine is Engine.FOLD:
+            return self.fold.take(rows, stored)
+        from pyspark_seriatim.jobs.cardinal import state
+
+        return self.fold.take_whole(state.whole_of(rows, self.fold.source), stored)
+
+    def _write(self, change: Change, outcome: Outcome) -> None:
+        head = self.fold.follower.chain.number
+        stable = (head or 0) - self.wanted.threshold
+        self._writer.write(change, outcome, stable)
+        place, before = self.log.place, self._resumed
+        path = f"{STATES}/{self.fold.next:020}-{change.id}"
+        place.make(STATES)
+        data = snapshot.dump(self._settings, self.fold.parts())
+        place.create(path, data, place.relative(change.directory))
+        about = self._settings | {"state": path, "next": self.fold.next, "head": head}
+        change.fact("cardinal", about)
+        version = change.commit()
+        self._resumed = path
+        self._sweep(path, before)  # one who starts meanwhile may be about to read the one before
+        if version % VACUUM_EVERY == 0:
+            self.log.vacuum(self.wanted.keep)
+
+    def _sweep(self, *kept: str) -> None:
+        """Delete the snapshots that belong to no version, or to one that nobody goes on from."""
+        ours = f"{self.fold.next:020}"
+        for name in self.log.place.names(STATES):
+            if name[: len(ours)] <= ours and f"{STATES}/{name}" not in kept:
+                self.log.place.delete(f"{STATES}/{name}")
+
+    def _expect(self, query: str, batch: int) -> None:
+        """Raise `JobError` where Spark has gone on, and the tables have not."""
+        last = self.log.batch(query)
+        known = Tables(self.log).about
+        if batch > (-1 if last is None else last) + 1:
+            raise JobError(
+                f"Spark's checkpoint is at batch {batch}, and the tables in {self.wanted.root} are "
+                f"not: they were taken back, or belong to another checkpoint. {self._anew()}"
+            )
+        if last is None and known and self.wanted.engine is Engine.STATE:
+            raise JobError(
+                f"the tables in {self.wanted.root} belong to another checkpoint, and it has the "
+                "blocks that are not whole: give that one, or assemble anew into another directory"
+            )
+
+    def _anew(self) -> str:
+        if self.wanted.engine is Engine.STATE:
+            return "Assemble anew, into another directory"
+        return "Delete the checkpoint: the tables know where to go on"
+
+    def _resume(self) -> None:
+        """Go on from the last version, where the fold is not there already."""
+        about = Tables(self.log).about
+        path = about.get("state", "-")
+        if path == self._resumed:
+            return
+        if not about and self.log.facts:
+            raise JobError(
+                f"{self.wanted.root} is the directory of something else, such as an archive; give"
+                " another one for the tables"
+            )
+        # Nothing is held back: what is would depend on where one batch ends.
+        wanted = self.wanted
+        follower = Follower(wanted.tracking, threshold=wanted.threshold, hold=False)
+        self.fold = Fold(follower, self._settings["journal"], self.wanted.prefix)
+        if about:
+            self._compare(about)
+            data = self.log.place.read(path)
+            where = self.log.place.uri(path)
+            if data is None:
+                raise JobError(f"{where} is missing, so it is not known how to go on")
+            try:
+                _, parts = snapshot.load(data)
+            except snapshot.Unreadable as error:
+                raise JobError(f"{where}: {error}") from error
+            self.fold.resume(parts)
+            self.fold.follower.chain.threshold = self.wanted.threshold
+            self._sweep(path)
+        self._resumed = path
+
+    def _compare(self, about: dict[str, Any]) -> None:
+        """Raise `JobError` where the tables are of something else."""
+        for name, option in (
+            ("application", "APPLICATION"),
+            ("engine", "--engine"),
+            ("topics", "--schema, --track"),
+            ("track", "--track"),
+            ("journal", "--server: the broker's journal"),
+        ):
+            if about[name] != self._settings[name]:
+                raise JobError(
+                    f"{option}: the tables in {self.wanted.root} were made of "
+                    f"{_words(about[name])}, and this is {_words(self._settings[name])}; give "
+                    "another directory"
+                )
+
+
+def _words(setting: Any) -> str:
+    return "everything" if setting is None else str(setting)
+
+
+def _print(events: Sequence[Told]) -> None:
+    for one in events[:LINES_MAX]:
+        print(f"seriatim: {one.kind}: {one.text}", file=sys.stderr)
+    if len(events) > LINES_MAX:
+        more = len(events) - LINES_MAX
+        print(f"seriatim: and {more} more; the table events has them all", file=sys.stderr)

@@ -1,0 +1,276 @@
+"""The ordered fold: messages in the order of their numbers, to what changes in the tables.
+
+    rows of one batch --> Follower --> Outcome: first all blocks from number `cut` on are removed,
+                                       then `added` are; `reorgs` and `told` are noted
+
+What is added and removed again in one batch is in `reorgs` alone. Numbers rise along a chain, so
+"from a number on" is the end of it, whatever it holds.
+
+Rule 1  Rows below `next` were taken already and are passed by: to take a batch again, whole or in
+        other pieces, changes nothing.
+Rule 2  The time is that of the messages. So the same messages give the same tables, whenever and
+        in whatever batches they come; only what is given up by age may differ by a piece.
+
+Memory: that of the follower, the blocks that a batch adds, and the rows of the batch.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cardinal.assembler import Dropped, Evicted
+from cardinal.block import Block
+from cardinal.follower import Event, Follower, NotOpen, Step
+from cardinal.message_codec import HEAD
+from cardinal.messages import Reorg, ReorgComplete
+from cardinal.transport.envelope import unpack
+from cardinal.transport.errors import BadEnvelope
+from cardinal.update import ChainUpdate, Stalled, Unlinked
+from pyspark_seriatim.jobs.cardinal.envelopes import split
+from pyspark_seriatim.jobs.errors import WrongChain
+
+PIECE: Final = 16_384  # rows that the follower takes at once, with one time for all
+COLUMNS: Final = ("sequence", "subject", "payload", "timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A block of the chain, and when the message came that made it whole (us since 1970)."""
+
+    block: Block
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reorged:
+    """Blocks were replaced; `sequence` and `time` are of the last message of those added."""
+
+    sequence: int
+    time: int
+    ancestor: bytes
+    removed: list[bytes]
+    added: list[bytes]
+    beyond: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Something was dropped or given up, seen at `sequence`."""
+
+    sequence: int
+    time: int
+    kind: str
+    hash: bytes | None
+    number: int | None
+    text: str
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a batch changes. `cut`: the number from which on blocks are removed; None: none are."""
+
+    cut: int | None = None
+    added: list[Added] = field(default_factory=list)
+    reorgs: list[Reorged] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
+
+
+class Stored(Protocol):
+    """The blocks that are in the tables."""
+
+    def behind(self, ancestor: bytes, below: int | None) -> list[tuple[int, bytes]]:
+        """Numbers and hashes of those that stand on a block, the oldest first; all, if it is not
+        there. Only those with a number `below`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """What an assembler elsewhere has made of messages, the last of them `sequence` at `time`.
+
+    `topic` is that of a reorg channel, or empty.
+    """
+
+    sequence: int
+    time: int
+    topic: str
+    event: Block | Reorg | ReorgComplete | Told
+
+
+class Fold:
+    """Follows one chain from batch to batch; one writer."""
+
+    def __init__(self, follower: Follower, source: str, prefix: str) -> None:
+        """`source` is the id of the journal; subjects are `prefix` and a topic."""
+        self.follower = follower
+        self.source = source
+        self.next = 0  # all before it was taken
+        self.counts: Counter[str] = Counter()  # of what was taken since this object was made
+        self._prefix = prefix
+        self._times: dict[bytes, int] = {}  # when blocks became whole that are not added yet
+        self._outcome = Outcome()
+
+    def parts(self) -> dict[str, Any]:
+        """What is to be kept from batch to batch."""
+        return {"next": self.next, "times": self._times, "follower": self.follower}
+
+    def resume(self, parts: dict[str, Any]) -> None:
+        """Go on from what `parts` has given."""
+        self.next, self._times = parts["next"], parts["times"]
+        self.follower = parts["follower"]
+
+    def take(self, rows: pa.Table, stored: Stored) -> Outcome:
+        """Take the messages of a batch: columns `COLUMNS`, in any order of rows."""
+        self._outcome = Outcome()
+        rows = self._fresh(rows.select(COLUMNS))
+        if rows.num_rows:
+            numbers = rows["sequence"].to_numpy()
+            times = rows["timestamp"].cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
+            first = int(numbers[0])
+
+            def clock(block: Block) -> int:
+                if block.last < first:
+                    return self._times[block.hash]
+                return int(times[np.searchsorted(numbers, block.last)])
+
+            for batch in rows.to_batches(max_chunksize=PIECE):
+                self._piece(batch, clock, stored)
+            self._end(int(numbers[-1]) + 1, rows.num_rows, clock)
+        return self._outcome
+
+    def take_whole(self, found: Sequence[Whole], stored: Stored) -> Outcome:
+        """Take what assemblers elsewhere have made of the messages of a batch, in any order."""
+        self._outcome = Outcome()
+        found = sorted(found, key=lambda one: one.sequence)
+        times = {one.sequence: one.time for one in found}
+
+        def clock(block: Block) -> int:
+            return self._times[block.hash] if block.hash in self._times else times[block.last]
+
+        for one in found:
+            if not isinstance(one.event, Told):
+                now = one.time / 1e6
+                events = self.follower.follow(one.event, one.topic, self.source, now)
+                self._apply(events, one.sequence, one.time, clock, stored)
+            elif one.event.kind != "Evicted" or not self._knows(one.event.hash):
+                # Who has a block lacks nothing of it, whatever has come of a copy.
+                self._outcome.told.append(one.event)
+        if found:
+            self._end(max(self.next, found[-1].sequence + 1), len(found), clock)
+        return self._outcome
+
+    def _knows(self, hash: bytes | None) -> bool:
+        return hash is not None and self.follower.knows(hash)
+
+    def _end(self, next: int, messages: int, clock: Callable[[Block], int]) -> None:
+        self._times = {block.hash: clock(block) for block in self.follower.retained}
+        self.next = next
+        self.counts["messages"] += messages
+        self.counts["added"] += len(self._outcome.added)
+        self.counts["reorgs"] += len(self._outcome.reorgs)
+        self.counts.update(one.kind for one in self._outcome.told)
+
+    def _fresh(self, rows: pa.Table) -> pa.Table:
+        """The rows that were not taken yet, in the order of their numbers."""
+        numbers = rows["sequence"].to_numpy()
+        if len(numbers) and (np.diff(numbers) <= 0).any():
+            rows = rows.sort_by("sequence")
+            numbers = rows["sequence"].to_numpy()
+        return rows.slice(int(np.searchsorted(numbers, self.next)))
+
+    def _piece(self, batch: pa.RecordBatch, clock: Callable[[Block], int], stored: Stored) -> None:
+        numbers = batch["sequence"].to_pylist()
+        time = batch["timestamp"].cast(pa.timestamp("us")).cast(pa.int64())[-1].as_py()
+        keys, values, bad = split(batch["payload"])
+        subjects = pc.dictionary_encode(batch["subject"])
+        names = [one.removeprefix(self._prefix) for one in subjects.dictionary.to_pylist()]
+        topics = [names[at] for at in subjects.indices.to_pylist()]
+        rows = list(zip(topics, keys, values, numbers, strict=True))
+        for at in reversed(bad):
+            del rows[at]
+            text = f"{batch['subject'][at]}: {wrong(batch['payload'][at].as_py())}"
+            self._outcome.told.append(Told(numbers[at], time, "BadEnvelope", None, None, text))
+        events = self.follower.take(rows, self.source, time / 1e6)
+        self._apply(events, numbers[-1], time, clock, stored)
+
+    def _apply(
+        self,
+        events: Sequence[Event],
+        sequence: int,
+        time: int,
+        clock: Callable[[Block], int],
+        stored: Stored,
+    ) -> None:
+        for event in events:
+            if isinstance(event, Step):
+                self._move(event.update, clock, stored)
+            else:
+                self._outcome.told.append(_told(event, sequence, time))
+
+    def _move(self, update: ChainUpdate, clock: Callable[[Block], int], stored: Stored) -> None:
+        """An update of the chain, into what this batch changes."""
+        outcome, out = self._outcome, self._outcome.added
+        if update.beyond or update.unlinked:
+            removed = self._take_back_behind(update.ancestor, stored)
+        else:
+            removed = [block.hash for block in update.removed]
+            kept = max(len(out) - len(removed), 0)
+            here = len(out) - kept
+            if [one.block.hash for one in out[kept:]] != removed[len(removed) - here :]:
+                raise WrongChain(
+                    f"a reorg onto 0x{update.ancestor.hex()} removes other blocks than the last"
+                    f" {here} of this batch; nothing of the batch is in the tables. Start the job"
+                    " again; if it comes again, assemble into another directory"
+                )
+            del out[kept:]
+            if len(removed) > here:  # numbers rise, so this is below whatever was cut before
+                outcome.cut = update.removed[0].number
+        added = [Added(block, clock(block)) for block in update.added]
+        out += added
+        hashes = [one.block.hash for one in added]
+        if update.beyond or not set(removed) <= set(hashes):  # else what is below came late
+            last = max(added, key=lambda one: one.block.last)
+            outcome.reorgs.append(
+                Reorged(last.block.last, last.time, update.ancestor, removed, hashes, update.beyond)
+            )
+
+    def _take_back_behind(self, ancestor: bytes, stored: Stored) -> list[bytes]:
+        """All that stands on a block of which the follower does not know the number any more."""
+        outcome, out = self._outcome, self._outcome.added
+        here = [one.block.hash for one in out]
+        if ancestor in here:
+            kept = here.index(ancestor) + 1
+            del out[kept:]
+            return here[kept:]
+        out.clear()
+        found = stored.behind(ancestor, outcome.cut)
+        if found:
+            outcome.cut = found[0][0]
+        return [hash for _, hash in found] + here
+
+
+def wrong(payload: bytes) -> str:
+    """Why a payload is no envelope."""
+    try:
+        unpack(payload)
+    except BadEnvelope as error:
+        return str(error)
+    return "it is none"
+
+
+def _told(event: Event, sequence: int, time: int) -> Told:
+    kind, text = type(event).__name__, str(event)
+    if isinstance(event, Dropped):
+        hash = event.key[1:HEAD] if len(event.key) >= HEAD else None
+        return Told(event.offset, time, kind, hash, None, text)
+    if isinstance(event, Evicted | Unlinked | NotOpen):
+        return Told(sequence, time, kind, event.hash, event.number, text)
+    assert not isinstance(event, Step)
+    if isinstance(event, Stalled):
+        return Told(sequence, time, kind, None, event.number, text)
+    text = f"channel {event.topic} given up: {event.why}"
+    return Told(sequence, time, kind, None, None, text)

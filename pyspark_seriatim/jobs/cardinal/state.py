@@ -1,0 +1,222 @@
+"""Blocks by transformWithState: each assembled by itself, on whatever executor has its hash.
+
+    messages, packed by (channel, hash) --> Blocks --> whole blocks, reorgs, what was dropped
+                                      (`whole_of` reads them again, for `Fold.take_whole`)
+
+Of each block there is one blob of state: what came of it, or that it was given. It lives until
+the messages of the stream are `AGE_MAX_SECONDS` younger than the first of it; then a block that
+is not whole is given up and told. Until a given one is forgotten, more of it is passed by.
+
+The time is that of the messages, which the journal never lets go back. So Spark's watermark, as
+far behind it as a block may wait, drops nothing; and it ends where the messages do, whereas
+Spark's own clock would have one empty batch behind the other.
+
+Memory: of a worker, the messages of the groups of one Arrow batch. The store is on disk.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd  # type: ignore[import-untyped]
+import pyarrow as pa
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from cardinal.assembler import AGE_MAX_SECONDS, Assembler, Dropped, Event, Evicted
+from cardinal.block import Block
+from cardinal.message_codec import HEAD
+from cardinal.messages import REORG, REORG_COMPLETE, Reorg, ReorgComplete
+from cardinal.pending import BLOCK_BYTES, EACH_BYTES, Pending
+from cardinal.schema import REORG_TOPIC, Tracking
+from cardinal.transport.envelope import LENGTH_DIGITS_MAX
+from pyspark_seriatim.jobs.cardinal import snapshot
+from pyspark_seriatim.jobs.cardinal.envelopes import split
+from pyspark_seriatim.jobs.cardinal.fold import Told, Whole, wrong
+from pyspark_seriatim.jobs.cardinal.packed import PACKED, pack, unpack
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+REORGS: Final = (bytes([REORG]), bytes([REORG_COMPLETE]))  # kinds that belong to no block
+# Whether it was given, and the time of its timer, in ms; behind them what is pending.
+BLOB: Final = struct.Struct(">?q")
+SCHEMA: Final = (
+    "sequence long, time long, topic string, kind string, hash binary, number long, weight binary,"
+    " parent binary, first long, body binary, text string"
+)
+COLUMNS: Final = [column.split()[0] for column in SCHEMA.split(",")]
+
+# Where the key begins in a payload: behind the colon; its kind, then the hash.
+KEY: Final = f"instr(cast(substring(payload, 1, {LENGTH_DIGITS_MAX + 1}) as string), ':')"
+HASH: Final = f"if({KEY} > 1, substring(payload, {KEY} + 2, 32), X'')"
+NO_PING: Final = f"{KEY} <= 1 or substring(payload, {KEY} + 1, 1) <> X'FF'"
+
+
+def assembled(
+    messages: "DataFrame", prefix: str, tracking: Tracking | None, source: str
+) -> "DataFrame":
+    """Of messages as the source has them, what has become of them in each batch."""
+    from pyspark.sql import functions as f
+
+    topic = f.substr("subject", f.lit(len(prefix) + 1))
+    channel = (topic == REORG_TOPIC) | topic.startswith(f"{REORG_TOPIC}.")
+    return (
+        messages.where(NO_PING)
+        .select(
+            f.when(channel, topic).otherwise("").alias("topic"),
+            f.expr(HASH).alias("hash"),
+            "sequence",
+            f.unix_micros("timestamp").alias("time"),
+            "payload",
+        )
+        .mapInArrow(pack, PACKED)
+        .withWatermark("timestamp", f"{int(AGE_MAX_SECONDS)} seconds")
+        .groupBy("topic", "hash")
+        .transformWithStateInPandas(
+            Blocks(tracking, source),
+            outputStructType=SCHEMA,
+            outputMode="append",
+            timeMode="EventTime",
+        )
+    )
+
+
+class Blocks(StatefulProcessor):
+    """One block of one channel (or of none) for each key."""
+
+    def __init__(self, tracking: Tracking | None, source: str) -> None:
+        self._tracking = tracking
+        self._source = source
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Once for each task."""
+        self._handle = handle
+        self._kept = handle.getValueState("block", "blob binary")
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        """All messages of one block in this batch."""
+        del timerValues
+        topic = key[0]
+        sequences, moments, payloads = unpack(blob for frame in rows for blob in frame["messages"])
+        times = dict(zip(sequences.tolist(), moments.tolist(), strict=True))
+        kept = self._kept.get()
+        given, timer, assembler = self._opened(kept, topic)
+        found, messages = [], []
+        keys, values, bad = split(payloads)
+        for at, sequence in enumerate(times):
+            row = (keys[at], values[at], sequence)
+            if bad and at in bad:
+                words = wrong(payloads[at].as_py())
+                told = Told(sequence, times[sequence], "BadEnvelope", None, None, words)
+                found.append(Whole(sequence, times[sequence], topic, told))
+            elif row[0][:1] in REORGS:
+                for event in assembler.feed([row], self._source):
+                    found.append(self._whole(event, sequence, times, topic))
+            elif not given:
+                messages.append(row)
+        for event in assembler.feed(messages, self._source):
+            given |= isinstance(event, Block)
+            found.append(self._whole(event, messages[-1][2], times, topic))
+        pending = next(iter(assembler.pending.values()), None)
+        if given or pending is not None or kept is not None:
+            self._keep(kept, given, timer, pending, times[sequence] // 1000)
+        if found:
+            yield frame_of(found)
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> Iterator[pd.DataFrame]:
+        """A block has had its time."""
+        del timerValues, expiredTimerInfo
+        _, timer, assembler = self._opened(self._kept.get(), key[0])
+        self._kept.clear()
+        pending = list(assembler.pending.values())
+        events = assembler.give_up("age")
+        if events:
+            last = max(pending[0].token.values())
+            times = {last: timer * 1000}  # that of its first message
+            yield frame_of([self._whole(event, last, times, key[0]) for event in events])
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _opened(self, kept: Any, topic: str) -> tuple[bool, int, Assembler]:
+        """Whether the block was given, the time of its timer, and what came of it."""
+        assembler = Assembler(self._tracking, age_max=float("inf"), channel=bool(topic))
+        if kept is None:
+            return False, 0, assembler
+        blob = bytes(kept[0])
+        given, timer = BLOB.unpack_from(blob)
+        if not given:
+            assembler.adopt(snapshot.loads(blob[BLOB.size :]))
+        return given, timer, assembler
+
+    def _keep(self, kept: Any, given: bool, timer: int, pending: Pending | None, now: int) -> None:
+        """Note what is to be known of the block; `now` in ms."""
+        if kept is not None and BLOB.unpack_from(bytes(kept[0]))[0]:
+            return  # it was given before, and that was noted
+        if kept is not None and (given or pending is None):
+            self._handle.deleteTimer(timer)
+        if not given and pending is None:  # too large, so it was given up
+            self._kept.clear()
+            return
+        if kept is None or given:
+            timer = now
+            self._handle.registerTimer(timer)
+        body = b"" if given else snapshot.dumps(pending)
+        self._kept.update((BLOB.pack(given, timer) + body,))
+
+    def _whole(self, event: Event, sequence: int, times: dict[int, int], topic: str) -> Whole:
+        if isinstance(event, Dropped):
+            sequence = event.offset
+            hash = event.key[1:HEAD] if len(event.key) >= HEAD else None
+            told = Told(sequence, 0, "Dropped", hash, None, str(event))
+            return Whole(sequence, times.get(sequence, 0), topic, told)
+        if isinstance(event, Evicted):
+            told = Told(sequence, 0, "Evicted", event.hash, event.number, str(event))
+            return Whole(sequence, times.get(sequence, 0), topic, told)
+        if isinstance(event, Block):
+            sequence = event.last
+        return Whole(sequence, times[sequence], topic, event)
+
+
+def frame_of(found: Sequence[Whole]) -> pd.DataFrame:
+    """As rows of `SCHEMA`."""
+    return pd.DataFrame([_row(one) for one in found], columns=COLUMNS, dtype=object)
+
+
+def _row(one: Whole) -> tuple[Any, ...]:
+    event, head = one.event, (one.sequence, one.time, one.topic)
+    if isinstance(event, Block):
+        body = snapshot.dumps((event.deletes, event.updates))
+        weight, first = event.weight.to_bytes(32, "big"), min(event.token.values())
+        place = (event.hash, event.number, weight, event.parent, first)
+        return (*head, "Block", *place, body, None)
+    nothing = (None,) * 4
+    if isinstance(event, Told):
+        return (*head, event.kind, event.hash, event.number, *nothing, event.text)
+    return (*head, type(event).__name__, event.hash, event.number, *nothing, None)
+
+
+def whole_of(rows: pa.Table, source: str) -> list[Whole]:
+    """Of rows of `SCHEMA`, what they say."""
+    return [_read(row, source) for row in rows.to_pylist()]
+
+
+def _read(row: dict[str, Any], source: str) -> Whole:
+    event: Block | Reorg | ReorgComplete | Told
+    sequence, time, kind = row["sequence"], row["time"], row["kind"]
+    hash, number = row["hash"], row["number"]
+    if kind == "Block":
+        deletes, updates = snapshot.loads(row["body"])
+        token, weight = {source: row["first"]}, int.from_bytes(row["weight"], "big")
+        place = (hash, number, weight, row["parent"])
+        size = len(row["body"]) + BLOCK_BYTES + EACH_BYTES * (len(updates) + len(deletes))
+        event = Block(*place, updates, deletes, token, sequence, size)
+    elif kind in ("Reorg", "ReorgComplete"):
+        event = (Reorg if kind == "Reorg" else ReorgComplete)(hash, number)
+    else:
+        event = Told(sequence, time, kind, hash, number, row["text"])
+    return Whole(sequence, time, row["topic"], event)

@@ -1,0 +1,256 @@
+"""The list of the files of tables: which are valid now, changed atomically, version by version.
+
+    log = FileLog.open("/data/archive")
+    change = log.begin("archive", 17)      # None: batch 17 of this application is in the log
+    if change is not None:
+        ...                                # write files into change.directory
+        change.add(f"{change.directory}/a.parquet", DataFile("date=2026-01-01/a.parquet", ...))
+        change.commit()
+    log.paths("messages")                  # for spark.read.parquet(*paths)
+
+In <root>/_seriatim/, which Spark and pyarrow overlook when they read <root>:
+
+    00000000000000000007.json              version 7: what it added and removed
+    00000000000000000020.checkpoint.json   all that is valid at version 20
+    changes/<id>/                          a change that is being made, and its intent.json
+
+Rules.
+1. The file of a version is created whole in one step, which fails where it is there already.
+2. A file is moved to its place after intent.json names it. Who begins deletes what others left
+   there without a commit; but first takes their version's number, so that they cannot commit any
+   more. So of two writers the one that began last wins, and the other gets `WriterConflict`.
+3. What a version removes is deleted by `vacuum` only: readers of older versions are not disturbed.
+
+Memory: a `DataFile` for each valid file, and a path for each that waits to be vacuumed.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+from pyspark_seriatim.jobs.filelog import versions
+from pyspark_seriatim.jobs.filelog.files import Files
+from pyspark_seriatim.jobs.filelog.pages import footer_sum
+from pyspark_seriatim.jobs.filelog.versions import FOLDER, DataFile, Entry, FileLogError, State
+
+__all__ = ["CHANGES", "Change", "DataFile", "FileLog", "FileLogError", "WriterConflict"]
+
+CHANGES: Final = f"{FOLDER}/changes"
+CHECKPOINT_EVERY: Final = 20  # versions: an open reads one list and so many versions at most
+
+
+class WriterConflict(FileLogError):
+    """Another writer of the same root was faster; nothing of this change is in the log."""
+
+
+class FileLog:
+    """The log of one root. Written by one thread; `refresh` shows what others did."""
+
+    def __init__(self, place: Files) -> None:
+        self.place = place
+        self.state = versions.read(place, State())
+
+    @classmethod
+    def open(cls, root: str) -> "FileLog":
+        """Of a path or URI; one that is not there is empty. Raises `FileLogError`."""
+        return cls(Files(root))
+
+    @property
+    def root(self) -> str:
+        """As Spark takes it."""
+        return self.place.root
+
+    @property
+    def version(self) -> int:
+        """The last version; 0 when there is none."""
+        return self.state.version
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What changes noted under each key, the last of each."""
+        return dict(self.state.facts)
+
+    def files(self, table: str = "") -> list[DataFile]:
+        """The valid files of a table, or of all, in the order of their rows."""
+        found = [one for one in self.state.files.values() if table in ("", one.table)]
+        return sorted(found, key=lambda one: (one.first, one.path))
+
+    def paths(self, table: str = "") -> list[str]:
+        """The same as Spark takes them."""
+        return [self.place.uri(one.path) for one in self.files(table)]
+
+    def batch(self, application: str) -> int | None:
+        """The last batch that was committed for an application."""
+        return self.state.batches.get(application)
+
+    def refresh(self) -> None:
+        """Read what was committed since."""
+        self.state = versions.read(self.place, self.state)
+
+    def begin(self, application: str = "", batch: int | None = None) -> "Change | None":
+        """Begin a change; None when this batch, or a later one, was committed already.
+
+        Changes that others have begun can not be committed any more.
+        """
+        self.recover()
+        if batch is not None and self.state.batches.get(application, -1) >= batch:
+            return None
+        return Change(self, application, batch)
+
+    def recover(self) -> None:
+        """Delete what others have left without a commit, which they cannot do any more."""
+        self.place.make(CHANGES)
+        self.refresh()
+        for other in self.place.names(CHANGES):
+            self._end(f"{CHANGES}/{other}")
+
+    def vacuum(self, older_than: float) -> int:
+        """Delete the files that were removed `older_than` seconds ago or earlier; how many."""
+        limit = versions.now() - int(older_than * 1000)
+        gone = [path for path, removed in self.state.removed.items() if removed <= limit]
+        change = self.begin() if gone else None
+        if change is not None:
+            for path in gone:
+                self.place.delete(path)
+            change.vacuumed = gone
+            change.commit()
+        return len(gone)
+
+    def _end(self, folder: str) -> None:
+        """Take from a change the possibility to commit, and delete what it left."""
+        folder = self.place.seize(folder)
+        data = self.place.read(f"{folder}/intent.json")
+        intent: Entry = json.loads(data) if data else {"version": 0, "paths": []}
+        if intent["version"] == self.version + 1:
+            self.create(versions.name(self.version + 1), versions.entry(self.version + 1))
+            self.refresh()  # it may have been committed before its number could be taken
+        self.clean(folder, intent["paths"])
+
+    def clean(self, folder: str, paths: Iterable[str]) -> None:
+        """Delete a change's folder; but first its files that no version has added."""
+        for path in paths:
+            if path not in self.state.files and path not in self.state.removed:
+                self.place.delete(path)
+        self.place.delete_folder(folder)
+
+    def create(self, path: str, content: Entry) -> bool:
+        """Make a file of the log; False when it was there, or one who began was faster."""
+        data = versions.dump(content)
+        try:
+            return self.place.create(path, data, CHANGES)
+        except FileNotFoundError:
+            return False
+
+    def checkpoint(self) -> None:
+        """Write the whole list, and delete the versions up to the checkpoint before it."""
+        self.create(versions.name(self.version, ".checkpoint"), self.state.checkpoint())
+        for kind, numbers in zip(("", ".checkpoint"), versions.listed(self.place), strict=True):
+            for number in numbers:
+                if number <= self.version - CHECKPOINT_EVERY:
+                    self.place.delete(versions.name(number, kind))
+
+
+class Change:
+    """What one version will add and remove. Made by `FileLog.begin`; commit or abandon it."""
+
+    def __init__(self, log: FileLog, application: str, batch: int | None) -> None:
+        self.id = uuid.uuid4().hex[:16]
+        self.version = log.version + 1
+        self.vacuumed: list[str] = []
+        self._log = log
+        self._application, self._batch = application, batch
+        self._added: dict[str, DataFile] = {}  # by where it is now
+        self._removed: list[str] = []
+        self._facts: dict[str, Any] = {}
+        self._folder = f"{CHANGES}/{self.id}"
+        log.place.make(self._folder)
+
+    @property
+    def directory(self) -> str:
+        """Where its files are to be written, as Spark takes it. What is not added is deleted."""
+        return self._log.place.uri(self._folder)
+
+    def add(self, temporary: str, file: DataFile) -> DataFile:
+        """Have the file at `temporary` moved to its path when this is committed.
+
+        Its name gets the change's id before the suffix, so that no two changes ever write to
+        the same place. Returns it with that path, its size, and the sum of its footer.
+        """
+        place = self._log.place
+        source = place.relative(temporary)
+        outside = os.path.normpath(file.path) != file.path or file.path.startswith(("/", "."))
+        if outside or file.path.startswith(FOLDER):
+            raise FileLogError(f"{file.path!r} is no path under {place.root}")
+        size = place.size(source)
+        if size is None and not place.exists(self._folder):
+            raise self._conflict()
+        if size is None:
+            raise FileLogError(f"{temporary} is not there, so it cannot be added")
+        stem, suffix = os.path.splitext(file.path)
+        footer = footer_sum(place, source) if suffix == ".parquet" else ""
+        added = replace(file, path=f"{stem}-{self.id}{suffix}", bytes=size, footer=footer)
+        if source in self._added or any(one.path == added.path for one in self._added.values()):
+            raise FileLogError(f"{file.path} is added twice")
+        self._added[source] = added
+        return added
+
+    def remove(self, file: DataFile) -> None:
+        """Of the last version. The file stays until it is vacuumed."""
+        if file.path not in self._log.state.files or file.path in self._removed:
+            raise FileLogError(f"{file.path} is not in the log, so it cannot be removed")
+        self._removed.append(file.path)
+
+    def fact(self, key: str, value: Any) -> None:
+        """Note what JSON can hold; it replaces what was noted under this key."""
+        self._facts[key] = value
+
+    def commit(self) -> int:
+        """Make it the next version, and return its number. Raises `WriterConflict`."""
+        log = self._log
+        paths = [file.path for file in self._added.values()]
+        intent = {"version": self.version, "paths": paths}
+        done = log.create(f"{self._folder}/intent.json", intent) and self._move()
+        if done:
+            log.place.sync(paths)
+            done = log.create(versions.name(self.version), self._entry())
+        log.refresh()
+        log.clean(self._folder, paths)
+        if not done and log.state.id != self.id:  # some file systems repeat what they have done
+            raise self._conflict()
+        if self.version % CHECKPOINT_EVERY == 0:
+            log.checkpoint()
+        return self.version
+
+    def abandon(self) -> None:
+        """Delete what was written for it."""
+        self._log.clean(self._folder, ())
+
+    def _entry(self) -> Entry:
+        return versions.entry(
+            self.version,
+            self.id,
+            application=self._application,
+            batch=self._batch,
+            add=[asdict(file) for file in self._added.values()],
+            remove=self._removed,
+            vacuumed=self.vacuumed,
+            facts=self._facts,
+        )
+
+    def _move(self) -> bool:
+        """Every file to its place; False when one who began has deleted them."""
+        try:
+            for source, file in self._added.items():
+                self._log.place.move(source, file.path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _conflict(self) -> WriterConflict:
+        return WriterConflict(
+            f"another writer began after this one, or committed version {self.version} first: let"
+            f" one job at a time write to {self._log.root}"
+        )

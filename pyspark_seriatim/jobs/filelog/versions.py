@@ -1,0 +1,168 @@
+"""The versions of a file log: what each says, and what all of them come to.
+
+    {"version": 7, "id": "4be0...", "time": 1767225600000, "application": "archive", "batch": 17,
+     "add": [{"path": "date=2026-01-01/a.parquet", "table": "messages", ...}],
+     "remove": ["date=2026-01-01/b.parquet"], "vacuumed": [], "facts": {"next": 5001}}
+
+A checkpoint is the same with all that is valid under "add", and "removed" and "batches" besides.
+`time` is ms since 1970.
+"""
+
+import json
+import re
+import time
+import zlib
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.filelog.files import Files
+
+FOLDER: Final = "_seriatim"
+NAME: Final = re.compile(r"(\d{20})(\.checkpoint)?\.json")
+SUM: Final = b',"sum":"'
+READ_ATTEMPTS: Final = 5  # old versions may be deleted between our looking and our reading
+
+Entry = dict[str, Any]
+
+
+class FileLogError(JobError):
+    """The log cannot be read, or is used wrongly."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file of a table. `first` to `last` are the numbers of its rows: sequences, or blocks."""
+
+    path: str  # relative to the root
+    table: str
+    rows: int
+    bytes: int  # looked up when it is added
+    first: int
+    last: int
+    tags: dict[str, str] = field(default_factory=dict)
+    footer: str = ""  # its sum (pages.py), made when it is added; files of before have none
+
+
+@dataclass(slots=True)
+class State:
+    """What the versions up to `version` come to. Written by `apply`."""
+
+    version: int = 0
+    id: str = ""  # of the change that made it
+    files: dict[str, DataFile] = field(default_factory=dict)
+    removed: dict[str, int] = field(default_factory=dict)  # when; those not yet vacuumed
+    batches: dict[str, int] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next version, or a checkpoint into an empty state."""
+        self.version, self.id = entry["version"], entry["id"]
+        for path in entry["remove"]:
+            del self.files[path]
+            self.removed[path] = entry["time"]
+        for raw in entry["add"]:
+            self.files[raw["path"]] = DataFile(**raw)
+        for path in entry["vacuumed"]:
+            del self.removed[path]
+        if entry["batch"] is not None:
+            self.batches[entry["application"]] = entry["batch"]
+        self.facts.update(entry["facts"])
+        self.removed.update(entry.get("removed", {}))
+        self.batches.update(entry.get("batches", {}))
+
+    def checkpoint(self) -> Entry:
+        """From which `apply` makes the same again."""
+        return entry(
+            self.version,
+            self.id,
+            add=[asdict(file) for file in self.files.values()],
+            facts=self.facts,
+            removed=self.removed,
+            batches=self.batches,
+        )
+
+
+def entry(version: int, id: str = "", **more: Any) -> Entry:
+    """What a version says; what is not given is nothing."""
+    nothing: Entry = {"add": [], "remove": [], "vacuumed": [], "facts": {}}
+    return {
+        "version": version,
+        "id": id,
+        "time": now(),
+        "application": "",
+        "batch": None,
+        **nothing,
+        **more,
+    }
+
+
+def dump(content: Entry) -> bytes:
+    """What is written of an entry: JSON, whose last field is the CRC-32 of all before it."""
+    body = json.dumps(content, separators=(",", ":")).encode()[:-1]
+    return body + b'%b%08x"}' % (SUM, zlib.crc32(body))
+
+
+def load(data: bytes) -> Entry:
+    """The other way round; entries of before have no sum. Raises `ValueError`."""
+    body, found, rest = data.rpartition(SUM)
+    if found and rest != b'%08x"}' % zlib.crc32(body):
+        raise ValueError("its checksum is another")
+    content: Entry = json.loads(data)
+    return content
+
+
+def name(version: int, kind: str = "") -> str:
+    """Where a version is, or with `kind` ".checkpoint" its checkpoint."""
+    return f"{FOLDER}/{version:020}{kind}.json"
+
+
+def now() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def read(place: Files, known: State) -> State:
+    """The state as of now, where `known` is one of before. Raises `FileLogError`."""
+    missing: list[int] = []
+    for _ in range(READ_ATTEMPTS):
+        versions, checkpoints = listed(place)
+        last = max([*versions, *checkpoints], default=0)
+        if known.version > last or not versions.issuperset(range(known.version + 1, last + 1)):
+            known = State()
+        if (
+            not known.version
+            and checkpoints
+            and not _take(place, known, checkpoints, ".checkpoint")
+        ):
+            continue
+        missing = [v for v in range(known.version + 1, last + 1) if v not in versions]
+        if missing:
+            known = State()  # a list is not made at once: a checkpoint may have come meanwhile
+            continue
+        if all(_take(place, known, {v}) for v in range(known.version + 1, last + 1)):
+            return known
+    if missing:
+        path = place.uri(name(missing[0]))
+        raise FileLogError(f"{path} is missing: what it added and removed is not known")
+    raise FileLogError(f"{place.uri(FOLDER)} changes faster than it can be read")
+
+
+def listed(place: Files) -> tuple[set[int], set[int]]:
+    """Which versions there are, and which checkpoints."""
+    found = [NAME.fullmatch(one) for one in place.names(FOLDER)]
+    numbers = [(int(one[1]), bool(one[2])) for one in found if one]
+    return {n for n, whole in numbers if not whole}, {n for n, whole in numbers if whole}
+
+
+def _take(place: Files, state: State, versions: set[int], kind: str = "") -> bool:
+    """Apply the last of them; False when it has gone away."""
+    path = name(max(versions), kind)
+    data = place.read(path)
+    if data is None:
+        return False
+    try:
+        state.apply(load(data))
+    except (ValueError, KeyError, TypeError) as error:
+        raise FileLogError(f"{place.uri(path)} is damaged: {error!r}") from error
+    return True

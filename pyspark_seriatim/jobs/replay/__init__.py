@@ -1,0 +1,1 @@
+"""An archive published again in its order, each message once."""

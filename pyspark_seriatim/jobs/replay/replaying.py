@@ -1,0 +1,347 @@
+"""A replay: an archive published again in its order, each message once, whatever is killed.
+
+    archive --cut--> chunks of numbers --tasks: ordered rows, staged in steps--> steps
+    --driver: COMMIT, one step after the other, at the rate--> the broker
+
+A step is some rows and the numbers they cover. It is committed as the batch whose number is the
+last one it covers, after the batch before it; so the broker knows how far the replay has come, and
+one that begins again goes on behind that, with steps as long as it likes. What two replays of one
+application do at once, or one that was killed while it committed, is refused by that `after`.
+
+While the steps of one chunk are committed the next chunk is staged. Memory: of a task, that of
+`Ordered` and a step; of the driver, one line for each step of two chunks.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_seriatim.client import Client
+from pyspark_seriatim.errors import BrokerError
+from pyspark_seriatim.jobs.archive.rows import Part, subject_pattern
+from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.filelog.files import Files
+from pyspark_seriatim.jobs.replay.ordered import Ordered
+from pyspark_seriatim.jobs.replay.publishable import stage
+from pyspark_seriatim.jobs.replay.replay_options import Range, Wish
+from pyspark_seriatim.operation_publishing import BATCH, Publisher, Staged, Transaction
+from pyspark_seriatim.operations import Layout, operations
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHUNK_ROWS: Final = 200_000  # of one task: a second or so
+STEP_BYTES: Final = 32 << 20
+AHEAD_SECONDS: Final = 10  # of a turn of all tasks, staged while the one before is published
+STEP_SECONDS: Final = 0.1  # at a rate: so often something is published
+COMMITTING_SECONDS: Final = 60  # that a commit of another replay may take
+LOOK_SECONDS: Final = 0.2
+STEP_DDL: Final = (
+    "chunk bigint, first bigint, last bigint, stage string, bytes bigint, crc32 bigint,"
+    " rows bigint, doubled bigint, skipped bigint, example string"
+)
+STEPS: Final = pa.schema(
+    [
+        *((name, pa.int64()) for name in ("chunk", "first", "last")),
+        ("stage", pa.string()),
+        *((name, pa.int64()) for name in ("bytes", "crc32", "rows", "doubled", "skipped")),
+        ("example", pa.string()),
+    ]
+)
+# What a replayed message says of where it was, by --origin-headers.
+ORIGIN_NUMBER, ORIGIN_TIME = "Nats-Origin-Sequence", "Nats-Origin-Time-Stamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Rows that are staged: those of the numbers `first` to `last`."""
+
+    first: int
+    last: int
+    staged: Staged
+    doubled: int
+    skipped: int = 0  # rows that cannot be published
+    example: str = ""  # the first of them
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What was published: rows of the archive up to number `upto`, as numbers `first` to `last`."""
+
+    rows: int = 0
+    doubled: int = 0
+    skipped: int = 0
+    example: str = ""  # of what was skipped
+    first: int = 0
+    last: int = 0
+    upto: int = 0
+    seconds: float = 0.0
+
+
+def cut(parts: Sequence[Part], span: Range, rows: int) -> Iterator[Range]:
+    """`span` in pieces of about so many rows, were the numbers of a file spread evenly."""
+    firsts = np.array([part.first for part in parts], np.int64)
+    lasts = np.array([part.last for part in parts], np.int64)
+    density = np.array([part.rows for part in parts]) / (lasts - firsts + 1.0)
+
+    def rows_in(begin: int, end: int) -> float:
+        inside = np.minimum(lasts, end) - np.maximum(firsts, begin) + 1
+        return float((np.maximum(inside, 0) * density).sum())
+
+    begin, last = span
+    while begin <= last:
+        low, high = begin, last
+        while low < high:  # the lowest end with so many rows
+            middle = (low + high) // 2
+            if rows_in(begin, middle) >= rows:
+                high = middle
+            else:
+                low = middle + 1
+        yield begin, low
+        begin = low + 1
+
+
+@dataclass(frozen=True, slots=True)
+class StageChunks:
+    """For mapInArrow: indexes of chunks --> the steps that their rows were staged in."""
+
+    wish: Wish
+    chunks: tuple[Range, ...]
+    step_rows: int
+
+    def __call__(self, indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in indexes:
+            for index in batch.column(0).to_pylist():
+                for step in self._steps(self.chunks[index]):
+                    row = {"chunk": index, "first": step.first, "last": step.last}
+                    staged = step.staged
+                    row |= {"stage": staged.stage, "bytes": staged.bytes, "crc32": staged.crc32}
+                    row |= {"rows": staged.rows, "doubled": step.doubled}
+                    row |= {"skipped": step.skipped, "example": step.example}
+                    yield pa.RecordBatch.from_pylist([row], schema=STEPS)
+
+    def _steps(self, chunk: Range) -> Iterator[Step]:
+        """Those of one chunk: each ends where the next begins, the last at the chunk's end."""
+        wish = self.wish
+        archive = wish.archive
+        columns = [name for name in COLUMNS if name in archive.columns]
+        pattern = subject_pattern(wish.subject)
+        ordered = Ordered(Files(archive.root), archive.within(*chunk), columns, chunk, pattern)
+        publisher = Publisher.shared(wish.options)
+        begin, doubled = chunk[0], 0
+        for rows, is_last in _with_end(_pieces(ordered.batches(), self.step_rows)):
+            last = chunk[1] if is_last else rows.column(0)[-1].as_py()
+            transaction = Transaction(wish.application, last)
+            make = partial(self._operations, publisher=publisher)
+            staged, skipped = stage(publisher, transaction, rows, make, wish.skip)
+            example = str(skipped[0]) if skipped else ""
+            yield Step(begin, last, staged, ordered.doubled - doubled, len(skipped), example)
+            begin, doubled = last + 1, ordered.doubled
+
+    def _operations(self, rows: pa.RecordBatch, publisher: Publisher) -> Iterator[Any]:
+        wish = self.wish
+        columns = {name: rows.column(name) for name in rows.schema.names}
+        columns["subject"] = wish.renaming.apply(columns["subject"])
+        if wish.origin:
+            columns["headers"] = with_origin(rows)
+        wanted = {name: columns[name] for name in PUBLISHED if name in columns}
+        layout = Layout(None, "reply" in wanted, "headers" in wanted)
+        made = pa.RecordBatch.from_pydict(wanted)
+        return operations(made, layout, publisher.max_payload())
+
+
+COLUMNS: Final = ("sequence", "timestamp", "subject", "payload", "reply", "headers")
+PUBLISHED: Final = ("subject", "payload", "reply", "headers")
+
+
+def _pieces(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches of at most so many rows, and bytes; small ones are joined."""
+    waiting: list[pa.RecordBatch] = []
+    held_rows = held_bytes = 0
+    for batch in batches:
+        each = max(min(rows, STEP_BYTES * batch.num_rows // max(batch.nbytes, 1)), 1)
+        at = 0
+        while at < batch.num_rows:
+            some = batch.slice(at, min(each, rows - held_rows))
+            at += some.num_rows
+            waiting.append(some)
+            held_rows, held_bytes = held_rows + some.num_rows, held_bytes + some.nbytes
+            if held_rows >= rows or held_bytes >= STEP_BYTES:
+                yield pa.concat_batches(waiting)
+                waiting, held_rows, held_bytes = [], 0, 0
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def _with_end(pieces: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """Each, and whether it is the last one."""
+    before = next(pieces, None)
+    while before is not None:
+        following = next(pieces, None)
+        yield before, following is None
+        before = following
+
+
+def with_origin(rows: pa.RecordBatch) -> pa.MapArray:
+    """The headers of rows, and behind them the numbers and times that they had."""
+    count = rows.num_rows
+    times = pc.strftime(rows.column("timestamp"), "%Y-%m-%dT%H:%M:%SZ")
+    values = [rows.column("sequence").cast(pa.string()), times]
+    keys = pa.array(np.repeat([ORIGIN_NUMBER, ORIGIN_TIME], count).tolist(), pa.string())
+    new = np.arange(count + 1, dtype=np.int32) * 2
+    ones = pa.array(np.arange(2 * count + 1, dtype=np.int32))
+    added = pa.ListArray.from_arrays(ones, pa.concat_arrays(values))
+    # Row by row: its entries, then its number, then its time.
+    order = np.empty(2 * count, np.int64)
+    order[0::2], order[1::2] = np.arange(count), np.arange(count) + count
+    if "headers" not in rows.schema.names:
+        entries = pa.array(order)
+        return pa.MapArray.from_arrays(pa.array(new), keys.take(entries), added.take(entries))
+    column = rows.column("headers")
+    column = column.take(pa.array(np.arange(count)))  # what lies under a null is left behind
+    ends = np.asarray(column.offsets)
+    base, old = ends - ends[0], int(ends[-1] - ends[0])
+    row_of = np.repeat(np.arange(count), np.diff(base))
+    order_all = np.empty(old + 2 * count, np.int64)
+    order_all[np.arange(old) + 2 * row_of] = np.arange(old)
+    order_all[base[1:] + new[:-1]] = old + np.arange(count)
+    order_all[base[1:] + new[:-1] + 1] = old + count + np.arange(count)
+    entries = pa.array(order_all)
+    old_keys = column.keys.slice(int(ends[0]), old).cast(pa.string())
+    old_items = column.items.slice(int(ends[0]), old).cast(added.type)
+    return pa.MapArray.from_arrays(
+        pa.array((base + new).astype(np.int32)),
+        pa.concat_arrays([old_keys, keys]).take(entries),
+        pa.concat_arrays([old_items, added]).take(entries),
+    )
+
+
+class Replay:
+    """One replay in a Spark session."""
+
+    def __init__(self, spark: "SparkSession", wish: Wish) -> None:
+        self._spark = spark
+        self._wish = wish
+        self._publisher = Publisher(wish.options)
+        self._tasks = spark.sparkContext.defaultParallelism
+        ahead = int(wish.rate * AHEAD_SECONDS / self._tasks)
+        self._chunk_rows = min(CHUNK_ROWS, max(ahead, 1)) if wish.rate else CHUNK_ROWS
+        paced = max(int(wish.rate * STEP_SECONDS), 1)
+        self._step_rows = min(paced, self._chunk_rows) if wish.rate else CHUNK_ROWS
+
+    def run(self, came: Callable[[Replayed], None] = lambda done: None) -> Replayed:
+        """Publish what was not published yet; `came` is told how far that is.
+
+        Raises `JobError`, `BrokerError`; what is done then stays done.
+        """
+        wish, begun = self._wish, time.monotonic()
+        after = self.position()
+        first = wish.span[0] if after is None else max(wish.span[0], after + 1)
+        done = Replayed(upto=after or 0)
+        chunks = cut(wish.archive.parts, (first, wish.span[1]), self._chunk_rows)
+        with ThreadPoolExecutor(1) as stager, contextlib.closing(self._publisher):
+            staging = stager.submit(self._stage, tuple(islice(chunks, self._tasks)))
+            following: tuple[Range, ...] | None = None
+            while following is None or following:
+                steps = staging.result()
+                following = tuple(islice(chunks, self._tasks))
+                staging = stager.submit(self._stage, following)
+                try:
+                    while steps:
+                        self._wait(done, begun)
+                        after = self._commit(steps[0], after, done)
+                        steps.pop(0)
+                        came(done)
+                except BaseException:
+                    self._drop([*steps, *_result(staging)])
+                    raise
+        done.seconds = time.monotonic() - begun
+        return done
+
+    def position(self) -> int | None:
+        """The last number that was replayed before; of a commit under way its end is awaited."""
+        payload = json.dumps({"application": self._wish.application}).encode()
+        until = time.monotonic() + COMMITTING_SECONDS
+        while True:
+            with contextlib.closing(Client(self._wish.options)) as client:
+                answer = client.call(lambda on: on.request(BATCH, payload).check(BATCH))
+            found = json.loads(bytes(answer.payload))
+            if found.get("committing") is None:
+                return None if found["batch"] is None else int(found["batch"])
+            if time.monotonic() > until:
+                raise JobError(f"another replay of {self._wish.application!r} is publishing")
+            time.sleep(LOOK_SECONDS)
+
+    def _stage(self, chunks: tuple[Range, ...]) -> list[Step]:
+        """The steps of some chunks, in the order of their numbers."""
+        if not chunks:
+            return []
+        task = StageChunks(self._wish, chunks, self._step_rows)
+        frame = self._spark.range(0, len(chunks), 1, len(chunks)).mapInArrow(task, STEP_DDL)
+        steps = [
+            Step(
+                row["first"],
+                row["last"],
+                Staged(row["stage"], row["bytes"], row["crc32"], row["rows"]),
+                row["doubled"],
+                row["skipped"],
+                row["example"],
+            )
+            for row in frame.collect()
+        ]
+        return sorted(steps, key=lambda step: step.first)
+
+    def _wait(self, done: Replayed, begun: float) -> None:
+        """Until what was published is due."""
+        if self._wish.rate:
+            time.sleep(max(begun + done.rows / self._wish.rate - time.monotonic(), 0))
+
+    def _commit(self, step: Step, after: int | None, done: Replayed) -> int:
+        transaction = Transaction(self._wish.application, step.last)
+        try:
+            got = self._publisher.commit(transaction, [step.staged], after=after)
+        except BrokerError as error:
+            if error.status != 409:
+                raise
+            raise JobError(
+                f"another replay of {self._wish.application!r} goes on ({error}); let one end"
+            ) from error
+        if got.repeated and step.staged.rows and not got.rows:
+            raise JobError(
+                f"another replay of {self._wish.application!r} has come further than {step.last};"
+                " let it end, or start this one again, and it goes on there"
+            )
+        done.rows += got.rows
+        done.doubled += step.doubled
+        done.skipped += step.skipped
+        done.example = done.example or step.example
+        done.first = done.first or got.first
+        done.last = got.last or done.last
+        done.upto = step.last
+        return step.last
+
+    def _drop(self, steps: Sequence[Step]) -> None:
+        """What will not be committed need not wait for its expiry."""
+        hurried = replace(self._wish.options, ack_timeout_ms=2000, request_timeout_ms=2000)
+        with contextlib.suppress(BrokerError), Publisher(hurried) as publisher:
+            for step in steps:
+                publisher.abort(Transaction(self._wish.application, step.last), [step.staged.stage])
+
+
+def _result(staging: Any) -> list[Step]:
+    """What was staged meanwhile, if that has gone well."""
+    try:
+        found: list[Step] = staging.result()
+        return found
+    except Exception:  # what ended the replay is told already
+        return []

@@ -1,0 +1,165 @@
+"""What the jobs' command lines have in common: options, one line for an error, exit status.
+
+A job is a function with these types, decorated with `job`; its room's `__main__` runs it:
+
+    archive(root: str, server: Server = DEFAULT_SERVER, ...) -> int     its exit status
+    sys.exit(run(archive))                                              python -m, spark-submit
+
+Exit status: 0 done, 1 done and something was found (audit), 2 it could not be done.
+"""
+
+import functools
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any, Final, ParamSpec
+
+import typer
+
+from pyspark_seriatim.errors import BrokerError, DataLost, OptionError, PySparkNotUsable
+from pyspark_seriatim.jobs.errors import JobError, first_line
+
+DONE, FOUND, FAILED = 0, 1, 2
+INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+DEFAULT_SERVER = "nats://127.0.0.1:4222"
+OURS: Final = re.compile(r"\bpyspark_seriatim(?:\.\w+)+: (.+)")  # an error in Python's words
+USAGE_ERROR: Final[Any] = typer.BadParameter.__mro__[1]  # the base, which typer does not export
+EXTRA: Final = {"google", "matplotlib", "numpy", "pandas", "pyarrow", "pyspark"}
+P = ParamSpec("P")
+
+Server = Annotated[
+    str,
+    typer.Option(
+        *("-s", "--url", "--server"),
+        metavar="URL",
+        envvar="SERIATIM_URL",
+        help="The broker: nats://HOST:PORT, or HOST:PORT; several with commas between.",
+    ),
+]
+Subject = Annotated[
+    str, typer.Option("--subject", metavar="SUBJECT", help="Which messages; * and > are wildcards.")
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MASTER",
+        help="Spark's master. By default what spark-submit says, or local\\[*].",
+        show_default=False,
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf",
+        metavar="KEY=VALUE",
+        help="A setting of Spark's; may be given again.",
+        show_default=False,
+    ),
+]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where Spark keeps how far it has come. By default a directory below the output.",
+        show_default=False,
+    ),
+]
+Once = Annotated[
+    bool, typer.Option("--once", metavar=" ", help="End when all there is now has been read.")
+]
+Every = Annotated[
+    float,
+    typer.Option(
+        "--every",
+        metavar="SECONDS",
+        min=0.0,
+        help="Otherwise: go on for ever, with a batch so often.",
+    ),
+]
+MaxOffsets = Annotated[
+    int, typer.Option("--max-offsets", metavar="N", min=1, help="Numbers in one batch at most.")
+]
+
+
+def settings(conf: list[str] | None) -> dict[str, str]:
+    """What `--conf` says. Raises `JobError`."""
+    found = {}
+    for text in conf or ():
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise JobError(f"--conf {text}: write KEY=VALUE, such as spark.driver.memory=4g")
+        found[key] = value
+    return found
+
+
+def job(function: Callable[P, int]) -> Callable[P, int]:
+    """Tell what makes a job impossible in one line on standard error; the exit status then is 2."""
+
+    @functools.wraps(function)
+    def told(*args: P.args, **kwargs: P.kwargs) -> int:
+        try:
+            return function(*args, **kwargs)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except Exception as error:
+            if os.environ.get("SERIATIM_TRACEBACK"):
+                raise
+            text = words(error)
+            if text is None:
+                text = (
+                    f"unexpected {type(error).__name__}: {error} (a defect of Seriatim; run it"
+                    " with SERIATIM_TRACEBACK=1 to see where)"
+                )
+            print(f"seriatim: {text}", file=sys.stderr)
+            return FAILED
+
+    return told
+
+
+def words(error: BaseException) -> str | None:
+    """One line for what is no defect; None for what is one."""
+    if isinstance(error, JobError | OptionError | BrokerError | DataLost | PySparkNotUsable):
+        return str(error)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRA:
+        return f"{error.name} is not installed: pip install 'seriatim[spark]'"
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else first_line(error)
+    if type(error).__module__.startswith(("pyspark.errors", "py4j.")):
+        return _of_spark(str(error))
+    return None
+
+
+def _of_spark(text: str) -> str:
+    """What Spark says, or, where that is what Python said in one of its workers, that."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in lines:
+        found = OURS.search(line)
+        if found is not None:
+            return found[1]
+    for line in lines:
+        if line.startswith(": "):  # the JVM's error, behind py4j's line on what was called
+            return line[2:]
+    return lines[0] if lines else "Spark failed without a word"
+
+
+def run(function: Callable[..., int], argv: list[str] | None = None, name: str = "") -> int:
+    """Run a job's command line; its exit status."""
+    app: Any = typer.Typer(
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        rich_markup_mode="rich",
+    )
+    app.command()(function)
+    try:
+        status = app(args=argv, standalone_mode=False, prog_name=name or None)
+    except typer.Exit as leave:
+        return leave.exit_code
+    except typer.Abort:
+        return INTERRUPTED
+    except USAGE_ERROR as error:
+        message = " ".join(error.format_message().split()).rstrip(".")
+        print(f"seriatim: {message}; --help shows how", file=sys.stderr)
+        return FAILED
+    return status if isinstance(status, int) else DONE

@@ -1,0 +1,144 @@
+"""`seriatim spark stats`: messages, bytes, sizes and rates by subject and window of time."""
+
+import json
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from pyspark_seriatim.jobs.archive.rows import EVERY, open_archive, subject_pattern
+from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.running.command import DONE, Conf, Master, Subject, job, settings
+from pyspark_seriatim.jobs.running.job_arguments import First, Json, Last, OneArchive, OneServer
+from pyspark_seriatim.jobs.running.moments import duration_us, moment_ms
+from pyspark_seriatim.jobs.running.spark_session import spark_session
+from pyspark_seriatim.jobs.running.watch import terminal
+from pyspark_seriatim.jobs.stats.measuring import DEPTH_MAX, Source, measure
+from pyspark_seriatim.jobs.stats.stats_output import as_json as in_json
+from pyspark_seriatim.jobs.stats.stats_output import (
+    check_output,
+    make_folder,
+    print_measured,
+    write_table,
+)
+from pyspark_seriatim.options import Options
+
+PICTURES = (".svg", ".png")
+
+
+Window = Annotated[str, typer.Option(metavar="TIME", help="Such as 10s, 1m, 1h, 1d.")]
+Depth = Annotated[
+    int, typer.Option(min=1, max=DEPTH_MAX, metavar="N", help="Tokens of a subject that count.")
+]
+Since = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="From this time on: 10m (ago), a date, or unix ms."),
+]
+Until = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Up to this time, and not the time itself.")
+]
+Out = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write each window and subject: to .parquet, .csv or .jsonl.",
+        show_default=False,
+    ),
+]
+Plot = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Draw the rates: to .svg or .png.", show_default=False),
+]
+Top = Annotated[int, typer.Option(min=1, metavar="N", help="Subjects that are printed.")]
+
+
+@job
+def stats(
+    server: OneServer = None,
+    archive: OneArchive = None,
+    window: Window = "1m",
+    depth: Depth = 1,
+    subject: Subject = EVERY,
+    first: First = None,
+    last: Last = None,
+    since: Since = None,
+    until: Until = None,
+    out: Out = None,
+    plot: Plot = None,
+    top: Top = 20,
+    as_json: Json = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> int:
+    """Measure a journal or an archive: messages, bytes, sizes and rates by subject and time.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim spark stats --server nats://127.0.0.1:4222 --since 1h[/cyan]
+    [cyan]seriatim spark stats --archive /data/archive --depth 2 --plot rates.svg[/cyan]
+    [cyan]seriatim spark stats --archive /data/archive --window 1h --out hours.parquet[/cyan]
+    """
+    window_us = duration_us("--window", window)
+    source = source_of(server, archive, subject, (first, last), (since, until))
+    check_outputs(out, plot)
+    spark = spark_session("seriatim stats", master, settings(conf))
+    measured = measure(spark, source, window_us, depth)
+    if as_json:
+        print(json.dumps(in_json(measured), indent=2, ensure_ascii=False))
+    else:
+        print_measured(measured, top, terminal())
+    sys.stdout.flush()  # what was measured is told, whatever becomes of the files
+    if out is not None:
+        write_table(out, measured.windows)
+    if plot is not None and measured.windows.num_rows:
+        from pyspark_seriatim.jobs.stats.plot import draw  # matplotlib takes a second
+
+        draw(plot, measured.windows, measured.subjects.column("subject").to_pylist(), window_us)
+    return DONE
+
+
+def check_outputs(out: str | None, plot: str | None) -> None:
+    """Before anything is measured: whether the files can be written. Raises `JobError`."""
+    if out is not None:
+        check_output(out)
+    if plot is not None and not plot.endswith(PICTURES):
+        raise JobError(f"--plot {plot}: end the name with {' or '.join(PICTURES)}")
+    if plot is not None and "://" in plot:
+        raise JobError(f"--plot {plot}: a picture is written to a path of this machine")
+    for option, path in (("--out", out), ("--plot", plot)):
+        if path is not None:
+            make_folder(option, path)
+
+
+def source_of(
+    server: str | None,
+    archive: str | None,
+    subject: str,
+    numbers: tuple[int | None, int | None],
+    moments: tuple[str | None, str | None],
+) -> Source:
+    """Where to measure, looked at as far as it can be without Spark. Raises `JobError`."""
+    if (server is None) == (archive is None):
+        raise JobError("nothing to measure: give --server or --archive, either of them")
+    if None not in numbers and numbers[0] > numbers[1]:  # type: ignore[operator]
+        raise JobError(f"--to {numbers[1]} is below --from {numbers[0]}")
+    options = ("--since", "--until")
+    now_ms = time.time_ns() // 1_000_000
+    since, until = (
+        None if text is None else moment_ms(option, text, now_ms)
+        for option, text in zip(options, moments, strict=True)
+    )
+    if since is not None and until is not None and until < since:
+        raise JobError(f"--until {moments[1]} is before --since {moments[0]}")
+    if server is not None:
+        for number, moment, names in zip(
+            numbers, (since, until), ("--from and --since", "--to and --until"), strict=True
+        ):
+            if number is not None and moment is not None:
+                raise JobError(f"{names} of a journal exclude each other: give one of them")
+        Options.parse({"servers": server, "subscribe": subject}, "batch")
+    else:
+        subject_pattern(subject)
+    found = None if archive is None else open_archive(archive)
+    return Source(server, found, subject, numbers, (since, until))

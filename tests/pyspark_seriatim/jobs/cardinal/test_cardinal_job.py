@@ -1,0 +1,59 @@
+"""The command line of the job cardinal, up to where Spark begins."""
+
+from pathlib import Path
+
+import pytest
+
+from pyspark_seriatim.jobs.cardinal import cardinal_job as job
+from pyspark_seriatim.jobs.cardinal.assembly import Engine, Wanted
+from pyspark_seriatim.jobs.running.command import run
+
+TOML = 'default = "blocks"\n[topics]\n"a/" = "accounts"\n"s/" = "accounts"\n"l/" = "logs"\n'
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["a.b", "ROOT"], "application 'a.b': one word of letters, digits, - and _"),
+        (["chain", "ROOT", "--track", "a/"], "--track needs --schema"),
+        (["chain", "ROOT", "--schema", "none.toml"], "none.toml: cannot be read: No such file"),
+        (["chain", "ROOT", "--schema", "bad.toml"], "bad.toml: no TOML: "),
+        (["chain", "ROOT", "--schema", "latin.toml"], "latin.toml: no TOML: "),
+        (["chain", "ROOT", "--schema", "chain.toml", "--track", "a/1"], "--track: cannot track"),
+        (["chain", "ROOT", "--engine", "both"], "'both' is not one of 'fold', 'state'"),
+        (["chain", "ROOT", "--threshold", "-1"], "'--threshold'"),
+        (["chain", "ROOT", "--max-offsets", "0"], "'--max-offsets'"),
+        (["chain", "ROOT", "-s", "127.0.0.1:1"], "127.0.0.1:1"),
+        (["chain"], "Missing argument 'ROOT'"),
+    ],
+    ids=lambda one: " ".join(one[-2:]) if isinstance(one, list) else "",
+)
+def test_given_options_that_cannot_be_when_run_then_one_line_says_why(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between attempts to connect
+    Path("chain.toml").write_text(TOML)
+    Path("bad.toml").write_text("default")
+    Path("latin.toml").write_bytes(b'default = "\xe9"')
+    assert run(job.cardinal, options) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("seriatim: ")
+    assert words in line
+    assert not Path("ROOT").exists()
+
+
+def test_given_a_schema_when_tracked_then_its_topics_and_the_channels_are_read(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "chain.toml").write_text(TOML)
+    tracking = job.read_tracking(str(tmp_path / "chain.toml"), ["a/"])
+    wanted = Wanted("evm", "root", "", tracking, Engine.FOLD, 128)
+    prefix = "cardinal.evm."
+    assert wanted.subjects == f"{prefix}blocks,{prefix}accounts,{prefix}reorg.>"
+    assert Wanted("evm", "root", "", None, Engine.FOLD, 128).subjects == f"{prefix}>"
+    assert job.read_tracking(None, ()) is None

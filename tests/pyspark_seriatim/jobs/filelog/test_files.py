@@ -1,0 +1,35 @@
+"""Roots that are no file system, or none from here: one line, with what it takes."""
+
+import pytest
+
+from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.filelog.files import Files, _unreached
+
+LIBJVM = OSError("Unable to load libjvm\ndlopen(/a/libjvm.so) failed: no\ndlopen(/b/libjvm.so)")
+
+
+@pytest.mark.parametrize("root", ["nosuch://x/y", "http://h/x", "jdbc:odd://x"])
+def test_given_a_kind_of_file_system_that_there_is_not_when_opened_then_it_is_told_which_there_are(
+    root: str,
+) -> None:
+    with pytest.raises(JobError, match=f"^{root}: .*; write a path, or file://, hdfs://") as told:
+        Files(root)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("scheme", ["hdfs", "viewfs"])
+def test_given_no_java_for_hdfs_when_opened_then_one_line_says_what_it_takes(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    told = _unreached(scheme, LIBJVM)
+    assert told.startswith(f"Unable to load libjvm; {scheme}:// takes Hadoop's client")
+    for wanted in ("JAVA_HOME (not set)", "libhdfs.so", "CLASSPATH as `hadoop classpath --glob`"):
+        assert wanted in told
+    assert "\n" not in told
+    monkeypatch.setenv("JAVA_HOME", "/opt/java")
+    assert "JAVA_HOME (/opt/java)" in _unreached(scheme, LIBJVM)
+
+
+def test_given_a_store_that_does_not_answer_when_opened_then_its_own_first_line_is_told() -> None:
+    assert _unreached("s3", OSError("no such host\nmore")) == "no such host"

@@ -1,0 +1,104 @@
+"""What a job says when it cannot go on: one line, in our words where they are in Spark's."""
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, StreamingQueryException
+
+from pyspark_seriatim.errors import BrokerError, OptionError, Unreachable
+from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.running.command import DONE, FAILED, INTERRUPTED, job, settings, words
+
+OF_A_READER = """[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):
+  File "/opt/pyspark_seriatim/source.py", line 200, in partitions
+    info = self.client().info()
+pyspark_seriatim.errors.Unreachable: 127.0.0.1:1: connection refused: no broker listens there
+ SQLSTATE: 38000"""
+OF_A_STREAM = """[STREAM_FAILED] Query terminated with exception: Traceback (most recent call last):
+pyspark_seriatim.jobs.filelog.WriterConflict: another writer began after this one
+ SQLSTATE: XXKST
+=== Streaming Query ==="""
+OF_THE_JVM = """An error occurred while calling o72.stop.
+: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.
+\tat org.apache.spark.SparkContext.assertNotStopped(SparkContext.scala:128)"""
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            AnalysisException(OF_A_READER),
+            "127.0.0.1:1: connection refused: no broker listens there",
+        ),
+        (StreamingQueryException(OF_A_STREAM), "another writer began after this one"),
+        (AnalysisException("[PATH_NOT_FOUND] Path does not exist\nmore"), "[PATH_NOT_FOUND] Path"),
+        (
+            Py4JError(OF_THE_JVM),
+            "java.lang.IllegalStateException: Cannot call methods on a stopped",
+        ),
+        (
+            ModuleNotFoundError("no", name="pyarrow.lib"),
+            "pyarrow.lib is not installed: pip install",
+        ),
+        (OptionError("servers: missing"), "servers: missing"),
+        (BrokerError("refused"), "refused"),
+        (Unreachable("nobody"), "nobody"),
+        (OSError("Unable to load libjvm\ndlopen(/x/libjvm.so)\nmore"), "Unable to load libjvm"),
+        (FileNotFoundError(2, "No such file or directory", "/x"), "/x: No such file or directory"),
+    ],
+    ids=[
+        "reader",
+        "stream",
+        "Spark's own",
+        "JVM",
+        "extra",
+        "option",
+        "broker",
+        "unreachable",
+        "lines",
+        "file",
+    ],
+)
+def test_given_an_error_that_is_no_defect_when_told_then_it_is_one_line(
+    error: Exception, line: str
+) -> None:
+    told = words(error)
+    assert told is not None
+    assert told.startswith(line)
+    assert "\n" not in told
+
+
+def test_given_a_defect_when_told_then_it_is_called_one_and_where_to_look_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SERIATIM_TRACEBACK", raising=False)
+
+    @job
+    def broken() -> int:
+        raise KeyError("x")
+
+    assert words(KeyError("x")) is None
+    assert broken() == FAILED
+    assert "seriatim: unexpected KeyError: 'x' (a defect of Seriatim" in capsys.readouterr().err
+
+
+def test_given_a_job_when_it_ends_then_its_status_says_how(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SERIATIM_TRACEBACK", raising=False)
+
+    @job
+    def ending(error: BaseException | None) -> int:
+        if error is not None:
+            raise error
+        return DONE
+
+    assert ending(None) == DONE
+    assert ending(KeyboardInterrupt()) == INTERRUPTED
+    assert ending(JobError("no such thing")) == FAILED
+    assert capsys.readouterr().err == "seriatim: no such thing\n"
+
+
+def test_given_settings_of_spark_when_read_then_a_crooked_one_is_named() -> None:
+    assert settings(["a.b=c=d", "e="]) == {"a.b": "c=d", "e": ""}
+    with pytest.raises(JobError, match=r"--conf a\.b: write KEY=VALUE"):
+        settings(["a.b"])
