@@ -86,7 +86,7 @@ def _same_record(walker: Walk, store: bytes, record: Record) -> None:
     spans = (
         (walker.subject, walker.subject_size),
         (walker.reply, walker.reply_size),
-        (walker.headers, walker.header_size),
+        (walker.body, walker.header_size),
         (walker.payload, walker.payload_size),
     )
     fields = (walker.number, walker.time, walker.origin, walker.origin_sequence)

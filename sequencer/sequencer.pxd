@@ -1,6 +1,7 @@
 # The compiler's view of sequencer.py: types only, never behaviour.
 cimport cython
 from sequencer.journal.record cimport Batch, record_size
+from sequencer.message cimport Message
 
 cdef enum:
     BATCH_MAX = 262144
@@ -8,7 +9,6 @@ cdef enum:
 @cython.final
 cdef class Sequencer:
     cdef readonly unsigned long long number, written, safe, now
-    cdef unsigned long long origin
     cdef Batch batch
     cdef readonly object store
     cdef readonly Py_ssize_t room
@@ -20,10 +20,7 @@ cdef class Sequencer:
 
     cpdef tick(self, unsigned long long now)
     @cython.locals(batch=Batch, need=Py_ssize_t)
-    cdef unsigned long long take(
-        self, int flags, unsigned long long origin_sequence, const unsigned char *subject, Py_ssize_t subject_size,
-        const unsigned char *reply, Py_ssize_t reply_size, const unsigned char *body,
-        Py_ssize_t header_size, Py_ssize_t size) except? 0
+    cdef unsigned long long take(self, Message message) except? 0
     @cython.locals(batch=Batch)
     cpdef bint release(self) except -1
     cpdef synced(self, unsigned long long number)

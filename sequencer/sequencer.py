@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import cython
 
 from sequencer.journal.record import Batch, record_size
+from sequencer.message import Message
 
 if TYPE_CHECKING:  # its modules are loaded where there is one
     from sequencer.feed.feed import Feed
@@ -46,7 +47,6 @@ class Sequencer:
         self.trouble: Callable[[OSError], None] | None = None
         self.feeds: list[Feed] = []  # they need a store; a ring will do
         self.now = 0
-        self.origin = 0  # who publishes what is taken next
 
     def keep(self, store: Any, synced_only: bool, trouble: Callable[[OSError], None]) -> None:
         """Keep all that is numbered from now on in a store, and go on after its last number.
@@ -68,46 +68,22 @@ class Sequencer:
         if now > self.now:
             self.now = now
 
-    def take(
-        self,
-        flags: int,
-        origin_sequence: int,
-        subject: bytes | bytearray,
-        subject_size: int,
-        reply: bytes | bytearray,
-        reply_size: int,
-        body: bytes | bytearray,
-        header_size: int,
-        size: int,
-    ) -> int:
-        """The message's number, one more than the last; 0 if the store has no room for it.
-
-        It is the publisher's `origin_sequence`-th. Pointers when compiled; uncompiled, bytes
-        of just those sizes. `body` is headers and payload, `size` bytes.
-        """
+    def take(self, message: Message) -> int:
+        """Give a message its number, one more than the last; 0 if the store has no room for it."""
         batch = self.batch
         if batch is None:
             self.number += 1
+            message.number = self.number
             return self.number
-        need = record_size(subject_size, reply_size, size)
+        need = record_size(message.subject_size, message.reply_size, message.size)
         if need > self.room and not self._reserve(need):
+            message.number = 0
             return 0
         self.room -= need
         self.number += 1
-        batch.put(
-            self.number,
-            self.now,
-            self.origin,
-            origin_sequence,
-            flags,
-            subject,
-            subject_size,
-            reply,
-            reply_size,
-            body,
-            header_size,
-            size,
-        )
+        message.number = self.number
+        message.time = self.now
+        batch.put(message)
         if batch.end > BATCH_MAX:
             self._write(batch)
         return self.number

@@ -17,9 +17,9 @@ cpdef bint has_wildcard(bytes subject)
 
 cpdef bint covers(bytes pattern, bytes subject)
 
-@cython.locals(at=Py_ssize_t, on=Py_ssize_t, last=bint)
+@cython.locals(at=Py_ssize_t, on=Py_ssize_t, end=Py_ssize_t, last=bint)
 cdef bint takes(const unsigned char *wanted, Py_ssize_t wanted_size,
-                const unsigned char *given, Py_ssize_t given_size) noexcept
+                const unsigned char *given, Py_ssize_t start, Py_ssize_t given_size) noexcept
 
 @cython.locals(after_dot=bint)
 cdef bint is_whole(const unsigned char *text, Py_ssize_t at, Py_ssize_t size) noexcept

@@ -50,38 +50,39 @@ def has_wildcard(subject: bytes) -> bool:
 
 def covers(pattern: bytes, subject: bytes) -> bool:
     """Whether a valid pattern takes in a published subject; none does if a token is empty."""
-    return takes(pattern, len(pattern), subject, len(subject))
+    return takes(pattern, len(pattern), subject, 0, len(subject))
 
 
 def takes(
-    wanted: bytes | bytearray, wanted_size: int, given: bytes | bytearray, given_size: int
+    wanted: bytes, wanted_size: int, given: bytes | bytearray, start: int, given_size: int
 ) -> bool:
-    """`covers` for spans: pointers when compiled; uncompiled, bytes of just those sizes."""
+    """`covers` for a subject that is a span of `given`."""
     at = 0  # in the pattern
-    on = 0  # in the subject
-    while at < wanted_size and on < given_size:
+    on = start  # in the subject
+    end = start + given_size
+    while at < wanted_size and on < end:
         last = at + 1 == wanted_size
         if wanted[at] == ord(">") and last:
-            return is_whole(given, on, given_size)
+            return is_whole(given, on, end)
         if wanted[at] == ord("*") and (last or wanted[at + 1] == ord(".")):
             if given[on] == ord("."):
                 return False
             at += 1
-            while on < given_size and given[on] != ord("."):
+            while on < end and given[on] != ord("."):
                 on += 1
         else:
-            while at < wanted_size and on < given_size and wanted[at] != ord("."):
+            while at < wanted_size and on < end and wanted[at] != ord("."):
                 if wanted[at] != given[on]:
                     return False
                 at += 1
                 on += 1
-        if at == wanted_size or on == given_size:
+        if at == wanted_size or on == end:
             break
         if wanted[at] != ord(".") or given[on] != ord("."):
             return False
         at += 1
         on += 1
-    return at == wanted_size and on == given_size
+    return at == wanted_size and on == end
 
 
 def is_whole(text: bytes | bytearray, at: int, size: int) -> bool:

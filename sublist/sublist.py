@@ -64,7 +64,7 @@ class Sublist:
         self.inserts = self.removes = 0
         self.misses = self.rechecks = self.resolves = self.evictions = 0
 
-    def find(self, data: bytearray, start: int, size: int, digest: int) -> Route:
+    def find(self, data: bytes | bytearray, start: int, size: int, digest: int) -> Route:
         """The route of the subject in that span, whose digest is known."""
         route = self.slots[digest & self.mask]
         while route is not None:

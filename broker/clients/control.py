@@ -37,6 +37,7 @@ from broker.replay.replays import Replays
 from broker.storage.keeper import Keeper
 from parser import errors
 from parser.ops import CONNECT, FAULT, INFO, PING, PONG, SUB, UNSUB
+from sequencer.message import Message
 from sequencer.netstring import encode
 from sublist.route import Route
 from sublist.subject import covers, is_literal, is_pattern
@@ -87,27 +88,30 @@ class Control:
         """A pedantic client is told; its message goes on all the same."""
         self.plane.say(connection, errors.InvalidPublishSubject.reply)
 
-    def publish_special(self, connection: Connection, route: Route, reply: bytes) -> None:
+    def publish_special(
+        self, connection: Connection, message: Message, route: Route, reply: bytes
+    ) -> None:
         """A message to `$SEQ.`, to a reserved subject, or with a reserved reply."""
         acknowledged = route.subject.startswith(PUBLISH_PREFIX)
         if self.request_handler is not None and self.request_handler.takes(route.subject):
-            self.request_handler.answer(connection, route.subject, reply)
+            self.request_handler.answer(connection, message, route.subject, reply)
         elif route.kind in (CONTROL, RESERVED) and not acknowledged:
             self._tell(connection, errors.PublishForbidden(route.subject))
         elif not is_answerable(reply):
             self._tell(connection, errors.ReplyForbidden(reply))
         else:
-            self._publish_acknowledged(connection, route.subject[len(PUBLISH_PREFIX) :], reply)
+            subject = route.subject[len(PUBLISH_PREFIX) :]
+            self._publish_acknowledged(connection, message, subject, reply)
 
-    def trace_only(self, connection: Connection, route: Route) -> bool:
+    def trace_only(self, connection: Connection, message: Message, route: Route) -> bool:
         """Whether the message is only to be traced: it gets no number, and is delivered to nobody.
 
         Traces are not made here. A request to the broker itself is answered that it was none.
         """
-        parser, store = connection.parser, self.plane.store
-        if not is_trace_only(bytes(store[parser.body : parser.body + parser.header_size])):
+        buffer = message.buffer
+        if not is_trace_only(bytes(buffer[message.body : message.payload])):
             return False
-        reply = bytes(store[parser.reply : parser.reply_end])
+        reply = bytes(buffer[message.reply : message.reply + message.reply_size])
         if connection.pedantic and not is_literal(route.subject):
             self.invalid_publish_subject(connection)
         if route.kind == RESERVED:
@@ -274,10 +278,10 @@ class Control:
         connection.session.ponged()
 
     def _subscribe(self, connection: Connection) -> None:
-        parser, store = connection.parser, self.plane.store
-        subject = bytes(store[parser.subject : parser.subject_end])
-        queue = bytes(store[parser.reply : parser.reply_end]) or None
-        sid = bytes(store[parser.digits : parser.digits_end])
+        parser, buffer = connection.parser, self.plane.buffer
+        subject = bytes(buffer[parser.subject : parser.subject_end])
+        queue = bytes(buffer[parser.reply : parser.reply_end]) or None
+        sid = bytes(buffer[parser.digits : parser.digits_end])
         if self.max_subscriptions and len(connection.subs) >= self.max_subscriptions:
             raise errors.SubscriptionsExceeded(f"the limit is {self.max_subscriptions}")
         if len(connection.subs) >= self.matches.low:
@@ -324,9 +328,9 @@ class Control:
             self.replays.start(sub, wish)
 
     def _unsubscribe(self, connection: Connection) -> None:
-        parser, store = connection.parser, self.plane.store
-        sid = bytes(store[parser.subject : parser.subject_end])
-        words = bytes(store[parser.digits : parser.digits_end])
+        parser, buffer = connection.parser, self.plane.buffer
+        sid = bytes(buffer[parser.subject : parser.subject_end])
+        words = bytes(buffer[parser.digits : parser.digits_end])
         limit = int(words) if words.isdigit() and len(words) <= 9 else 0
         sub = connection.subs.get(sid)
         if sub is not None:
@@ -368,8 +372,8 @@ class Control:
         fault = connection.parser.fault
         assert isinstance(fault, errors.WireError), "the parser says what broke it"
         if isinstance(fault, errors.PayloadUnended) and connection.pedantic:
-            parser, store = connection.parser, self.plane.store
-            if not is_literal(bytes(store[parser.subject : parser.subject_end])):
+            parser, buffer = connection.parser, self.plane.buffer
+            if not is_literal(bytes(buffer[parser.subject : parser.subject_end])):
                 self.invalid_publish_subject(connection)
         of_connect = isinstance(fault, errors.ControlLineTooLong) and fault.of_connect
         # Not raised: its traceback would keep the connection alive.
@@ -377,7 +381,9 @@ class Control:
 
     # `$SEQ.PUB.<subject>`
 
-    def _publish_acknowledged(self, connection: Connection, subject: bytes, reply: bytes) -> None:
+    def _publish_acknowledged(
+        self, connection: Connection, message: Message, subject: bytes, reply: bytes
+    ) -> None:
         """Sequence a message, and answer its number; for an empty one, the current number."""
         problem = self._refusal(subject)
         if problem:
@@ -386,12 +392,12 @@ class Control:
             else:
                 self._tell(connection, errors.PublishForbidden(PUBLISH_PREFIX + subject))
             return
-        if self.plane.payload_bytes() == 0:
+        if message.payload_size == 0:
             number = self.plane.sequencer.number
             if connection.verbose:
                 self.plane.say(connection, b"+OK\r\n")
         else:
-            number = self.plane.sequence(connection, self.sublist.route(subject))
+            number = self.plane.sequence(connection, message, self.sublist.route(subject))
             if number == 0:
                 self.no_room(connection, subject, reply)
                 return
@@ -421,7 +427,7 @@ class Control:
     def _text(self, connection: Connection) -> bytes:
         """The arguments of the operation at hand, in one piece."""
         parser = connection.parser
-        return bytes(self.plane.store[parser.subject : parser.subject_end])
+        return bytes(self.plane.buffer[parser.subject : parser.subject_end])
 
     def _tell(
         self, connection: Connection, error: errors.WireError, of_connect: bool = False
@@ -441,7 +447,7 @@ class Control:
             if of_connect:
                 why = connect_violation(str(error))
             else:
-                why = violation(str(error), self.plane.store, at, parser.stop)
+                why = violation(str(error), self.plane.buffer, at, parser.stop)
             connection.session.finish(why)
         else:
             log.debug("%s - %s: %s", connection.session.label, type(error).__name__, error)

@@ -24,6 +24,7 @@ from broker.replay.lookup import Lookup, no_such_message, refuse
 from broker.replay.requests import BadRequest, Get, Info, Read, Staging, parse
 from parser import errors
 from sequencer.journal.ring import Ring
+from sequencer.message import Message
 
 log = logging.getLogger("seriatim")
 
@@ -40,9 +41,7 @@ MS_NS: Final = 1_000_000
 class Stager(Protocol):
     """Who publishes exactly once: the staging service."""
 
-    def ask(
-        self, word: str, asker: tuple[Connection, bytes], store: bytearray, span: range
-    ) -> None:
+    def ask(self, word: str, asker: tuple[Connection, bytes], message: Message) -> None:
         """Do what the request at hand asks for; its headers and payload are that span."""
 
 
@@ -59,7 +58,9 @@ class RequestHandler:
         """Whether a message to this subject is a question, or was meant to be one."""
         return subject.startswith(PREFIXES)
 
-    def answer(self, connection: Connection, subject: bytes, reply: bytes) -> None:
+    def answer(
+        self, connection: Connection, message: Message, subject: bytes, reply: bytes
+    ) -> None:
         """Answer the question that was published to `subject`, now or later."""
         try:
             if not is_answerable(reply):
@@ -70,9 +71,9 @@ class RequestHandler:
             if not reply:
                 raise errors.PublishForbidden(subject, "a reply subject is needed")
             if isinstance(request, Read):
-                self._read(connection, subject, reply)
+                self._read(connection, message, subject, reply)
             elif isinstance(request, Staging):
-                self._hand_over(connection, request, subject, reply)
+                self._hand_over(connection, message, request, subject, reply)
             else:
                 self._accept(connection)
                 self._tell(connection, request, subject, reply)
@@ -127,11 +128,11 @@ class RequestHandler:
 
     # Many messages
 
-    def _read(self, connection: Connection, subject: bytes, reply: bytes) -> None:
+    def _read(self, connection: Connection, message: Message, subject: bytes, reply: bytes) -> None:
         """Begin to answer with chunks. Raises `BadRequest`."""
         replays, plane = self._replays, self._plane
         plane.spend(WORK)
-        wish = read_wish(self._payload(connection), plane.sequencer.number)
+        wish = read_wish(_payload_of(message), plane.sequencer.number)
         _need_headers(connection)
         self._accept(connection)
         if not plane.listens(connection, reply):
@@ -146,30 +147,28 @@ class RequestHandler:
             return
         replays.ask(Bulk(replays, connection, reply, wish))
 
-    def _payload(self, connection: Connection) -> bytes:
-        """The payload of the question, without headers."""
-        end = connection.parser.body + connection.parser.size
-        return bytes(self._plane.store[end - self._plane.payload_bytes() : end])
-
     # Publishing exactly once
 
     def _hand_over(
-        self, connection: Connection, request: Staging, subject: bytes, reply: bytes
+        self,
+        connection: Connection,
+        message: Message,
+        request: Staging,
+        subject: bytes,
+        reply: bytes,
     ) -> None:
         """Have it done by the staging service. Raises `BadRequest` and `PublishForbidden`."""
         if not self._core.settings.staging.max_bytes:
             raise errors.PublishForbidden(subject, "nothing may be staged here")
         _need_headers(connection)
         self._accept(connection)
-        body = connection.parser.body
-        span = range(body, body + connection.parser.size)
         try:
             stager = self._open_staging()
         except OSError as error:
             why = f"the disk takes no stages: {error.strerror}"
             refuse(self._plane, connection, subject, reply, 507, why)
             return
-        stager.ask(request.word, (connection, reply), self._plane.store, span)
+        stager.ask(request.word, (connection, reply), message)
 
     # What there is
 
@@ -211,3 +210,8 @@ class RequestHandler:
 def _need_headers(connection: Connection) -> None:
     if not connection.headers:
         raise BadRequest("the answers have headers: say headers:true in CONNECT")
+
+
+def _payload_of(message: Message) -> bytes:
+    """The payload, without headers."""
+    return bytes(message.buffer[message.payload : message.payload + message.payload_size])

@@ -1,6 +1,6 @@
 # The compiler's view of cquencer_client.py: types only, never behaviour.
 cimport cython
-from sequencer.digits cimport width_of
+from sequencer.digits cimport NETSTRING_MAX, write_netstring
 
 cdef extern from "sys/epoll.h":
     int EPOLLIN
@@ -9,7 +9,6 @@ cdef enum:
     REST_MAX = 16384
     OUT_MIN = 64
     OUT_KEPT = 4096
-    NUMBER_SIZE = 23
 
 @cython.final
 cdef class CquencerClient:
@@ -31,7 +30,6 @@ cdef class CquencerClient:
     cdef readonly bytearray kept
     cdef Py_ssize_t held, need, awaited, skip, passed
 
-    @cython.locals(width=int, at=Py_ssize_t)
     cdef int number(self, unsigned long long number) except -1
     @cython.locals(netstring=bytes)
     cdef int say(self, bytes text) except -1

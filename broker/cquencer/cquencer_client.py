@@ -19,13 +19,12 @@ from broker.addresses import shown
 if not cython.compiled:
     import select
 
-    from sequencer.digits import width_of
+    from sequencer.digits import NETSTRING_MAX, write_netstring
 
     EPOLLIN = select.EPOLLIN
     REST_MAX = 1 << 14  # of one that is not whole, put before what the next read brings
     OUT_MIN = 64  # bytes for answers
     OUT_KEPT = 1 << 12
-    NUMBER_SIZE = 23  # 19:9223372036854775807,
 
 
 class CquencerClient:
@@ -71,23 +70,9 @@ class CquencerClient:
 
     def number(self, number: int) -> int:
         """Answer a number, as a netstring."""
-        width = width_of(number)
-        if self.size - self.end < NUMBER_SIZE:
-            self.widen(NUMBER_SIZE)
-        at = self.end
-        if width > 9:
-            self.data[at] = ord("1")
-            at += 1
-        self.data[at] = ord("0") + width % 10
-        self.data[at + 1] = ord(":")
-        at += 2 + width
-        self.data[at] = ord(",")
-        self.end = at + 1
-        while width:
-            at -= 1
-            self.data[at] = ord("0") + number % 10
-            number //= 10
-            width -= 1
+        if self.size - self.end < NETSTRING_MAX:
+            self.widen(NETSTRING_MAX)
+        self.end = write_netstring(self.data, self.end, number)
         return 0
 
     def say(self, text: bytes) -> int:

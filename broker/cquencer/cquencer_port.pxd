@@ -4,6 +4,7 @@ from broker.cquencer.cquencer_client cimport CquencerClient
 from broker.dataplane.gate cimport Gate
 from broker.dataplane.plane cimport Plane
 from libc.errno cimport EAGAIN, EINTR, errno
+from sequencer.message cimport Message
 from sequencer.sequencer cimport Sequencer
 from sublist.route cimport Route
 from sublist.subject cimport digest_of
@@ -45,6 +46,7 @@ cdef class CquencerPort:
     cdef Gate gate
     cdef Sequencer sequencer
     cdef Sublist sublist
+    cdef Message message
     cdef bytearray store, subject
     cdef const unsigned char *text
     cdef Py_ssize_t max_payload, subject_size, length
@@ -93,7 +95,7 @@ cdef class CquencerPort:
     cdef int _break_at(self, CquencerClient client, bytearray store, Py_ssize_t at, Py_ssize_t stop,
                        bytes expected) except -1
     cdef int _break(self, CquencerClient client, Py_ssize_t at, bytes expected, bytes seen) except -1
-    @cython.locals(route=Route, nth='unsigned long long', number='unsigned long long')
+    @cython.locals(route=Route, message=Message, number='unsigned long long')
     cdef int _take(self, CquencerClient client, bytearray store, Py_ssize_t at,
                    Py_ssize_t size) except -1
     cdef bytes _judge(self, Py_ssize_t size)

@@ -28,6 +28,7 @@ import cython
 from broker.cquencer.cquencer_client import CquencerClient
 from broker.dataplane.gate import Gate
 from broker.dataplane.plane import Plane
+from sequencer.message import Message
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
 
@@ -81,6 +82,9 @@ class CquencerPort:
         self.subject = bytearray(subject)
         self.text = self.subject
         self.subject_size = len(subject)
+        self.message = Message()  # the netstring at hand: a message to that subject
+        self.message.subject_data = self.text
+        self.message.subject_size = self.subject_size
         self.digest = digest_of(subject)
         self.draining = False  # nothing more is taken in
         self.clients: list[CquencerClient | None] = []  # by descriptor
@@ -367,9 +371,15 @@ class CquencerPort:
     def _take(self, client: CquencerClient, store: bytearray, at: int, size: int) -> int:
         """One message: its number is the answer."""
         route = self.sublist.find(self.text, 0, self.subject_size, self.digest)
-        nth = client.messages + 1
         self.plane.spend(ANSWER_WORK + (size >> BYTES_SHIFT))
-        number = self.plane.submit(route, client.origin, nth, store, at, size)
+        message = self.message
+        message.buffer = store
+        message.data = store
+        message.body = message.payload = at
+        message.size = message.payload_size = size
+        message.origin = client.origin
+        message.origin_sequence = client.messages + 1
+        number = self.plane.submit(message, route)
         if number == 0:
             return self._no_room(client)
         client.messages += 1

@@ -99,7 +99,9 @@ class Connection:
             self.shape = BARE
             self.headed_shape = BARE_HEADERS
 
-    def deliver(self, frame: Frame, data: bytearray, payload: int, size: int, counted: int) -> bool:
+    def deliver(
+        self, frame: Frame, data: bytes | bytearray, payload: int, size: int, counted: int
+    ) -> bool:
         """Append line and head, `size` bytes of `data` from `payload` on, and tail.
 
         False, and nothing appended, if there is no room. `counted` goes to `out_bytes`.

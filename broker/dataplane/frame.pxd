@@ -1,6 +1,8 @@
 # The compiler's view of frame.py: types only, never behaviour.
 cimport cython
-from sequencer.digits cimport frame_size, inner_size, width_of
+from sequencer.digits cimport frame_size, inner_size, width_of, write_decimal
+from sequencer.message cimport Message
+from sublist.route cimport Route
 
 cdef enum:
     FRAMED, BARE, FRAMED_HEADERS, BARE_HEADERS, NUMBERED_HEADERS
@@ -21,14 +23,15 @@ cdef class Frame:
     cdef bytes tail_bytes, verb
     cdef const unsigned char *tail
     cdef readonly Py_ssize_t tail_size
-    cdef readonly object addressed
+    cdef Route addressed
     cdef bytes sid
 
-    cdef int stamp(self, unsigned long long number, const unsigned char *data, Py_ssize_t size,
-                   Py_ssize_t digits, Py_ssize_t digits_end) except -1
-    cdef int stamp_headers(self, unsigned long long number, const unsigned char *data,
-                           Py_ssize_t body, Py_ssize_t header_size, Py_ssize_t size,
-                           bytes sizes) except -1
+    @cython.locals(size=Py_ssize_t, digits=Py_ssize_t, width=Py_ssize_t)
+    cdef int stamp(self, Message message) except -1
+    @cython.locals(number='unsigned long long', header_size=Py_ssize_t)
+    cdef int _stamp_headers(self, Message message) except -1
+    @cython.locals(digits=Py_ssize_t)
+    cdef int _sizes(self, Message message) except -1
     cdef void expire(self) noexcept
     @cython.locals(at=Py_ssize_t, first=Py_ssize_t, digits='unsigned char *')
     cdef bint _count_up(self) noexcept
@@ -38,15 +41,14 @@ cdef class Frame:
     @cython.locals(line=Py_ssize_t, extra=Py_ssize_t, block=bytes)
     cdef int _number_header(self, unsigned long long number, const unsigned char *data,
                             Py_ssize_t body, Py_ssize_t header_size, Py_ssize_t size) except -1
-    @cython.locals(need=Py_ssize_t, end=Py_ssize_t)
-    cdef int address(self, object owner, const unsigned char *subject, Py_ssize_t subject_size,
-                     bytes sid, const unsigned char *reply, Py_ssize_t reply_size) except -1
-    cdef bint is_addressed(self, object owner, bytes sid) noexcept
+    @cython.locals(subject_size=Py_ssize_t, reply_size=Py_ssize_t, need=Py_ssize_t,
+                   end=Py_ssize_t)
+    cdef int address(self, Message message, bytes sid, Route route) except -1
+    cdef bint is_addressed(self, Route route, bytes sid) noexcept
     @cython.locals(store=bytearray, moved=Py_ssize_t)
     cdef int _widen(self, Py_ssize_t margin, Py_ssize_t room) except -1
     cdef void _copy(self, const unsigned char *source, Py_ssize_t start, Py_ssize_t count) noexcept
     cdef void _literal(self, bytes text) noexcept
-    @cython.locals(width=Py_ssize_t, at=Py_ssize_t)
     cdef void _decimal(self, unsigned long long value) noexcept
 
 @cython.locals(first='const unsigned char *', line=Py_ssize_t, at=Py_ssize_t, end=Py_ssize_t)

@@ -16,16 +16,16 @@ Format: netstrings, https://cr.yp.to/proto/netstrings.txt; NATS headers, ADR-4. 
 frame holds the longest line and the longest headers it has seen, and no payload.
 """
 
-from typing import Any
-
 import cython
 
 from sequencer.headers import STATUS_LINE, with_fields
+from sequencer.message import Message
+from sublist.route import Route
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp, memcpy
 else:
-    from sequencer.digits import frame_size, inner_size, width_of
+    from sequencer.digits import frame_size, inner_size, width_of, write_decimal
 
     FRAMED, BARE, FRAMED_HEADERS, BARE_HEADERS, NUMBERED_HEADERS = range(5)
     MARGIN_MIN = 512
@@ -51,79 +51,84 @@ class Frame:
         self.start = self.end = self.margin
         self.number = 0
         self.size = -1  # the payload's, for which the head is laid out
-        self.width = 0  # digits of the number, or of the size as the publisher wrote it
+        self.width = 0  # digits of the size, when bare
         self.digits = self.digits_end = 0  # where the number stands
-        self.addressed: Any = None  # whose line it is: a route, and
-        self.sid = b""  # a sid
+        self.addressed: Route | None = None  # whose line it is, with
+        self.sid = b""
 
-    def stamp(self, number: int, data: bytearray, size: int, digits: int, digits_end: int) -> int:
-        """Write the head for a payload without headers.
+    def stamp(self, message: Message) -> int:
+        """Write the head for a message, with its headers where this shape has them.
 
-        `data[digits:digits_end]` is its size as the publisher wrote it, which a plain server
-        relays to the letter (`005`); empty where that text is of something else.
+        A size as the publisher wrote it is relayed to the letter (`005`), as a plain server does.
         """
+        if message.header_size and self.shape >= FRAMED_HEADERS:
+            return self._stamp_headers(message)
+        size = message.payload_size
         if self.shape == BARE:
-            if size != self.size or digits_end - digits != self.width or self.width == 0:
+            digits = 0 if message.header_size else message.digits_end - message.digits
+            width = digits if digits else width_of(size)
+            if size != self.size or width != self.width:
                 self.end = self.margin
-                if digits_end > digits:
-                    self._copy(data, digits, digits_end - digits)
+                if digits:
+                    self._copy(message.data, message.digits, digits)
                 else:
                     self._decimal(size)
                 self._literal(b"\r\n")
                 self.size = size
-                self.width = digits_end - digits
-        elif number != self.number + 1 or size != self.size or not self._count_up():
-            self._lay_out(number, size)
-        self.number = number
+                self.width = width
+        elif message.number != self.number + 1 or size != self.size or not self._count_up():
+            self._lay_out(message.number, size)
+        self.number = message.number
         return 0
 
-    def stamp_headers(
-        self, number: int, data: bytearray, body: int, header_size: int, size: int, sizes: bytes
-    ) -> int:
-        """Write the head for `size` bytes from `body` on, of which `header_size` are headers.
-
-        `sizes` are the two sizes as the publisher wrote them, for a plain server's relay.
-        """
+    def _stamp_headers(self, message: Message) -> int:
+        """Write the head for a message with headers."""
+        number, header_size = message.number, message.header_size
         if self.room < header_size + ROOM_MIN:
             self._widen(self.margin, header_size + ROOM_MIN)
         self.number = number
         self.size = -1  # what comes next is laid out anew
         self.end = self.margin
         if self.shape == NUMBERED_HEADERS:
-            return self._number_header(number, data, body, header_size, size)
+            return self._number_header(
+                number, message.data, message.body, header_size, message.size
+            )
         if self.shape == FRAMED_HEADERS:
             self._decimal(header_size)
             self._literal(b" ")
-            self._decimal(header_size + frame_size(number, size - header_size))
+            self._decimal(header_size + frame_size(number, message.payload_size))
         else:
-            self._literal(sizes)
+            self._sizes(message)
         self._literal(b"\r\n")
-        self._copy(data, body, header_size)
+        self._copy(message.data, message.body, header_size)
         if self.shape == FRAMED_HEADERS:
-            self._frame_head(number, size - header_size)
+            self._frame_head(number, message.payload_size)
+        return 0
+
+    def _sizes(self, message: Message) -> int:
+        """Write both sizes, as the publisher wrote them where that is known."""
+        if message.header_digits_end:
+            digits = message.header_digits_end - message.header_digits
+            self._copy(message.data, message.header_digits, digits)
+            self._literal(b" ")
+            self._copy(message.data, message.digits, message.digits_end - message.digits)
+        else:
+            self._decimal(message.header_size)
+            self._literal(b" ")
+            self._decimal(message.size)
         return 0
 
     def expire(self) -> None:
         """Be stale for whatever number comes next, for one without a number too."""
         self.number = 0xFFFFFFFFFFFFFFFF
 
-    def address(
-        self,
-        owner: Any,
-        subject: bytes | bytearray,
-        subject_size: int,
-        sid: bytes,
-        reply: bytes | bytearray,
-        reply_size: int,
-    ) -> int:
-        """Write the line `MSG subject sid [reply] ` to the left of the head.
-
-        `subject` and `reply` are pointers when compiled; uncompiled, bytes of just that size.
-        """
+    def address(self, message: Message, sid: bytes, route: Route | None) -> int:
+        """Write the line `MSG subject sid [reply] ` to the left of the head, for this route."""
+        subject_size, reply_size = message.subject_size, message.reply_size
         need = subject_size + len(sid) + reply_size + 8
         if self.margin < need:
             self._widen(need, self.room)
-        self.addressed = owner
+        self.addressed = route
         self.sid = sid
         end = self.end  # _copy and _literal write at `end`: lend it to the line
         self.start = self.margin - len(self.verb) - subject_size - len(sid) - 2
@@ -131,19 +136,20 @@ class Frame:
             self.start -= reply_size + 1
         self.end = self.start
         self._literal(self.verb)
-        self._copy(subject, 0, subject_size)
+        # A live one's from the receive buffer, which is at hand: not from the route's own copy.
+        self._copy(message.subject_data, message.subject, subject_size)
         self._literal(b" ")
         self._literal(sid)
         self._literal(b" ")
         if reply_size:
-            self._copy(reply, 0, reply_size)
+            self._copy(message.data, message.reply, reply_size)
             self._literal(b" ")
         self.end = end
         return 0
 
-    def is_addressed(self, owner: Any, sid: bytes) -> bool:
+    def is_addressed(self, route: Route, sid: bytes) -> bool:
         """Whether the line is that of this route and sid."""
-        return self.addressed is owner and (self.sid is sid or self.sid == sid)
+        return self.addressed is route and (self.sid is sid or self.sid == sid)
 
     def _count_up(self) -> bool:
         """Add one to the number where it stands; False when it has no digit left to grow."""
@@ -195,7 +201,7 @@ class Frame:
         return 0
 
     def _number_header(
-        self, number: int, data: bytearray, body: int, header_size: int, size: int
+        self, number: int, data: bytes | bytearray, body: int, header_size: int, size: int
     ) -> int:
         """Put the number into the message's own headers, after their first line.
 
@@ -254,17 +260,10 @@ class Frame:
 
     def _decimal(self, value: int) -> None:
         """Append a number in ASCII decimal."""
-        width = width_of(value)
-        at = self.end + width
-        self.end = at
-        while width:
-            at -= 1
-            self.data[at] = ord("0") + value % 10
-            value //= 10
-            width -= 1
+        self.end = write_decimal(self.data, self.end, value)
 
 
-def is_simple(data: bytearray, body: int, size: int) -> bool:
+def is_simple(data: bytes | bytearray, body: int, size: int) -> bool:
     """Whether a header block begins as most do, and certainly has no number of the publisher's."""
     line = len(STATUS_LINE)
     if size <= line or data[body + line] == ord(" ") or data[body + line] == ord("\t"):

@@ -1,18 +1,43 @@
-"""What happens to every message between being read and being written.
+"""What happens to a message between being read and being written.
 
-    receive(link, store, stop)     one read event: the bytes a socket has brought
-      parser.next() -> PUB ...     spans of the store, no object
-      sublist.find                 who wants the subject
-      sequencer.take               the number, when nothing can refuse the message any more
-      _offer, per subscriber       the frame's head, the payload, the tail, to its outbox
-    release                        journal, then subscribers' outboxes, then the publisher's
+    receive(connection, buffer, stop)    one read event: the bytes that a socket has brought
+      parser.next() -> PUB ...           where the operation lies in the buffer
+      describe                           the same as a Message, with its publisher
+      sublist.find                       the route: who wants the subject, and its kind
+      sequencer.take                     the number
+      _fan_out -> outbox_writer.offer    for each subscriber: frame and payload into its outbox
+    gate.release                         the journal, then all outboxes, the publisher's last
 
-What the journal has no room for is refused before it has a number. A subscriber that lags is
-detached: messages pass it by, and the journal has them for it (broker/replay/replays.py). Control
-operations go to `control`. The straight way is for `PUB subject size` from a silent client to an
-ordinary subject; a reply, headers, +OK and `$SEQ.` subjects take `_publish_uncommon`.
+Theory of operation. No object is made for a message. One `Message` says where its parts lie in
+the receive buffer, and it is filled again for the next. The payload is copied twice: into the
+batch that the journal writes, and into each outbox. Both happen while it is in the cache.
 
-The plane reads no clock and touches no socket. What leaves when, the gate says (dataplane/gate.py).
+A number is final. So whatever may refuse a message comes before `take`, and the last of that is
+the journal's room. After it a message goes out, or is owed to those who could not take it.
+
+Subscribers do not slow down publishers. When an outbox is full the gate decides: the journal
+serves this client from now on (it is `detached`), it is disconnected, or there is more memory
+for it. A detached client is passed over here, and replays bring it what it lacks. A member of a
+queue group is another matter: only the plane knows which messages were its share. It notes them
+in `owed`.
+
+Which way a publish takes. The first line is the one that must be fast; the others are told apart
+by one condition in `_publish`.
+
+    publish                            way                    number  what is different
+    PUB, silent client, no reply       _publish -> submit     yes
+    with a reply, or headers           _publish_uncommon      yes     no responders, message id
+    from a verbose or pedantic client  _publish_uncommon      yes     +OK, the subject is checked
+    to an excluded subject             _publish_uncommon      no      unframed, not in the journal
+    $SEQ.PUB.<subject>, silent client  _publish_acknowledged  yes     the number is the answer
+    $SEQ.PUB. as anybody else          control -> sequence    yes     the same, in plain Python
+    $SEQ. (a request), reserved        control                no      an answer, or -ERR
+    Nats-Trace-Only: true              control.trace_only     no      nobody gets it
+    from cquencer, or a stage          submit                 yes     filled by port or stage
+
+What leaves this process, and when, the gate says (gate.py). The plane reads no clock and touches
+no socket. It counts work in `offers`, the time to put one small message into one outbox. A read
+event that is more work than `WORK_MAX` is interrupted, so that other clients have their turn.
 """
 
 from collections import deque
@@ -21,11 +46,12 @@ from typing import Any
 import cython
 
 from broker.dataplane.connection import Connection
-from broker.dataplane.frame import Frame
 from broker.dataplane.gate import Gate
 from broker.dataplane.kinds import is_reserved_reply
+from broker.dataplane.outbox_writer import OutboxWriter
 from broker.dataplane.reply_publisher import ReplyPublisher
 from parser.machine import Parser
+from sequencer.message import Message
 from sequencer.msgids import id_of
 from sequencer.sequencer import Sequencer
 from sublist.route import Route
@@ -34,7 +60,6 @@ from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
 if not cython.compiled:
-    from broker.dataplane.frame import BARE, BARE_HEADERS, FRAMED_HEADERS
     from broker.dataplane.kinds import ACKNOWLEDGED, CONTROL, ORDINARY
     from broker.dataplane.reply_publisher import is_plain_reply
     from parser.ops import HPUB, IGNORED, MORE, PUB
@@ -47,179 +72,214 @@ if not cython.compiled:
     WORK_MAX = 1 << 18  # offers in one read event; in the time they take nobody else is served
     MASK32 = 0xFFFFFFFF
     COPY_SHIFT = 7  # copying 128 bytes, here and into the kernel, is one offer more
-    GROWN_SHIFT = 6  # so are 64 bytes of new memory for a client that does not read
     CONTROL_WORK = 64  # offers that one control operation costs, which is not compiled
 
 
 class Plane:
-    """One per broker, for its one thread. Owns the message at hand while it is handed out."""
+    """One per broker, for its one thread. Its message is the one that is being read."""
 
     def __init__(self, sublist: Sublist, sequencer: Sequencer, hold_pending: int) -> None:
         self.sublist = sublist
         self.sequencer = sequencer
         self.gate = Gate(sequencer, hold_pending)
+        self.outbox_writer = OutboxWriter(self.gate)
         self.reply_publisher = ReplyPublisher(sublist, self.gate)
         self.control: Any = None
-        self.frames = tuple(Frame(shape) for shape in range(5))
-        self.work = 0  # offers made, and routes found, in this read event
-        self.interrupted = self.named = False  # named: a header of NATS' own may be there
-        self.random = 2463534242  # xorshift32, for queue groups
-        self.store = bytearray()
-        self.data = self.store
-        self.route: Route | None = None
-        self.mute: Connection | None = None  # the link that must not hear itself
         self.window: Any = None
-        self.message_id = self.sizes = b""  # sizes: header size and size, as they were written
+        self.message = Message()
+        self.mute: Connection | None = None  # the link that must not hear itself
+        self.work = 0  # offers made, and routes found, in this read event
+        self.interrupted = False
         self.refused = False  # the publisher at hand knows by now that there is no room
-        self.number = self.size = self.header_size = self.payload = self.payload_size = 0
-        self.body = self.digits = self.digits_end = self.subject = self.reply = self.reply_size = 0
-        self.renamed = False  # the message goes out under another subject than it came with
+        self.random = 2463534242  # xorshift32, for queue groups
 
     def attach(self, control: Any) -> None:
         """Say who handles what is not a message. Once, before the first `receive`."""
-        self.control = self.gate.control = self.reply_publisher.control = control
+        self.control = self.gate.control = control
 
     def know_ids(self, window: Any) -> None:
         """Sequence no message whose Nats-Msg-Id is in this window."""
         self.window = window
 
-    def receive(self, connection: Connection, store: bytearray, stop: int) -> int:
-        """Serve the operations in `store[:stop]`; return where the unserved rest begins.
+    @property
+    def buffer(self) -> bytearray:
+        """What is being read: the operation at hand is a span of it."""
+        buffer = self.message.buffer
+        assert isinstance(buffer, bytearray), "clients are read into one"
+        return buffer
+
+    # What comes in
+
+    def receive(self, connection: Connection, buffer: bytearray, stop: int) -> int:
+        """Serve the operations in `buffer[:stop]`; return where the unserved rest begins.
 
         After `WORK_MAX` of work it stops with `interrupted` set: the rest is for a later turn.
         """
-        parser = connection.parser
-        parser.begin(store, 0, stop)
-        self.work = -self.sublist.effort
-        self.interrupted = False
-        self.store = store
+        parser, message = connection.parser, self.message
+        parser.begin(buffer, 0, stop)
+        self.begin()
         self.gate.reader = connection
-        self.sequencer.origin = connection.origin
-        self.data = self.store
         self.mute = None if connection.echo else connection
-        self.gate.crowded.clear()
-        self.refused = False
+        self.interrupted = self.refused = False
+        message.buffer = buffer
+        message.data = buffer
+        message.origin = connection.origin
         while True:
             op = parser.next()
             if op == PUB:
                 if self.sublist.routes > ROUTES_NEAR:
                     self.sublist.fetch(parser.peek())
-                self._publish(connection, parser)
+                self._publish(connection, parser, 0)
             elif op == MORE:
                 break
             elif op == HPUB:
-                self._publish_headers(connection, parser)
+                self._publish(connection, parser, parser.header_size)
             elif op != IGNORED:
                 self.work += CONTROL_WORK
                 self.control.handle(connection, op)
                 self.mute = None if connection.echo else connection
             if connection.closed:
                 break
-            if self.work + self.sublist.effort > WORK_MAX:
+            if self.is_spent():
                 self.interrupted = True
                 break
         self.gate.release(connection)
         return parser.at
 
-    def spend(self, work: int) -> None:
-        """Count work that was done for the message at hand outside the plane."""
-        self.work += work
-
-    def _publish(self, connection: Connection, parser: Parser) -> int:
-        """PUB: the straight way, or the other one."""
-        route = self.sublist.find(
-            self.data, parser.subject, parser.subject_end - parser.subject, parser.digest
-        )
-        self.route = route
-        if connection.chatty or route.kind != ORDINARY or parser.reply_end:
-            if route.kind == ACKNOWLEDGED and not connection.chatty:
-                return self._publish_acknowledged(connection, parser, 0)
-            return self._publish_uncommon(connection, parser, 0)
-        connection.in_msgs += 1
-        connection.in_bytes += parser.size
-        self._describe(parser, 0)
-        if self._give_out(connection.in_msgs, route) == 0:
-            return self._refuse(connection, route)
-        return 0
-
     def begin(self) -> None:
         """Begin an event in which messages come by `submit`; `Gate.release` ends it."""
-        self.work = -self.sublist.effort
+        self.work = -self.sublist.effort - self.outbox_writer.effort
         self.mute = None
         self.gate.reader = None
         self.gate.crowded.clear()
 
     def is_spent(self) -> bool:
         """Whether others should have their turn before the next message."""
-        return self.work + self.sublist.effort > WORK_MAX
+        return self.work + self.sublist.effort + self.outbox_writer.effort > WORK_MAX
 
-    def submit(
-        self, route: Route, origin: int, nth: int, store: bytearray, at: int, size: int
-    ) -> int:
-        """Publish `size` bytes of `store` from `at` on; the number, 0 if there is no room.
+    def spend(self, work: int) -> None:
+        """Count work that was done for the message at hand outside the plane."""
+        self.work += work
 
-        They are the `nth` message of a publisher that has no link, and lead to an ordinary route.
+    def submit(self, message: Message, route: Route) -> int:
+        """Number a message, and hand it out; its number, 0 if there is no room.
+
+        The route is an ordinary one. Others than `receive` call it between `begin` and
+        `Gate.release`, with a message that they have filled.
         """
-        self.sequencer.origin = origin
-        self.store = store
-        self.data = self.store
-        self.route = route
-        self.renamed = True
-        self.body = self.payload = at
-        self.size = self.payload_size = size
-        self.header_size = self.reply_size = self.digits = self.digits_end = 0
-        return self._give_out(nth, route)
-
-    def submit_staged(self, parser: Parser, header_size: int, origin: int, nth: int) -> int:
-        """The same for the operation that `parser` has found; its subject was judged before."""
-        self.sequencer.origin = origin
-        self.store = parser.store
-        self.data = self.store
-        route = self.sublist.find(
-            self.data, parser.subject, parser.subject_end - parser.subject, parser.digest
-        )
-        self.route = route
-        if header_size:
-            self._note_sizes(parser)
-        self._describe(parser, header_size)
-        return self._give_out(nth, route)
-
-    def _give_out(self, nth: int, route: Route) -> int:
-        """Take a number for the message at hand, and hand it out if there is one."""
-        if self._take(nth):
+        number = self.sequencer.take(message)
+        if number:
             fanout = route.fanout
             if fanout.plain or fanout.groups is not None:
-                self._fan_out()
-        return self.number
+                self._fan_out(message, route)
+        return number
 
-    def _take(self, nth: int) -> int:
-        """Take a number for the message at hand, which is the `nth` of its publisher."""
-        sequencer = self.sequencer
-        flags = ID_FLAG if self.message_id else 0
-        if cython.compiled:
-            subject = self.data + self.subject
-            if self.renamed:
-                subject = self.route.text
-            self.number = sequencer.take(
-                flags,
-                nth,
-                subject,
-                self.route.size,
-                self.data + self.reply,
-                self.reply_size,
-                self.data + self.body,
-                self.header_size,
-                self.size,
-            )
-        else:
-            assert self.route is not None, "there is a message at hand"
-            reply = self.store[self.reply : self.reply + self.reply_size]
-            body = self.store[self.body : self.body + self.size]
-            self.number = sequencer.take(
-                *(flags, nth, self.route.subject, self.route.size, reply, len(reply)),
-                *(body, self.header_size, len(body)),
-            )
-        return self.number
+    # The ways of a message
+
+    def _publish(self, connection: Connection, parser: Parser, header_size: int) -> int:
+        """PUB and HPUB: the straight way, or one of the others."""
+        message = self.message
+        connection.in_msgs += 1
+        connection.in_bytes += parser.size
+        message.origin_sequence = connection.in_msgs
+        describe(message, parser, header_size)
+        subject_size = message.subject_size
+        route = self.sublist.find(message.data, message.subject, subject_size, parser.digest)
+        if connection.chatty or route.kind != ORDINARY or parser.reply_end or header_size:
+            return self._publish_uncommon(connection, message, route)
+        if self.submit(message, route) == 0:
+            return self._refuse(connection, route)
+        return 0
+
+    def _publish_uncommon(self, connection: Connection, message: Message, route: Route) -> int:
+        """A message with a reply or headers, from a verbose client, or to a special subject."""
+        if message.header_size and self._trace_only(connection, message, route):
+            return 0
+        usual = route.kind == ACKNOWLEDGED and not connection.chatty and message.payload_size
+        if usual and is_plain_reply(message.data, message.reply, message.reply_size):
+            return self._publish_acknowledged(connection, message)
+        reply = bytes(message.buffer[message.reply : message.reply + message.reply_size])
+        if connection.pedantic and not is_literal(route.subject):
+            self.control.invalid_publish_subject(connection)
+        if route.kind >= CONTROL or (reply and is_reserved_reply(reply)):
+            self.work += CONTROL_WORK
+            self.control.publish_special(connection, message, route, reply)
+            return 0
+        message.number = 0
+        fresh = route.kind != ORDINARY or self._take_once(connection, message)
+        if fresh and message.number == 0 and route.kind == ORDINARY:
+            return self._refuse(connection, route)
+        self._confirm(connection)
+        if fresh and self._fan_out(message, route) == 0 and reply and connection.no_responders:
+            self.work += CONTROL_WORK
+            self.control.no_responders(connection, route.subject, reply)
+        return 0
+
+    def _publish_acknowledged(self, connection: Connection, message: Message) -> int:
+        """`$SEQ.PUB.<subject>`: its number is answered. The control does what is unusual of it."""
+        reply_size = message.reply_size
+        message.subject += PREFIX_SIZE
+        message.subject_size -= PREFIX_SIZE
+        message.reply_size = 0  # subscribers do not get it
+        subject, size = message.subject, message.subject_size
+        digest = digest_span(message.data, subject, size)
+        route = self.sublist.find(message.data, subject, size, digest)
+        fresh = self._take_once(connection, message)
+        if message.number == 0:
+            self.work += CONTROL_WORK
+            answer_to = bytes(message.buffer[message.reply : message.reply + reply_size])
+            self.control.no_room(connection, route.subject, answer_to)
+            return 0
+        if fresh:
+            self._fan_out(message, route)
+        if reply_size:
+            message.reply_size = reply_size
+            self.work += self.reply_publisher.acknowledge(connection, message)
+        return 0
+
+    def sequence(self, connection: Connection, message: Message, route: Route) -> int:
+        """Publish a message under the subject of a route, without its reply.
+
+        Its number, or the old one of a message whose id is known; 0 if there is no room.
+        """
+        message.subject_data = route.text
+        message.subject = 0
+        message.subject_size = route.size
+        message.reply_size = 0
+        fresh = self._take_once(connection, message)
+        if message.number:
+            self._confirm(connection)
+            if fresh:
+                self._fan_out(message, route)
+        return message.number
+
+    def _trace_only(self, connection: Connection, message: Message, route: Route) -> bool:
+        """Whether a message with headers is only to be traced, and done with."""
+        parser = connection.parser
+        message.mentions_nats = parser.mentions(b"Nats-", 5)
+        if not message.mentions_nats or not parser.mentions(b"Nats-Trace-Dest", 15):
+            return False
+        self.work += CONTROL_WORK
+        only: bool = self.control.trace_only(connection, message, route)
+        return only
+
+    def _take_once(self, connection: Connection, message: Message) -> bool:
+        """Take a number, unless the message's id has one: then False, and its number is that."""
+        found = b""
+        ours = message.header_size and message.mentions_nats and self.window is not None
+        if ours and connection.parser.mentions(b"Nats-Msg-Id", 11):
+            found = id_of(bytes(message.buffer[message.body : message.payload]))
+        if not found:
+            self.sequencer.take(message)
+            return True
+        self.work += CONTROL_WORK
+        message.number = self.window.find(found, self.sequencer.now)
+        if message.number:
+            return False
+        message.flags = ID_FLAG
+        if self.sequencer.take(message):
+            self.window.add(found, message.number, self.sequencer.now)
+        return True
 
     def _refuse(self, connection: Connection, route: Route) -> int:
         """Say that the journal has no room: to a verbose client always, else once an event."""
@@ -229,112 +289,6 @@ class Plane:
         self.control.journal_full(connection, route.subject, told)
         return 0
 
-    def _describe(self, parser: Parser, header_size: int) -> int:
-        """Note where the message at hand lies, for whoever it is offered to."""
-        self.body = parser.body
-        self.size = parser.size
-        self.header_size = header_size
-        self.payload = parser.body + header_size
-        self.payload_size = parser.size - header_size
-        self.digits = parser.digits
-        self.digits_end = parser.digits_end
-        self.subject = parser.subject
-        self.renamed = False
-        self.reply = parser.reply
-        self.reply_size = parser.reply_end - parser.reply
-        return 0
-
-    def _publish_headers(self, connection: Connection, parser: Parser) -> int:
-        """HPUB; without headers to speak of it is a PUB."""
-        self.route = self.sublist.find(
-            self.data, parser.subject, parser.subject_end - parser.subject, parser.digest
-        )
-        self._note_sizes(parser)
-        self.named = parser.mentions(b"Nats-", 5)
-        if self.named and parser.mentions(b"Nats-Trace-Dest", 15):
-            self.work += CONTROL_WORK
-            if self.control.trace_only(connection, self.route):
-                connection.in_msgs += 1
-                connection.in_bytes += parser.size
-                return 0
-        if self.route.kind == ACKNOWLEDGED and not connection.chatty:
-            return self._publish_acknowledged(connection, parser, parser.header_size)
-        return self._publish_uncommon(connection, parser, parser.header_size)
-
-    def _note_sizes(self, parser: Parser) -> int:
-        """Both sizes of an HPUB as they were written."""
-        headers = self.store[parser.header_digits : parser.header_digits_end]
-        self.sizes = bytes(headers + b" " + self.store[parser.digits : parser.digits_end])
-        return 0
-
-    def _publish_acknowledged(
-        self, connection: Connection, parser: Parser, header_size: int
-    ) -> int:
-        """`$SEQ.PUB.<subject>`: its number is answered. The control does what is unusual of it."""
-        reply, reply_size = parser.reply, parser.reply_end - parser.reply
-        if parser.size == header_size or not is_plain_reply(self.data, reply, reply_size):
-            return self._publish_uncommon(connection, parser, header_size)
-        connection.in_msgs += 1
-        connection.in_bytes += parser.size
-        self._describe(parser, header_size)
-        self.reply_size = 0
-        self.subject += PREFIX_SIZE
-        size = parser.subject_end - self.subject
-        digest = digest_span(self.data, self.subject, size)
-        self.route = self.sublist.find(self.data, self.subject, size, digest)
-        fresh = self._take_once(connection)
-        if self.number == 0:
-            self.work += CONTROL_WORK
-            answer_to = bytes(self.store[reply : reply + reply_size])
-            self.control.no_room(connection, self.route.subject, answer_to)
-            return 0
-        if fresh:
-            self._fan_out()
-        if reply_size:
-            self.work += self.reply_publisher.acknowledge(
-                connection, self.data, reply, reply_size, self.number
-            )
-        return 0
-
-    def _publish_uncommon(self, connection: Connection, parser: Parser, header_size: int) -> int:
-        """A message with a reply or headers, from a verbose client, or to a special subject."""
-        connection.in_msgs += 1
-        connection.in_bytes += parser.size
-        route = self.route
-        assert route is not None, "it was found before"
-        self._describe(parser, header_size)
-        reply = bytes(self.store[parser.reply : parser.reply_end])
-        if connection.pedantic and not is_literal(route.subject):
-            self.control.invalid_publish_subject(connection)
-        if route.kind >= CONTROL or (reply and is_reserved_reply(reply)):
-            self.work += CONTROL_WORK
-            self.control.publish_special(connection, route, reply)
-            return 0
-        self.number = 0
-        fresh = route.kind != ORDINARY or self._take_once(connection)
-        if fresh and self.number == 0 and route.kind == ORDINARY:
-            return self._refuse(connection, route)
-        self._confirm(connection)
-        if fresh and self._fan_out() == 0 and reply and connection.no_responders:
-            self.work += CONTROL_WORK
-            self.control.no_responders(connection, route.subject, reply)
-        return 0
-
-    def sequence(self, connection: Connection, route: Route) -> int:
-        """Publish the message at hand under another subject, without its reply.
-
-        Its number, or the old one of a message whose id is known; 0 if there is no room.
-        """
-        self.route = route
-        self.renamed = True
-        self.reply_size = 0
-        fresh = self._take_once(connection)
-        if self.number:
-            self._confirm(connection)
-            if fresh:
-                self._fan_out()
-        return self.number
-
     def _confirm(self, connection: Connection) -> int:
         """+OK for a message that was taken, before its own MSG, as nats-server has it."""
         if connection.verbose:
@@ -342,46 +296,25 @@ class Plane:
             connection.numbered = True
         return 0
 
-    def _take_once(self, connection: Connection) -> bool:
-        """Take a number, unless the message's id has one: then False, and `number` is that."""
-        found = b""
-        ours = self.header_size and self.named and self.window is not None
-        if ours and connection.parser.mentions(b"Nats-Msg-Id", 11):
-            found = id_of(bytes(self.store[self.body : self.body + self.header_size]))
-        if not found:
-            self._take(connection.in_msgs)
-            return True
-        self.work += CONTROL_WORK
-        self.number = self.window.find(found, self.sequencer.now)
-        if self.number:
-            return False
-        self.message_id = found
-        if self._take(connection.in_msgs):
-            self.window.add(found, self.number, self.sequencer.now)
-        self.message_id = b""
-        return True
+    # Handing out
 
-    def payload_bytes(self) -> int:
-        """The size of the payload of the message at hand, without headers."""
-        return self.payload_size
-
-    def _fan_out(self) -> int:
-        """Offer the message at hand to all that its route leads to; how many took it."""
-        assert self.route is not None, "there is a message at hand"
-        fanout = self.route.fanout
+    def _fan_out(self, message: Message, route: Route) -> int:
+        """Offer a message to all that its route leads to; how many took it."""
+        fanout = route.fanout
         reached = 0
-        if self.number == 0:  # unnumbered: a bare frame is stale though its number is the same
-            for shape in (BARE, BARE_HEADERS):
-                cython.cast(Frame, self.frames[shape]).expire()
-        self.work += len(fanout.plain) * (1 + (self.payload_size >> COPY_SHIFT))
+        if message.number == 0:  # a bare frame is stale though its number is the same
+            self.outbox_writer.expire()
+        self.work += len(fanout.plain) * (1 + (message.payload_size >> COPY_SHIFT))
         for item in fanout.plain:
-            reached += self._offer(cython.cast(Subscription, item))
+            reached += self._offer(message, route, cython.cast(Subscription, item))
         if fanout.groups is not None:
             for members in fanout.groups:
-                reached += self._offer_group(members)
+                reached += self._offer_group(message, route, members)
         return reached
 
-    def _offer_group(self, members: tuple[Subscription, ...]) -> bool:
+    def _offer_group(
+        self, message: Message, route: Route, members: tuple[Subscription, ...]
+    ) -> bool:
         """Offer to one member, chosen at random; those that lag come last."""
         self.random ^= (self.random << 13) & MASK32
         self.random ^= self.random >> 17
@@ -398,52 +331,25 @@ class Plane:
                 able = connection.writable and not connection.detached
                 if able != (turn == 0) or connection.closed or connection is self.mute:
                     continue
-                if self._offer(sub):
+                if self._offer(message, route, sub):
                     return True
         return False
 
-    def _offer(self, sub: Subscription) -> bool:
-        """Put the message at hand into one subscriber's outbox; whether it took it."""
+    def _offer(self, message: Message, route: Route, sub: Subscription) -> bool:
+        """Offer a message to one subscriber; whether it took it, or the journal will serve it."""
         if sub.owner is None:
             return False  # it has gone while this message was handed out
         connection = cython.cast(Connection, sub.owner)
         if connection is self.mute:
             return False
-        if connection.detached and self.number:
-            return self._owe(connection, sub)
-        counted = self.size if self.header_size and connection.headers else self.payload_size
-        frame = cython.cast(Frame, self.frames[self._shape(connection)])
-        if frame.number != self.number:
-            self._stamp(frame)
-        if self.reply_size or not frame.is_addressed(self.route, sub.sid):
-            self._address(frame, sub)
-        if not connection.dirty:
-            self.gate.mark_dirty(connection)
-        if not connection.deliver(frame, self.data, self.payload, self.payload_size, counted):
-            need = frame.end - frame.start + self.payload_size + 4
-            if not self.gate.make_room(connection, need, self.number):
-                return connection.detached and self.number != 0 and self._owe(connection, sub)
-            if not connection.writable:
-                self.work += connection.size >> GROWN_SHIFT
-            connection.deliver(frame, self.data, self.payload, self.payload_size, counted)
-        connection.numbered = True
-        if self.number:
-            sub.seen = self.number
-        sub.delivered += 1
-        if sub.delivered == sub.limit:
-            self.control.finished(sub)
-        return True
+        if not connection.detached or message.number == 0:
+            if self.outbox_writer.offer(connection, sub, message, route):
+                return True
+            if not connection.detached or message.number == 0:
+                return False
+        return self._owe(connection, sub, message.number)
 
-    def _shape(self, connection: Connection) -> int:
-        """What the message at hand looks like to this link."""
-        shape = (
-            connection.headed_shape if self.header_size and connection.headers else connection.shape
-        )
-        if self.number == 0:
-            shape = BARE_HEADERS if shape >= FRAMED_HEADERS and self.header_size else BARE
-        return shape
-
-    def _owe(self, connection: Connection, sub: Subscription) -> bool:
+    def _owe(self, connection: Connection, sub: Subscription, number: int) -> bool:
         """The journal will serve this; a member of a queue group must know what was its."""
         if sub.queue is None:
             return True
@@ -455,36 +361,10 @@ class Plane:
             self.gate.cut(connection)
             return False
         connection.owed += 1
-        sub.owed.append(self.number)
+        sub.owed.append(number)
         return True
 
-    def _stamp(self, frame: Frame) -> int:
-        """Write the frame's head for the message at hand."""
-        if frame.shape >= FRAMED_HEADERS and self.header_size:
-            frame.stamp_headers(
-                self.number, self.data, self.body, self.header_size, self.size, self.sizes
-            )
-        elif self.header_size:
-            frame.stamp(self.number, self.data, self.payload_size, 0, 0)
-        else:
-            frame.stamp(self.number, self.data, self.payload_size, self.digits, self.digits_end)
-        return 0
-
-    def _address(self, frame: Frame, sub: Subscription) -> int:
-        """Write the frame's line for one subscriber; one with a reply is not kept."""
-        route = self.route
-        assert route is not None, "there is a message at hand"
-        owner = route if self.reply_size == 0 else None
-        if cython.compiled:
-            # From the receive buffer, which is at hand, rather than from the route's own copy.
-            subject = route.text if self.renamed else self.data + self.subject
-            frame.address(
-                owner, subject, route.size, sub.sid, self.data + self.reply, self.reply_size
-            )
-        else:
-            reply = self.data[self.reply : self.reply + self.reply_size]
-            frame.address(owner, route.subject, route.size, sub.sid, reply, self.reply_size)
-        return 0
+    # What the broker says itself
 
     def say(self, connection: Connection, text: bytes) -> bool:
         """Put what is no message, or a message of the broker's own, into an outbox."""
@@ -503,3 +383,24 @@ class Plane:
     def release(self, last: Connection | None) -> None:
         """Let out what was caused so far; `last` after all others."""
         self.gate.release(last)
+
+
+def describe(message: Message, parser: Parser, header_size: int) -> int:
+    """Note where the message that the parser has found lies, in the buffer that it reads."""
+    message.subject_data = message.data
+    message.subject = parser.subject
+    message.subject_size = parser.subject_end - parser.subject
+    message.reply = parser.reply
+    message.reply_size = parser.reply_end - parser.reply
+    message.body = parser.body
+    message.size = parser.size
+    message.header_size = header_size
+    message.payload = parser.body + header_size
+    message.payload_size = parser.size - header_size
+    message.digits = parser.digits
+    message.digits_end = parser.digits_end
+    message.flags = 0
+    if header_size:
+        message.header_digits = parser.header_digits
+        message.header_digits_end = parser.header_digits_end
+    return 0

@@ -2,7 +2,7 @@
 cimport cython
 from broker.dataplane.gate cimport Gate
 from broker.dataplane.connection cimport Connection
-from broker.dataplane.frame cimport BARE_HEADERS, FRAMED_HEADERS, Frame
+from broker.dataplane.outbox_writer cimport OutboxWriter
 from sequencer.journal.record cimport RECORD, Walk
 from sublist.route cimport Fanout
 from sublist.subject cimport takes
@@ -24,30 +24,22 @@ cdef class ReplayWriter:
     cdef readonly Gate gate
     cdef readonly Sublist sublist
     cdef Walk walk
-    cdef tuple frames
+    cdef OutboxWriter outbox_writer
     cdef readonly int outcome
     cdef readonly unsigned long long number, found, messages
     cdef readonly long long looked
-    cdef bytearray store, nothing
-    cdef const unsigned char *data
 
     @cython.locals(walk=Walk, outcome=int, few=tuple, heard=bint)
     cpdef Py_ssize_t play(self, Connection connection, Subscription sub, unsigned long long number,
                           unsigned long long until, unsigned long long since,
-                          bytearray store, Py_ssize_t start, Py_ssize_t stop) except -1
+                          bytearray buffer, Py_ssize_t start, Py_ssize_t stop) except -1
     @cython.locals(room=bint)
     cdef bint _hand_out(self, Connection connection, Subscription sub, tuple few) except -1
-    @cython.locals(walk=Walk, pattern='const unsigned char *', subject='const unsigned char *')
+    @cython.locals(walk=Walk, subject=Py_ssize_t, size=Py_ssize_t)
     cdef bint _covered(self, Subscription sub) except -1
     @cython.locals(walk=Walk, subject=bytes, fanout=Fanout, wanted=list, sub=Subscription,
                    count=Py_ssize_t, group=tuple)
     cdef bint _offer_all(self, Connection connection) except -1
     @cython.locals(number='unsigned long long')
     cdef bint _offer_live(self, Connection connection, Subscription sub) except -1
-    @cython.locals(walk=Walk, shape=int, counted=Py_ssize_t, headed=bint, frame=Frame,
-                   held=Py_ssize_t, need=Py_ssize_t)
     cdef bint _offer(self, Connection connection, Subscription sub) except -1
-    @cython.locals(walk=Walk, size=Py_ssize_t, sizes=bytes)
-    cdef int _stamp(self, Frame frame) except -1
-    @cython.locals(walk=Walk, subject='const unsigned char *', reply='const unsigned char *')
-    cdef int _address(self, Frame frame, Subscription sub) except -1

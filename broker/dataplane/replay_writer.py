@@ -2,26 +2,25 @@
 
     play(link, sub, number, ...)   from a buffer of records, until the outbox has enough
       walk.next()                  the record, its checksum right, its number the next
-      _wants                       whether the filter takes in its subject, and it was not seen
-      _offer                       the frame's head, the payload, the tail, to the outbox
+      _covered                     whether the filter takes in its subject
+      outbox_writer.offer          to the outbox, as with a live message
 
-It has frames of its own, for it serves other numbers than the plane does. A subscription
-never gets a number at or below `seen`: what was delivered live is not delivered again. Of a
-queue group's messages a member gets those that it is owed, and no others. For a link with very
-many subscriptions one record may be as much work as a thousand: work is counted, and bounded.
+A subscription never gets a number at or below `seen`: what was delivered live is not
+delivered again. Of a queue group's messages a member gets those that it is owed, and no
+others. For a connection with very many subscriptions one record may be as much work as a
+thousand: work is counted, and bounded.
 """
 
 import cython
 
 from broker.dataplane.connection import Connection
-from broker.dataplane.frame import Frame
 from broker.dataplane.gate import Gate
+from broker.dataplane.outbox_writer import OutboxWriter
 from sequencer.journal.record import Walk
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
 if not cython.compiled:
-    from broker.dataplane.frame import BARE_HEADERS, FRAMED_HEADERS
     from broker.dataplane.outcomes import ENDED, FULL, GAP
     from sequencer.journal.layout import RECORD
     from sublist.subject import takes
@@ -38,14 +37,12 @@ class ReplayWriter:
         self.gate = gate
         self.sublist = sublist
         self.walk = Walk(salt, checked)
-        self.frames = tuple(Frame(shape) for shape in range(5))
+        self.outbox_writer = OutboxWriter(gate, patient=True)
         self.outcome = 0
         self.number = 0  # the next one wanted
         self.found = 0  # after GAP, the number that came instead
         self.looked = 0  # work of the last `play` that is not for each record, in offers
         self.messages = 0  # delivered so far, by all that was ever played
-        self.store = self.nothing = bytearray()
-        self.data = self.store
 
     def play(
         self,
@@ -54,20 +51,18 @@ class ReplayWriter:
         number: int,
         until: int,
         since: int,
-        store: bytearray,
+        buffer: bytearray,
         start: int,
         stop: int,
     ) -> int:
-        """Deliver from `store[start:stop]` what comes from `number` on; where it stopped.
+        """Deliver from `buffer[start:stop]` what comes from `number` on; where it stopped.
 
         To `sub`, or without one to all live subscriptions of the link. Number 0 is whatever
         comes first; none beyond `until` (0: no end) and none from before `since` (ns). After
         `LOOKS_MAX` of work it stops as if there were no room, behind one record at least.
         """
         walk = self.walk
-        walk.begin(store, start, stop)
-        self.store = store
-        self.data = self.store
+        walk.begin(buffer, start, stop)
         self.gate.reader = None
         few = (
             tuple(connection.subs.values()) if sub is None and len(connection.subs) <= FEW else None
@@ -101,7 +96,6 @@ class ReplayWriter:
         self.looked += self.sublist.effort
         self.outcome = outcome
         self.number = number
-        self.store = self.nothing
         return walk.at
 
     def _hand_out(
@@ -128,18 +122,13 @@ class ReplayWriter:
         walk = self.walk
         if sub.replay is not None and len(sub.subject) == 1 and sub.subject[0] == ord(">"):
             return True
-        if cython.compiled:
-            pattern = sub.subject
-            subject = self.data + walk.subject
-            return takes(pattern, len(sub.subject), subject, walk.subject_size)
-        else:
-            subject = self.store[walk.subject : walk.subject + walk.subject_size]
-            return takes(sub.subject, len(sub.subject), subject, len(subject))
+        subject, size = walk.subject, walk.subject_size
+        return takes(sub.subject, len(sub.subject), walk.data, subject, size)
 
     def _offer_all(self, connection: Connection) -> bool:
         """Offer to the subscriptions of a link that has many, as the routes know them."""
         walk = self.walk
-        subject = bytes(self.store[walk.subject : walk.subject + walk.subject_size])
+        subject = bytes(walk.buffer[walk.subject : walk.subject + walk.subject_size])
         fanout = self.sublist.route(subject).fanout
         count = len(fanout.plain)
         for group in fanout.groups or ():
@@ -178,58 +167,9 @@ class ReplayWriter:
 
     def _offer(self, connection: Connection, sub: Subscription) -> bool:
         """Put the record at hand into the outbox; False, and nothing done, if it is full."""
-        walk = self.walk
-        held = connection.held()
-        if held > OUTBOX:
+        if connection.held() > OUTBOX:
             return False
-        shape = connection.shape
-        counted = walk.payload_size
-        headed = walk.header_size and connection.headers
-        if headed:
-            shape = connection.headed_shape
-            counted += walk.header_size
-        frame = cython.cast(Frame, self.frames[shape])
-        if frame.number != walk.number:
-            self._stamp(frame)
-        self._address(frame, sub)
-        if not connection.dirty:
-            self.gate.mark_dirty(connection)
-        if not connection.deliver(frame, self.data, walk.payload, walk.payload_size, counted):
-            need = frame.end - frame.start + walk.payload_size + 4
-            if held and (held + need > connection.max_pending or self.gate.budget.is_exceeded()):
-                return False  # who reads slowly from the journal is waited for, not cut off
-            if not self.gate.make_room(connection, need, 0):
-                return False
-            connection.deliver(frame, self.data, walk.payload, walk.payload_size, counted)
-        if walk.number > self.gate.sequencer.safe:
-            connection.numbered = True
-        sub.seen = walk.number
-        sub.delivered += 1
+        if not self.outbox_writer.offer(connection, sub, self.walk, None):
+            return False
         self.messages += 1
-        if sub.delivered == sub.limit:
-            self.gate.control.finished(sub)
         return True
-
-    def _stamp(self, frame: Frame) -> int:
-        """Write the frame's head for the record at hand."""
-        walk = self.walk
-        if walk.header_size and frame.shape >= FRAMED_HEADERS:
-            size = walk.header_size + walk.payload_size
-            sizes = b"%d %d" % (walk.header_size, size) if frame.shape == BARE_HEADERS else b""
-            frame.stamp_headers(walk.number, self.data, walk.headers, walk.header_size, size, sizes)
-        else:
-            frame.stamp(walk.number, self.data, walk.payload_size, 0, 0)
-        return 0
-
-    def _address(self, frame: Frame, sub: Subscription) -> int:
-        """Write the frame's line. It is kept for nobody: the next record is of any subject."""
-        walk = self.walk
-        if cython.compiled:
-            subject = self.data + walk.subject
-            reply = self.data + walk.reply
-            frame.address(None, subject, walk.subject_size, sub.sid, reply, walk.reply_size)
-        else:
-            subject = self.data[walk.subject : walk.subject + walk.subject_size]
-            reply = self.data[walk.reply : walk.reply + walk.reply_size]
-            frame.address(None, subject, len(subject), sub.sid, reply, len(reply))
-        return 0

@@ -8,29 +8,22 @@ Only the connection that asked gets an answer, on its own subscriptions: a reply
 way to send others what they would take for something else, or more than they can read.
 """
 
-from typing import Any
-
 import cython
 
 from broker.dataplane.connection import Connection
-from broker.dataplane.frame import Frame
 from broker.dataplane.gate import Gate
+from broker.dataplane.outbox_writer import OutboxWriter
+from sequencer.message import Message
 from sublist.route import Route
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
-if cython.compiled:
-    from cython.cimports.broker.dataplane.frame import BARE
-else:
-    from broker.dataplane.frame import BARE
-    from sequencer.digits import width_of
+if not cython.compiled:
+    from sequencer.digits import NETSTRING_MAX, write_netstring
     from sublist.subject import covers, digest_of, digest_span
 
-    SIZE_AT = 28
     ANSWER_WORK = 16  # offers that one answer costs
     COVER_WORK = 4  # and to compare a subscription with a subject
-
-TEXT_MAX = 32  # `19:9223372036854775807,`, and at its end the size of that
 
 
 class ReplyPublisher:
@@ -39,19 +32,25 @@ class ReplyPublisher:
     def __init__(self, sublist: Sublist, gate: Gate) -> None:
         self.sublist = sublist
         self.gate = gate
-        self.control: Any = None
-        self.frame = Frame(BARE)
-        self.text = bytearray(TEXT_MAX)
+        self.outbox_writer = OutboxWriter(gate)
+        self.text = bytearray(NETSTRING_MAX)
         self.data = self.text
+        self.message = Message()  # the answer, in `text`; it has no number
+        self.message.buffer = self.text
+        self.message.data = self.data
         self.looked = 0  # offers that it cost to find the asker's subscriptions
 
-    def acknowledge(
-        self, asker: Connection, data: bytearray, reply: int, size: int, number: int
-    ) -> int:
-        """Send `number` to the reply subject `data[reply : reply + size]`; the offers it cost."""
-        route = self.sublist.reach(data, reply, size, digest_span(data, reply, size))
-        text_size = self._write(number)
-        self.frame.stamp(0, self.data, text_size, SIZE_AT, SIZE_AT + 2 - (text_size < 10))
+    def acknowledge(self, asker: Connection, message: Message) -> int:
+        """Send a message's number to its reply subject; the offers it cost."""
+        size = message.reply_size
+        digest = digest_span(message.data, message.reply, size)
+        route = self.sublist.reach(message.data, message.reply, size, digest)
+        reply = self.message
+        reply.subject_data = message.data
+        reply.subject = message.reply
+        reply.subject_size = size
+        reply.size = reply.payload_size = write_netstring(self.data, 0, message.number)
+        self.outbox_writer.expire()
         fanout = route.fanout
         own = fanout.plain
         self.looked = 0
@@ -60,7 +59,7 @@ class ReplyPublisher:
         for item in own:
             sub = cython.cast(Subscription, item)
             if sub.owner is asker:
-                self._deliver(sub, asker, route, data, reply, text_size)
+                self.outbox_writer.offer(asker, sub, reply, route)
         return self.looked + ANSWER_WORK * len(own)
 
     def answer(self, asker: Connection, reply: bytes, payload: bytes, headers: bytes) -> int:
@@ -103,56 +102,6 @@ class ReplyPublisher:
                         break
         return tuple(own)
 
-    def _write(self, number: int) -> int:
-        """Write a number as a netstring, and elsewhere its size; the size."""
-        width = width_of(number)
-        at = 1 if width < 10 else 2
-        end = at + 1 + width
-        if width >= 10:
-            self.data[0] = ord("1")
-        self.data[at - 1] = ord("0") + width % 10
-        self.data[at] = ord(":")
-        self.data[end] = ord(",")
-        while width:
-            width -= 1
-            self.data[at + 1 + width] = ord("0") + number % 10
-            number //= 10
-        size = end + 1
-        if size < 10:
-            self.data[SIZE_AT] = ord("0") + size
-        else:
-            self.data[SIZE_AT] = ord("0") + size // 10
-            self.data[SIZE_AT + 1] = ord("0") + size % 10
-        return size
-
-    def _deliver(
-        self,
-        sub: Subscription,
-        connection: Connection,
-        route: Route,
-        data: bytearray,
-        reply: int,
-        text_size: int,
-    ) -> int:
-        """Put the number that was written into the outbox of the client that asked."""
-        frame = self.frame
-        if not frame.is_addressed(route, sub.sid):
-            if cython.compiled:
-                frame.address(route, data + reply, route.size, sub.sid, data, 0)
-            else:
-                frame.address(route, route.subject, route.size, sub.sid, b"", 0)
-        if not connection.dirty:
-            self.gate.mark_dirty(connection)
-        if not connection.deliver(frame, self.data, 0, text_size, text_size):
-            if not self.gate.make_room(connection, frame.end - frame.start + text_size + 4, 0):
-                return 0
-            connection.deliver(frame, self.data, 0, text_size, text_size)
-        connection.numbered = True
-        sub.delivered += 1
-        if sub.delivered == sub.limit:
-            self.control.finished(sub)
-        return 0
-
     def _answer_one(
         self,
         sub: Subscription,
@@ -176,7 +125,7 @@ class ReplyPublisher:
             connection.out_bytes += size
             sub.delivered += 1
             if sub.delivered == sub.limit:
-                self.control.finished(sub)
+                self.gate.control.finished(sub)
 
 
 def _own_that_cover(asker: Connection, subject: bytes) -> tuple[Subscription, ...]:
@@ -192,7 +141,7 @@ def _own_that_cover(asker: Connection, subject: bytes) -> tuple[Subscription, ..
     return tuple(own)
 
 
-def is_plain_reply(data: bytearray, reply: int, size: int) -> bool:
+def is_plain_reply(data: bytes | bytearray, reply: int, size: int) -> bool:
     """Whether a reply is surely none that is reserved: those begin with `$`, `_R` or `_G`."""
     if size == 0 or (data[reply] != ord("$") and data[reply] != ord("_")):
         return True

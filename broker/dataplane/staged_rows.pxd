@@ -1,8 +1,9 @@
 # The compiler's view of staged_rows.py: types only, never behaviour.
 cimport cython
 from broker.dataplane.reply_publisher cimport is_plain_reply
-from broker.dataplane.plane cimport Plane
+from broker.dataplane.plane cimport Plane, describe
 from parser.machine cimport FAULT, HPUB, MORE, PUB, Parser
+from sequencer.message cimport Message
 from sublist.route cimport Route
 from sublist.sublist cimport Sublist
 
@@ -20,25 +21,26 @@ cdef enum:
 cdef class Staged:
     cdef Plane plane
     cdef Sublist sublist
+    cdef Message message
     cdef readonly str problem
     cdef readonly Py_ssize_t row, at
     cdef readonly bint ended, full
 
     @cython.locals(data='const unsigned char *', rows=Py_ssize_t, size=Py_ssize_t, op=int,
                    route=Route, plain=bint)
-    cpdef Py_ssize_t check(self, Parser parser, bytearray store, Py_ssize_t at,
+    cpdef Py_ssize_t check(self, Parser parser, bytearray buffer, Py_ssize_t at,
                            Py_ssize_t stop) except -2
-    @cython.locals(plane=Plane, rows=Py_ssize_t, begin=Py_ssize_t, op=int, state=int,
-                   header_size=Py_ssize_t)
-    cpdef Py_ssize_t publish(self, Parser parser, bytearray store, Py_ssize_t at,
+    @cython.locals(plane=Plane, message=Message, rows=Py_ssize_t, begin=Py_ssize_t, op=int,
+                   state=int, header_size=Py_ssize_t, size=Py_ssize_t, route=Route)
+    cpdef Py_ssize_t publish(self, Parser parser, bytearray buffer, Py_ssize_t at,
                              Py_ssize_t stop, unsigned long long origin,
                              unsigned long long nth, Py_ssize_t most) except -2
     @cython.locals(passed=Py_ssize_t, op=int)
-    cpdef Py_ssize_t pass_over(self, Parser parser, bytearray store, Py_ssize_t at,
+    cpdef Py_ssize_t pass_over(self, Parser parser, bytearray buffer, Py_ssize_t at,
                                Py_ssize_t stop, Py_ssize_t rows) except -2
     cdef Py_ssize_t _refuse(self, Py_ssize_t rows, str why) except -2
     cdef bint _is_reserved(self, Py_ssize_t rows, Parser parser) except -1
     cdef bint _is_trace_only(self, Py_ssize_t rows, Parser parser) except -1
-    cdef Py_ssize_t _refuse_subject(self, Py_ssize_t rows, bytes subject, bint excluded) except -2
+    cdef Py_ssize_t _refuse_subject(self, Py_ssize_t rows, bytes subject, int kind) except -2
 
 cdef str _fault_of(Parser parser, int op)

@@ -1,9 +1,9 @@
 """Operations that were staged: checked when they come, published when they are committed.
 
-    check(parser, store, at, stop)      whole rows, each of which PUB would number; or BAD
-    publish(parser, store, at, stop, origin, nth, most)
+    check(parser, buffer, at, stop)      whole rows, each of which PUB would number; or BAD
+    publish(parser, buffer, at, stop, origin, nth, most)
                                         as many of them as one turn allows, through the plane
-    pass_over(parser, store, at, stop, rows)    so many of them, which are published already
+    pass_over(parser, buffer, at, stop, rows)    so many of them, which are published already
 
 A row is a PUB or an HPUB. All walk a buffer with the parser of their stage, which stands
 where the bytes before have ended: `parser.at` is where the unserved rest begins.
@@ -16,10 +16,12 @@ from broker.dataplane.plane import Plane
 from broker.dataplane.traced import is_trace_only
 from parser.errors import ControlLineTooLong, PayloadTooLarge, quoted
 from parser.machine import Parser
+from sequencer.message import Message
 from sublist.sublist import Sublist
 
 if not cython.compiled:
     from broker.dataplane.kinds import EXCLUDED, ORDINARY, UNMATCHABLE
+    from broker.dataplane.plane import describe
     from broker.dataplane.reply_publisher import is_plain_reply
     from parser.ops import FAULT, HPUB, MORE, PUB
 
@@ -36,16 +38,17 @@ class Staged:
     def __init__(self, plane: Plane) -> None:
         self.plane = plane
         self.sublist: Sublist = self.plane.sublist
+        self.message = Message()  # the row that is being published
         self.row = 0  # at which `check` has stopped, from 1
         self.problem = ""  # what is wrong with it
         self.at = 0  # where `publish` goes on
         self.ended = False  # `publish` has come to the end of what is whole
         self.full = False  # the journal had no room for the row there
 
-    def check(self, parser: Parser, store: bytearray, at: int, stop: int) -> int:
-        """How many rows of `store[at:stop]` are whole; BAD where `problem` says why."""
-        parser.begin(store, at, stop)
-        data = store
+    def check(self, parser: Parser, buffer: bytearray, at: int, stop: int) -> int:
+        """How many rows of `buffer[at:stop]` are whole; BAD where `problem` says why."""
+        parser.begin(buffer, at, stop)
+        data = buffer
         rows = 0
         while True:
             op = parser.next()
@@ -66,15 +69,25 @@ class Staged:
             rows += 1
 
     def publish(
-        self, parser: Parser, store: bytearray, at: int, stop: int, origin: int, nth: int, most: int
+        self,
+        parser: Parser,
+        buffer: bytearray,
+        at: int,
+        stop: int,
+        origin: int,
+        nth: int,
+        most: int,
     ) -> int:
-        """Publish `most` rows of `store[at:stop]`, the first as the `nth` of `origin`; how many.
+        """Publish `most` rows of `buffer[at:stop]`, the first as the `nth` of `origin`; how many.
 
         `Gate.release` is to follow. BAD for what `check` would not have let pass.
         """
-        plane = self.plane
+        plane, message = self.plane, self.message
+        message.buffer = buffer
+        message.data = buffer
+        message.origin = origin
         plane.begin()
-        parser.begin(store, at, stop)
+        parser.begin(buffer, at, stop)
         self.full = self.ended = False
         rows = 0
         while rows < most:
@@ -88,9 +101,13 @@ class Staged:
                 return BAD
             header_size = parser.header_size if op == HPUB else 0
             plane.spend(ROW_WORK + (parser.size >> BYTES_SHIFT))
-            if plane.submit_staged(parser, header_size, origin, nth + rows) == 0:
+            describe(message, parser, header_size)
+            message.origin_sequence = nth + rows
+            size = message.subject_size
+            route = self.sublist.find(message.data, message.subject, size, parser.digest)
+            if plane.submit(message, route) == 0:
                 self.full = True
-                parser.begin(store, begin, stop)
+                parser.begin(buffer, begin, stop)
                 parser.state = state
                 break
             rows += 1
@@ -99,9 +116,9 @@ class Staged:
         self.at = parser.at
         return rows
 
-    def pass_over(self, parser: Parser, store: bytearray, at: int, stop: int, rows: int) -> int:
+    def pass_over(self, parser: Parser, buffer: bytearray, at: int, stop: int, rows: int) -> int:
         """Go on behind `rows` rows, or as far as they are here; how many, BAD as `publish`."""
-        parser.begin(store, at, stop)
+        parser.begin(buffer, at, stop)
         passed = 0
         while passed < rows:
             op = parser.next()

@@ -118,7 +118,7 @@ class Lookup(Cursor):
         """Answer with the record at hand."""
         walk, connection = self._walk, self.connection
         subject = bytes(buffer[walk.subject : walk.subject + walk.subject_size])
-        headers = bytes(buffer[walk.headers : walk.headers + walk.header_size])
+        headers = bytes(buffer[walk.body : walk.body + walk.header_size])
         payload = bytes(buffer[walk.payload : walk.payload + walk.payload_size])
         if connection.frame == "netstring":
             payload = encode_frame(walk.number, payload)

@@ -27,6 +27,7 @@ from broker.staging.recovered import Left, left_behind
 from broker.staging.shares import Shares, owner_at, owner_of
 from broker.staging.workspace import Workspace
 from sequencer.journal.store import Store
+from sequencer.message import Message
 
 log = logging.getLogger("seriatim")
 
@@ -71,17 +72,19 @@ class StagingService:
 
     # What comes
 
-    def ask(self, word: str, asker: Asker, store: bytearray, span: range) -> None:
-        """Do what the request at hand asks for; its headers and payload are that span."""
-        at = span.stop - self.plane.payload_bytes()
-        self.plane.spend(self._cost(word, len(span)))
+    def ask(self, word: str, asker: Asker, message: Message) -> None:
+        """Do what a request asks for, with its headers and its payload."""
+        size, buffer = message.size, message.buffer
+        assert isinstance(buffer, bytearray), "clients are read into one"
+        at, stop = message.payload, message.body + size
+        self.plane.spend(self._cost(word, size))
         if self._stopping:
             self.space.refuse(asker, Refusal(503, "the broker stops; ask the next one"))
             return
+        headers = bytes(buffer[message.body : at])
         if self._waiting is None:
-            self._do(word, asker, bytes(store[span.start : at]), store, at, span.stop)
+            self._do(word, asker, headers, buffer, at, stop)
             return
-        size = len(span)
         owner = owner_of(asker[0])
         full = len(self._waiting) >= REQUESTS_MAX or self._waiting_shares.over(owner, 1)
         if full or self._waiting_bytes + size > REQUESTS_BYTES_MAX:
@@ -91,7 +94,7 @@ class StagingService:
             return
         self._waiting_bytes += size
         self._waiting_shares.add(owner, 1)
-        headers, payload = bytes(store[span.start : at]), store[at : span.stop]
+        payload = buffer[at:stop]
         self._waiting.append(lambda: self._do(word, asker, headers, payload, 0, len(payload)))
 
     def _cost(self, word: str, size: int) -> int:

@@ -52,7 +52,7 @@ class BinaryCodec(Codec):
         at = write_number(out, at, 4, walk.header_size)
         at = write_number(out, at, 2, walk.subject_size)
         at = copy(out, at, data, walk.subject, walk.subject_size)
-        return copy(out, at, data, walk.headers, walk.header_size + walk.payload_size)
+        return copy(out, at, data, walk.body, walk.header_size + walk.payload_size)
 
     def seal(
         self,

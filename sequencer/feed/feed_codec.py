@@ -209,7 +209,7 @@ def message_at(walk: Walk, data: bytes | bytearray) -> FeedMessage:
         walk.number,
         bytes(data[walk.payload : walk.payload + walk.payload_size]),
         bytes(data[walk.subject : walk.subject + walk.subject_size]),
-        bytes(data[walk.headers : walk.headers + walk.header_size]),
+        bytes(data[walk.body : walk.body + walk.header_size]),
         walk.time,
     )
 

@@ -2,7 +2,7 @@
 cimport cython
 from sequencer.feed.feed_codec cimport Codec, Packet, copy
 from sequencer.feed.feed_message cimport FeedMessage
-from sequencer.digits cimport inner_size, width_of
+from sequencer.digits cimport inner_size, width_of, write_decimal
 from sequencer.journal.record cimport Walk
 
 cdef enum:
@@ -40,8 +40,6 @@ cdef class _Reading:
     cdef unsigned long long _digits(self, Py_ssize_t stop) except? 0
     cdef int _expect(self, unsigned char byte) except -1
 
-@cython.locals(end=Py_ssize_t)
-cdef Py_ssize_t decimal(unsigned char *out, Py_ssize_t at, unsigned long long value) noexcept
 cdef Py_ssize_t netstring(unsigned char *out, Py_ssize_t at, const unsigned char *data,
                           Py_ssize_t start, Py_ssize_t size) noexcept
 @cython.locals(reading=_Reading, messages=list, message=FeedMessage)

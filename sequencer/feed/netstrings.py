@@ -18,7 +18,7 @@ from sequencer.feed.feed_message import FeedMessage
 from sequencer.journal.record import Walk
 
 if not cython.compiled:
-    from sequencer.digits import inner_size, width_of
+    from sequencer.digits import inner_size, width_of, write_decimal
     from sequencer.feed.feed_codec import copy
 
     DIGITS_MAX = 19  # of a number up to 2^63-1
@@ -35,11 +35,11 @@ class NetstringCodec(Codec):
         return width_of(inner) + inner + 2
 
     def put(self, out: bytearray, at: int, walk: Walk, data: bytes | bytearray) -> int:
-        at = decimal(out, at, inner_size(walk.number, walk.payload_size))
+        at = write_decimal(out, at, inner_size(walk.number, walk.payload_size))
         out[at] = ord(":")
-        at = decimal(out, at + 1, width_of(walk.number))
+        at = write_decimal(out, at + 1, width_of(walk.number))
         out[at] = ord(":")
-        at = decimal(out, at + 1, walk.number)
+        at = write_decimal(out, at + 1, walk.number)
         out[at] = ord(",")
         at = netstring(out, at + 1, data, walk.payload, walk.payload_size)
         out[at] = ord(",")
@@ -60,11 +60,11 @@ class NetstringSubjectCodec(Codec):
     def put(self, out: bytearray, at: int, walk: Walk, data: bytes | bytearray) -> int:
         inner = inner_size(walk.number, walk.payload_size)
         inner += width_of(walk.subject_size) + walk.subject_size + 2
-        at = decimal(out, at, inner)
+        at = write_decimal(out, at, inner)
         out[at] = ord(":")
-        at = decimal(out, at + 1, width_of(walk.number))
+        at = write_decimal(out, at + 1, width_of(walk.number))
         out[at] = ord(":")
-        at = decimal(out, at + 1, walk.number)
+        at = write_decimal(out, at + 1, walk.number)
         out[at] = ord(",")
         at = netstring(out, at + 1, data, walk.payload, walk.payload_size)
         at = netstring(out, at, data, walk.subject, walk.subject_size)
@@ -81,21 +81,9 @@ class NetstringSubjectCodec(Codec):
         return self.datagram([FeedMessage(after, b"", LAST)], previous)
 
 
-def decimal(out: bytearray, at: int, value: int) -> int:
-    """Write a number in ASCII decimal; where it ends."""
-    end = at + width_of(value)
-    at = end
-    while True:
-        at -= 1
-        out[at] = ord("0") + value % 10
-        value //= 10
-        if value == 0:
-            return end
-
-
 def netstring(out: bytearray, at: int, data: bytes | bytearray, start: int, size: int) -> int:
     """Write a netstring; where it ends."""
-    at = decimal(out, at, size)
+    at = write_decimal(out, at, size)
     out[at] = ord(":")
     at = copy(out, at + 1, data, start, size)
     out[at] = ord(",")

@@ -95,7 +95,7 @@ def _ids_in(
             if walk.time < since:
                 before = True
             elif walk.flags & ID_FLAG:
-                headers = bytes(chunk[walk.headers : walk.payload])
+                headers = bytes(chunk[walk.body : walk.payload])
                 found.append((walk.number, walk.time, headers))
         if walk.at == 0 and start + got >= end:
             break

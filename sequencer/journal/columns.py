@@ -220,7 +220,7 @@ class Collector:
             source = store
         self.subjects.put(row, source, walk.subject, walk.subject_size)
         self.replies.put(row, source, walk.reply, walk.reply_size)
-        self.headers.put(row, source, walk.headers, walk.header_size)
+        self.headers.put(row, source, walk.body, walk.header_size)
         self.payloads.put(row, source, walk.payload, walk.payload_size)
         if row == 0:
             self.first = walk.number

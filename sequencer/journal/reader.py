@@ -253,7 +253,7 @@ class Follower:
                 if self.done:
                     break
             self.next = number + 1
-            headers, payload = walk.headers, walk.payload
+            headers, payload = walk.body, walk.payload
             subject = store[walk.subject : walk.reply]
             if subject != self._subject:
                 self._subject = bytes(subject)

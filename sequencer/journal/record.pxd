@@ -1,5 +1,6 @@
 # The compiler's view of record.py: types only, never behaviour.
 cimport cython
+from sequencer.message cimport Message
 
 cdef extern from "crc32c.h":
     unsigned int crc32c_extend(unsigned int crc, const unsigned char *data, size_t size) noexcept
@@ -42,15 +43,12 @@ cdef class Batch:
     cdef readonly unsigned long long first, last, time
     cdef readonly bint ids
 
-    @cython.locals(head='Head *', to='unsigned char *', length=Py_ssize_t, padded=Py_ssize_t)
-    cdef int put(self, unsigned long long number, unsigned long long time,
-                 unsigned long long origin, unsigned long long origin_sequence, int flags,
-                 const unsigned char *subject, Py_ssize_t subject_size,
-                 const unsigned char *reply, Py_ssize_t reply_size,
-                 const unsigned char *body, Py_ssize_t header_size,
-                 Py_ssize_t size) except -1
+    @cython.locals(head='Head *', to='unsigned char *', length=Py_ssize_t, padded=Py_ssize_t,
+                   subject_size=Py_ssize_t, reply_size=Py_ssize_t, size=Py_ssize_t)
+    cdef int put(self, Message message) except -1
     cdef int _grow(self, Py_ssize_t need) except -1
     cdef int _adopt(self, bytearray store) except -1
+    @cython.locals(message=Message, parts=bytes)
     cpdef int append_message(self, unsigned long long number, unsigned long long time,
                              bytes subject, bytes reply, bytes headers, bytes payload,
                              unsigned long long origin=*, unsigned long long origin_sequence=*,
@@ -58,20 +56,13 @@ cdef class Batch:
     cpdef clear(self)
 
 @cython.final
-cdef class Walk:
-    cdef readonly unsigned int salt
+cdef class Walk(Message):
+    cdef readonly unsigned int salt, epoch
     cdef readonly bint checked
-    cdef object store
-    cdef const unsigned char *data
     cdef Py_ssize_t stop
     cdef readonly Py_ssize_t at, after
-    cdef readonly unsigned long long number, time, origin, origin_sequence
-    cdef readonly unsigned int epoch
-    cdef readonly int flags
-    cdef readonly Py_ssize_t subject, subject_size, reply, reply_size, headers, header_size
-    cdef readonly Py_ssize_t payload, payload_size
 
-    cpdef int begin(self, object store, Py_ssize_t at, Py_ssize_t stop) except -1
+    cpdef int begin(self, object buffer, Py_ssize_t at, Py_ssize_t stop) except -1
     cpdef int next(self) except -1
     cpdef int skim(self) except -1
     @cython.locals(last=Py_ssize_t, before='unsigned long long', follows=bint)

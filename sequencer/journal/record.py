@@ -19,6 +19,8 @@ import struct
 
 import cython
 
+from sequencer.message import Message
+
 if cython.compiled:
     from cython.cimports.libc.string import memcpy
 else:
@@ -52,25 +54,9 @@ class Batch:
         self.time = 0  # of the first record
         self.ids = False  # a record with ID_FLAG is among them
 
-    def put(
-        self,
-        number: int,
-        time: int,
-        origin: int,
-        origin_sequence: int,
-        flags: int,
-        subject: bytes | bytearray,
-        subject_size: int,
-        reply: bytes | bytearray,
-        reply_size: int,
-        body: bytes | bytearray,
-        header_size: int,
-        size: int,
-    ) -> int:
-        """Append a message: pointers when compiled; uncompiled, bytes of just those sizes.
-
-        `body` is headers and payload, `size` bytes of which `header_size` are headers.
-        """
+    def put(self, message: Message) -> int:
+        """Append a message."""
+        subject_size, reply_size, size = message.subject_size, message.reply_size, message.size
         length = HEADER_SIZE + subject_size + reply_size + size
         padded = (length + 7) & ~7
         if self.size - self.end < padded:
@@ -81,38 +67,40 @@ class Batch:
             head = cython.cast("Head *", to)
             head.crc = 0
             head.length = length
-            head.number = number
-            head.time = time
-            head.origin = origin
-            head.origin_sequence = origin_sequence
+            head.number = message.number
+            head.time = message.time
+            head.origin = message.origin
+            head.origin_sequence = message.origin_sequence
             head.epoch = self.epoch
-            head.flags = flags
+            head.flags = message.flags
             head.subject_size = subject_size
             head.reply_size = reply_size
             head.zero = 0
-            head.header_size = header_size
+            head.header_size = message.header_size
             to += HEADER_SIZE
-            memcpy(to, subject, subject_size)
+            memcpy(to, message.subject_data + message.subject, subject_size)
             to += subject_size
             if reply_size:
-                memcpy(to, reply, reply_size)
+                memcpy(to, message.data + message.reply, reply_size)
                 to += reply_size
-            memcpy(to, body, size)
+            memcpy(to, message.data + message.body, size)
         else:
-            sizes = (subject_size, reply_size, 0, header_size)
-            head = HEAD.pack(
-                *(0, length, number, time, origin, origin_sequence, self.epoch, flags), *sizes
-            )
-            record = (head[4:] + subject + reply + body).ljust(padded - 4, b"\0")
+            who = (message.origin, message.origin_sequence, self.epoch, message.flags)
+            sizes = (subject_size, reply_size, 0, message.header_size)
+            head = HEAD.pack(0, length, message.number, message.time, *who, *sizes)
+            record = head[4:]
+            record += message.subject_data[message.subject : message.subject + subject_size]
+            record += message.data[message.reply : message.reply + reply_size]
+            record += message.data[message.body : message.body + size]
+            record = record.ljust(padded - 4, b"\0")
             crc = crc32c(record, self.salt) if self.checked else 0
-            record = struct.pack("<I", crc) + record
-            self.data[self.end : self.end + padded] = record
+            self.data[self.end : self.end + padded] = struct.pack("<I", crc) + record
         if self.end == 0:
-            self.first = number
-            self.time = time
-        self.last = number
+            self.first = message.number
+            self.time = message.time
+        self.last = message.number
         self.end += padded
-        if flags & ID_FLAG:
+        if message.flags & ID_FLAG:
             self.ids = True
         return 0
 
@@ -129,21 +117,22 @@ class Batch:
         flags: int = 0,
     ) -> int:
         """Append a message that is at hand as bytes."""
-        body = headers + payload
-        return self.put(
-            number,
-            time,
-            origin,
-            origin_sequence,
-            flags,
-            subject,
-            len(subject),
-            reply,
-            len(reply),
-            body,
-            len(headers),
-            len(body),
-        )
+        message = Message()
+        parts = subject + reply + headers + payload
+        message.buffer = parts
+        message.data = message.subject_data = parts
+        message.subject_size = len(subject)
+        message.reply = message.subject_size
+        message.reply_size = len(reply)
+        message.body = message.reply + message.reply_size
+        message.header_size = len(headers)
+        message.size = len(headers) + len(payload)
+        message.number = number
+        message.time = time
+        message.origin = origin
+        message.origin_sequence = origin_sequence
+        message.flags = flags
+        return self.put(message)
 
     def view(self) -> memoryview:
         """The records. To be let go of before the next is put in."""
@@ -175,28 +164,25 @@ class Batch:
         return 0
 
 
-class Walk:
-    """Goes from record to record; its attributes are the one at hand, offsets in the buffer."""
+class Walk(Message):
+    """Goes from record to record; it is the message that the record at hand holds."""
 
     def __init__(self, salt: int, checked: bool = True) -> None:
+        super().__init__()
         self.salt = salt
         self.checked = checked  # whether `next` looks at checksums
-        self.store: bytes | bytearray = b""
         self.stop = self.at = self.after = 0
-        self.number = self.time = self.origin = self.origin_sequence = 0
-        self.epoch = self.flags = 0
-        self.subject = self.subject_size = self.reply = self.reply_size = 0
-        self.headers = self.header_size = self.payload = self.payload_size = 0
+        self.epoch = 0
 
-    def begin(self, store: bytes | bytearray, at: int, stop: int) -> int:
-        """Walk `store[at:stop]`. The buffer is held on to; nothing in it may change meanwhile."""
-        assert 0 <= at <= stop <= len(store), "a span of the buffer"
-        self.store = store
-        if cython.compiled:
-            if isinstance(store, bytearray):
-                self.data = cython.cast(bytearray, store)
-            else:
-                self.data = cython.cast(bytes, store)
+    def begin(self, buffer: bytes | bytearray, at: int, stop: int) -> int:
+        """Walk `buffer[at:stop]`. The buffer is held on to; nothing in it may change meanwhile."""
+        assert 0 <= at <= stop <= len(buffer), "a span of the buffer"
+        self.buffer = buffer
+        if isinstance(buffer, bytearray):
+            self.data = cython.cast(bytearray, buffer)
+        else:
+            self.data = cython.cast(bytes, buffer)
+        self.subject_data = self.data
         self.stop = stop
         self.at = self.after = at
         return 0
@@ -248,16 +234,17 @@ class Walk:
             self.header_size = head.header_size
             crc = head.crc
         else:
-            fields = HEAD.unpack_from(self.store, self.at)
+            fields = HEAD.unpack_from(self.buffer, self.at)
             crc, length, self.number, self.time, self.origin, self.origin_sequence = fields[:6]
             self.epoch, self.flags, self.subject_size, self.reply_size, _, self.header_size = (
                 fields[6:]
             )
         self.subject = self.at + HEADER_SIZE
         self.reply = self.subject + self.subject_size
-        self.headers = self.reply + self.reply_size
-        self.payload = self.headers + self.header_size
-        self.payload_size = self.at + length - self.payload
+        self.body = self.reply + self.reply_size
+        self.size = self.at + length - self.body
+        self.payload = self.body + self.header_size
+        self.payload_size = self.size - self.header_size
         if length > LENGTH_MAX or length < HEADER_SIZE or self.payload_size < 0:
             return BAD
         padded = (length + 7) & ~7
@@ -268,7 +255,7 @@ class Walk:
                 if crc != crc32c_extend(self.salt, self.data + self.at + 4, padded - 4):
                     return BAD
             else:
-                record = memoryview(self.store)[self.at + 4 : self.at + padded]
+                record = memoryview(self.buffer)[self.at + 4 : self.at + padded]
                 if crc != crc32c(record, self.salt):
                     return BAD
         self.after = self.at + padded

@@ -30,7 +30,7 @@ def recover(folder: Path) -> tuple[Store, dict[int, Kept]]:
             while walk.next() == RECORD:
                 found[walk.number] = Kept(
                     bytes(data[walk.subject : walk.subject + walk.subject_size]),
-                    bytes(data[walk.headers : walk.headers + walk.header_size]),
+                    bytes(data[walk.body : walk.body + walk.header_size]),
                     bytes(data[walk.payload : walk.payload + walk.payload_size]),
                 )
     return store, dict(sorted(found.items()))

@@ -13,6 +13,7 @@ from broker.replay.cursor import Cursor
 from broker.replay.memory import Memory
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import Batch, Walk
+from sequencer.message import Message
 
 SALT = 77
 
@@ -70,7 +71,6 @@ class NotedPlane:
 
     number: int
     deaf: bool = False
-    question: bytes = b""
     answers: list[tuple[bytes, bytes, bytes]] = field(default_factory=list)
     said: list[bytes] = field(default_factory=list)
 
@@ -90,13 +90,6 @@ class NotedPlane:
 
     def spend(self, work: int) -> None:
         assert work > 0
-
-    @property
-    def store(self) -> bytes:
-        return b"PUB ..." + self.question
-
-    def payload_bytes(self) -> int:
-        return len(self.question)
 
 
 class Turns:
@@ -130,7 +123,16 @@ class Asker:
 
     def __init__(self, headers: bool, frame: str, verbose: bool) -> None:
         self.headers, self.frame, self.verbose = headers, frame, verbose
-        self.parser = SimpleNamespace(body=len(b"PUB ..."), size=0)
+
+
+def question(payload: bytes = b"") -> Message:
+    """A message with this payload, as the data plane hands one over."""
+    batch, walk = Batch(SALT, 1), Walk(SALT)
+    batch.append_message(1, 0, b"$SEQ.", b"r", b"", payload)
+    records = bytearray(batch.view())
+    walk.begin(records, 0, len(records))
+    assert walk.next() == RECORD
+    return walk
 
 
 def asker(*, headers: bool = True, frame: str = "netstring", verbose: bool = False) -> Any:

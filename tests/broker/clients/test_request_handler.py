@@ -9,7 +9,7 @@ from broker.clients import request_handler
 from broker.clients.request_handler import RequestHandler
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.settings import Limits, Settings
-from tests.support.asked import Kept, NotedPlane, OnePiece, Turns, asker
+from tests.support.asked import Kept, NotedPlane, OnePiece, Turns, asker, question
 
 
 def no_staging() -> Any:
@@ -35,12 +35,10 @@ class Broker:
     def ask_as(
         self, connection: Any, subject: bytes, reply: bytes = b"r", payload: bytes = b""
     ) -> Any:
-        self.plane.question = payload
-        connection.parser.size = len(payload)
         self.plane.said.clear()
         self.plane.answers.clear()
         assert self.request_handler.takes(subject)
-        self.request_handler.answer(connection, subject, reply)
+        self.request_handler.answer(connection, question(payload), subject, reply)
         return [
             *self.plane.said,
             *(headers or body for _, body, headers in self.plane.answers),

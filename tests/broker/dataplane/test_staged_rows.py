@@ -153,7 +153,7 @@ def test_given_rows_when_published_then_their_records_name_origin_and_place() ->
     walk.begin(data, 0, len(data))
     found = []
     while walk.next() == RECORD:
-        parts = (walk.subject, walk.reply, walk.headers, walk.payload)
+        parts = (walk.subject, walk.reply, walk.body, walk.payload)
         ends = (*parts[1:], walk.payload + walk.payload_size)
         words = [data[at:end] for at, end in zip(parts, ends, strict=True)]
         found.append((walk.origin, walk.origin_sequence, *words))

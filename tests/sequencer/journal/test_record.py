@@ -35,7 +35,7 @@ def walked(store: bytes, salt: int = SALT) -> tuple[list[tuple[int, Message]], i
         parts = (
             (walk.subject, walk.subject_size),
             (walk.reply, walk.reply_size),
-            (walk.headers, walk.header_size),
+            (walk.body, walk.header_size),
             (walk.payload, walk.payload_size),
         )
         message = tuple(store[at : at + size] for at, size in parts)
