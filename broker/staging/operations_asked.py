@@ -32,7 +32,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StagedPiece:
     """Where a piece of a stage belongs."""
 
     key: Key
@@ -68,7 +68,7 @@ class AbortWish:
     stages: frozenset[str] | None
 
 
-def read_piece(headers: bytes) -> Piece:
+def read_piece(headers: bytes) -> StagedPiece:
     """What the headers of `$SEQ.STAGE` say. Raises `BadRequest`."""
     if len(headers) > HEADERS_MAX:
         raise BadRequest(f"there are {len(headers)} bytes of headers, and {HEADERS_MAX} at most")
@@ -84,7 +84,7 @@ def read_piece(headers: bytes) -> Piece:
     batch = _digits(found["batch"], "Seriatim-Batch")
     offset = _digits(found["offset"], "Seriatim-Offset")
     application = _application(found["application"])
-    return Piece((application, batch, _stage(found["stage"])), offset)
+    return StagedPiece((application, batch, _stage(found["stage"])), offset)
 
 
 def read_commit(payload: bytes, max_stages: int) -> CommitWish:

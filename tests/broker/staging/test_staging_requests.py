@@ -16,7 +16,7 @@ from broker.staging.operations_asked import (
     AbortWish,
     CommitWish,
     Named,
-    Piece,
+    StagedPiece,
     read_abort,
     read_application,
     read_commit,
@@ -39,9 +39,9 @@ def commit(**other: Any) -> bytes:
 
 
 def test_given_headers_when_read_then_they_say_where_a_piece_belongs() -> None:
-    assert read_piece(headers()) == Piece(("app", 7, "s"), 0)
+    assert read_piece(headers()) == StagedPiece(("app", 7, "s"), 0)
     wide = headers(Application=" a b ", Batch=str(BATCH_MAX), Offset="12", Stage="A.b_c-9")
-    assert read_piece(wide) == Piece(("a b", BATCH_MAX, "A.b_c-9"), 12)
+    assert read_piece(wide) == StagedPiece(("a b", BATCH_MAX, "A.b_c-9"), 12)
     assert read_piece(headers().lower()) == read_piece(headers())
 
 
