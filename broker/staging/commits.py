@@ -20,7 +20,7 @@ from typing import Any
 
 from broker.staging.applications import Done
 from broker.staging.commit_publishing import RETRY, Commit, Damaged, Publishing, Stopped
-from broker.staging.fair_turns import Turns
+from broker.staging.fair_turns import FairTurns
 from broker.staging.intents import Intent, intent_file
 from broker.staging.operations_asked import ANY, Asker, CommitWish, Refusal
 from broker.staging.shares import Shares, owner_of
@@ -40,7 +40,7 @@ class Commits:
     def __init__(self, space: Workspace, publishing: Publishing) -> None:
         self._space = space
         self._publishing = publishing
-        self._queue = Turns(WAITING_MAX, space.settings)
+        self._queue = FairTurns(WAITING_MAX, space.settings)
         self._running: dict[str, Commit] = {}  # by application; those that wait, too
         self._broken: dict[str, str] = {}  # applications whose promise cannot be kept, and why
         self._task: asyncio.Task[None] | None = None
