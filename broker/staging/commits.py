@@ -18,7 +18,7 @@ import time
 from functools import partial
 from typing import Any
 
-from broker.staging.applications import Done
+from broker.staging.applications import CommittedBatch
 from broker.staging.commit_publishing import RETRY, Commit, Damaged, Publishing, Stopped
 from broker.staging.fair_turns import FairTurns
 from broker.staging.intents import Intent, intent_file
@@ -131,7 +131,7 @@ class Commits:
         for asker, _ in commit.waiters:
             space.refuse(asker, Refusal(429, f"{WAITING_MAX} commits wait, most of this address"))
 
-    def _repeat(self, wish: CommitWish, done: Done, asker: Asker) -> None:
+    def _repeat(self, wish: CommitWish, done: CommittedBatch, asker: Asker) -> None:
         """It was committed before: publish nothing."""
         self.repeated += 1
         space = self._space
@@ -139,7 +139,9 @@ class Commits:
         if done.batch == wish.batch:
             space.answer(asker, _answer(done, True))
         else:
-            space.answer(asker, _answer(Done(wish.application, wish.batch, 0, 0, 0, 0, True), True))
+            space.answer(
+                asker, _answer(CommittedBatch(wish.application, wish.batch, 0, 0, 0, 0, True), True)
+            )
 
     def _join(self, running: Commit, wish: CommitWish, asker: Asker) -> None:
         """One more waits for a commit that is on its way. Raises `Refusal`."""
@@ -224,13 +226,13 @@ class Commits:
         await space.run(work)
         commit.promised = True
 
-    async def _note(self, commit: Commit) -> Done:
+    async def _note(self, commit: Commit) -> CommittedBatch:
         """Bring the application's line to the disk, however long that takes."""
         known, wish = self._space.applications, commit.wish
         now = time.time_ns() // 1_000_000
         numbers = (commit.first, commit.last, commit.rows)
         address = known.address_of(wish.application, commit.owner)
-        done = Done(wish.application, wish.batch, *numbers, now, wish.remember, address)
+        done = CommittedBatch(wish.application, wish.batch, *numbers, now, wish.remember, address)
         while True:
             rewritten, instead = known.plan(done), known.displaced_by(wish.application)
             try:
@@ -244,7 +246,7 @@ class Commits:
 
     # The end of one
 
-    def _finish(self, commit: Commit, done: Done) -> None:
+    def _finish(self, commit: Commit, done: CommittedBatch) -> None:
         """Answer, and delete what is not needed any more: the intent first."""
         space, wish = self._space, commit.wish
         self.committed += 1
@@ -282,7 +284,7 @@ class Commits:
         space.plane.release(None)
 
 
-def _answer(done: Done, repeated: bool) -> dict[str, Any]:
+def _answer(done: CommittedBatch, repeated: bool) -> dict[str, Any]:
     """What `$SEQ.COMMIT` answers."""
     return {
         "application": done.application,

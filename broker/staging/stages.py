@@ -26,7 +26,7 @@ from zlib import crc32
 from broker.dataplane.staged_rows import Staged
 from broker.settings.staging_settings import StagingSettings
 from broker.staging.logged_lines import seal, unseal
-from broker.staging.operations_asked import Key, StagedPiece, Refusal
+from broker.staging.operations_asked import Key, Refusal, StagedPiece
 from broker.staging.shares import NOBODY, Owner, Shares, owner_at
 from parser.machine import Parser
 from parser.table import START
@@ -106,7 +106,13 @@ class Stages:
     # What comes
 
     def append(
-        self, piece: StagedPiece, store: bytearray, at: int, stop: int, now: float, by: Owner = NOBODY
+        self,
+        piece: StagedPiece,
+        store: bytearray,
+        at: int,
+        stop: int,
+        now: float,
+        by: Owner = NOBODY,
     ) -> Stage:
         """Add `store[at:stop]` to a stage, made where it misses. Raises `Refusal`.
 
