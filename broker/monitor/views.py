@@ -29,7 +29,7 @@ SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class BrokerState:
     """The broker as a whole, at one moment."""
 
     now: float
@@ -52,14 +52,14 @@ class State:
         return self.sublist.get("lookups", self.traffic.in_msgs)
 
 
-def take_state(server: Observed) -> State:
+def take_state(server: Observed) -> BrokerState:
     """Take the totals."""
     pending, pending_max = 0, 0
     for session in server.sessions.values():
         unsent = session.pending_bytes
         pending += unsent
         pending_max = max(pending_max, unsent)
-    return State(
+    return BrokerState(
         now=time.time(),
         connections=len(server.sessions),
         total_connections=server.total_connections,
@@ -77,7 +77,9 @@ def take_state(server: Observed) -> State:
     )
 
 
-def varz_page(server: Observed, state: State, http_port: int, cpu: CpuMeter) -> dict[str, Any]:
+def varz_page(
+    server: Observed, state: BrokerState, http_port: int, cpu: CpuMeter
+) -> dict[str, Any]:
     """/varz: the broker, its limits and its totals."""
     settings, limits, traffic = server.settings, server.settings.limits, state.traffic
     host, port = server.addresses[0] if server.addresses else (settings.host, settings.port)
@@ -203,7 +205,7 @@ def callers_page(
 
 def take_subscriptions(
     server: Observed, query: SubscriptionsQuery
-) -> tuple[State, list[tuple[int, SubscriptionView]]]:
+) -> tuple[BrokerState, list[tuple[int, SubscriptionView]]]:
     """Take the route table's numbers, and a page of subscriptions (or all, to be tested)."""
     state = take_state(server)
     if not query.subs and not query.test:
@@ -225,7 +227,7 @@ def take_subscriptions(
 def subscriptions_page(
     server: Observed,
     query: SubscriptionsQuery,
-    state: State,
+    state: BrokerState,
     taken: list[tuple[int, SubscriptionView]],
 ) -> dict[str, Any]:
     """/subsz: the route table, and subscriptions where they are asked for."""

@@ -57,9 +57,8 @@ class Applications:
         self._owners: dict[str, Owner] = {}  # of those that are known, or about to be
         self._by_address: dict[str, dict[str, None]] = {}  # who is known; the oldest first
         self._kept = self._most * settings.address_kept // 100
-        self._instead: dict[
-            str, CommittedBatch
-        ] = {}  # who made room for whom that has committed nothing yet
+        # The last batch of those that made room, by whom they made it for: a new publisher.
+        self._instead: dict[str, CommittedBatch] = {}
         self.displaced = 0
         self._lines = 0
         self._end = 0

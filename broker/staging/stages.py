@@ -280,7 +280,7 @@ class Stages:
                 self._next = max(self._next, int(found[1], 16) + 1)
                 yield os.path.join(self._folder, name)
 
-    def open(self, file: str, now: float) -> "Survey | None":
+    def open(self, file: str, now: float) -> "StageSurvey | None":
         """Begin to read a stage that another process has left; None if its first line is torn."""
         fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         try:
