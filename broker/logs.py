@@ -8,7 +8,7 @@ import time
 _LEVELS = {"DEBUG": "DBG", "INFO": "INF", "WARNING": "WRN", "ERROR": "ERR", "CRITICAL": "FTL"}
 
 
-class Format(logging.Formatter):
+class LogFormat(logging.Formatter):
     """`[pid] 2026/11/20 10:55:30.123456 [INF] text`, one line a record."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -25,7 +25,7 @@ def start_logging(path: str, debug: bool) -> logging.Handler:
     """Log to `path`, or to standard error if that is empty. Raises `OSError`."""
     handler: logging.Handler
     handler = logging.FileHandler(path, delay=False) if path else logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Format())
+    handler.setFormatter(LogFormat())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.DEBUG if debug else logging.INFO)

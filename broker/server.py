@@ -96,8 +96,8 @@ class Server:
             self._keep(self.store)
         if self.window is not None:
             self.plane.know_ids(self.window)
-        self._core = Core(settings, self.loop, self.plane, self.store, self.replays, self.keeper)
-        self.control.request_handler = RequestHandler(self._core, self.open_staging)
+        self.core = Core(settings, self.loop, self.plane, self.store, self.replays, self.keeper)
+        self.control.request_handler = RequestHandler(self.core, self.open_staging)
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.heartbeat = Heartbeat(self.loop)
@@ -109,7 +109,7 @@ class Server:
 
             subject = settings.sequencer.subject.encode()
             fitting = self.feeds.fitting(subject) if self.feeds is not None else None
-            self.cquencer = Cquencer(self._core, self, self.inbox.store, fitting)
+            self.cquencer = Cquencer(self.core, self, self.inbox.store, fitting)
         self.staging: StoppableStager | None = None
         if isinstance(self.store, Store) and os.path.isdir(os.path.join(self.store.path, STAGING)):
             self.open_staging()
@@ -132,7 +132,7 @@ class Server:
         from broker.staging.staging_service import StagingService  # as feeds are
 
         if self.staging is None:
-            self.staging = StagingService(self._core)
+            self.staging = StagingService(self.core)
         return self.staging
 
     def _keep(self, store: Store | Ring) -> None:
@@ -229,7 +229,7 @@ class Server:
         with suppress(OSError):  # the peer may have gone
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         joining = self.loop.connect_accepted_socket(
-            lambda: Session(self._core, self, listener), accepted
+            lambda: Session(self.core, self, listener), accepted
         )
         task = self.loop.create_task(joining)
         self._joining.add(task)

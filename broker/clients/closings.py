@@ -16,14 +16,14 @@ from parser.errors import quoted
 
 SPAN: Final = 60.0  # seconds
 ADDRESSES_MAX: Final = 1024  # the others share one place
-SEEN_MAX: Final = 64  # bytes of what a client said
+QUOTED_MAX: Final = 64  # bytes of what a client said
 WHY_MAX: Final = 200  # characters
 
 log = logging.getLogger("seriatim")
 
 
 @dataclass(slots=True)
-class _Told:
+class _Reported:
     who: str
     lines: int = 0
 
@@ -34,7 +34,7 @@ class Closings:
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
         self._loop = loop
         self._most = most  # 0: no limit
-        self._told: dict[Hashable, _Told] = {}
+        self._reported: dict[Hashable, _Reported] = {}
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
 
     def tell(self, level: int, ip: str, text: str, *values: object) -> bool:
@@ -44,14 +44,14 @@ class Closings:
             return True
         key: Hashable = network_of(ip)
         who = ip
-        if key not in self._told and len(self._told) >= ADDRESSES_MAX:
+        if key not in self._reported and len(self._reported) >= ADDRESSES_MAX:
             key, who = None, "other addresses"
-        told = self._told.get(key)
-        if told is None:
-            told = self._told[key] = _Told(who)
+        reported = self._reported.get(key)
+        if reported is None:
+            reported = self._reported[key] = _Reported(who)
             self._timers[key] = self._loop.call_later(SPAN, self._end, key)
-        told.lines += 1
-        if told.lines > self._most:
+        reported.lines += 1
+        if reported.lines > self._most:
             return False
         log.log(level, text, *values)
         return True
@@ -59,17 +59,17 @@ class Closings:
     def _end(self, key: Hashable) -> None:
         """A minute is over: say how many lines were left out."""
         self._timers.pop(key).cancel()
-        told = self._told.pop(key)
-        if told.lines > self._most:
+        reported = self._reported.pop(key)
+        if reported.lines > self._most:
             log.info(
                 "%s - %d more connections closed or refused within a minute, not logged"
                 " (limits.closings_logged is %d)",
-                *(told.who, told.lines - self._most, self._most),
+                *(reported.who, reported.lines - self._most, self._most),
             )
 
     def stop(self) -> None:
         """Say how many lines were left out so far."""
-        for key in list(self._told):
+        for key in list(self._reported):
             self._end(key)
 
 
@@ -85,7 +85,7 @@ def violation(why: str, store: bytes | bytearray, at: int, stop: int) -> str:
     a line that is known to be a CONNECT. What lies at `stop` and beyond belongs to others.
     """
     start = store.rfind(b"\n", 0, at) + 1
-    line = bytes(store[start : min(start + SEEN_MAX + 1, stop)]).partition(b"\n")[0].rstrip(b"\r")
-    seen = quoted(hide_object(line[:SEEN_MAX])).decode("utf-8", "replace")
-    more = "..." if len(line) > SEEN_MAX else ""
-    return f"Protocol Violation: {why[:WHY_MAX]}: {seen}{more}"
+    line = bytes(store[start : min(start + QUOTED_MAX + 1, stop)]).partition(b"\n")[0].rstrip(b"\r")
+    shown = quoted(hide_object(line[:QUOTED_MAX])).decode("utf-8", "replace")
+    more = "..." if len(line) > QUOTED_MAX else ""
+    return f"Protocol Violation: {why[:WHY_MAX]}: {shown}{more}"

@@ -37,7 +37,7 @@ class Doorkeeper:
         self.accepting = True
         self.pauses = 0  # times that no client could be accepted
         self._doors: dict[socket.socket, Admit] = {}
-        self._told = False  # in this episode
+        self._reported = False  # in this episode
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
 
@@ -69,7 +69,7 @@ class Doorkeeper:
 
     def freed(self) -> None:
         """A connection closes: its descriptor is free in the next turn of the loop."""
-        if self._told and not self._scheduled:
+        if self._reported and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._look)
 
@@ -96,8 +96,8 @@ class Doorkeeper:
             self.pauses += 1
             for listener in self._doors:
                 self._loop.remove_reader(listener.fileno())
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             log.warning(
                 "%s: clients wait until others have left; the last %d are kept for journal,"
                 " monitoring and log; raise the limit (ulimit -n)",
@@ -122,8 +122,8 @@ class Doorkeeper:
                 self._loop.add_reader(listener.fileno(), self._accept, listener)
         elif not self.accepting and self._timer is None:
             self._timer = self._loop.call_later(RETRY_SECONDS, self._look_again)
-        if self._told and free < self.places - min(CALM, self.places // CALM + 1):
-            self._told = False
+        if self._reported and free < self.places - min(CALM, self.places // CALM + 1):
+            self._reported = False
             log.info("Clients need not wait any more")
 
     def _lowest_free(self) -> int:

@@ -22,7 +22,7 @@ _OPTIONS = re.compile(rb"(?<=connect)(?=.)|\{\s*(?:[\"']|\w+\s*:|\Z)", re.IGNORE
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
-class Reads:
+class RedactedReads:
     """The reads of one connection, which may cut a CONNECT anywhere."""
 
     __slots__ = ("_begin", "_hiding", "_torn")

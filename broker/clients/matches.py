@@ -84,7 +84,7 @@ class Counts:
     def __init__(self, subs: Iterable[Subscription]) -> None:
         self.shapes: dict[bytes, Shape] = {}
         self.bound = 0
-        self.told = False  # the log has it that one was refused
+        self.reported = False  # the log has it that one was refused
         for sub in subs:
             if sub.replay is None:
                 self.add(sub.subject)
@@ -147,8 +147,8 @@ class Matches:
         if counts.admits(pattern, self.most):
             counts.add(pattern)
             return True
-        if not counts.told:
-            counts.told = True
+        if not counts.reported:
+            counts.reported = True
             log.warning(
                 "%s - refused a subscription to %s: one message may match %d of a connection's"
                 " (limits.max_matches)",

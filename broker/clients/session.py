@@ -19,7 +19,7 @@ from typing import Any, Protocol, cast
 from broker.addresses import peer_ip, shown
 from broker.clients.closings import Closings
 from broker.clients.heartbeat import Heartbeat
-from broker.clients.hidden import Reads
+from broker.clients.hidden import RedactedReads
 from broker.clients.inbox import Inbox, Intake
 from broker.core import Core
 from broker.dataplane.connection import Connection
@@ -121,7 +121,7 @@ class Session(asyncio.BufferedProtocol):
         self.connection.settle(listener.frame)
         self._intake = Intake(host.inbox)
         self._backlog: bytearray | None = None  # read, and to be served in a later turn
-        self._reads = Reads() if core.settings.trace else None  # as they may be logged
+        self._reads = RedactedReads() if core.settings.trace else None  # as they may be logged
         self._why = ""  # it was closed by us
         self._logged = False  # the usual log has said so
         self._draining = False  # nothing more is taken in

@@ -60,7 +60,7 @@ class Outlet:
         self._stale = False  # its interface may have gone, and be back as another one
         self._renew_at = 0.0
         self._tell_at = 0.0
-        self._told = (0, 0, 0)
+        self._reported = (0, 0, 0)
 
     def attach(self, sequencer: Sequencer, store: Any, loop: asyncio.AbstractEventLoop) -> None:
         """Send what is numbered from now on. Raises `OSError` if the codec cannot be opened."""
@@ -160,7 +160,7 @@ class Outlet:
         """Log what went wrong since the last time, in one line; whether anything did."""
         feed, sent = self.feed, self.feed.sent
         counts = (sent.errors, feed.too_long, feed.broken)
-        lost, long, broken = (new - old for new, old in zip(counts, self._told, strict=True))
+        lost, long, broken = (new - old for new, old in zip(counts, self._reported, strict=True))
         fault, self.fault = self.fault, ""
         troubles = []
         if lost:
@@ -174,7 +174,7 @@ class Outlet:
         if troubles:
             line = " ".join("; ".join(troubles).split())  # an exception may say more than one
             log.warning("Feed %s: %s", self.settings.label, line)
-        self._told = counts
+        self._reported = counts
         return bool(troubles)
 
     def _renew(self) -> None:

@@ -39,7 +39,7 @@ class RerequestServer:
         self._loop = loop
         self._socket: socket.socket | None = None
         self._fetching: set[asyncio.Future[None]] = set()
-        self._told: set[int | None] = set()
+        self._reported: set[int | None] = set()
         self._rest: asyncio.TimerHandle | None = None  # until when the socket is not read
 
     async def start(self, host: str, port: int) -> None:
@@ -139,7 +139,7 @@ class RerequestServer:
     def _fail(self, error: OSError) -> None:
         """The disk could not be read, or the answer not sent: count it, and say each once."""
         self.rerequests.failed += 1
-        if error.errno not in self._told:
-            self._told.add(error.errno)
+        if error.errno not in self._reported:
+            self._reported.add(error.errno)
             where = addresses.shown(*self.address)
             log.warning("Re-request on %s not answered: %s", where, error)

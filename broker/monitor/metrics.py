@@ -16,7 +16,7 @@ from broker.monitor.observed import Observed
 from broker.monitor.process_figures import PYTHON, build, loop_name
 from broker.monitor.staging_figures import COUNTERS as STAGING_COUNTERS
 from broker.monitor.staging_figures import GAUGES as STAGING_GAUGES
-from broker.monitor.views import State
+from broker.monitor.views import BrokerState
 from broker.version import VERSION
 
 # (name without its prefix, key of `sublist_statistics`, what it is)
@@ -40,7 +40,7 @@ ROUTE_COUNTERS = (
 class BrokerCollector(Collector):
     """All metrics of one broker, of one moment."""
 
-    def __init__(self, server: Observed, take: Callable[[], State]) -> None:
+    def __init__(self, server: Observed, take: Callable[[], BrokerState]) -> None:
         self._server = server
         self._take = take
 
@@ -67,7 +67,7 @@ class BrokerCollector(Collector):
             frame=self._server.settings.frame,
         )
 
-    def _broker(self, state: State) -> Iterator[Metric]:
+    def _broker(self, state: BrokerState) -> Iterator[Metric]:
         traffic = state.traffic
         yield _by_direction(
             "messages", "Messages from and to clients.", traffic.in_msgs, traffic.out_msgs
@@ -104,7 +104,7 @@ class BrokerCollector(Collector):
         )
         yield _gauge("start_time_seconds", "When the broker started.", self._server.started_at)
 
-    def _routes(self, state: State) -> Iterator[Metric]:
+    def _routes(self, state: BrokerState) -> Iterator[Metric]:
         for name, key, about in ROUTE_GAUGES:
             if key in state.sublist:
                 yield _gauge(name, about, state.sublist[key])
@@ -113,7 +113,7 @@ class BrokerCollector(Collector):
                 yield _counter(name, about, state.sublist[key])
         yield _counter("route_lookups", "Messages whose route was looked up.", state.lookups())
 
-    def _journal(self, state: State) -> Iterator[Metric]:
+    def _journal(self, state: BrokerState) -> Iterator[Metric]:
         journal = state.journal
         for key, name, about in JOURNAL_GAUGES:
             yield _gauge(name, about, journal.figures[key])
@@ -127,19 +127,19 @@ class BrokerCollector(Collector):
             sync=journal.sync,
         )
 
-    def _port(self, state: State) -> Iterator[Metric]:
+    def _port(self, state: BrokerState) -> Iterator[Metric]:
         for key, name, about in PORT_GAUGES:
             yield _gauge(name, about, state.port[key])
         for key, name, about in PORT_COUNTERS:
             yield _counter(name, about, state.port[key])
 
-    def _staging(self, state: State) -> Iterator[Metric]:
+    def _staging(self, state: BrokerState) -> Iterator[Metric]:
         for key, name, about in STAGING_GAUGES:
             yield _gauge(name, about, state.staging[key])
         for key, name, about in STAGING_COUNTERS:
             yield _counter(name, about, state.staging[key])
 
-    def _feeds(self, state: State) -> Iterator[Metric]:
+    def _feeds(self, state: BrokerState) -> Iterator[Metric]:
         feeds, asked = state.feeds, [feed for feed in state.feeds if feed.rerequests]
         last = {feed.name: feed.last for feed in feeds}
         yield _by_feed(GaugeMetricFamily, "feed_last_number", "The last number dealt with.", last)
@@ -160,7 +160,7 @@ class BrokerCollector(Collector):
         yield refused
 
 
-def registry(server: Observed, take: Callable[[], State]) -> CollectorRegistry:
+def registry(server: Observed, take: Callable[[], BrokerState]) -> CollectorRegistry:
     """A registry of the broker's metrics and its process'."""
     made = CollectorRegistry(auto_describe=False)
     made.register(BrokerCollector(server, take))

@@ -168,7 +168,7 @@ class Monitor:
         self._ask(lambda: None)
         return {"status": "ok"}
 
-    def _state(self) -> views.State:
+    def _state(self) -> views.BrokerState:
         return views.take_state(self._server)
 
     def _ask(self, take: Callable[[], Taken]) -> Taken:

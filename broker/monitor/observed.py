@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from broker.settings.settings import Settings
 
 
-class Traffic(Protocol):
+class TrafficView(Protocol):
     """Counted since the start; bytes are payloads with their headers, as NATS counts."""
 
     @property
@@ -23,7 +23,7 @@ class Traffic(Protocol):
     def out_bytes(self) -> int: ...
 
 
-class Subscription(Protocol):
+class SubscriptionView(Protocol):
     """One subscription of one connection."""
 
     @property
@@ -38,14 +38,14 @@ class Subscription(Protocol):
     def limit(self) -> int: ...
 
 
-class Connection(Traffic, Protocol):
+class ConnectionView(TrafficView, Protocol):
     """A connection as the data plane sees it."""
 
     @property
-    def subs(self) -> Mapping[bytes, Subscription]: ...
+    def subs(self) -> Mapping[bytes, SubscriptionView]: ...
 
 
-class Session(Protocol):
+class SessionView(Protocol):
     """One client's connection. Times are seconds since 1970, `rtt` is 0.0 when unknown."""
 
     @property
@@ -73,7 +73,7 @@ class Session(Protocol):
     @property
     def frame(self) -> str: ...
     @property
-    def connection(self) -> Connection: ...
+    def connection(self) -> ConnectionView: ...
 
 
 class Observed(Protocol):
@@ -90,7 +90,7 @@ class Observed(Protocol):
     @property
     def addresses(self) -> list[tuple[str, int]]: ...
     @property
-    def sessions(self) -> Mapping[int, Session]: ...
+    def sessions(self) -> Mapping[int, SessionView]: ...
     @property
     def total_connections(self) -> int: ...
     @property
@@ -115,6 +115,6 @@ class Observed(Protocol):
     # What is staged, as monitor/staging_figures.py reads it; None where nobody has staged anything.
     @property
     def staging(self) -> Any: ...
-    def traffic(self) -> Traffic: ...
+    def traffic(self) -> TrafficView: ...
     def reached_by(self, subject: bytes) -> list[Any]: ...
     def sublist_statistics(self) -> dict[str, int]: ...

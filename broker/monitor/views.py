@@ -18,7 +18,7 @@ from typing import Any
 from broker.monitor.cquencer_figures import TakenCaller, port_page, take_port
 from broker.monitor.feed_figures import FeedState, feeds_page, take_feeds
 from broker.monitor.journal_figures import JournalState, journal_page, take_journal
-from broker.monitor.observed import Observed, Session, Subscription, Traffic
+from broker.monitor.observed import Observed, SessionView, SubscriptionView, TrafficView
 from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import SORTS, ConnectionsQuery, Page, SubscriptionsQuery
 from broker.monitor.staging_figures import take_staging
@@ -29,7 +29,7 @@ SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class BrokerState:
     """The broker as a whole, at one moment."""
 
     now: float
@@ -39,7 +39,7 @@ class State:
     last_number: int
     pending_bytes: int
     pending_bytes_max: int
-    traffic: Traffic
+    traffic: TrafficView
     sublist: dict[str, int]
     journal: JournalState
     feeds: list[FeedState]
@@ -52,14 +52,14 @@ class State:
         return self.sublist.get("lookups", self.traffic.in_msgs)
 
 
-def take_state(server: Observed) -> State:
+def take_state(server: Observed) -> BrokerState:
     """Take the totals."""
     pending, pending_max = 0, 0
     for session in server.sessions.values():
         unsent = session.pending_bytes
         pending += unsent
         pending_max = max(pending_max, unsent)
-    return State(
+    return BrokerState(
         now=time.time(),
         connections=len(server.sessions),
         total_connections=server.total_connections,
@@ -77,7 +77,9 @@ def take_state(server: Observed) -> State:
     )
 
 
-def varz_page(server: Observed, state: State, http_port: int, cpu: CpuMeter) -> dict[str, Any]:
+def varz_page(
+    server: Observed, state: BrokerState, http_port: int, cpu: CpuMeter
+) -> dict[str, Any]:
     """/varz: the broker, its limits and its totals."""
     settings, limits, traffic = server.settings, server.settings.limits, state.traffic
     host, port = server.addresses[0] if server.addresses else (settings.host, settings.port)
@@ -136,14 +138,14 @@ def varz_page(server: Observed, state: State, http_port: int, cpu: CpuMeter) -> 
 class TakenSession:
     """One connection's numbers, and the subscriptions it had."""
 
-    session: Session
+    session: SessionView
     now: float
     pending_bytes: int
     traffic: tuple[int, int, int, int]
     last_activity: float
     rtt: float
     subscriptions: int
-    subs: list[Subscription]
+    subs: list[SubscriptionView]
 
 
 def take_connections(server: Observed, query: ConnectionsQuery) -> tuple[int, list[TakenSession]]:
@@ -151,7 +153,7 @@ def take_connections(server: Observed, query: ConnectionsQuery) -> tuple[int, li
     total, page = len(server.sessions), query.page
     if query.cid:
         found = server.sessions.get(query.cid)
-        wanted: Iterable[Session] = [found] if found is not None else []
+        wanted: Iterable[SessionView] = [found] if found is not None else []
     elif query.sort == "cid":
         wanted = server.sessions.values()  # by rising cid, for they are kept as they come
     else:
@@ -203,7 +205,7 @@ def callers_page(
 
 def take_subscriptions(
     server: Observed, query: SubscriptionsQuery
-) -> tuple[State, list[tuple[int, Subscription]]]:
+) -> tuple[BrokerState, list[tuple[int, SubscriptionView]]]:
     """Take the route table's numbers, and a page of subscriptions (or all, to be tested)."""
     state = take_state(server)
     if not query.subs and not query.test:
@@ -211,7 +213,7 @@ def take_subscriptions(
     if query.test:
         return state, [(sub.owner.session.cid, sub) for sub in server.reached_by(query.test)]
     first, left = query.page.offset, query.page.limit
-    taken: list[tuple[int, Subscription]] = []
+    taken: list[tuple[int, SubscriptionView]] = []
     for session in server.sessions.values():
         subs = session.connection.subs
         if first < len(subs) and left:
@@ -225,8 +227,8 @@ def take_subscriptions(
 def subscriptions_page(
     server: Observed,
     query: SubscriptionsQuery,
-    state: State,
-    taken: list[tuple[int, Subscription]],
+    state: BrokerState,
+    taken: list[tuple[int, SubscriptionView]],
 ) -> dict[str, Any]:
     """/subsz: the route table, and subscriptions where they are asked for."""
     sublist, lookups = state.sublist, state.lookups()
@@ -288,7 +290,7 @@ def _measure(name: str) -> Any:
     return lambda session: getattr(session, name)
 
 
-def _take_session(session: Session, now: float, first: int, most: int) -> TakenSession:
+def _take_session(session: SessionView, now: float, first: int, most: int) -> TakenSession:
     connection = session.connection
     return TakenSession(
         session=session,
@@ -307,7 +309,7 @@ def _take_session(session: Session, now: float, first: int, most: int) -> TakenS
     )
 
 
-def _some(items: Collection[Subscription], first: int, most: int) -> list[Subscription]:
+def _some(items: Collection[SubscriptionView], first: int, most: int) -> list[SubscriptionView]:
     """So many of them, from the `first` on."""
     return list(islice(items, min(first, len(items)), min(first + most, len(items))))
 
@@ -367,7 +369,7 @@ def _caller(taken: TakenCaller, now: float) -> dict[str, Any]:
     return entry | dict(zip(names, taken.figures, strict=True))
 
 
-def _subscription(cid: int, sub: Subscription) -> dict[str, Any]:
+def _subscription(cid: int, sub: SubscriptionView) -> dict[str, Any]:
     entry: dict[str, Any] = {"subject": _text(sub.subject)}
     if sub.queue:
         entry["qgroup"] = _text(sub.queue)

@@ -25,7 +25,7 @@ SPARE_LINES = 1024  # that may be meaningless before the whole file is written a
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommittedBatch:
     """A batch that was committed: its first and last number (0 without a row), and when (ms).
 
     `address` is whose the application is: "" where that is not known.
@@ -51,13 +51,14 @@ class Applications:
         self.file = file
         self.damaged = 0  # lines that could not be read, but for a torn one at the end
         self._durable = durable
-        self.done: dict[str, Done] = {}
+        self.done: dict[str, CommittedBatch] = {}
         self._most = settings.max_applications
         self._shares = Shares(self._most, settings)
         self._owners: dict[str, Owner] = {}  # of those that are known, or about to be
         self._by_address: dict[str, dict[str, None]] = {}  # who is known; the oldest first
         self._kept = self._most * settings.address_kept // 100
-        self._instead: dict[str, Done] = {}  # who made room for whom that has committed nothing yet
+        # The last batch of those that made room, by whom they made it for: a new publisher.
+        self._instead: dict[str, CommittedBatch] = {}
         self.displaced = 0
         self._lines = 0
         self._end = 0
@@ -85,13 +86,13 @@ class Applications:
                 continue
             # The later one, be its batch a lower one: then the one before was forgotten meanwhile.
             self.done.pop(fields.pop("instead", ""), None)
-            done = Done(**fields)
+            done = CommittedBatch(**fields)
             self.done[done.application] = done
         for done in sorted(self.done.values(), key=lambda one: one.time):
             self._own(done.application, owner_at(done.address, 0))
             self._enter(done.application)
 
-    def last(self, application: str) -> Done | None:
+    def last(self, application: str) -> CommittedBatch | None:
         """What is known of an application."""
         return self.done.get(application)
 
@@ -183,7 +184,7 @@ class Applications:
         self._owners[name] = owner
         self._shares.add(owner, 1)
 
-    def plan(self, done: Done) -> list[Done] | None:
+    def plan(self, done: CommittedBatch) -> list[CommittedBatch] | None:
         """All lines, this one among them, if the file is to be rewritten; None: append it."""
         if not self._rewrite and self._lines <= 2 * len(self.done) + SPARE_LINES:
             return None
@@ -194,7 +195,9 @@ class Applications:
         old = self._instead.get(name)
         return "" if old is None or old.application in self._owners else old.application
 
-    def write(self, done: Done, rewritten: list[Done] | None, instead: str = "") -> None:
+    def write(
+        self, done: CommittedBatch, rewritten: list[CommittedBatch] | None, instead: str = ""
+    ) -> None:
         """Bring one more to the disk; `rewritten` is what `plan` has said. In a thread.
 
         Raises `OSError`; nothing is known then of what the file holds, and the next call rewrites
@@ -221,7 +224,7 @@ class Applications:
             self._end, self._lines = len(data), len(rewritten)
         self._rewrite = False
 
-    def take(self, done: Done) -> None:
+    def take(self, done: CommittedBatch) -> None:
         """It is on the disk: from now on it is known."""
         name = done.application
         self._instead.pop(name, None)

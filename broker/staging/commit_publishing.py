@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from broker.core import Core
 from broker.dataplane.staged_rows import Staged
-from broker.staging.operations_asked import Asker, CommitWish
+from broker.staging.operations_asked import Asker, CommitRequest
 from broker.staging.shares import NOBODY, Owner
 from broker.staging.stages import Stage
 from parser.machine import Parser
@@ -40,11 +40,11 @@ class Commit:
 
     __slots__ = (
         *("first", "last", "missing", "number", "origin", "promised", "rows", "stages"),
-        *("owner", "waiters", "wish"),
+        *("owner", "request", "waiters"),
     )
 
-    def __init__(self, wish: CommitWish, stages: list[Stage], owner: Owner = NOBODY) -> None:
-        self.wish = wish
+    def __init__(self, request: CommitRequest, stages: list[Stage], owner: Owner = NOBODY) -> None:
+        self.request = request
         self.owner = owner
         self.stages = stages
         self.rows = sum(stage.rows for stage in stages)
@@ -84,7 +84,7 @@ class Publishing:
             raise Stopped
         return future.result()
 
-    async def told(self, ask: Callable[[Callable[[], None]], None]) -> None:
+    async def called_back(self, ask: Callable[[Callable[[], None]], None]) -> None:
         """Wait until somebody calls what `ask` is given."""
         event = self._core.loop.create_future()
         ask(lambda: None if event.done() else event.set_result(None))
@@ -177,7 +177,7 @@ class Publishing:
         """Wait until the journal takes more."""
         keeper = self._core.keeper
         assert keeper is not None, "only a disk can be full"
-        await self.told(keeper.when_roomy)
+        await self.called_back(keeper.when_roomy)
 
 
 class Rest:

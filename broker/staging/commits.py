@@ -18,11 +18,11 @@ import time
 from functools import partial
 from typing import Any
 
-from broker.staging.applications import Done
+from broker.staging.applications import CommittedBatch
 from broker.staging.commit_publishing import RETRY, Commit, Damaged, Publishing, Stopped
-from broker.staging.fair_turns import Turns
+from broker.staging.fair_turns import FairTurns
 from broker.staging.intents import Intent, intent_file
-from broker.staging.operations_asked import ANY, Asker, CommitWish, Refusal
+from broker.staging.operations_asked import ANY, Asker, CommitRequest, Refusal
 from broker.staging.shares import Shares, owner_of
 from broker.staging.stages import Stage
 from broker.staging.workspace import Workspace
@@ -40,7 +40,7 @@ class Commits:
     def __init__(self, space: Workspace, publishing: Publishing) -> None:
         self._space = space
         self._publishing = publishing
-        self._queue = Turns(WAITING_MAX, space.settings)
+        self._queue = FairTurns(WAITING_MAX, space.settings)
         self._running: dict[str, Commit] = {}  # by application; those that wait, too
         self._broken: dict[str, str] = {}  # applications whose promise cannot be kept, and why
         self._task: asyncio.Task[None] | None = None
@@ -53,29 +53,29 @@ class Commits:
     def batch_of(self, application: str) -> int | None:
         """The batch of an application that is being committed."""
         running = self._running.get(application)
-        return running.wish.batch if running is not None else None
+        return running.request.batch if running is not None else None
 
-    def ask(self, wish: CommitWish, asker: Asker) -> None:
+    def ask(self, request: CommitRequest, asker: Asker) -> None:
         """Commit, and answer `asker` when it is done. Raises `Refusal`."""
-        space, name = self._space, wish.application
+        space, name = self._space, request.application
         done = space.applications.last(name)
-        if done is not None and wish.batch <= done.batch:
-            self._repeat(wish, done, asker)
+        if done is not None and request.batch <= done.batch:
+            self._repeat(request, done, asker)
             return
         if name in self._broken:
             raise Refusal(500, self._broken[name])
         running = self._running.get(name)
         if running is not None:
-            if running.wish.batch != wish.batch:
-                raise Refusal(409, f"batch {running.wish.batch} of it is being committed")
-            self._join(running, wish, asker)
+            if running.request.batch != request.batch:
+                raise Refusal(409, f"batch {running.request.batch} of it is being committed")
+            self._join(running, request, asker)
             return
         last = None if done is None else done.batch
-        if wish.after not in (ANY, last):
-            told = "no batch of it was committed" if last is None else f"its last batch is {last}"
-            raise Refusal(409, f"{told}, and this one is to come after {wish.after}")
+        if request.after not in (ANY, last):
+            known = "no batch of it was committed" if last is None else f"its last batch is {last}"
+            raise Refusal(409, f"{known}, and this one is to come after {request.after}")
         owner = owner_of(asker[0])
-        commit = Commit(wish, self._claim(wish), owner)
+        commit = Commit(request, self._claim(request), owner)
         if done is None:
             space.applications.claim(name, owner)
         try:
@@ -92,7 +92,7 @@ class Commits:
         """Carry it out when its turn comes."""
         for stage in commit.stages:
             stage.claimed = True
-        self._running[commit.wish.application] = commit
+        self._running[commit.request.application] = commit
         self._queue.put(commit)
         if self._task is None:
             self._task = self._space.loop.create_task(self._work())
@@ -104,9 +104,9 @@ class Commits:
         """
         for stage in commit.stages:
             stage.claimed = True
-        name, missing = commit.wish.application, sum(b + 1 - a for a, b in commit.missing)
+        name, missing = commit.request.application, sum(b + 1 - a for a, b in commit.missing)
         why = (
-            f"batch {commit.wish.batch} of {name} was committed, and {missing} of its"
+            f"batch {commit.request.batch} of {name} was committed, and {missing} of its"
             f" {commit.rows} rows cannot be published: {problem}"
         )
         log.error("Staging: %s", why)
@@ -123,7 +123,7 @@ class Commits:
 
     def _send_away(self, commit: Commit) -> None:
         """It does not wait any more; its stages stay, and it may be asked for again."""
-        space, name = self._space, commit.wish.application
+        space, name = self._space, commit.request.application
         for stage in commit.stages:
             stage.claimed = False
         del self._running[name]
@@ -131,17 +131,18 @@ class Commits:
         for asker, _ in commit.waiters:
             space.refuse(asker, Refusal(429, f"{WAITING_MAX} commits wait, most of this address"))
 
-    def _repeat(self, wish: CommitWish, done: Done, asker: Asker) -> None:
+    def _repeat(self, request: CommitRequest, done: CommittedBatch, asker: Asker) -> None:
         """It was committed before: publish nothing."""
         self.repeated += 1
         space = self._space
-        space.delete(space.stages.drop(space.stages.up_to(wish.application, done.batch)))
-        if done.batch == wish.batch:
+        space.delete(space.stages.drop(space.stages.up_to(request.application, done.batch)))
+        if done.batch == request.batch:
             space.answer(asker, _answer(done, True))
         else:
-            space.answer(asker, _answer(Done(wish.application, wish.batch, 0, 0, 0, 0, True), True))
+            older = CommittedBatch(request.application, request.batch, 0, 0, 0, 0, True)
+            space.answer(asker, _answer(older, True))
 
-    def _join(self, running: Commit, wish: CommitWish, asker: Asker) -> None:
+    def _join(self, running: Commit, request: CommitRequest, asker: Asker) -> None:
         """One more waits for a commit that is on its way. Raises `Refusal`."""
         running.waiters = [one for one in running.waiters if not one[0][0].closed]
         if len(running.waiters) >= WAITERS_MAX:
@@ -151,13 +152,13 @@ class Commits:
             waiting.add(owner_of(connection), 1)
         if why := waiting.over(owner_of(asker[0]), 1):
             raise Refusal(429, f"of those who may wait for this commit {why}")
-        running.waiters.append((asker, wish.stages == running.wish.stages))
+        running.waiters.append((asker, request.stages == running.request.stages))
 
-    def _claim(self, wish: CommitWish) -> list[Stage]:
+    def _claim(self, request: CommitRequest) -> list[Stage]:
         """The stages as they are asked for. Raises `Refusal`."""
         found = []
-        for named in wish.stages:
-            stage = self._space.stages.find((wish.application, wish.batch, named.name))
+        for named in request.stages:
+            stage = self._space.stages.find((request.application, request.batch, named.name))
             if stage is None:
                 raise Refusal(404, f"stage {named.name} is not here: it expired, or never was")
             if stage.bytes != named.bytes:
@@ -198,15 +199,15 @@ class Commits:
         keeper = self._space.keeper
         if self._space.durable and keeper is not None and commit.last:
             last = commit.last
-            await self._publishing.told(lambda tell: keeper.when_synced(last, tell))
+            await self._publishing.called_back(lambda call: keeper.when_synced(last, call))
         self._finish(commit, await self._note(commit))
 
     async def _promise(self, commit: Commit) -> None:
         """Bring stages and intent to the disk. Raises `OSError`: then there is no promise."""
-        space, wish = self._space, commit.wish
+        space, request = self._space, commit.request
         commit.number = space.plane.sequencer.number
         stages = tuple((one.key[2], one.bytes, one.crc) for one in commit.stages)
-        identity = (wish.application, wish.batch, wish.remember)
+        identity = (request.application, request.batch, request.remember)
         rows = (commit.origin, commit.number, commit.rows)
         intent = Intent(*identity, *rows, stages, commit.owner.address)
         files = [stage.file for stage in commit.stages]
@@ -224,15 +225,16 @@ class Commits:
         await space.run(work)
         commit.promised = True
 
-    async def _note(self, commit: Commit) -> Done:
+    async def _note(self, commit: Commit) -> CommittedBatch:
         """Bring the application's line to the disk, however long that takes."""
-        known, wish = self._space.applications, commit.wish
+        known, request = self._space.applications, commit.request
         now = time.time_ns() // 1_000_000
         numbers = (commit.first, commit.last, commit.rows)
-        address = known.address_of(wish.application, commit.owner)
-        done = Done(wish.application, wish.batch, *numbers, now, wish.remember, address)
+        address = known.address_of(request.application, commit.owner)
+        name, batch, remember = request.application, request.batch, request.remember
+        done = CommittedBatch(name, batch, *numbers, now, remember, address)
         while True:
-            rewritten, instead = known.plan(done), known.displaced_by(wish.application)
+            rewritten, instead = known.plan(done), known.displaced_by(request.application)
             try:
                 await self._space.run(partial(known.write, done, rewritten, instead))
             except OSError as error:
@@ -244,26 +246,26 @@ class Commits:
 
     # The end of one
 
-    def _finish(self, commit: Commit, done: Done) -> None:
+    def _finish(self, commit: Commit, done: CommittedBatch) -> None:
         """Answer, and delete what is not needed any more: the intent first."""
-        space, wish = self._space, commit.wish
+        space, request = self._space, commit.request
         self.committed += 1
-        del self._running[wish.application]
+        del self._running[request.application]
         for asker, same in commit.waiters:
             space.answer(asker, _answer(done, not same))
-        stages = space.stages.drop(space.stages.up_to(wish.application, wish.batch))
+        stages = space.stages.drop(space.stages.up_to(request.application, request.batch))
         intent = [intent_file(space.folder, commit.origin)] if commit.promised else []
         # Who need not be remembered is forgotten some time, and then nothing may come back.
-        space.delete(intent + stages, synced=not wish.remember)
+        space.delete(intent + stages, synced=not request.remember)
         space.plane.release(None)
-        log.debug("Staging: committed batch %d of %s", wish.batch, wish.application)
+        log.debug("Staging: committed batch %d of %s", request.batch, request.application)
 
     def _refuse(self, commit: Commit, problem: Refusal) -> None:
         """Nothing has happened. What a failed sync may have lost is not to be trusted again."""
-        space, wish = self._space, commit.wish
+        space, request = self._space, commit.request
         log.error("Staging: %s", problem)
-        del self._running[wish.application]
-        space.applications.disown(wish.application)
+        del self._running[request.application]
+        space.applications.disown(request.application)
         space.delete(space.stages.drop(commit.stages))
         other = Refusal(503, "the disk took no commit of other stages of this batch; ask again")
         for asker, same in commit.waiters:
@@ -272,17 +274,17 @@ class Commits:
 
     def _break(self, commit: Commit, error: Exception) -> None:
         """A promise that cannot be kept: the next broker tries again, and so may its owner."""
-        space, wish = self._space, commit.wish
+        space, request = self._space, commit.request
         what = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         why = self.give_up(commit, what)
-        del self._running[wish.application]
-        space.applications.disown(wish.application)
+        del self._running[request.application]
+        space.applications.disown(request.application)
         for asker, _ in commit.waiters:
             space.refuse(asker, Refusal(500, why))
         space.plane.release(None)
 
 
-def _answer(done: Done, repeated: bool) -> dict[str, Any]:
+def _answer(done: CommittedBatch, repeated: bool) -> dict[str, Any]:
     """What `$SEQ.COMMIT` answers."""
     return {
         "application": done.application,

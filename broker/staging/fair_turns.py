@@ -12,7 +12,7 @@ from broker.staging.operations_asked import Refusal
 from broker.staging.shares import Owner, Shares
 
 
-class Turns:
+class FairTurns:
     """One per broker, for its one thread."""
 
     def __init__(self, most: int, settings: StagingSettings) -> None:

@@ -32,7 +32,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StagedPiece:
     """Where a piece of a stage belongs."""
 
     key: Key
@@ -49,7 +49,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitWish:
+class CommitRequest:
     """What is to be published, in this order, and behind which batch (None: it is the first)."""
 
     application: str
@@ -60,7 +60,7 @@ class CommitWish:
 
 
 @dataclass(frozen=True, slots=True)
-class AbortWish:
+class AbortRequest:
     """What is to be forgotten: all stages of a batch where `stages` is None."""
 
     application: str
@@ -68,7 +68,7 @@ class AbortWish:
     stages: frozenset[str] | None
 
 
-def read_piece(headers: bytes) -> Piece:
+def read_piece(headers: bytes) -> StagedPiece:
     """What the headers of `$SEQ.STAGE` say. Raises `BadRequest`."""
     if len(headers) > HEADERS_MAX:
         raise BadRequest(f"there are {len(headers)} bytes of headers, and {HEADERS_MAX} at most")
@@ -84,10 +84,10 @@ def read_piece(headers: bytes) -> Piece:
     batch = _digits(found["batch"], "Seriatim-Batch")
     offset = _digits(found["offset"], "Seriatim-Offset")
     application = _application(found["application"])
-    return Piece((application, batch, _stage(found["stage"])), offset)
+    return StagedPiece((application, batch, _stage(found["stage"])), offset)
 
 
-def read_commit(payload: bytes, max_stages: int) -> CommitWish:
+def read_commit(payload: bytes, max_stages: int) -> CommitRequest:
     """The payload of `$SEQ.COMMIT`. Raises `BadRequest`."""
     raw = _object(payload, ("application", "batch", "stages", "remember", "after"))
     application, batch = _identity(raw)
@@ -108,19 +108,19 @@ def read_commit(payload: bytes, max_stages: int) -> CommitWish:
     after = raw.get("after", ANY)
     if "after" in raw and after is not None:
         after = _whole(after, "after", BATCH_MAX)
-    return CommitWish(application, batch, stages, remember, after)
+    return CommitRequest(application, batch, stages, remember, after)
 
 
-def read_abort(payload: bytes) -> AbortWish:
+def read_abort(payload: bytes) -> AbortRequest:
     """The payload of `$SEQ.ABORT`. Raises `BadRequest`."""
     raw = _object(payload, ("application", "batch", "stages"))
     application, batch = _identity(raw)
     names = raw.get("stages")
     if names is None:
-        return AbortWish(application, batch, None)
+        return AbortRequest(application, batch, None)
     if not isinstance(names, list):
         raise BadRequest('"stages" is a list of names; all of the batch where it is left out')
-    return AbortWish(application, batch, frozenset(_stage(name) for name in names))
+    return AbortRequest(application, batch, frozenset(_stage(name) for name in names))
 
 
 def read_application(payload: bytes) -> str:

@@ -26,7 +26,7 @@ from zlib import crc32
 from broker.dataplane.staged_rows import Staged
 from broker.settings.staging_settings import StagingSettings
 from broker.staging.logged_lines import seal, unseal
-from broker.staging.operations_asked import Key, Piece, Refusal
+from broker.staging.operations_asked import Key, Refusal, StagedPiece
 from broker.staging.shares import NOBODY, Owner, Shares, owner_at
 from parser.machine import Parser
 from parser.table import START
@@ -106,7 +106,13 @@ class Stages:
     # What comes
 
     def append(
-        self, piece: Piece, store: bytearray, at: int, stop: int, now: float, by: Owner = NOBODY
+        self,
+        piece: StagedPiece,
+        store: bytearray,
+        at: int,
+        stop: int,
+        now: float,
+        by: Owner = NOBODY,
     ) -> Stage:
         """Add `store[at:stop]` to a stage, made where it misses. Raises `Refusal`.
 
@@ -274,7 +280,7 @@ class Stages:
                 self._next = max(self._next, int(found[1], 16) + 1)
                 yield os.path.join(self._folder, name)
 
-    def open(self, file: str, now: float) -> "Survey | None":
+    def open(self, file: str, now: float) -> "StageSurvey | None":
         """Begin to read a stage that another process has left; None if its first line is torn."""
         fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -291,7 +297,7 @@ class Stages:
         begun = now - max(time.time() - fields.get("begun", time.time() * 1000) / 1000, 0.0)
         owner = owner_at(fields.get("address", ""), 0)
         stage = Stage(key, file, len(line) + 1, self._parser(), now, begun, owner)
-        return Survey(self, self._staged, stage, fd)
+        return StageSurvey(self, self._staged, stage, fd)
 
     def adopt(self, stage: Stage) -> list[str]:
         """Take a stage that was read through. Of two of one name the newer: what is to go."""
@@ -303,7 +309,7 @@ class Stages:
         return gone
 
 
-class Survey:
+class StageSurvey:
     """The reading of one file that was found: figures are computed, operations are checked."""
 
     def __init__(self, stages: Stages, staged: Staged, stage: Stage, fd: int) -> None:

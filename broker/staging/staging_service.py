@@ -22,7 +22,7 @@ from broker.replay.requests import BadRequest
 from broker.staging import operations_asked
 from broker.staging.commit_publishing import Commit, Publishing
 from broker.staging.commits import Commits
-from broker.staging.operations_asked import Asker, CommitWish, Named, Refusal
+from broker.staging.operations_asked import Asker, CommitRequest, Named, Refusal
 from broker.staging.recovered import Left, left_behind
 from broker.staging.shares import Shares, owner_at, owner_of
 from broker.staging.workspace import Workspace
@@ -54,7 +54,7 @@ class StagingService:
         self.publishing = Publishing(core, space.staged, space.run)
         self.commits = Commits(space, self.publishing)
         self.pieces = 0
-        self._told = (0, 0)  # of stages and publishers that were displaced
+        self._reported = (0, 0)  # of stages and publishers that were displaced
         self._waiting: list[Callable[[], None]] | None = []  # requests; None when all is read
         self._waiting_bytes = 0
         self._waiting_shares = Shares(REQUESTS_MAX, self.settings)
@@ -143,13 +143,13 @@ class StagingService:
         self.commits.ask(operations_asked.read_commit(payload, self.stages.most), asker)
 
     def _abort(self, asker: Asker, payload: bytes) -> None:
-        wish = operations_asked.read_abort(payload)
-        if self.commits.batch_of(wish.application) == wish.batch:
-            raise Refusal(409, f"batch {wish.batch} of it is being committed")
+        request = operations_asked.read_abort(payload)
+        if self.commits.batch_of(request.application) == request.batch:
+            raise Refusal(409, f"batch {request.batch} of it is being committed")
         gone = [
             stage
-            for stage in self.stages.of(wish.application, wish.batch)
-            if not stage.claimed and (wish.stages is None or stage.key[2] in wish.stages)
+            for stage in self.stages.of(request.application, request.batch)
+            if not stage.claimed and (request.stages is None or stage.key[2] in request.stages)
         ]
         self.space.delete(self.stages.drop(gone))
         self.space.answer(asker, {"dropped": len(gone)})
@@ -185,14 +185,14 @@ class StagingService:
     def _tell_displaced(self) -> None:
         """Say that there was too little room: one line for all since the last look."""
         stages, names = self.stages.displaced, self.applications.displaced
-        if (stages, names) == self._told:
+        if (stages, names) == self._reported:
             return
         log.warning(
             "Staging: %d stages and %d publishers were dropped to make room for other addresses"
             " (staging.max_bytes, staging.max_stages, staging.max_applications)",
-            *(stages - self._told[0], names - self._told[1]),
+            *(stages - self._reported[0], names - self._reported[1]),
         )
-        self._told = (stages, names)
+        self._reported = (stages, names)
 
     # What a broker before has left
 
@@ -277,7 +277,7 @@ class StagingService:
             return
         named = tuple(Named(*one) for one in intent.stages)
         owner = owner_at(intent.address, 0)
-        commit = Commit(CommitWish(name, batch, named, intent.remember), stages, owner)
+        commit = Commit(CommitRequest(name, batch, named, intent.remember), stages, owner)
         commit.origin, commit.number, commit.rows = intent.origin, left.number, intent.rows
         commit.first, commit.last = left.there.first, left.there.last
         commit.missing = left.there.missing(commit.rows)

@@ -1,39 +1,4 @@
-"""The store's housekeeping: what is synced when, what is deleted, and what a full disk means.
-
-Theory of operation
--------------------
-What is written is in the system's memory; it is on the disk only after a sync, which takes
-milliseconds and must not stop the loop. So one thread syncs, one sync at a time, and each serves
-all that was written before it began. `--sync` says what asks for a sync:
-
-    interval   the clock: every `sync_interval`, if something was written
-    always     the gate: what is written waits there until it is synced (see `unsafe`)
-    never      nothing: the system writes when it likes
-
-In every mode a sync is also asked for by whoever waits for a number (`when_synced`), and when many
-segments wait for one, for each has a file open (`sync_soon`). Whoever asks finds one of these
-states:
-
-    IDLE --- asked --------> DUE --- end of the turn ---> SYNCING --- done ---> IDLE
-      `----- the clock, which need not wait for it ---------^ |`- no descriptor -> IDLE, and
-                                                              |    asked again after RETRY
-                                                              v
-    IDLE <-- done --- RETRYING <--- after RETRY ----------- FAILED
-                         `--------- failed again -------------^
-
-DUE lasts until the end of this turn of the loop, so that one sync serves all that the turn brought.
-In SYNCING nothing more is asked for: its end looks whether something was written meanwhile.
-
-FAILED is different from a sync that is late: the kernel has called its pages clean, and the next
-sync would say yes to what never reached the disk. So RETRYING writes all that again first. Until it
-is done nothing new is synced, and nothing that waits at the gate is let out.
-
-STOPPING may follow any of them and is never left. No sync begins there: closing the store syncs it.
-
-The room on the disk is a matter of its own. A store that cannot take more (or whose sync fails)
-is *refusing*: the sequencer is held back, so publishers are refused before they get a number, and
-everything else goes on. Every RETRY it is tried again, until `_resume` ends it.
-"""
+"""The store's housekeeping: what is synced when, what is deleted, and what a full disk means."""
 
 import asyncio
 import enum
@@ -47,6 +12,39 @@ from broker.dataplane.gate import Gate
 from broker.replay.replays import Replays
 from broker.settings.journal_settings import JournalSettings
 
+# Theory of operation
+#
+# What is written is in the system's memory; it is on the disk only after a sync, which takes
+# milliseconds and must not stop the loop. So one thread syncs, one sync at a time, and each serves
+# all that was written before it began. `--sync` says what asks for a sync:
+#
+#     interval   the clock: every `sync_interval`, if something was written
+#     always     the gate: what is written waits there until it is synced (see `unsafe`)
+#     never      nothing: the system writes when it likes
+#
+# In every mode a sync is also asked for by whoever waits for a number (`when_synced`), and when
+# many segments wait for one, for each has a file open (`sync_soon`). The states:
+#
+#     IDLE --- asked --------> DUE --- end of the turn ---> SYNCING --- done ---> IDLE
+#       `----- the clock, which need not wait for it ---------^ |`- no descriptor -> IDLE, and
+#                                                               |    asked again after RETRY
+#                                                               v
+#     IDLE <-- done --- RETRYING <--- after RETRY ----------- FAILED
+#                          `--------- failed again -------------^
+#
+# DUE lasts until the end of this turn of the loop: one sync serves all that the turn has brought.
+# In SYNCING nothing more is asked for: its end looks whether something was written meanwhile.
+#
+# FAILED is different from a sync that is late: the kernel has called its pages clean, and the next
+# sync would say yes to what never reached the disk. So RETRYING writes all that again first. Until
+# it is done nothing new is synced, and nothing that waits at the gate is let out.
+#
+# STOPPING may follow any of them and is never left. No sync begins there: the close syncs all.
+#
+# The room on the disk is a matter of its own. A store that cannot take more (or whose sync fails)
+# is *refusing*: the sequencer is held back, so publishers are refused before they get a number, and
+# everything else goes on. Every RETRY it is tried again, until `_resume` ends it.
+
 log = logging.getLogger("seriatim")
 
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
@@ -56,7 +54,7 @@ RETAIN = 0.5  # seconds between two looks at what is to be deleted
 
 
 class SyncState(enum.Enum):
-    """What the keeper does about syncing; the module draws it."""
+    """What the keeper does about syncing, as drawn above."""
 
     IDLE = enum.auto()
     DUE = enum.auto()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.logs import Format, reopen, start_logging
+from broker.logs import LogFormat, reopen, start_logging
 
 LINE = re.compile(r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[([A-Z]{3})\] (.*)")
 
@@ -47,11 +47,11 @@ def said(path: Path) -> list[tuple[str, str]]:
 def test_given_a_record_then_its_line_looks_like_nats_servers(level: int, short: str) -> None:
     record = logging.LogRecord("x", level, "file", 1, "%s is ready", ("Server",), None)
     record.created = 1_700_000_000.25
-    match = LINE.fullmatch(Format().format(record))
+    match = LINE.fullmatch(LogFormat().format(record))
     assert match is not None
     assert match.groups() == (short, "Server is ready")
-    assert Format().format(record).startswith(f"[{os.getpid()}] 2023/11/1")
-    assert ".250000 " in Format().format(record)
+    assert LogFormat().format(record).startswith(f"[{os.getpid()}] 2023/11/1")
+    assert ".250000 " in LogFormat().format(record)
 
 
 def test_given_an_unforeseen_error_then_the_log_has_its_trace() -> None:
@@ -59,7 +59,7 @@ def test_given_an_unforeseen_error_then_the_log_has_its_trace() -> None:
         raise ValueError("seen")
     except ValueError:
         record = logging.LogRecord("x", logging.ERROR, "file", 1, "oh", (), sys.exc_info())
-    assert "ValueError: seen" in Format().format(record)
+    assert "ValueError: seen" in LogFormat().format(record)
 
 
 @pytest.mark.parametrize(("debug", "levels"), [(False, ["INF"]), (True, ["DBG", "INF"])])

@@ -6,10 +6,10 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+from tests.support.plane import Stage
 
 from broker.clients import closings
 from broker.clients.closings import ADDRESSES_MAX, Closings, violation
-from tests.support.plane import Stage
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 
@@ -152,10 +152,10 @@ def test_given_many_addresses_then_few_are_remembered_and_a_minute_forgets_them(
         told = Closings(asyncio.get_running_loop(), 2)
         for at in range(ADDRESSES_MAX + 10):
             told.tell(logging.INFO, f"10.0.{at >> 8}.{at & 255}", "one")
-        assert len(told._told) == len(told._timers) == ADDRESSES_MAX + 1
+        assert len(told._reported) == len(told._timers) == ADDRESSES_MAX + 1
         assert caplog.messages == ["one"] * (ADDRESSES_MAX + 2)
         caplog.clear()
-        while told._told:
+        while told._reported:
             await asyncio.sleep(0.01)  # its timers: no event to await
         assert told._timers == {}
         (line,) = caplog.messages

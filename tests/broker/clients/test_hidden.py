@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from broker.clients.hidden import Reads, hide, hide_object
+from broker.clients.hidden import RedactedReads, hide, hide_object
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import RawClient
 
@@ -35,7 +35,7 @@ PRETTY = b'CONNECT {\r\n  "user": "u",\r\n  "pass":\n"hunter2"\r\n}\r\n'
 
 @pytest.mark.parametrize("text", CONNECTS, ids=repr)
 def test_given_credentials_when_they_come_whole_then_they_are_hidden(text: bytes) -> None:
-    shown = Reads().shown(b"PING\r\n" + text + b"SUB a 1\r\n")
+    shown = RedactedReads().shown(b"PING\r\n" + text + b"SUB a 1\r\n")
     assert SECRET not in shown
     assert shown.startswith(b"PING\r\n")
     assert shown.endswith(b"\n[REDACTED]\r\n" if text in TORN else b"\nSUB a 1\r\n")
@@ -51,7 +51,7 @@ def test_given_credentials_when_they_come_in_pieces_then_no_piece_shows_any_of_t
     script = b"PUB a 3\r\nxyz\r\n" + text + b"PING\r\n"
     for _ in range(50):
         cuts = sorted(chance.sample(range(1, len(script)), chance.randrange(1, 9)))
-        reads, said = Reads(), b""
+        reads, said = RedactedReads(), b""
         for start, end in zip([0, *cuts], [*cuts, len(script)], strict=True):
             said += reads.shown(script[start:end])
         for size in range(3, len(SECRET) + 1):
@@ -62,7 +62,7 @@ def test_given_credentials_when_they_come_in_pieces_then_no_piece_shows_any_of_t
 
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 20, len(PRETTY)])
 def test_given_a_connect_over_several_lines_then_no_line_of_it_is_shown(size: int) -> None:
-    reads = Reads()
+    reads = RedactedReads()
     pieces = [PRETTY[at : at + size] for at in range(0, len(PRETTY), size)]
     shown = b"".join(reads.shown(piece) for piece in pieces)
     assert b"user" not in shown
@@ -71,7 +71,7 @@ def test_given_a_connect_over_several_lines_then_no_line_of_it_is_shown(size: in
 
 
 def test_given_a_whole_connect_in_pieces_then_what_follows_is_shown() -> None:
-    reads = Reads()
+    reads = RedactedReads()
     shown = reads.shown(b'CONNECT {"pass":') + reads.shown(b'"hunter2"}\r\nPING\r\n')
     assert shown == b"CONNECT [REDACTED][REDACTED]\r\nPING\r\n"
 
@@ -79,7 +79,7 @@ def test_given_a_whole_connect_in_pieces_then_what_follows_is_shown() -> None:
 @pytest.mark.parametrize("key", ["verbose", "protocol", "name", "frame", "user"])
 def test_given_a_value_of_the_wrong_type_then_it_is_hidden(key: str) -> None:
     value = "5" if key in ("name", "frame", "user") else '"hunter2"'
-    shown = Reads().shown(b'CONNECT {"%b":%b}\r\n' % (key.encode(), value.encode()))
+    shown = RedactedReads().shown(b'CONNECT {"%b":%b}\r\n' % (key.encode(), value.encode()))
     assert shown == b'CONNECT {"%b":"[REDACTED]"}\r\n' % key.encode()
 
 
@@ -101,7 +101,7 @@ def test_given_a_misspelt_connect_then_a_closing_shows_none_of_its_object(line: 
 
 def test_given_harmless_options_then_they_are_shown() -> None:
     text = b'CONNECT {"verbose":false,"name":"n","user":"u","pass":"p","x":1}\r\n'
-    assert Reads().shown(text) == (
+    assert RedactedReads().shown(text) == (
         b'CONNECT {"verbose":false,"name":"n","user":"u","pass":"[REDACTED]","x":"[REDACTED]"}\r\n'
     )
 
@@ -110,7 +110,7 @@ def test_given_harmless_options_then_they_are_shown() -> None:
     "text", [b"PUB connect 3\r\nabc\r\n", b"PUB a 9\r\nreconnect\r\n", b"\xff"]
 )
 def test_given_what_is_no_connect_then_all_of_it_is_shown(text: bytes) -> None:
-    assert Reads().shown(text) == text
+    assert RedactedReads().shown(text) == text
 
 
 @pytest.mark.skipif(STAND_IN, reason="of our own log")

@@ -342,35 +342,8 @@ def test_given_staging_that_is_switched_off_then_it_is_forbidden(tmp_path: Path)
         assert not (tmp_path / "staging").exists()
 
 
-@pytest.mark.parametrize("ring", ["4MiB", "0"])
-def test_given_no_journal_then_it_works_in_a_directory_that_goes_with_the_broker(
-    tmp_path: Path, ring: str
-) -> None:
-    flags = {"journal.enabled": False, "journal.ring_bytes": ring}
-    with serving(tmp_path, flags=flags) as broker:
-        publisher = Publisher(broker)
-        assert publisher.publish(Batch("app", 1, 30, stages=2))["last"] == 30
-        assert publisher.publish(Batch("app", 1, 30))["repeated"]
-        assert broker.server.staging is not None
-        folder = Path(broker.server.staging.space.folder)
-        assert folder.is_dir()
-    assert not folder.exists()
-    assert not (tmp_path / "staging").exists()
-
-
 def test_given_no_staging_then_nothing_of_it_is_there(tmp_path: Path) -> None:
     with serving(tmp_path) as broker:
         broker.client().publish(b"a", b"b")
         assert broker.server.staging is None
     assert not (tmp_path / "staging").exists()
-
-
-def test_given_a_directory_that_cannot_be_made_then_it_is_said_and_tried_again(
-    broker: Broker, publisher: Publisher, tmp_path: Path
-) -> None:
-    other = tmp_path / "store" / "staging"
-    other.write_text("")  # a file of that name, for root may do anything else
-    words = "The disk takes no stages: Not a directory"
-    assert publisher.one(piece("app", 1, "s", 0, ROW)) == Refused(507, words)
-    other.unlink()
-    assert publisher.one(piece("app", 1, "s", 0, ROW)) == {"bytes": 21, "rows": 1}

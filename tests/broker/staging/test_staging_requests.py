@@ -13,10 +13,10 @@ from broker.replay.requests import BadRequest
 from broker.staging.logged_lines import seal, unseal
 from broker.staging.operations_asked import (
     BATCH_MAX,
-    AbortWish,
-    CommitWish,
+    AbortRequest,
+    CommitRequest,
     Named,
-    Piece,
+    StagedPiece,
     read_abort,
     read_application,
     read_commit,
@@ -39,9 +39,9 @@ def commit(**other: Any) -> bytes:
 
 
 def test_given_headers_when_read_then_they_say_where_a_piece_belongs() -> None:
-    assert read_piece(headers()) == Piece(("app", 7, "s"), 0)
+    assert read_piece(headers()) == StagedPiece(("app", 7, "s"), 0)
     wide = headers(Application=" a b ", Batch=str(BATCH_MAX), Offset="12", Stage="A.b_c-9")
-    assert read_piece(wide) == Piece(("a b", BATCH_MAX, "A.b_c-9"), 12)
+    assert read_piece(wide) == StagedPiece(("a b", BATCH_MAX, "A.b_c-9"), 12)
     assert read_piece(headers().lower()) == read_piece(headers())
 
 
@@ -82,10 +82,10 @@ def test_given_endless_headers_then_they_are_refused_before_they_are_read() -> N
 
 
 def test_given_a_commit_when_read_then_it_is_what_it_says() -> None:
-    assert read_commit(commit(), 9) == CommitWish("app", 7, (Named("a", 3, 4),), True)
-    assert read_commit(commit(stages=[], remember=False), 9) == CommitWish("app", 7, (), False)
-    assert read_commit(commit(stages=[], after=6), 9) == CommitWish("app", 7, (), True, 6)
-    assert read_commit(commit(stages=[], after=None), 9) == CommitWish("app", 7, (), True, None)
+    assert read_commit(commit(), 9) == CommitRequest("app", 7, (Named("a", 3, 4),), True)
+    assert read_commit(commit(stages=[], remember=False), 9) == CommitRequest("app", 7, (), False)
+    assert read_commit(commit(stages=[], after=6), 9) == CommitRequest("app", 7, (), True, 6)
+    assert read_commit(commit(stages=[], after=None), 9) == CommitRequest("app", 7, (), True, None)
     longest = "x" * 255
     assert read_commit(commit(application=longest), 9).application == longest
 
@@ -125,8 +125,8 @@ def test_given_a_wrong_commit_when_read_then_the_words_say_what_to_write(
 
 
 def test_given_an_abort_when_read_then_it_names_stages_or_means_all() -> None:
-    assert read_abort(b'{"application":"a","batch":1}') == AbortWish("a", 1, None)
-    assert read_abort(b'{"application":"a","batch":1,"stages":["x","y","x"]}') == AbortWish(
+    assert read_abort(b'{"application":"a","batch":1}') == AbortRequest("a", 1, None)
+    assert read_abort(b'{"application":"a","batch":1,"stages":["x","y","x"]}') == AbortRequest(
         "a", 1, frozenset({"x", "y"})
     )
     for wrong in (b'"x"', b"{}", b'[{"x":1}]'):
