@@ -40,7 +40,7 @@ STEMS_TWICE = {"connection", "values"}
 CLASSES_TWICE = {
     *("Archive", "BadNumber", "Batch", "Block", "Connection", "Done", "Finding", "Follower"),
     *("Format", "Head", "Inbox", "Info", "Lost", "Message", "Outcome", "Part", "Piece", "Printer"),
-    *("Publisher", "Reader", "Reading", "Reads", "Refused", "Replay", "Row", "Seen", "Server"),
+    *("Publisher", "Reader", "Reading", "Refused", "Replay", "Row", "Seen", "Server"),
     *("Session", "Staged", "State", "Step", "Stored", "Stream", "Strings", "Subscription"),
     *("Summary", "Survey", "Target", "Traffic", "TrailingBytes", "Truncated", "Turns"),
     *("Unreachable", "Unreadable", "Waiting", "Walk", "Wanted", "Wish", "Written", "_Reader"),

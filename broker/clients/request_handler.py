@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import is_answerable
-from broker.replay.bulk import Bulk, read_wish
+from broker.replay.bulk import Bulk, read_request
 from broker.replay.lookup import Lookup, no_such_message, refuse
 from broker.replay.requests import BadRequest, Get, Info, Read, Staging, parse
 from parser import errors
@@ -132,7 +132,7 @@ class RequestHandler:
         """Begin to answer with chunks. Raises `BadRequest`."""
         replays, plane = self._replays, self._plane
         plane.spend(WORK)
-        wish = read_wish(_payload_of(message), plane.sequencer.number)
+        wish = read_request(_payload_of(message), plane.sequencer.number)
         _need_headers(connection)
         self._accept(connection)
         if not plane.listens(connection, reply):

@@ -50,7 +50,7 @@ KEYS: Final = ("from", "to", "subject", "format", *SIZES)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReadRequest:
     """What is wanted: numbers `first` to `last` of the subjects that one of `filters` covers."""
 
     first: int
@@ -61,7 +61,7 @@ class Wish:
     chunk_bytes: int
 
 
-def read_wish(payload: bytes, head: int) -> Wish:
+def read_request(payload: bytes, head: int) -> ReadRequest:
     """Read a request; `head` is the last number given. Raises `BadRequest`."""
     try:
         raw = json.loads(payload)
@@ -84,7 +84,9 @@ def read_wish(payload: bytes, head: int) -> Wish:
         raise BadRequest(f"{quote_value(format)} is no format; there are {', '.join(FORMATS)}")
     sizes = {key: raw.get(key, default) for key, (default, _, _) in SIZES.items()}
     max_bytes, chunk_bytes = (_whole(sizes, key, *SIZES[key][1:]) for key in SIZES)
-    return Wish(first, min(last, head), filters, format, max_bytes, min(chunk_bytes, max_bytes))
+    return ReadRequest(
+        first, min(last, head), filters, format, max_bytes, min(chunk_bytes, max_bytes)
+    )
 
 
 class Bulk(Cursor):
@@ -92,21 +94,21 @@ class Bulk(Cursor):
 
     __slots__ = (
         *("_chunk", "_collector", "_left", "_lost", "_need", "_replays", "_reply", "_scanned"),
-        *("_wish", "over"),
+        *("_request", "over"),
     )
 
     def __init__(
-        self, replays: MemoryHost, connection: Connection, reply: bytes, wish: Wish
+        self, replays: MemoryHost, connection: Connection, reply: bytes, request: ReadRequest
     ) -> None:
-        super().__init__(connection, wish.first)
+        super().__init__(connection, request.first)
         self._replays = replays
         self._reply = reply
-        self._wish = wish
+        self._request = request
         self._collector: Collector | None = None  # while it has memory to gather in
         self._chunk = 0  # what that has room for
         self._need = 0  # the size of a record that is longer
         self._lost: list[bytes] = []
-        self._left = wish.max_bytes
+        self._left = request.max_bytes
         self._scanned = 0
         self.over = False
 
@@ -118,7 +120,7 @@ class Bulk(Cursor):
         if self._collector is None:  # and what it answered before has left the outbox
             reads = self._replays.memory.reads
             reads.hold(self, 0)
-            self._chunk = reads.grant(self, self._wish.chunk_bytes, self._need)
+            self._chunk = reads.grant(self, self._request.chunk_bytes, self._need)
             if self._chunk == 0:
                 return False
             self._gather(self._chunk)
@@ -143,13 +145,13 @@ class Bulk(Cursor):
         if own:
             collector.clear()
         else:
-            collector.begin(self.number, self._wish.last, self._judge())
+            collector.begin(self.number, self._request.last, self._judge())
         self._collector = collector
         return collector
 
     def _judge(self) -> Callable[[bytes], bool] | None:
         """Whether a subject is wanted; None where every one is."""
-        filters = self._wish.filters
+        filters = self._request.filters
         if EVERY.encode() in filters:
             return None
         cost = SUBJECT_WORK + FILTER_WORK * len(filters)
@@ -166,7 +168,7 @@ class Bulk(Cursor):
         assert collector is not None, "it is ready"
         if collector.next < self.number:
             collector.skip(self.number)
-        end = min(stop, SLICE) if len(self._wish.filters) > 1 else stop
+        end = min(stop, SLICE) if len(self._request.filters) > 1 else stop
         while True:
             state = collector.take(buffer, at, end)
             at = collector.at
@@ -190,12 +192,12 @@ class Bulk(Cursor):
         return at
 
     def lose(self, first: int, last: int) -> None:
-        self._lost.append(b"%d-%d" % (first, min(last, self._wish.last)))
+        self._lost.append(b"%d-%d" % (first, min(last, self._request.last)))
 
     def is_done(self) -> bool:
         if not self.over and not self._replays.plane.listens(self.connection, self._reply):
             self.over = True  # the client that asked no longer listens
-        if not self.over and self.number > self._wish.last:
+        if not self.over and self.number > self._request.last:
             self._answer(last=True)
         return self.over
 
@@ -221,11 +223,11 @@ class Bulk(Cursor):
         self._need = 0
         reads.hold(self, ANSWERED * len(body))
         self._left -= len(columns)  # what was read: frames and times may be of no bytes at all
-        self.over = last or self._left < self._wish.chunk_bytes
+        self.over = last or self._left < self._request.chunk_bytes
         headers = b"NATS/1.0\r\nSeriatim-Rows: %d\r\n" % collector.rows
         if collector.rows:
             headers += b"Seriatim-First: %d\r\n" % collector.first
-        beyond = max(self._wish.first, self._wish.last + 1)  # what is lost may reach further
+        beyond = max(self._request.first, self._request.last + 1)  # what is lost may reach further
         headers += b"Seriatim-Next: %d\r\n" % min(self.number, beyond)
         if self._lost:
             headers += b"Seriatim-Lost: %b\r\n" % b",".join(self._lost)
@@ -238,10 +240,10 @@ class Bulk(Cursor):
         self._scanned = 0
 
     def _body(self, columns: bytes) -> bytes:
-        if self._wish.format == "columns":
+        if self._request.format == "columns":
             return columns
         rows = chunk.Columns(columns)
-        if self._wish.format == "times":
+        if self._request.format == "times":
             return bytes(rows.numbers) + bytes(rows.times)
         return b"".join(encode_frame(row.number, bytes(row.payload)) for row in rows)
 

@@ -41,7 +41,7 @@ class SurveyCursor(Cursor):
         raise NotImplementedError
 
 
-class Part:
+class MemoryPart:
     """How much of one part is held, by which cursors, and which wait for it."""
 
     def __init__(self, size: int, wake: Callable[[Cursor], None]) -> None:
@@ -94,7 +94,7 @@ class Part:
         self.waiting.put(cursor)
 
 
-class Reads(Part):
+class ReadMemory(MemoryPart):
     """What reads hold, and what the last one has gathered with, for the next chunk.
 
     Its arrays have grown, and its filter knows subjects: a new collector would be slower.
@@ -145,7 +145,7 @@ class Reads(Part):
         return {one.connection for one in parked if self.held(one) and one.parked_at < before}
 
 
-class Surveys(Part):
+class SurveyMemory(MemoryPart):
     """What surveys hold, and what they have found."""
 
     def __init__(self, size: int, wake: Callable[[Cursor], None]) -> None:
@@ -200,8 +200,8 @@ class Memory:
     """One per broker."""
 
     def __init__(self, size: int, wake: Callable[[Cursor], None]) -> None:
-        self.reads = Reads(size // READS_PART, wake)
-        self.surveys = Surveys(size - size // READS_PART, wake)
+        self.reads = ReadMemory(size // READS_PART, wake)
+        self.surveys = SurveyMemory(size - size // READS_PART, wake)
 
     def pass_on(self, cursor: Cursor) -> None:
         """It does not try: its socket takes no more."""

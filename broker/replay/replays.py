@@ -22,7 +22,7 @@ Stepper's; what a cursor does with the records it gets, its own.
 #      |         |-- the socket is full, or a fence is up -----> [ parked ]   wake, wake_all
 #      |         |-- the next number is not given yet ---------> [ waiting ]  advance
 #      |         |-- what it wants is not in memory -----------> [ fetcher ]  a thread has read it
-#      |         |-- others hold the memory it gathers in -----> [ Part.waiting ]  they give it back
+#      |         |-- others hold the memory it gathers in -----> [ memory ]   they give it back
 #      |         |                                                    |
 #      |         v                                                    |
 #      |      ended: live again, done, dropped                        |

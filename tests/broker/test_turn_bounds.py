@@ -13,7 +13,7 @@ import pytest
 
 from broker.clients.dropping import REMOVAL
 from broker.dataplane.staged_rows import Staged
-from broker.replay.bulk import Bulk, read_wish
+from broker.replay.bulk import Bulk, read_request
 from broker.replay.lookup import Lookup
 from parser.machine import Parser
 from sequencer.journal.ring import Ring
@@ -109,7 +109,7 @@ def reads() -> Turns:
     assert stage.replays is not None
     for at, peer in askers(stage):
         filters = [f"some.{number}.none" for number in range(60)]
-        wish = read_wish(json.dumps({"from": 1, "subject": filters}).encode(), stage.number)
+        wish = read_request(json.dumps({"from": 1, "subject": filters}).encode(), stage.number)
         stage.replays.ask(Bulk(stage.replays, peer.connection, b"in.%d" % at, wish))
     yield from served(stage)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.replay import bulk
-from broker.replay.bulk import Bulk, Wish, read_wish
+from broker.replay.bulk import Bulk, ReadRequest, read_request
 from broker.replay.requests import BadRequest
 from sequencer.journal.chunk import Columns
 from sequencer.netstring import FrameDecoder
@@ -20,27 +20,27 @@ EIGHT, SMALL = 8 << 20, 1 << 17
 @pytest.mark.parametrize(
     ("payload", "wish"),
     [
-        (b'{"from": 1}', Wish(1, 100, (b">",), "columns", EIGHT, SMALL)),
-        (b'{"from": 7, "to": 9}', Wish(7, 9, (b">",), "columns", EIGHT, SMALL)),
-        (b'{"from": 7, "to": null}', Wish(7, 100, (b">",), "columns", EIGHT, SMALL)),
-        (b'{"from": 7, "to": 101}', Wish(7, 100, (b">",), "columns", EIGHT, SMALL)),
-        (b'{"from": 500}', Wish(500, 100, (b">",), "columns", EIGHT, SMALL)),
+        (b'{"from": 1}', ReadRequest(1, 100, (b">",), "columns", EIGHT, SMALL)),
+        (b'{"from": 7, "to": 9}', ReadRequest(7, 9, (b">",), "columns", EIGHT, SMALL)),
+        (b'{"from": 7, "to": null}', ReadRequest(7, 100, (b">",), "columns", EIGHT, SMALL)),
+        (b'{"from": 7, "to": 101}', ReadRequest(7, 100, (b">",), "columns", EIGHT, SMALL)),
+        (b'{"from": 500}', ReadRequest(500, 100, (b">",), "columns", EIGHT, SMALL)),
         (
             b'{"from": 1, "subject": "a.*", "format": "frames", "max_bytes": 5}',
-            Wish(1, 100, (b"a.*",), "frames", 5, 5),
+            ReadRequest(1, 100, (b"a.*",), "frames", 5, 5),
         ),
         (
             b'{"from": 1, "max_bytes": 1000000, "chunk_bytes": 4096}',
-            Wish(1, 100, (b">",), "columns", 1_000_000, 4096),
+            ReadRequest(1, 100, (b">",), "columns", 1_000_000, 4096),
         ),
         (
             b'{"from": 1, "subject": ["a.*", "b"]}',
-            Wish(1, 100, (b"a.*", b"b"), "columns", EIGHT, SMALL),
+            ReadRequest(1, 100, (b"a.*", b"b"), "columns", EIGHT, SMALL),
         ),
     ],
 )
-def test_given_a_request_when_read_then_it_wants_this(payload: bytes, wish: Wish) -> None:
-    assert read_wish(payload, 100) == wish
+def test_given_a_request_when_read_then_it_wants_this(payload: bytes, wish: ReadRequest) -> None:
+    assert read_request(payload, 100) == wish
 
 
 KEYS = "from, to, subject, format, max_bytes, chunk_bytes"
@@ -78,7 +78,7 @@ def test_given_a_wrong_request_when_read_then_it_says_what_to_write(
     payload: bytes, why: str
 ) -> None:
     with pytest.raises(BadRequest) as refused:
-        read_wish(payload, 100)
+        read_request(payload, 100)
     assert str(refused.value) == why
 
 
@@ -106,7 +106,7 @@ class Answer:
         return [row.number for row in Columns(self.body)]
 
 
-def ask(store: OnePiece, wish: Wish, buffer_size: int = 1 << 16) -> list[Answer]:
+def ask(store: OnePiece, wish: ReadRequest, buffer_size: int = 1 << 16) -> list[Answer]:
     """All answers to a request."""
     plane = NotedPlane(store.last)
     turns = Turns(plane, store)
@@ -120,7 +120,7 @@ def ask(store: OnePiece, wish: Wish, buffer_size: int = 1 << 16) -> list[Answer]
     return answers
 
 
-def wish(first: int, last: int, **more: object) -> Wish:
+def wish(first: int, last: int, **more: object) -> ReadRequest:
     fields = {
         "filters": (b">",),
         "format": "columns",
@@ -128,7 +128,7 @@ def wish(first: int, last: int, **more: object) -> Wish:
         "chunk_bytes": SMALL,
         **more,
     }
-    return Wish(first, last, **fields)  # type: ignore[arg-type]
+    return ReadRequest(first, last, **fields)  # type: ignore[arg-type]
 
 
 def test_given_a_range_when_read_then_one_chunk_has_it_and_says_where_to_go_on() -> None:
@@ -258,4 +258,4 @@ def test_given_a_value_so_deep_that_it_can_just_be_read_then_it_is_refused_as_an
     for depth in range(900, 1010):
         payload = b'{"from": 1, "%b": %b}' % (key.encode(), b"[" * depth + b"]" * depth)
         with pytest.raises(BadRequest):
-            read_wish(payload, 5)
+            read_request(payload, 5)

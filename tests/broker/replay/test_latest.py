@@ -12,7 +12,8 @@ from sequencer.journal.ring import Ring
 from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
 from testkit.stage import QUIET, Stage
-from tests.broker.replay.test_replays import active, asking, damage, fill, msg
+from tests.broker.replay.test_replays import active, asking, fill, msg
+from tests.broker.replay.test_stepper import damage
 from tests.support.stores import in_memory, open_store
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from broker.dataplane.connection import Connection
 from broker.replay import latest, memory, scheduler
-from broker.replay.bulk import Bulk, read_wish
+from broker.replay.bulk import Bulk, read_request
 from broker.replay.cursor import Cursor
-from broker.replay.memory import SHORT, Part, Reads
+from broker.replay.memory import SHORT, MemoryPart, ReadMemory
 from parser.machine import Parser
 from sequencer.journal.columns import Collector
 from sequencer.journal.ring import Ring
@@ -38,7 +38,7 @@ def read(stage: Stage, peer: Peer, inbox: bytes, chunk_bytes: int) -> Bulk:
     peer.send(b"SUB %b 1\r\n" % inbox)
     wish = {"from": 1, "chunk_bytes": chunk_bytes, "max_bytes": 64 * MIB}
     asked = Bulk(
-        stage.replays, peer.connection, inbox, read_wish(json.dumps(wish).encode(), stage.number)
+        stage.replays, peer.connection, inbox, read_request(json.dumps(wish).encode(), stage.number)
     )
     stage.replays.ask(asked)
     return asked
@@ -215,7 +215,7 @@ def test_given_those_that_wait_when_something_is_given_back_then_one_tries_after
     None
 ):
     woken: list[Cursor] = []
-    part = Part(100, woken.append)
+    part = MemoryPart(100, woken.append)
     connection = Connection(None, Parser(4096, 1 << 20), 1 << 20)
     one, two, three = (Cursor(connection, at) for at in range(3))
     part.hold(one, 100)
@@ -260,7 +260,7 @@ def test_given_much_work_then_one_turn_does_little_of_it(what: str) -> None:
             peer = stage.join(HEADS)
             peer.send(b"SUB in.%d 1\r\n" % at)
             filters = [f"some.{number}" for number in range(60)]
-            wish = read_wish(json.dumps({"from": 1, "subject": filters}).encode(), stage.number)
+            wish = read_request(json.dumps({"from": 1, "subject": filters}).encode(), stage.number)
             assert stage.replays is not None
             stage.replays.ask(Bulk(stage.replays, peer.connection, b"in.%d" % at, wish))
     stage.loop.run()
@@ -272,7 +272,7 @@ def test_given_much_work_then_one_turn_does_little_of_it(what: str) -> None:
 def test_given_what_has_gathered_then_the_next_chunk_of_its_size_reuses_it_and_no_end_is_kept() -> (
     None
 ):
-    reads = Reads(1 << 30, lambda cursor: None)
+    reads = ReadMemory(1 << 30, lambda cursor: None)
     one, other = cast(Bulk, object()), cast(Bulk, object())
     collector = Collector(1)
     reads.keep(SHORT, one, collector)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.replay.bulk import Bulk, read_wish
+from broker.replay.bulk import Bulk, read_request
 from broker.replay.cursor import Cursor
 from broker.replay.lookup import Lookup
 from sequencer.journal.segment import Segment
@@ -163,7 +163,7 @@ def look_up(stage: Stage, peer: Peer) -> Cursor:
 
 def read(stage: Stage, peer: Peer) -> Cursor:
     assert stage.replays is not None
-    return Bulk(stage.replays, peer.connection, b"in", read_wish(b'{"from": 1}', stage.number))
+    return Bulk(stage.replays, peer.connection, b"in", read_request(b'{"from": 1}', stage.number))
 
 
 @pytest.mark.parametrize("stalled", [False, True], ids=["reads", "does not read"])
