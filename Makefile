@@ -11,8 +11,12 @@ HOT := $(shell find $(dir $(wildcard */__init__.pxd)) -name "*.pxd" -o -name "*.
 ARGS ?=
 # Even where it is forbidden: a suite that starts a thousand processes would compile every module in each.
 export PYTHONDONTWRITEBYTECODE :=
-# Three at a time on two cores: much of a test's time is waiting for the processes that it started.
-PYTEST = $(BIN)/python -m pytest --numprocesses 3 --dist loadfile
+# Four at a time on two cores: much of a test's time is waiting for the processes that it started.
+PYTEST = $(BIN)/python -m pytest --numprocesses 4 --dist loadfile
+# What the event loop decides: connections, the order under load, pings, a stop.
+LOOP_TESTS = tests/clients/test_nats_py.py tests/clients/test_nats_py_connection.py \
+    tests/order/test_total_order.py tests/order/test_slow_subscribers.py tests/order/test_stop.py \
+    tests/wire/test_connection.py
 # By themselves: the tests of a process share one JVM, and two of those are what two cores bear.
 SPARK_TESTS = tests/spark
 SPARK_PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
@@ -62,9 +66,9 @@ spark-demo: $(VENV)/.spark ## A broker, messages, and what Spark makes of them, 
 	PATH="$(abspath $(BIN)):$$PATH" deploy/spark/demo.sh
 
 .PHONY: test
-test: $(VENV)/.tools ## Set up what the tests need, and pass them: compiled, then uncompiled
+test: $(VENV)/.tools ## Set up what the tests need, and pass them: compiled, on uvloop, uncompiled
 	$(PYTEST) --ignore $(SPARK_TESTS) $(ARGS)
-	$(PYTEST) --loop uvloop tests/clients tests/order
+	$(PYTEST) --loop uvloop $(LOOP_TESTS)
 	$(PYTEST) --ignore $(SPARK_TESTS) --pure $(ARGS)
 	$(SPARK_PYTEST) $(SPARK_TESTS)
 
@@ -75,7 +79,7 @@ check: $(VENV)/.tools ## Format, lint, types, layers, spelling, wheel
 	$(BIN)/mypy
 	PYTHONPATH=. $(BIN)/lint-imports
 	$(BIN)/codespell
-	rm -rf build/wheel && CC=/nonexistent $(BIN)/python -m build --quiet --wheel --outdir build/wheel .
+	rm -rf build/wheel && SERIATIM_PURE=1 $(BIN)/python -m build --quiet --no-isolation --wheel --outdir build/wheel .
 	$(BIN)/check-wheel-contents build/wheel/*.whl
 
 .PHONY: format
@@ -92,11 +96,18 @@ bench: $(VENV)/.installed ## Seriatim and nats-server in one run (make bench ARG
 fuzz: $(VENV)/.installed ## Fuzz the compiled kernels under the address sanitizer (FUZZ_SECONDS=60 each)
 	fuzz/run $(FUZZ_SECONDS)
 
+.PHONY: fuzz-corpus
+fuzz-corpus: $(VENV)/.installed ## What fuzzing has found worth keeping, once, under the address sanitizer
+	fuzz/run 1 --flag=-runs=0
+
 .PHONY: soak
-soak: $(VENV)/.tools ## Other examples; kills, and datagrams lost, for SOAK_SECONDS=600, and no message
+soak: $(VENV)/.tools ## What is too long for the gate: slow tests, random examples, kills and fuzzing for SOAK_SECONDS=600
 	$(PYTEST) --explore --ignore $(SPARK_TESTS)
+	$(PYTEST) --explore --loop uvloop tests/clients tests/order
+	$(SPARK_PYTEST) --explore $(SPARK_TESTS)
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -s tests/crash/test_kill.py tests/crash/test_power_cut.py tests/crash/test_churn.py
 	NETWORK_SECONDS=$$(($(SOAK_SECONDS) / 20)) $(BIN)/python -m pytest -s tests/network/test_lossy_feed.py
+	fuzz/run $$(($(SOAK_SECONDS) / 10))
 
 .PHONY: image
 image: ## Prove the Dockerfile without a container engine, as root (docs/docker.md)

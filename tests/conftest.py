@@ -15,17 +15,17 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.support.both_builds import is_of_both
+from tests.support.depth import VARIABLE
 from tests.support.places import ROOT
 
 ROOMS = ("parser", "sublist", "sequencer", "broker", "cardinal", "pyspark_seriatim", "seriatim")
-# The same in both builds.
-NEVER_COMPILED = tuple(ROOT / "tests" / room for room in ("cardinal", "pyspark_seriatim", "spark"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--pure", action="store_true", help="ignore our compiled modules")
     parser.addoption(
-        "--explore", action="store_true", help="hypothesis: examples of this run alone"
+        "--explore", action="store_true", help="slow tests too, in full depth, at random"
     )
     parser.addoption("--loop", default="asyncio", help="the brokers' event loop, or uvloop")
 
@@ -40,6 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("steady", untimed, derandomize=True)
     hypothesis.settings.register_profile("explore", untimed)
     hypothesis.settings.load_profile("explore" if config.getoption("--explore") else "steady")
+    if config.getoption("--explore"):
+        os.environ[VARIABLE] = "1"
     if not config.getoption("--pure"):
         return
     sources_only = FileFinder.path_hook((SourceFileLoader, SOURCE_SUFFIXES))
@@ -60,9 +62,28 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With --pure, what is no other there is passed over."""
-    ours = collection_path in NEVER_COMPILED or "cardinal" in collection_path.stem
-    return True if config.getoption("--pure") and ours else None
+    """With --pure, what is no other there is passed over, but for a file that is asked for."""
+    if not config.getoption("--pure") or not collection_path.name.startswith("test_"):
+        return None
+    return None if is_asked(collection_path, config) or is_of_both(collection_path) else True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Slow tests run with `--explore`, or if the command names their file."""
+    if config.getoption("--explore"):
+        return
+    slow = [
+        item
+        for item in items
+        if item.get_closest_marker("slow") and not is_asked(item.path, config)
+    ]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if item not in slow]
+
+
+def is_asked(file: Path, config: pytest.Config) -> bool:
+    """Whether the command names this very file."""
+    return file in {Path(one.split("::")[0]).absolute() for one in config.args}
 
 
 def pytest_report_header() -> str:

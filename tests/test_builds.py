@@ -22,7 +22,8 @@ from tests.conftest import ROOMS
 from tests.support.places import ROOT
 
 HOT_MODULES = hot_modules()
-SEEDS = range(120)
+SEEDS = range(400)
+GENERATED = ROOT / "build" / "cython"  # as setup.py says it
 GENERATE_S = 600.0  # a bound for what hangs: on a busy machine it takes a minute
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: what a class statement makes
 
@@ -194,22 +195,27 @@ def test_given_the_compiled_build_then_nothing_can_be_added_to_these(name: str) 
 
 
 @pytest.fixture(scope="module")
-def generated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The C of every hot module, made as setup.py makes it, without comments."""
+def generated() -> dict[str, str]:
+    """The C of every hot module, without comments: what the build left, where Cython has no newer.
+
+    It is made in the build's own folder and in its way, so that neither makes it a second time.
+    """
     if not is_compiled():
         pytest.skip("of the compiled build")
-    folder = tmp_path_factory.mktemp("cython")
+    files = {module: GENERATED / (module.replace(".", "/") + ".c") for module in HOT_MODULES}
+    made = [file.stat().st_mtime for file in files.values() if file.exists()]
+    is_old = min(made, default=0.0) < (ROOT / "setup.py").stat().st_mtime
     program = (
         "import sys; from Cython.Build import cythonize;"
-        "cythonize([m.replace('.', '/') + '.py' for m in sys.argv[3:]], build_dir=sys.argv[1],"
-        " compiler_directives=eval(sys.argv[2]), force=True, quiet=True)"
+        "cythonize([m.replace('.', '/') + '.py' for m in sys.argv[4:]], build_dir=sys.argv[1],"
+        " compiler_directives=eval(sys.argv[2]), force=eval(sys.argv[3]), quiet=True)"
     )
-    directives = repr(of_setup("DIRECTIVES"))
-    command = [sys.executable, "-c", program, str(folder), directives, *HOT_MODULES]
+    folder, directives = str(GENERATED.relative_to(ROOT)), repr(of_setup("DIRECTIVES"))
+    command = [sys.executable, "-c", program, folder, directives, str(is_old), *HOT_MODULES]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=GENERATE_S)
     found = {}
-    for module in HOT_MODULES:
-        text = (folder / (module.replace(".", "/") + ".c")).read_text()
+    for module, file in files.items():
+        text = file.read_text()
         found[module] = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     return found
 

@@ -21,6 +21,7 @@ from tests.support.raw import QUIET, RawClient
 
 BUILD_S, STOP_S = 600.0, 60.0  # bounds for what hangs
 LEFT_OUT = shutil.ignore_patterns("*.so", "__pycache__", "*.pyc")
+TRANSLATED = ROOT / "build" / "cython"
 NEEDED = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 
@@ -34,6 +35,8 @@ def wheel() -> Iterator[Path]:
             shutil.copytree(ROOT / room, sources / room, ignore=LEFT_OUT)
         for file in NEEDED:
             shutil.copy2(ROOT / file, sources / file)
+        if TRANSLATED.exists():  # Cython does not do again what has not changed
+            shutil.copytree(TRANSLATED, sources / TRANSLATED.relative_to(ROOT))
         without = {"SERIATIM_REQUIRE_COMPILED", "SERIATIM_PURE", "PYTHONPATH"}
         environment = {key: value for key, value in os.environ.items() if key not in without}
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]

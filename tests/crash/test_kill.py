@@ -5,21 +5,22 @@ from pathlib import Path
 import pytest
 
 from tests.crash.trial import SEED, Trial, play
+from tests.support.depth import depth
 from tests.support.processes import STAND_IN
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server has no numbers to lose")
-ROUNDS = 5
+ROUNDS = depth(2, 5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sync", ["interval", "always", "never"])
+@pytest.mark.parametrize(
+    "sync", ["interval", "always", pytest.param("never", marks=pytest.mark.slow)]
+)
 def test_given_kills_at_random_moments_then_nothing_that_was_told_is_lost(
     sync: str, tmp_path: Path
 ) -> None:
     play(Trial(tmp_path / "store", SEED, sync), ROUNDS)
 
 
-@pytest.mark.slow
 def test_given_kills_when_old_segments_are_deleted_then_the_rest_is_whole(tmp_path: Path) -> None:
     """Nobody follows from 1 here: that is lost, and said so, to who comes too late.
 

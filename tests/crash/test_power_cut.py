@@ -15,10 +15,11 @@ import pytest
 from tests.crash.disks import PowerDisk, why_no_cut
 from tests.crash.ledger import Broken
 from tests.crash.trial import SEED, Trial, play
+from tests.support.depth import depth
 from tests.support.processes import STAND_IN
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server keeps nothing")
-ROUNDS = 4
+ROUNDS = depth(2, 4)
 
 
 class PowerTrial(Trial):
@@ -44,7 +45,6 @@ def disk() -> Iterator[PowerDisk]:
         yield disk
 
 
-@pytest.mark.slow
 def test_given_power_cuts_when_always_synced_then_nothing_told_is_lost(disk: PowerDisk) -> None:
     play(PowerTrial(disk, SEED, "always"), ROUNDS)
 
@@ -53,5 +53,5 @@ def test_given_power_cuts_when_never_synced_then_what_was_told_is_lost(disk: Pow
     """Or the test above would prove nothing."""
     trial = PowerTrial(disk, 1, "never")
     with pytest.raises(ExceptionGroup) as caught:
-        asyncio.run(trial.run(lambda rounds: rounds < ROUNDS))
+        asyncio.run(trial.run(lambda rounds: rounds < 4))
     assert caught.group_contains(Broken)

@@ -19,6 +19,7 @@ from tests.crash import shim
 from tests.crash.powercut import CLOSE, RENAME, SEND, Disk, Entry, note_survivors, read_log
 from tests.crash.shim import preload
 from tests.crash.staging import answered, finish, plan
+from tests.support.depth import depth
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import HEADERS, Operation, RawClient, next_operation
 from tests.support.staging import LISTEN, Batch
@@ -27,9 +28,8 @@ from tests.support.stores import in_memory
 pytestmark = [
     pytest.mark.skipif(STAND_IN, reason="nats-server stages nothing"),
     pytest.mark.skipif(shim.COMPILER is None, reason=shim.WHY_NOT),
-    pytest.mark.slow,
 ]
-CUTS = 24
+CUTS = depth(12, 24)
 BATCHES = 30
 PIECE = 60_000
 NOISE = b"PUB noise 20\r\nnoise 1 1 ..........\r\n"
@@ -143,7 +143,9 @@ def left() -> Iterator[Path]:
         yield path / "left"
 
 
-@pytest.mark.parametrize("sync", ["interval", "always", "never"])
+@pytest.mark.parametrize(
+    "sync", ["interval", "always", pytest.param("never", marks=pytest.mark.slow)]
+)
 def test_given_a_kill_at_any_step_then_every_row_is_published_once(sync: str, left: Path) -> None:
     lives, carried_on = story(sync), 0
     for at in moments(lives, CUTS):

@@ -12,15 +12,13 @@ import pytest
 
 from tests.crash.staging import Lives, kept, publish
 from tests.crash.trial import SEED
+from tests.support.depth import depth
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 from tests.support.staging import Batch, judge
 
-pytestmark = [
-    pytest.mark.skipif(STAND_IN, reason="nats-server stages nothing"),
-    pytest.mark.slow,
-]
-PUBLISHERS, BATCHES, KILLS = 3, 16, 6
+pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server stages nothing")
+PUBLISHERS, BATCHES, KILLS = 3, depth(8, 16), depth(3, 6)
 NOISE = b"PUB noise 20\r\nnoise 1 1 ..........\r\n"
 
 
@@ -31,7 +29,7 @@ def plan(chance: Random, name: str) -> list[Batch]:
     ]
 
 
-@pytest.mark.parametrize("sync", ["interval", "always"])
+@pytest.mark.parametrize("sync", ["interval", pytest.param("always", marks=pytest.mark.slow)])
 def test_given_kills_at_random_moments_then_every_row_is_published_once(
     sync: str, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from tests.crash import shim
 from tests.crash.powercut import OPEN, RENAME, SEND, Disk, note_survivors, read_log
 from tests.crash.shim import preload
 from tests.crash.staging import answered, finish
+from tests.support.depth import depth
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import HEADERS, RawClient
 from tests.support.staging import LISTEN, Batch
@@ -22,10 +23,9 @@ from tests.support.stores import in_memory
 pytestmark = [
     pytest.mark.skipif(STAND_IN, reason="nats-server stages nothing"),
     pytest.mark.skipif(shim.COMPILER is None, reason=shim.WHY_NOT),
-    pytest.mark.slow,
 ]
 BATCH = Batch("one", 1, 40)
-CHANCES = [None, *range(4)]
+CHANCES = [None, *range(depth(1, 4))]
 
 
 def live(store: Path, log: Path, stage: bool) -> None:

@@ -21,10 +21,11 @@ from tests.crash import shim
 from tests.crash.contents import NOW, recover
 from tests.crash.powercut import SEND, Disk, Entry, read_log, streams
 from tests.crash.shim import preload
+from tests.support.depth import depth
 
 pytestmark = pytest.mark.skipif(shim.COMPILER is None, reason=shim.WHY_NOT)
 
-CUTS = 60
+CUTS = depth(30, 60)
 MEBIBYTE = 1 << 20
 RETAIN = 300_000  # bytes, some five segments
 
@@ -93,7 +94,7 @@ def told(past: list[Entry], at: int) -> tuple[int, int]:
     return max(first, 1), max((int(line[1]) for line in lines[:before]), default=0)
 
 
-@pytest.fixture(scope="module", params=range(3))
+@pytest.fixture(scope="module", params=range(depth(2, 3)))
 def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> object:
     """A store's whole life under the shim: what was there before it, and what was done."""
     folder = tmp_path_factory.mktemp("cut")

@@ -23,6 +23,7 @@ from tests.crash.powercut import CLOSE, OPEN, SEND, SYNC, Disk, Entry, note_surv
 from tests.crash.shim import preload
 from tests.crash.talk import replay
 from tests.crash.trial import Trial
+from tests.support.depth import depth
 from tests.support.frames import split_frame
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import next_operation
@@ -30,9 +31,8 @@ from tests.support.raw import next_operation
 pytestmark = [
     pytest.mark.skipif(STAND_IN, reason="nats-server has no journal"),
     pytest.mark.skipif(shim.COMPILER is None, reason=shim.WHY_NOT),
-    pytest.mark.slow,
 ]
-CUTS = 20
+CUTS = depth(14, 20)
 
 
 class Told(NamedTuple):

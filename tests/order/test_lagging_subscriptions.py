@@ -24,7 +24,10 @@ def counts(operations: list[Operation], sid: bytes = b"1") -> list[int]:
     return [count_of(one) for one in operations if one.sid == sid and one.subject != b"end"]
 
 
-@pytest.mark.parametrize("wishes", [3, 9, 30, 250])
+@pytest.mark.parametrize(
+    "wishes",
+    [pytest.param(3, marks=pytest.mark.slow), 9, pytest.param(30, marks=pytest.mark.slow), 250],
+)
 def test_given_overlapping_wishes_when_their_connection_lags_then_each_tells_its_whole_story(
     keeping: Keeping, wishes: int
 ) -> None:
