@@ -76,7 +76,9 @@ class StagingService:
         at = span.stop - self.plane.payload_bytes()
         self.plane.spend(self._cost(word, len(span)))
         if self._stopping:
-            self.space.refuse(asker, Refusal(503, "the broker stops; ask the next one"))
+            self.space.refuse(
+                asker, Refusal(503, "the broker is stopping; ask again when it is back")
+            )
             return
         if self._waiting is None:
             self._do(word, asker, bytes(store[span.start : at]), store, at, span.stop)
@@ -86,7 +88,7 @@ class StagingService:
         full = len(self._waiting) >= REQUESTS_MAX or self._waiting_shares.over(owner, 1)
         if full or self._waiting_bytes + size > REQUESTS_BYTES_MAX:
             self.space.refuse(
-                asker, Refusal(503, "what was staged before is being read; ask again")
+                asker, Refusal(503, "stages from before the start are still being read; ask again")
             )
             return
         self._waiting_bytes += size

@@ -353,7 +353,7 @@ def test_given_a_heartbeat_that_the_codec_has_not_then_the_log_says_so(
     )
     with serving(tmp_path, *texts):
         said = [one for one in caplog.messages if "has no heartbeat" in one]
-    assert said == ["Feed a: its codec has no heartbeat to send"]
+    assert said == ["Feed a: its codec cannot send heartbeats"]
 
 
 def test_given_a_broker_with_feeds_then_its_log_says_what_goes_where(
