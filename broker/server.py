@@ -183,7 +183,7 @@ class Server:
         deadline = self.loop.time() + self.settings.limits.drain_timeout
         while late := self._undrained():
             if self.loop.time() >= deadline:
-                log.warning("%d clients did not take all their messages in time", late)
+                log.warning("%d clients did not receive all their messages in time", late)
                 break
             await asyncio.sleep(DRAIN_POLL)
         for session in list(self.sessions.values()):
@@ -238,7 +238,7 @@ class Server:
     def _joined(self, task: "asyncio.Task[object]") -> None:
         self._joining.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.debug("A connection closed before it was served: %s", error)
+            log.debug("A connection was closed before it was accepted: %s", error)
             self.doorkeeper.freed()
 
     def admit(self, session: Session) -> bool:

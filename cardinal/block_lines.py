@@ -138,7 +138,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _fields(found: object, what: str, known: set[str]) -> dict[str, Any]:
     if not isinstance(found, dict):
-        raise LineError(f"{what} is no JSON object")
+        raise LineError(f"{what} is not a JSON object")
     for name in found:
         if name not in known:
             raise LineError(f"{what} has no field {name!r}; there are {', '.join(sorted(known))}")
@@ -172,7 +172,7 @@ def _sub_batch(found: object, where: str) -> SubBatchDraft:
 def _number(fields: Mapping[str, Any], name: str, where: str, most: int) -> int:
     value = fields.get(name)
     if type(value) is not int or not 0 <= value <= most:
-        raise LineError(f"{where}{name}: {_shown(value)} is no number from 0 to {most}")
+        raise LineError(f"{where}{name}: {_shown(value)} is not a number from 0 to {most}")
     return value
 
 
@@ -181,7 +181,7 @@ def _weight(fields: Mapping[str, Any], where: str, default: int | None) -> int:
     if isinstance(value, str):
         value = int.from_bytes(_unhex(value, f"{where}weight"), "big")
     if type(value) is not int or not 0 <= value <= WEIGHT_MAX:
-        raise LineError(f"{where}weight: {_shown(value)} is no number from 0 to 2^256 - 1")
+        raise LineError(f"{where}weight: {_shown(value)} is not a number from 0 to 2^256 - 1")
     return value
 
 
@@ -197,13 +197,13 @@ def _unhex(text: object, where: str) -> bytes:
         except ValueError:
             pass
     what = "is missing: give" if text is None else f"{_shown(text)} is not"
-    raise LineError(f"{where}: {what} hex behind 0x")
+    raise LineError(f"{where}: {what} hex after 0x")
 
 
 def _object(fields: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
     value = fields.get(name, {})
     if not isinstance(value, dict):
-        raise LineError(f"{where}{name}: {_shown(value)} is no JSON object")
+        raise LineError(f"{where}{name}: {_shown(value)} is not a JSON object")
     return value
 
 
@@ -215,7 +215,7 @@ def _updates(fields: Mapping[str, Any], where: str) -> dict[str, bytes]:
 def _deletes(fields: Mapping[str, Any], where: str) -> list[str]:
     found = fields.get("deletes", [])
     if not isinstance(found, list) or not all(isinstance(key, str) for key in found):
-        raise LineError(f"{where}deletes: {_shown(found)} is no list of keys")
+        raise LineError(f"{where}deletes: {_shown(found)} is not a list of keys")
     return found
 
 

@@ -240,7 +240,7 @@ class Follower:
         `topic` is that of its channel, or empty.
         """
         lane = (self._lanes.get(topic) or self._lane(topic, now)) if topic else self._main
-        assert lane is not None, f"{topic} is no channel"
+        assert lane is not None, f"{topic} is not a channel"
         assert topic or isinstance(event, Block), "only a channel has a Reorg"
         lane.heard = self._now = now
         self._next.setdefault(source, 0)

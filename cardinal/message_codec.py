@@ -200,7 +200,7 @@ def _entries(data: bytes, at: int) -> tuple[dict[str, Entry], int]:
             if not tail:
                 raise Truncated(at, "no boolean")
             if tail[0] > 1:
-                raise BadFlag(at, f"{tail[0]:02x} is no boolean")
+                raise BadFlag(at, f"{tail[0]:02x} is not a boolean")
             sub_batch, at = avro.fixed(data, at + 1, HASH_SIZE)
             found[key] = Entry(value, messages, tail[0] == 1, sub_batch)
         avro.check_block_end(at, end)
@@ -225,7 +225,7 @@ def _index(key: bytes) -> int:
     if index < 0:
         raise BadNumber(WITH_ID, f"the index {index}", "key")
     if end != len(key):
-        raise LongKey(end, f"{len(key) - end} bytes behind the index", "key")
+        raise LongKey(end, f"{len(key) - end} bytes after the index", "key")
     return index
 
 
@@ -233,7 +233,7 @@ def _check_length(key: bytes, length: int) -> None:
     if len(key) < length:
         raise _short(key)
     if len(key) > length:
-        raise LongKey(length, f"{len(key) - length} bytes behind the last field", "key")
+        raise LongKey(length, f"{len(key) - length} bytes after the last field", "key")
 
 
 def _short(key: bytes) -> ShortKey:
@@ -243,7 +243,7 @@ def _short(key: bytes) -> ShortKey:
 
 def _check_end(value: bytes, at: int) -> None:
     if at != len(value):
-        raise TrailingBytes(at, f"{len(value) - at} bytes behind the last field")
+        raise TrailingBytes(at, f"{len(value) - at} bytes after the last field")
 
 
 def encode(message: Message) -> tuple[bytes, bytes]:
@@ -265,7 +265,7 @@ def encode(message: Message) -> tuple[bytes, bytes]:
             return b"\x06" + _hash(hash), avro.write_long(_block_number(number))
         case Ping(producer, time):
             return b"\xff" + _octets(producer), _octets(time)
-    raise NotEncodable(f"{type(message).__name__} is no message")
+    raise NotEncodable(f"{type(message).__name__} is not a message")
 
 
 def encode_update(hash: bytes, key: str, value: bytes) -> tuple[bytes, bytes]:
@@ -323,9 +323,9 @@ def encode_text(key: str) -> bytes:
     try:
         return key.encode()
     except UnicodeEncodeError as error:
-        raise NotEncodable(f"the key {key!r} is no text: {error.reason}") from None
+        raise NotEncodable(f"the key {key!r} is not text: {error.reason}") from None
     except AttributeError:
-        raise NotEncodable(f"the key {key!r} is no text") from None
+        raise NotEncodable(f"the key {key!r} is not text") from None
 
 
 def _written_text(key: str) -> bytes:

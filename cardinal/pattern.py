@@ -257,7 +257,7 @@ class _Reader:
                 self.at += 1
                 high = self._of_set(first)
                 if low[0][0] != low[-1][1] or high[0][0] != high[-1][1] or low > high:
-                    raise self._error("a range goes from one character to one behind it")
+                    raise self._error("a range goes from one character to a later one")
                 found.append((low[0][0], high[0][1]))
             else:
                 found += low

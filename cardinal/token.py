@@ -60,11 +60,11 @@ def read_token(text: str) -> tuple[dict[str, int], int | None]:
 def check_name(name: str) -> str:
     """The name of a stream, if it can be one. Raises `BadToken`."""
     if not NAME.fullmatch(name) or "=" in name:
-        raise BadToken(f"{name!r} is no name of a stream")
+        raise BadToken(f"{name!r} is not a valid name of a stream")
     return name
 
 
 def _number(digits: str) -> int:
     if not DIGITS.fullmatch(digits) or int(digits) > NUMBER_MAX:
-        raise BadToken(f"{digits!r:.40} is no number from 0 to 2^63 - 1")
+        raise BadToken(f"{digits!r:.40} is not a number from 0 to 2^63 - 1")
     return int(digits)

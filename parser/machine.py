@@ -291,10 +291,10 @@ class Parser:
                 self.reply = self.reply_end = 0
             self.header_size = self._number(self.header_digits, self.header_digits_end)
             if self.header_size < 0:
-                return self._broken(BadArguments("the header size is no number"))
+                return self._broken(BadArguments("the header size is not a number"))
         self.size = self._number(self.digits, self.digits_end)
         if self.size < 0:
-            return self._broken(BadArguments("the size is no number of 1 to 9 digits"))
+            return self._broken(BadArguments("the size is not a number of 1 to 9 digits"))
         if state == HPUB_ARGUMENT and self.header_size > self.size:
             return self._broken(BadArguments("the headers are larger than the whole"))
         if self.size > self.max_payload:

@@ -248,7 +248,7 @@ def _chunk(answer: Answer, first: int, last: int) -> Chunk:
         pairs = (word.partition("-") for word in words)
         lost = tuple((_number(one), _number(two)) for one, _, two in pairs)
     except (ChunkError, KeyError, ValueError) as error:
-        raise BrokerError(f"{READ}: the answer is no chunk of columns: {error!r}") from None
+        raise BrokerError(f"{READ}: the answer is not a chunk of columns: {error!r}") from None
     numbers = columns.numbers
     if len(columns) and not first <= numbers[0] <= numbers[-1] <= min(last, NUMBER_MAX):
         raise BrokerError(
@@ -281,7 +281,7 @@ def _ask_info(connection: Connection) -> Info:
         most = [float(raw["limits"][f"retain_{what}"]) for what in ("bytes", "age", "count")]
         full = max(has / limit if limit else 0.0 for has, limit in zip(there, most, strict=True))
     except (ValueError, KeyError, TypeError):
-        raise BrokerError(f"{connection.server}: {INFO} is answered with what is none") from None
+        raise BrokerError(f"{connection.server}: {INFO} has an invalid answer") from None
     if store == "none":
         raise BrokerError(
             f"{connection.server}: this broker keeps no messages, so there is nothing to read;"

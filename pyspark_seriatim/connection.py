@@ -53,7 +53,7 @@ class Answer:
     def check(self, subject: str) -> "Answer":
         """The same answer. Raises `BrokerError` for a status of refusal."""
         if self.status == 503 and not self.description:
-            raise BrokerError(f"{subject}: nobody answers; this broker is no Seriatim", 503)
+            raise BrokerError(f"{subject}: nobody answers; this broker is not Seriatim", 503)
         if self.status >= 300:
             raise BrokerError(f"{subject}: {self.status} {self.description}".rstrip(), self.status)
         return self
@@ -253,7 +253,7 @@ class Connection:
             self.info |= _read_info(rest, self.server)
         elif verb not in (b"PONG", b"+OK"):
             self.close()
-            raise Unreachable(f"{self.server}: this is no NATS broker: it says {line[:40]!r}")
+            raise Unreachable(f"{self.server}: this is not a NATS broker: it says {line[:40]!r}")
         return verb.decode(), "", None
 
     def _refused(self, words: str) -> None:
@@ -279,7 +279,7 @@ class Connection:
             size, head, subject = -1, 0, ""
         if not 0 <= head <= size <= PAYLOAD_MAX or head > LINE_MAX:
             self.close()
-            raise Unreachable(f"{self.server}: this is no NATS broker: it says {rest[:40]!r}")
+            raise Unreachable(f"{self.server}: this is not a NATS broker: it says {rest[:40]!r}")
         status, description = 0, ""
         headers: dict[str, str] = {}
         if head:
@@ -308,7 +308,7 @@ class Connection:
         if self._end == len(self._buffer):
             if self._end >= LINE_MAX:
                 self.close()
-                raise Unreachable(f"{self.server}: this is no NATS broker: its line has no end")
+                raise Unreachable(f"{self.server}: this is not a NATS broker: its line has no end")
             self._buffer += bytes(self._end)
         self._end += self._receive(memoryview(self._buffer)[self._end :])
 
@@ -380,7 +380,7 @@ class Connection:
             self.close()
             raise BrokerError(
                 f"{self.server}: the broker's certificate is not trusted"
-                f" ({error.verify_message}); tlsCaFile says who vouches for it"
+                f" ({error.verify_message}); set tlsCaFile to the CA that signed it"
             ) from None
         except OSError as error:
             raise self._broken(error) from None
@@ -423,7 +423,7 @@ def _read_info(text: bytes, server: Server) -> dict[str, Any]:
     except (ValueError, RecursionError):
         info = None
     if not isinstance(info, dict):
-        raise Unreachable(f"{server}: this is no NATS broker: it says INFO {text[:40]!r}")
+        raise Unreachable(f"{server}: this is not a NATS broker: it says INFO {text[:40]!r}")
     return info
 
 

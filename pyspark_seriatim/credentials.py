@@ -50,7 +50,7 @@ def _signed(path: str, server: Server, info: dict[str, Any]) -> dict[str, Any]:
     except OSError as error:
         raise OptionError(f"{wrong} cannot be read: {error.strerror}") from None
     if JWT not in found or SEED not in found:
-        raise OptionError(f"{wrong} is no credentials file: it has no JWT, or no seed")
+        raise OptionError(f"{wrong} is not a credentials file: it has no JWT, or no seed")
     try:
         import nkeys
     except ImportError:

@@ -278,7 +278,7 @@ class _Patience:
         """Pause before asking again, or raise what the matter is."""
         left = self._until - time.monotonic()
         if left <= 0:
-            why = f"nothing went on for {self._timeout_ms} ms (ackTimeoutMs): {error}"
+            why = f"no progress for {self._timeout_ms} ms (ackTimeoutMs): {error}"
             raise type(error)(why, error.status) from error
         time.sleep(min(self._pause_s, left))
 

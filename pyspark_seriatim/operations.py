@@ -64,8 +64,8 @@ def layout_of(types: Mapping[str, str], subject: str | None = None) -> Layout:
     for name, kind in types.items():
         if name not in TYPES and name not in LEFT_OUT:
             raise ColumnError(
-                f"column {name!r} is none of {', '.join(TYPES)}: drop it, or rename it to the one "
-                "that it is"
+                f"column {name!r} is not one of {', '.join(TYPES)}: drop it, or rename it to the"
+                " one that it is"
             )
         wanted = TYPES.get(name)
         if wanted and _plain(kind) not in wanted:

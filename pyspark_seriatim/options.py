@@ -71,7 +71,8 @@ class Options:
         "tlsCaFile",
         "file",
         "",
-        "Who vouches for the broker (PEM). When given, only TLS is spoken. The system's when not.",
+        "CA certificates (PEM) to check the broker's certificate with. When given, only TLS is"
+        " spoken. By default the system's.",
         kafka="kafka.ssl.truststore.location",
     )
     tls_cert_file: str = option(
@@ -111,7 +112,7 @@ class Options:
         "count",
         3,
         "How often something is asked again, of all addresses, after a connection failed. What"
-        " was read is not read again, and the count begins anew with every answer.",
+        " was read is not read again, and the count starts again with every answer.",
         kafka="fetchOffset.numRetries",
         bounds=(0, 1_000_000),
     )
@@ -265,7 +266,7 @@ class Options:
         "minOffsetsPerTrigger",
         "count",
         0,
-        "Wait for so many numbers before a micro-batch. Not under Trigger.AvailableNow.",
+        "Wait for this many numbers before a micro-batch. Not under Trigger.AvailableNow.",
         where="stream",
         kafka="minOffsetsPerTrigger",
         shown="none",

@@ -182,7 +182,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return
         results = _results(messages)
         if not results:  # whose batch it is, only tasks can tell; Spark has one at least
-            raise BrokerError(f"Spark tells of no task of batch {batchId}: nothing is published")
+            raise BrokerError(f"Spark reports no task of batch {batchId}: nothing is published")
         application = results[0].transaction.application
         if batchId == 0 and self._target.options.txn_app_id:
             self._claim(application, results[0].query)

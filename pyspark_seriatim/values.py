@@ -57,7 +57,7 @@ def read_servers(text: str) -> tuple[Server, ...]:
 
 
 def _server(word: str, at: int) -> Server:
-    wrong = f"address {at} of the list is none; give {ADDRESSES}"  # it may hold a password
+    wrong = f"address {at} of the list is not valid; give {ADDRESSES}"  # it may hold a password
     try:
         parts = urlsplit(word if "://" in word else f"nats://{word}")
         host, port = parts.hostname, parts.port
@@ -136,10 +136,10 @@ def read_position(text: str, words: tuple[str, ...]) -> str | Position:
             raw = json.loads(word)
             journal, number = str(raw.pop("journal", "")), str(raw.pop("sequence"))
         except (ValueError, KeyError, RecursionError):
-            raise ValueError(f"{shown(text)} is none of {allowed}") from None
+            raise ValueError(f"{shown(text)} is not one of {allowed}") from None
         number = "" if raw else number
     if not re.fullmatch(r"\d{1,19}", number, re.ASCII) or not 1 <= int(number) <= NUMBER_MAX:
-        raise ValueError(f"{shown(text)} is none of {allowed}")
+        raise ValueError(f"{shown(text)} is not one of {allowed}")
     return Position(int(number), journal)
 
 
@@ -149,9 +149,9 @@ def read_subjects(text: str) -> tuple[str, ...]:
     for subject in subjects:
         if not is_pattern(subject):
             example = "give subjects such as orders.*.new or orders.>, with commas between"
-            raise ValueError(f"{shown(subject)} is no subject; {example}")
+            raise ValueError(f"{shown(subject)} is not a valid subject; {example}")
         if subject.startswith("$SEQ."):
-            raise ValueError(f"{shown(subject)}: what is below $SEQ. is not kept")
+            raise ValueError(f"{shown(subject)}: subjects below $SEQ. are not kept")
     if len(subjects) > SUBJECTS_MAX:
         raise ValueError(f"{len(subjects)} subjects are too many; give {SUBJECTS_MAX} at most")
     return (">",) if ">" in subjects else subjects
@@ -161,7 +161,9 @@ def read_subject(text: str) -> str:
     """One subject that can be published to."""
     tokens = text.split(".")
     if not is_pattern(text) or ">" in tokens or "*" in tokens or text.startswith("$SEQ."):
-        raise ValueError(f"{shown(text)} is no subject that can be published to, such as orders.eu")
+        raise ValueError(
+            f"{shown(text)} is not a subject that can be published to, such as orders.eu"
+        )
     return text
 
 
@@ -177,7 +179,7 @@ def read_pattern(text: str) -> str:
     try:
         re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"{shown(text)} is no regular expression: {error}") from None
+        raise ValueError(f"{shown(text)} is not a regular expression: {error}") from None
     return text
 
 

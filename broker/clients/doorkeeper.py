@@ -99,7 +99,7 @@ class Doorkeeper:
         if not self._reported:
             self._reported = True
             log.warning(
-                "%s: clients wait until others have left; the last %d are kept for journal,"
+                "%s: new clients wait until others have left; the last %d are kept for journal,"
                 " monitoring and log; raise the limit (ulimit -n)",
                 *(reason, self.reserved),
             )
@@ -124,7 +124,7 @@ class Doorkeeper:
             self._timer = self._loop.call_later(RETRY_SECONDS, self._look_again)
         if self._reported and free < self.places - min(CALM, self.places // CALM + 1):
             self._reported = False
-            log.info("Clients need not wait any more")
+            log.info("New clients are accepted again")
 
     def _lowest_free(self) -> int:
         """The descriptor that the next client would get."""

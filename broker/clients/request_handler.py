@@ -119,7 +119,7 @@ class RequestHandler:
             lookup = Lookup(replays, connection)
         if len(lookup.wanted) >= LOOKUPS_MAX:
             refuse(
-                plane, connection, subject, reply, 429, "too many messages are asked for at once"
+                plane, connection, subject, reply, 429, "too many messages were requested at once"
             )
             return
         lookup.want(number, subject, reply)
@@ -159,13 +159,13 @@ class RequestHandler:
     ) -> None:
         """Have it done by the staging service. Raises `BadRequest` and `PublishForbidden`."""
         if not self._core.settings.staging.max_bytes:
-            raise errors.PublishForbidden(subject, "nothing may be staged here")
+            raise errors.PublishForbidden(subject, "staging is turned off (staging.max_bytes is 0)")
         _need_headers(connection)
         self._accept(connection)
         try:
             stager = self._open_staging()
         except OSError as error:
-            why = f"the disk takes no stages: {error.strerror}"
+            why = f"no stage can be written to the disk: {error.strerror}"
             refuse(self._plane, connection, subject, reply, 507, why)
             return
         stager.ask(request.word, (connection, reply), message)

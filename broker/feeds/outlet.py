@@ -117,7 +117,7 @@ class Outlet:
             settings.codec,
         )
         if settings.codec == "netstring" and settings.heartbeat not in (0, HEARTBEAT):
-            log.warning("Feed %s: its codec has no heartbeat to send", settings.label)
+            log.warning("Feed %s: its codec cannot send heartbeats", settings.label)
         granted = buffer_bytes(self.socket)
         if granted < settings.send_buffer:
             log.warning(

@@ -14,7 +14,7 @@ COUNTERS = (
     ("messages", "port_messages", "Messages from them."),
     ("bytes", "port_bytes", "Their payload bytes."),
     ("queries", "port_queries", "Times that they asked for the last number."),
-    ("errors", "port_errors", "Times that they were answered an error instead of a number."),
+    ("errors", "port_errors", "Times that they got an error instead of a number."),
 )
 
 

@@ -11,8 +11,8 @@ COUNTERS = (
     ("datagrams", "feed_datagrams", "Datagrams sent, heartbeats included."),
     ("bytes", "feed_bytes", "Bytes of the datagrams sent."),
     ("skipped", "feed_skipped", "Messages left out by the feed's subject."),
-    ("too_long", "feed_too_long", "Messages not sent, for they were too long for a datagram."),
-    ("broken", "feed_broken", "Messages not sent, for a codec of the user's failed on them."),
+    ("too_long", "feed_too_long", "Messages not sent, because they were too long for a datagram."),
+    ("broken", "feed_broken", "Messages not sent, because a custom codec failed on them."),
     ("errors", "feed_errors", "Datagrams that the system did not send."),
     ("heartbeats", "feed_heartbeats", "Heartbeats sent."),
 )

@@ -17,21 +17,21 @@ GAUGES = (
     ("synced", "journal_synced_number", "The number up to which the disk has every message."),
     ("oldest", "journal_oldest_time_seconds", "When the first message kept was published."),
     ("lost", "journal_lost_ranges", "Places of the journal that are damaged or missing."),
-    ("full", "journal_full", "1 while publishers are refused, for nothing can be written."),
+    ("full", "journal_full", "1 while publishers are refused because nothing can be written."),
     ("ids", "message_ids", "Ids of messages that are remembered against duplicates."),
     ("replaying", "replays_active", "Replays, catch-ups and reads of the journal under way."),
     ("catching_up", "catchups_active", "Slow subscribers that are served from the journal now."),
 )
 COUNTERS = (
-    ("syncs", "journal_syncs", "Times that the disk was made to have everything."),
-    ("sync_seconds", "journal_sync_seconds", "Seconds that took, in a thread of its own."),
-    ("errors", "journal_errors", "Times that the disk did not take what was written."),
-    ("refused", "journal_refused_messages", "Messages refused, for they could not be written."),
-    ("duplicates", "duplicates", "Messages not sequenced, for their id was known."),
+    ("syncs", "journal_syncs", "Syncs of the journal."),
+    ("sync_seconds", "journal_sync_seconds", "Seconds spent in syncs, in a thread of its own."),
+    ("errors", "journal_errors", "Failed writes to the journal."),
+    ("refused", "journal_refused_messages", "Messages refused because they could not be written."),
+    ("duplicates", "duplicates", "Messages not sequenced because their id was known."),
     ("replays", "replays", "Replays, catch-ups and reads of the journal begun."),
     ("replayed", "replayed_messages", "Messages delivered from the journal."),
-    ("catchups", "catchups", "Slow subscribers that were given over to the journal."),
-    ("given_up", "catchups_given_up", "Of these, closed: what they needed was deleted."),
+    ("catchups", "catchups", "Slow subscribers that the journal began to serve."),
+    ("given_up", "catchups_given_up", "Of these, closed because what they needed was deleted."),
 )
 
 

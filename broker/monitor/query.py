@@ -94,7 +94,7 @@ def subscriptions_query(raw: Mapping[str, list[str]]) -> SubscriptionsQuery:
 
     test = _last(raw, "test").encode("utf-8", "surrogateescape")
     if test and not is_literal(test):
-        raise BadQuery("test: is no subject that can be published to")
+        raise BadQuery("test: is not a subject that can be published to")
     return SubscriptionsQuery(_page(raw), _flag(raw, "subs"), test)
 
 

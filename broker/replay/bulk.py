@@ -66,12 +66,14 @@ def read_request(payload: bytes, head: int) -> ReadRequest:
     try:
         raw = json.loads(payload)
     except (ValueError, RecursionError) as error:
-        raise BadRequest('the payload is no JSON; write {"from": 1}') from error
+        raise BadRequest('the payload is not JSON; write {"from": 1}') from error
     if not isinstance(raw, dict):
-        raise BadRequest('the payload is no JSON object; write {"from": 1}')
+        raise BadRequest('the payload is not a JSON object; write {"from": 1}')
     for key in raw:
         if key not in KEYS:
-            raise BadRequest(f"{quote_value(key)} is no key; there are {', '.join(KEYS)}")
+            raise BadRequest(
+                f"{quote_value(key)} is not a valid key; the keys are {', '.join(KEYS)}"
+            )
     if "from" not in raw:
         raise BadRequest('"from" is missing, the first number wanted; write {"from": 1}')
     first = _whole(raw, "from", 1, NUMBER_MAX)
@@ -81,7 +83,9 @@ def read_request(payload: bytes, head: int) -> ReadRequest:
     filters = _filters(raw.get("subject", EVERY))
     format = raw.get("format", FORMATS[0])
     if format not in FORMATS:
-        raise BadRequest(f"{quote_value(format)} is no format; there are {', '.join(FORMATS)}")
+        raise BadRequest(
+            f"{quote_value(format)} is not a valid format; the formats are {', '.join(FORMATS)}"
+        )
     sizes = {key: raw.get(key, default) for key, (default, _, _) in SIZES.items()}
     max_bytes, chunk_bytes = (_whole(sizes, key, *SIZES[key][1:]) for key in SIZES)
     return ReadRequest(
@@ -255,14 +259,14 @@ def _filters(subject: object) -> tuple[bytes, ...]:
         raise BadRequest(f'"subject" is a list of {len(given)}; give 1 to {FILTERS_MAX}')
     for one in given:
         if not isinstance(one, str) or not is_pattern(one.encode("utf-8", "replace")):
-            raise BadRequest(f"{quote_value(one)} is no subject that can be subscribed to")
+            raise BadRequest(f"{quote_value(one)} is not a subject that can be subscribed to")
     return tuple(one.encode("utf-8", "replace") for one in given)
 
 
 def _whole(raw: dict[str, Any], key: str, low: int, high: int) -> int:
     value = raw[key]
     if type(value) is not int:
-        raise BadRequest(f'"{key}" is a whole number, and {quote_value(value)} is none')
+        raise BadRequest(f'"{key}" must be a whole number, not {quote_value(value)}')
     if not low <= value <= high:
         raise BadRequest(f'"{key}" is {quote_value(value)}; give {low} to {high}')
     return value

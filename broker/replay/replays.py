@@ -183,7 +183,7 @@ class Replays:
         """Who takes none of its answers, while others wait for that memory, is too slow."""
         for connection in self.memory.reads.slow(self.scheduler.parked, before):
             log.warning(
-                "%s - takes no answers, and others wait for the memory that they take",
+                "%s - does not read its answers, and others wait for the memory they take",
                 connection.session.label,
             )
             self.plane.gate.cut(connection)
@@ -232,7 +232,7 @@ class Replays:
             return
         self.given_up += 1
         log.warning(
-            "%s - lags behind what is retained: %d to %d are gone",
+            "%s - too slow: %d to %d were deleted before it read them",
             connection.session.label,
             first,
             last,

@@ -142,9 +142,9 @@ def _cut(text: bytes, form: str, example: str) -> tuple[bytes, bytes]:
 def _number(digits: bytes) -> int:
     number = _digits(digits)
     if number is None:
-        raise BadRequest(f"{_shown(digits)} is no number of a message")
+        raise BadRequest(f"{_shown(digits)} is not a valid message number")
     if number == 0:
-        raise BadRequest("0 is no number of a message; the first is 1")
+        raise BadRequest("0 is not a valid message number; the first is 1")
     if number > NUMBER_MAX:
         raise BadRequest(f"{_shown(digits)} is above the largest number, {NUMBER_MAX}")
     return number
@@ -153,7 +153,7 @@ def _number(digits: bytes) -> int:
 def _milliseconds(digits: bytes) -> int:
     ms = _digits(digits)
     if ms is None:
-        raise BadRequest(f"{_shown(digits)} is no time; write milliseconds since 1970")
+        raise BadRequest(f"{_shown(digits)} is not a valid time; write milliseconds since 1970")
     if ms > MS_MAX:
         raise BadRequest(f"{_shown(digits)} is after the year 2262; write milliseconds since 1970")
     return ms
@@ -168,9 +168,9 @@ def _digits(digits: bytes) -> int | None:
 
 def _filter(filter: bytes) -> bytes:
     if not is_pattern(filter):
-        raise BadRequest(f"{_shown(filter)} is no subject that can be subscribed to")
+        raise BadRequest(f"{_shown(filter)} is not a subject that can be subscribed to")
     if filter.startswith(CONTROL_PREFIX):
-        raise BadRequest("what is below $SEQ. is not kept, so it cannot be replayed")
+        raise BadRequest("subjects below $SEQ. are not kept, so they cannot be replayed")
     return filter
 
 

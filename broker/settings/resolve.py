@@ -210,11 +210,13 @@ def _file_layer(config_file: str) -> Layer:
     try:
         with open(config_file, "rb", opener=_open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                layer.problems.append(f"{config_file}: is no regular file; give a file of TOML")
+                layer.problems.append(f"{config_file}: is not a regular file; give a file of TOML")
                 return layer
             content = file.read(FILE_BYTES_MAX + 1)
         if len(content) > FILE_BYTES_MAX:
-            layer.problems.append(f"{config_file}: is longer than 1 MiB, so it is no such file")
+            layer.problems.append(
+                f"{config_file}: is longer than 1 MiB, so it is not a file of settings"
+            )
             return layer
         raw = tomllib.loads(content.decode("utf-8-sig"))  # editors write a BOM
     except OSError as error:

@@ -32,7 +32,7 @@ def read_entry(table: Table, text: str) -> dict[str, Any]:
     place, colon, port = address.rpartition(":")
     first = PLACES[table.path]
     if not colon or not port or not (place or first == "host"):
-        raise WrongValue(f"{quoted(text)} is no {table.noun}; give {EXAMPLES[table.path]}")
+        raise WrongValue(f"{quoted(text)} is not a {table.noun}; give {EXAMPLES[table.path]}")
     values = {}
     if place:
         values[first] = read_text(table.knobs[first], place)
@@ -114,7 +114,7 @@ def _no_option(table: Table, option: str, names: list[str]) -> str:
         hint = f"did you mean {close}=?"
     else:
         hint = f"those there are: {', '.join(names)}"
-    return f"{quoted(option)} is no option of a {table.noun}; {hint}"
+    return f"{quoted(option)} is not an option of a {table.noun}; {hint}"
 
 
 def _all(knobs: dict[str, Knob]) -> str:

@@ -109,7 +109,7 @@ def read_native(knob: Knob, raw: object) -> Any:
 def check(knob: Knob, value: Any) -> Any:
     """`value` itself, or without the brackets of an IPv6 host. Raises `WrongValue`."""
     if knob.kind == "port" and value == 0 and knob.low == -1 and not may_be_none(knob):
-        raise WrongValue("0 is no port to listen on; give 1 to 65535, or -1 for any free port")
+        raise WrongValue("0 is not a port to listen on; give 1 to 65535, or -1 for any free port")
     if knob.low is not None and knob.high is not None and not knob.low <= value <= knob.high:
         side = "above" if value > knob.high else "below"
         edge = show(knob, knob.high if value > knob.high else knob.low)
@@ -157,14 +157,16 @@ def check_subject(subject: str, wildcards: bool = True) -> str:
     tokens = subject.split(".")
     if not subject or any(character.isspace() for character in subject):
         raise WrongValue(
-            f"{quoted(subject)} is no subject; give words joined by dots, without blanks"
+            f"{quoted(subject)} is not a valid subject; give words joined by dots, without blanks"
         )
     if not is_text(subject):
-        raise WrongValue(f"{quoted(subject)} is no subject: it must be UTF-8 here")
+        raise WrongValue(f"{quoted(subject)} is not a valid subject: it must be UTF-8 here")
     if "" in tokens:
-        raise WrongValue(f"{quoted(subject)} is no subject: a word between its dots is empty")
+        raise WrongValue(
+            f"{quoted(subject)} is not a valid subject: a word between its dots is empty"
+        )
     if ">" in tokens[:-1]:
-        raise WrongValue(f'{quoted(subject)} is no subject: ">" may only be its last word')
+        raise WrongValue(f'{quoted(subject)} is not a valid subject: ">" may only be its last word')
     if not wildcards and (">" in tokens or "*" in tokens):
         raise WrongValue(f"{quoted(subject)} has a wildcard; a message is published to one subject")
     return subject
@@ -280,7 +282,7 @@ def _host(value: str, may_be_empty: bool) -> str:
     bare = value[1:-1] if value.startswith("[") and value.endswith("]") else value
     if not bare and not may_be_empty:
         raise WrongValue(
-            f"{quoted(value)} is no address; give an IP address or a host name, or 0.0.0.0 for"
+            f"{quoted(value)} is not an address; give an IP address or a host name, or 0.0.0.0 for"
             " every interface"
         )
     if ":" in bare:
@@ -290,11 +292,11 @@ def _host(value: str, may_be_empty: bool) -> str:
             return str(ipaddress.ip_address(bare))
         except ValueError:
             raise WrongValue(
-                f"{quoted(value)} is no address; give it without a port, which is a setting of"
+                f"{quoted(value)} is not an address; give it without a port, which is a setting of"
                 " its own"
             ) from None
     if any(character.isspace() or character == "/" for character in bare):
-        raise WrongValue(f"{quoted(value)} is no address; give an IP address or a host name")
+        raise WrongValue(f"{quoted(value)} is not an address; give an IP address or a host name")
     return bare
 
 
@@ -308,9 +310,9 @@ def _group(value: str) -> str:
     try:
         address = ipaddress.ip_address(bare)
     except ValueError:
-        raise WrongValue(f"{quoted(value)} is no multicast address; {HOW['group']}") from None
+        raise WrongValue(f"{quoted(value)} is not a multicast address; {HOW['group']}") from None
     if not address.is_multicast:
-        raise WrongValue(f"{quoted(value)} is no multicast address; {HOW['group']}")
+        raise WrongValue(f"{quoted(value)} is not a multicast address; {HOW['group']}")
     return str(address)
 
 
@@ -326,7 +328,7 @@ def _interface(value: str) -> str:
         named = not any(character.isspace() or character in "/:" for character in value)
         if named and len(value.encode("utf-8", "replace")) <= INTERFACE_NAME_MAX:
             return value
-        raise WrongValue(f"{quoted(value)} is no interface; {HOW['interface']}") from None
+        raise WrongValue(f"{quoted(value)} is not an interface; {HOW['interface']}") from None
 
 
 def _check_codec(name: str) -> None:

@@ -108,12 +108,11 @@ class Applications:
     def claim(self, name: str, owner: Owner) -> None:
         """Have a place for an application that commits its first batch. Raises `Refusal`."""
         if why := self._shares.over(owner, 1):
-            raise Refusal(429, f"of the applications that are known {why}")
+            raise Refusal(429, f"too many applications are known: {why}")
         if len(self._owners) >= self._most and not self._displace(name, owner):
             raise Refusal(
                 429,
-                f"{self._most} applications are known, which is the most"
-                " (staging.max_applications)",
+                f"{self._most} applications are known, the maximum (staging.max_applications)",
             )
         self._own(name, owner)
 

@@ -73,7 +73,7 @@ class Commits:
         last = None if done is None else done.batch
         if request.after not in (ANY, last):
             known = "no batch of it was committed" if last is None else f"its last batch is {last}"
-            raise Refusal(409, f"{known}, and this one is to come after {request.after}")
+            raise Refusal(409, f"{known}, but this one must come after {request.after}")
         owner = owner_of(asker[0])
         commit = Commit(request, self._claim(request), owner)
         if done is None:
@@ -151,7 +151,7 @@ class Commits:
         for (connection, _), _ in running.waiters:
             waiting.add(owner_of(connection), 1)
         if why := waiting.over(owner_of(asker[0]), 1):
-            raise Refusal(429, f"of those who may wait for this commit {why}")
+            raise Refusal(429, f"too many requests wait for this commit: {why}")
         running.waiters.append((asker, request.stages == running.request.stages))
 
     def _claim(self, request: CommitRequest) -> list[Stage]:
@@ -192,7 +192,10 @@ class Commits:
             try:
                 await self._promise(commit)
             except OSError as error:
-                self._refuse(commit, Refusal(507, f"the disk takes no commit: {error.strerror}"))
+                self._refuse(
+                    commit,
+                    Refusal(507, f"the commit cannot be written to the disk: {error.strerror}"),
+                )
                 return
         if commit.missing:
             await self._publishing.publish(commit)
@@ -238,7 +241,7 @@ class Commits:
             try:
                 await self._space.run(partial(known.write, done, rewritten, instead))
             except OSError as error:
-                log.error("Staging: %s: %s; it is tried again", known.file, error.strerror)
+                log.error("Staging: %s: %s; trying again", known.file, error.strerror)
                 await self._publishing.wait(asyncio.sleep(RETRY))
             else:
                 known.take(done)

@@ -30,7 +30,7 @@ class FairTurns:
         What is returned must go for it: nothing was promised of that, and it is not here any more.
         """
         if why := self._shares.over(owner, 1):
-            raise Refusal(429, f"of the commits that may wait {why}")
+            raise Refusal(429, f"too many commits wait: {why}")
         if self._count < self._most:
             return None
         address = self._shares.greediest(owner, 1)

@@ -132,12 +132,14 @@ def _object(payload: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
     try:
         raw = json.loads(payload)
     except (ValueError, RecursionError) as error:
-        raise BadRequest('the payload is no JSON; write {"application": "name"}') from error
+        raise BadRequest('the payload is not JSON; write {"application": "name"}') from error
     if not isinstance(raw, dict):
-        raise BadRequest('the payload is no JSON object; write {"application": "name"}')
+        raise BadRequest('the payload is not a JSON object; write {"application": "name"}')
     for key in raw:
         if key not in keys:
-            raise BadRequest(f"{quote_value(key)} is no key; there are {', '.join(keys)}")
+            raise BadRequest(
+                f"{quote_value(key)} is not a valid key; the keys are {', '.join(keys)}"
+            )
     return raw
 
 

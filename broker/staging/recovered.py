@@ -104,8 +104,9 @@ def _doubt(store: Store, file: str) -> None:
         return
     rows = sum(last - first + 1 for first, last in there.rows)
     log.error(
-        "Staging: %s is damaged: %d rows of what it promised are published, in numbers %d to %d,"
-        " and the rest is not; committed again they will be there twice. Delete it to go on so",
+        "Staging: %s is damaged: %d of its rows are published, in numbers %d to %d,"
+        " and the rest are not. Delete it to go on without the rest; if the batch is committed"
+        " again, these rows are published twice",
         *(file, rows, there.first, there.last),
     )
 

@@ -137,7 +137,9 @@ class Stages:
         except OSError as error:
             if fresh:
                 remove(stage.file)
-            raise Refusal(507, f"the disk takes no stage: {error.strerror}") from error
+            raise Refusal(
+                507, f"the stage cannot be written to the disk: {error.strerror}"
+            ) from error
         if at < stop:
             stage.touched = now
         if fresh:
@@ -147,9 +149,9 @@ class Stages:
     def _make_room(self, stage: Stage | None, owner: Owner, size: int) -> None:
         """Have room for more bytes of a stage, or of a new one. Raises `Refusal`."""
         if size and (why := self._byte_shares.over(owner, size)):
-            raise Refusal(413, f"of the bytes that may be staged {why}")
+            raise Refusal(413, f"too many bytes are staged: {why}")
         if stage is None and (why := self._shares.over(owner, 1)):
-            raise Refusal(429, f"of the stages {why}")
+            raise Refusal(429, f"too many stages: {why}")
         while self.bytes + size > self._max_bytes:
             if not self._displace(owner, self._byte_shares, size, stage):
                 most = f"{self._max_bytes} bytes are staged at most (staging.max_bytes)"

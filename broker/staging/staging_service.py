@@ -79,7 +79,9 @@ class StagingService:
         at, stop = message.payload, message.body + size
         self.plane.spend(self._cost(word, size))
         if self._stopping:
-            self.space.refuse(asker, Refusal(503, "the broker stops; ask the next one"))
+            self.space.refuse(
+                asker, Refusal(503, "the broker is stopping; ask again when it is back")
+            )
             return
         headers = bytes(buffer[message.body : at])
         if self._waiting is None:
@@ -89,7 +91,7 @@ class StagingService:
         full = len(self._waiting) >= REQUESTS_MAX or self._waiting_shares.over(owner, 1)
         if full or self._waiting_bytes + size > REQUESTS_BYTES_MAX:
             self.space.refuse(
-                asker, Refusal(503, "what was staged before is being read; ask again")
+                asker, Refusal(503, "stages from before the start are still being read; ask again")
             )
             return
         self._waiting_bytes += size

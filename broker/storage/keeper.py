@@ -125,7 +125,10 @@ class Keeper:
         self.problem = error.strerror or str(error)
         if self._refusing_since == 0.0:
             self._refusing_since = self._loop.time()
-            log.error("Journal: %s: publishers are refused until it takes more", self.problem)
+            log.error(
+                "Journal: %s: publishers are refused until messages can be written again",
+                self.problem,
+            )
         if self._retry_timer is None and self._state is not STOPPING:
             self._retry_timer = self._loop.call_later(RETRY, self._retry)
 
@@ -186,7 +189,7 @@ class Keeper:
         """In the thread, for a file of 256 MiB is not deleted in no time, nor is its index made."""
         try:
             for first, last in self.store.retain(now):
-                log.info("Journal: deleted numbers %d to %d, beyond what is retained", first, last)
+                log.info("Journal: deleted numbers %d to %d, by the retention limits", first, last)
         except OSError as error:
             log.error("Journal: cannot delete %s: %s", error.filename, error.strerror)
         try:
@@ -293,7 +296,7 @@ class Keeper:
         lasted = self._loop.time() - self._refusing_since
         self._refusing_since = 0.0
         self.problem = ""
-        log.info("Journal: takes messages again, after %.1f s", lasted)
+        log.info("Journal: messages can be written again, after %.1f s", lasted)
         if self._settings.sync == "always":
             self.unsafe()
         else:

@@ -74,7 +74,9 @@ class BrokerConnection:
         except InvalidArgument as error:
             if error.address:
                 raise Refused(f"{shown}: {error.reason}") from None
-            raise Refused(f"{shown!r} is no address of a broker; give nats://HOST:PORT") from None
+            raise Refused(
+                f"{shown!r} is not the address of a broker; give nats://HOST:PORT"
+            ) from None
         except NotAuthorized:
             raise Refused(f"{shown}: the broker does not let us in") from None
         except BrokerError as error:
@@ -101,7 +103,7 @@ class BrokerConnection:
             async with asyncio.timeout(seconds):
                 return await work
         except NoResponders:
-            raise Refused(f"{self.url}: this broker is no Seriatim: nobody answers") from None
+            raise Refused(f"{self.url}: this broker is not Seriatim: nobody answers") from None
         except TimeoutError:
             raise Broken(f"{self.url}: no answer") from None
         except (OSError, BrokerError) as error:
@@ -130,7 +132,7 @@ class BrokerConnection:
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, Refused):
                 raise
-            raise Refused(f"{self.url}: this broker is no Seriatim: {error!r}") from None
+            raise Refused(f"{self.url}: this broker is not Seriatim: {error!r}") from None
 
     async def close(self) -> None:
         """Close it, whatever its state."""

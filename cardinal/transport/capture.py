@@ -33,7 +33,7 @@ class CaptureWriter:
     def __init__(self, file: BinaryIO, stream: str) -> None:
         """`stream` names where the numbers are from. Raises `BadCapture`, `OSError`."""
         if not NAME.fullmatch(stream):
-            raise BadCapture(0, f"{stream!r} is no name of a stream")
+            raise BadCapture(0, f"{stream!r} is not a valid name of a stream")
         self._file = file
         head = MAGIC + stream.encode()
         file.write(b"%d:%b," % (len(head), head))
@@ -73,13 +73,13 @@ class CaptureReader:
         self._before = 0  # bytes of the file before `_data`
         head = self._next()
         if head is None or not head.startswith(MAGIC):
-            raise BadCapture(0, "this is no capture of Cardinal Streams")
+            raise BadCapture(0, "this is not a capture of Cardinal Streams")
         try:
             self.stream = head[len(MAGIC) :].decode("ascii")
         except UnicodeDecodeError:
-            raise BadCapture(0, "the name of the stream is no ASCII") from None
+            raise BadCapture(0, "the name of the stream is not ASCII") from None
         if not NAME.fullmatch(self.stream):
-            raise BadCapture(0, f"{self.stream!r} is no name of a stream")
+            raise BadCapture(0, f"{self.stream!r} is not a valid name of a stream")
 
     @property
     def offset(self) -> int:
@@ -104,7 +104,7 @@ class CaptureReader:
                 raise BadCapture(offset, "a damaged record: not a number and a message")
             name = topic.decode(errors="replace")
             if not TOPIC.fullmatch(name):
-                raise BadCapture(offset, f"a damaged record: {name!r:.60} is no topic")
+                raise BadCapture(offset, f"a damaged record: {name!r:.60} is not a topic")
             yield name, key, value, int(digits)
 
     def _next(self) -> bytes | None:

@@ -56,7 +56,7 @@ def unpack(payload: bytes) -> tuple[bytes, bytes]:
     key, at = netstring(payload, 0)
     value, at = netstring(payload, at)
     if at != len(payload):
-        raise BadEnvelope(at, f"{len(payload) - at} bytes behind the value")
+        raise BadEnvelope(at, f"{len(payload) - at} bytes after the value")
     return key, value
 
 

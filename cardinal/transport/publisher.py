@@ -146,7 +146,7 @@ class Publisher:
             digits, _ = netstring(answer, 0)
             return number_of(digits)
         except (BadEnvelope, ValueError):
-            raise Refused(f"{self._shown}: this broker is no Seriatim: {answer!r:.60}") from None
+            raise Refused(f"{self._shown}: this broker is not Seriatim: {answer!r:.60}") from None
 
     async def _write(self, connection: BrokerConnection, piece: list[Item]) -> None:
         for subject, payload in piece:

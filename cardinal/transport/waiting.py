@@ -17,7 +17,7 @@ class Outcome(Enum):
 
     SUCCESS = "applied"
     TIMEOUT = "not in time"
-    NOT_FOUND = "given up, or removed by a reorg, or nobody applies any more"
+    NOT_FOUND = "given up, removed by a reorg, or no longer applied"
 
 
 class Waiting:

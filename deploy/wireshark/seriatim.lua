@@ -158,7 +158,7 @@ local function binary(tvb)
         local one = record(tvb, at, previous)
         head.records[index], at, previous = one, one.after, one.number
     end
-    if at ~= tvb:len() then fail(at + 1, "bytes behind the last record") end
+    if at ~= tvb:len() then fail(at + 1, "bytes after the last record") end
     if head.kind == 0 and previous + 1 ~= following then
         fail(25, "the next number does not follow the last one")
     end

@@ -123,7 +123,7 @@ def _decode(datagram: bytes) -> Packet:
         last = read_number(data, at + 4, 8)
         at = end
     if at != size:
-        raise CodecError(at, f"{size - at} bytes behind the last record")
+        raise CodecError(at, f"{size - at} bytes after the last record")
     if kind == DATA and last + 1 != after:
         raise CodecError(24, f"{after} does not follow the last number, {last}")
     return Packet(kind, messages, previous, after, session)
@@ -144,7 +144,7 @@ def _record(datagram: bytes, at: int, last: int, messages: list[FeedMessage]) ->
         raise CodecError(at, "a record shorter than what it says it holds")
     number = read_number(data, at + 4, 8)
     if not last < number <= NUMBER_MAX:
-        raise CodecError(at + 4, f"number {number} behind number {last}")
+        raise CodecError(at + 4, f"number {number} after number {last}")
     subject = at + RECORD_SIZE
     headers = subject + subject_size
     payload = headers + header_size

@@ -32,7 +32,7 @@ def codec_named(name: str, *, filtered: bool = False) -> Codec:
     module, colon, attribute = name.partition(":")
     if not (colon and module and attribute):
         known = ", ".join(CODECS)
-        raise CodecNotFound(f"{name!r} is no codec; give {known}, or package.module:Class")
+        raise CodecNotFound(f"{name!r} is not a codec; give {known}, or package.module:Class")
     try:
         found = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # whatever a module does when it is run

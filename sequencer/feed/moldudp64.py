@@ -128,12 +128,12 @@ def _decode(datagram: bytes, filtered: bool) -> Packet:
     messages: list[FeedMessage] = []
     if told == 0:
         if size != HEAD_SIZE:
-            raise CodecError(HEAD_SIZE, "bytes behind a heartbeat, or the end of the session")
+            raise CodecError(HEAD_SIZE, "bytes after a heartbeat, or after the end of the session")
         return Packet(END if count else HEARTBEAT, messages, first - 1, first, session)
     at = HEAD_SIZE
     for number in range(first, first + count):
         if size - at < 2:
-            raise CodecError(at, f"{first + count - number} blocks miss: cut off?")
+            raise CodecError(at, f"{first + count - number} blocks are missing: cut off?")
         length = read_number(data, at, 2)
         at += 2
         if length > size - at:
@@ -142,5 +142,5 @@ def _decode(datagram: bytes, filtered: bool) -> Packet:
             messages.append(FeedMessage(number, datagram[at : at + length]))
         at += length
     if at != size:
-        raise CodecError(at, f"{size - at} bytes behind the last block")
+        raise CodecError(at, f"{size - at} bytes after the last block")
     return Packet(DATA, messages, first - 1, first + count, session)

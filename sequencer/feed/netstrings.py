@@ -127,7 +127,7 @@ class _Reading:
         payload = self._content(end)
         subject = self._content(end) if subjects else b""
         if self.at != end:
-            raise CodecError(self.at, "the frame goes on where its last child has ended")
+            raise CodecError(self.at, "the frame continues after its last child")
         self._expect(ord(","))
         self.number = number
         return FeedMessage(number, payload, subject)

@@ -130,12 +130,12 @@ class Recovery:
         if identity is None and self.heads:
             if not heads:
                 raise StoreError(
-                    f"{file}: missing or damaged, and no segment tells which store this is;"
+                    f"{file}: missing or damaged, and no segment says which store this is;"
                     " put the file back from a copy"
                 )
             newest = heads[-1]
             identity = Identity(newest.journal, newest.salt, newest.epoch, heads[0].created)
-            self.say("warning", f"{file}: missing or damaged; written anew from the segments")
+            self.say("warning", f"{file}: missing or damaged; rewritten from the segments")
         elif identity is None:
             if os.path.exists(file):
                 raise StoreError(
@@ -207,7 +207,7 @@ class Recovery:
                 segment.last = following.first - 1
                 self._read_summary(segment, following)
             if self.heads[first] is None and following is not None:
-                self.say("error", f"{segment.file}: its head is damaged; written anew")
+                self.say("error", f"{segment.file}: its head is damaged; rewritten")
                 self._write_head(segment)
             following = segment
         for segment in self.segments:
@@ -307,7 +307,7 @@ class Recovery:
         self._agree(segment, survey.last)
         if self.heads[segment.first] is None:
             self._write_head(segment)
-            self.say("error" if headless else "info", f"{segment.file}: its head is written anew")
+            self.say("error" if headless else "info", f"{segment.file}: its head is rewritten")
         for damage in survey.damage:
             self.lose(damage)
         self._learn(segment, survey)
@@ -323,7 +323,7 @@ class Recovery:
                 self.say(
                     "warning",
                     f"{segment.file}: {size - survey.end} bytes of an unfinished"
-                    f" write behind number {segment.last} cut off",
+                    f" write after number {segment.last} cut off",
                 )
                 os.ftruncate(segment.fd, survey.end)
             segment.size = survey.end
@@ -351,7 +351,7 @@ class Recovery:
 
     def _leave(self, segment: Segment, survey: Survey, size: int) -> None:
         """Leave bytes that may be more than an unfinished write; go on in a new segment."""
-        text = f"{segment.file}: the bytes from {survey.end} to {size} are no records and are left"
+        text = f"{segment.file}: the bytes from {survey.end} to {size} are not records and are left"
         if segment.last < segment.first:
             aside = segment.file + ".damaged"
             os.rename(segment.file, aside)

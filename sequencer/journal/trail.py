@@ -187,5 +187,5 @@ class Trail:
             size = max(status.st_size, START)  # its head may be in flight
             if status.st_nlink == 0 or size < self._offset + self.at:
                 raise StoreError(
-                    f"{self.view.path}: the journal was truncated while it was read; read it anew"
+                    f"{self.view.path}: the journal was truncated while it was read; read it again"
                 )

@@ -45,7 +45,7 @@ def verify(path: str, progress: Progress = lambda done, total: None) -> Iterator
     if identity is None:
         if not firsts:
             raise StoreError(f"{path}: no store is here; give the directory of one")
-        yield Finding("warning", FILE, 0, "missing or damaged; the next start writes it anew")
+        yield Finding("warning", FILE, 0, "missing or damaged; the next start rewrites it")
         identity = _from_heads(path, firsts)
     highest = read_highest(path, identity.journal)
     if highest is None:
@@ -133,9 +133,11 @@ class _Check:
                 Damage(survey.first, survey.end, survey.size, survey.last + 1, promised)
             )
         elif survey.torn:
-            text = f"{survey.size - survey.end} bytes at its end are no record"
+            text = f"{survey.size - survey.end} bytes at its end are not a record"
             if self.limit == 0:
-                text += ": an unfinished write, which is going on or is cut off at the next start"
+                text += (
+                    ": an unfinished write: it is still in progress, or the next start cuts it off"
+                )
             yield Finding("info", self.name, survey.end, text)
 
     def _lost(self, damage: Damage) -> Finding:
@@ -148,13 +150,13 @@ class _Check:
             there = os.path.exists(self.base + INDEX)
             if there or self.limit:
                 state = "wrong" if there else "missing"
-                yield Finding("info", name, 0, f"{state}; the broker writes it anew")
+                yield Finding("info", name, 0, f"{state}; the broker rewrites it")
             return
         summary, marks, _ = self.index
         if summary.size != survey.size and self.limit == 0:
             return  # of the last good closing: what has come since is not in it
         if not self._is_of(summary):
-            yield Finding("info", name, 0, "it is not of this segment; the broker writes it anew")
+            yield Finding("info", name, 0, "it is not of this segment; the broker rewrites it")
             return
         if survey.marks.any_ids and not summary.ids:
             yield Finding("warning", name, 0, "it says that there is no Nats-Msg-Id, and there is")
@@ -164,7 +166,7 @@ class _Check:
             data = os.pread(self.fd, HEAD.size, offset)
             if len(data) < HEAD.size or HEAD.unpack(data)[2] != words[at]:
                 text = f"number {words[at]} is not at byte {offset} of the segment"
-                yield Finding("warning", name, 0, text + "; remove it, and it is written anew")
+                yield Finding("warning", name, 0, text + "; remove it, and it is rewritten")
                 return
 
     def _is_of(self, summary: Summary) -> bool:
@@ -192,7 +194,7 @@ def _from_heads(path: str, firsts: list[int]) -> Identity:
             continue
         if head is not None:
             return Identity(head.journal, head.salt, head.epoch, head.created)
-    raise StoreError(f"{path}: neither {FILE} nor a segment tells which store this is")
+    raise StoreError(f"{path}: neither {FILE} nor a segment says which store this is")
 
 
 def _size(path: str) -> int:

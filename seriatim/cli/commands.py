@@ -78,7 +78,7 @@ Last = Annotated[
 Since = Annotated[
     str | None,
     typer.Option(
-        metavar="TIME", help="Begin so long ago (30s, 10m, 2h, 1d), or at an RFC 3339 time."
+        metavar="TIME", help="Begin this long ago (30s, 10m, 2h, 1d), or at an RFC 3339 time."
     ),
 ]
 Latest = Annotated[
@@ -90,7 +90,7 @@ UntilNow = Annotated[
     typer.Option(
         *("-e", "--until-now"),
         metavar=" ",
-        help="End with what is there now; goes with --from or --since.",
+        help="End with the newest message now; goes with --from or --since.",
     ),
 ]
 Reconnect = Annotated[
@@ -98,12 +98,12 @@ Reconnect = Annotated[
     typer.Option(
         min=0,
         metavar="SECONDS",
-        help="With the past: how long to wait for a broker that is gone. By default forever.",
+        help="With the past: how long to wait for a broker that is away. By default forever.",
         show_default=False,
     ),
 ]
 Raw = Annotated[
-    bool, typer.Option("--raw", metavar=" ", help="The payloads alone, nothing between them.")
+    bool, typer.Option("--raw", metavar=" ", help="Only the payloads, with nothing between them.")
 ]
 Json = Annotated[
     bool, typer.Option("--json", metavar=" ", help="A line of JSON for each, with its time.")
@@ -275,7 +275,8 @@ def sub(
     ],
     queue: Queue = None,
     count: Annotated[
-        int, typer.Option("-n", "--count", min=0, metavar="N", help="Stop after so many. 0: never.")
+        int,
+        typer.Option("-n", "--count", min=0, metavar="N", help="Stop after this many. 0: never."),
     ] = 0,
     first: First = None,
     last: Last = None,

@@ -93,7 +93,7 @@ def normalise(argv: list[str], own: dict[str, Flag]) -> Arguments:
     while left:
         word = left.pop(0)
         if not word.startswith("-") or word == "-":
-            done.problems.append(f'"{word}": is no flag, and only flags are taken here')
+            done.problems.append(f'"{word}": is not a flag, and only flags are accepted here')
             continue
         written, equals, text = word.partition("=")
         name = written.lstrip("-")

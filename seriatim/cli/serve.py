@@ -21,7 +21,7 @@ MALLOC = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "4194304
 def become_broker(settings: Settings) -> NoReturn:
     """Replace this process by the broker. Returns only by raising `CliError`."""
     if not sys.executable:
-        raise CliError("cannot start the broker: this Python does not know where it lies")
+        raise CliError("cannot start the broker: this Python does not know its own path")
     settings_fd = _settings_file(settings_to_json(settings).encode())
     command = [
         sys.executable,

@@ -88,7 +88,7 @@ class Answer:
         """The same answer. Raises `BrokerError` for a status of refusal."""
         if self.status == NO_RESPONDERS and not self.description:
             raise BrokerError(
-                f"{subject}: nobody answers; this broker is no Seriatim", NO_RESPONDERS
+                f"{subject}: nobody answers; this broker is not Seriatim", NO_RESPONDERS
             )
         if self.status >= 300:
             raise BrokerError(f"{subject}: {self.status} {self.description}".rstrip(), self.status)

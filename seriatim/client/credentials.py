@@ -60,7 +60,7 @@ def _signed(
         raise InvalidArgument(f"{path} cannot be read: {error.strerror}") from None
     found = dict(BLOCK.findall(text))
     if credentials.file and (JWT not in found or SEED not in found):
-        raise InvalidArgument(f"{path} is no credentials file: it has no JWT, or no seed")
+        raise InvalidArgument(f"{path} is not a credentials file: it has no JWT, or no seed")
     alone = SEED_LINE.search(text)
     seed = found.get(SEED) or (alone[1] if alone else b"")
     if not seed:

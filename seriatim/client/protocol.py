@@ -214,7 +214,7 @@ class NatsProtocol:
         if found < 0:
             self._scanned = self._end
             if self._end - start >= LINE_MAX:
-                raise NotABroker("this is no NATS broker: its line has no end")
+                raise NotABroker("this is not a NATS broker: its line has no end")
             return None
         line = bytes(self._view[start:found])
         if line.startswith((b"MSG ", b"HMSG ")):
@@ -239,7 +239,7 @@ class NatsProtocol:
             return ErrorReceived(rest.decode("utf-8", "replace").strip().strip("'"))
         if verb == b"+OK":
             return OK
-        raise NotABroker(f"this is no NATS broker: it says {line[:SHOWN_MAX]!r}")
+        raise NotABroker(f"this is not a NATS broker: it says {line[:SHOWN_MAX]!r}")
 
     def _message(self, line: bytes, at: int) -> MessageReceived | None:
         """A message, or None while its headers, or its payload, are not all there."""
@@ -256,7 +256,7 @@ class NatsProtocol:
                 raise ValueError
             reply = words[3].decode("utf-8", "surrogateescape") if count == 4 else ""
         except (ValueError, IndexError):
-            raise NotABroker(f"this is no NATS broker: it says {line[:SHOWN_MAX]!r}") from None
+            raise NotABroker(f"this is not a NATS broker: it says {line[:SHOWN_MAX]!r}") from None
         start = at + head  # of the payload
         if start > self._end:
             return None  # the line is read again when the headers are there
@@ -264,7 +264,7 @@ class NatsProtocol:
         stop = at + size
         if self._allocate is None and stop + 2 <= self._end:
             if self._buffer[stop : stop + 2] != CRLF:
-                raise NotABroker("this is no NATS broker: a message does not end where it says")
+                raise NotABroker("this is not a NATS broker: a message does not end where it says")
             self._at = stop + 2
             data = bytes(self._view[start:stop])
             return MessageReceived(subject, sid, reply, block, data, NOTHING)
@@ -288,7 +288,7 @@ class NatsProtocol:
         if arriving.filled < arriving.size or self._end - self._at < len(CRLF):
             return None
         if self._buffer[self._at : self._at + len(CRLF)] != CRLF:
-            raise NotABroker("this is no NATS broker: a message does not end where it says")
+            raise NotABroker("this is not a NATS broker: a message does not end where it says")
         self._at += len(CRLF)
         self._scanned = self._at
         self._arriving = None
@@ -431,5 +431,5 @@ def _read_info(text: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         info = None
     if not isinstance(info, dict):
-        raise NotABroker(f"this is no NATS broker: it says INFO {text[:SHOWN_MAX]!r}")
+        raise NotABroker(f"this is not a NATS broker: it says INFO {text[:SHOWN_MAX]!r}")
     return info

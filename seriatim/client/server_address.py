@@ -55,7 +55,7 @@ def read_addresses(text: str) -> tuple[ServerAddress, ...]:
     except ValueError:
         shown = ",".join(map(without_credentials, text.split(",")))
         raise InvalidArgument(
-            f'"{shown}" is no address of a broker; give nats://HOST:PORT or HOST:PORT'
+            f'"{shown}" is not the address of a broker; give nats://HOST:PORT or HOST:PORT'
         ) from None
 
 

@@ -25,7 +25,7 @@ def check_feeds(feeds: Any) -> None:
     if isinstance(feeds, Group):
         raise ReceiverError("feeds are a list of groups, also where there is one: give [group]")
     if not isinstance(feeds, Sequence) or not all(isinstance(one, Group) for one in feeds):
-        raise ReceiverError(f"{feeds!r} is no list of groups; give [Group(..)]")
+        raise ReceiverError(f"{feeds!r} is not a list of groups; give [Group(..)]")
     if not 0 < len(feeds) <= FEEDS:
         raise ReceiverError(f"a receiver has one or two feeds, and here are {len(feeds)}")
 
@@ -33,13 +33,15 @@ def check_feeds(feeds: Any) -> None:
 def codec_of(codec: Any, subject: Any) -> Codec:
     """The codec, or the one of this name; netstring if there is none. Raises `ReceiverError`."""
     if not isinstance(subject, str):
-        raise ReceiverError(f"{subject!r} is no subject; give the feed's filter, as a text")
+        raise ReceiverError(
+            f"{subject!r} is not a valid subject; give the feed's filter, as a text"
+        )
     if codec is None:
         return NetstringCodec()
     if isinstance(codec, Codec):
         return codec
     if not isinstance(codec, str):
-        raise ReceiverError(f"{codec!r} is no codec; give one's name, or an object of its class")
+        raise ReceiverError(f"{codec!r} is not a codec; give one's name, or an object of its class")
     try:
         return codec_named(codec, filtered=subject != ">")
     except CodecNotFound as error:
@@ -50,7 +52,7 @@ def check_fill(fill: Any) -> None:
     """Raise `ReceiverError` unless this may be whom to ask for what misses."""
     if fill is not None and not isinstance(fill, str | Filler):
         raise ReceiverError(
-            f"{fill!r} is nobody to ask; give nats://HOST:PORT, mold://HOST:PORT, or None"
+            f"{fill!r} is not an address to ask; give nats://HOST:PORT, mold://HOST:PORT, or None"
         )
 
 
@@ -60,7 +62,7 @@ def first_of(start: Any) -> int:
         return 0
     if not _is_whole(start) or not 1 <= start <= START_MAX:
         raise ReceiverError(
-            f'{start!r} is no start; give a number from 1 to {START_MAX}, or "live"'
+            f'{start!r} is not a valid start; give a number from 1 to {START_MAX}, or "live"'
         )
     return int(start)
 

@@ -51,16 +51,16 @@ class Group:
             address = ip_address(self.group)
         except ValueError as error:
             raise GroupError(
-                f'"{self.group}" is no address; groups are 224.0.0.0 to'
+                f'"{self.group}" is not an address; groups are 224.0.0.0 to'
                 " 239.255.255.255, and ff00::/8"
             ) from error
         if not address.is_multicast:
             raise GroupError(
-                f"{self.group} is no multicast group; these are 224.0.0.0 to"
+                f"{self.group} is not a multicast group; these are 224.0.0.0 to"
                 " 239.255.255.255, and ff00::/8"
             )
         if not 0 < self.port < 65536:
-            raise GroupError(f"{self.port} is no port; give 1 to 65535")
+            raise GroupError(f"{self.port} is not a port; give 1 to 65535")
         if not 0 < self.buffer_bytes <= BUFFER_MAX:
             raise GroupError(f"buffer_bytes is {self.buffer_bytes}; give 1 to {BUFFER_MAX}")
 
@@ -155,7 +155,7 @@ def _index_of(interface: str, six: bool) -> int:
         packed, index, *_ = line.split()
         if bytes.fromhex(packed) == address.packed:
             return int(index, 16)
-    raise GroupError(f"{interface} is no address of this machine; there are {_interfaces()}")
+    raise GroupError(f"{interface} is not an address of this machine; there are {_interfaces()}")
 
 
 def _interfaces() -> str:
@@ -166,7 +166,7 @@ def _said(error: OSError, group: Group) -> str:
     """What the system has against it, in words for a person."""
     match error.errno:
         case errno.ENODEV | errno.EADDRNOTAVAIL if group.interface:
-            return f"{group.interface} is no address of this machine, or cannot do multicast"
+            return f"{group.interface} is not an address of this machine, or cannot do multicast"
         case errno.ENODEV | errno.ENETUNREACH | errno.EADDRNOTAVAIL:
             return "no route leads there; give the interface to listen on"
         case errno.EADDRINUSE:

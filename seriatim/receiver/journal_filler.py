@@ -83,7 +83,7 @@ class JournalFiller(Filler):
             )
         except InvalidArgument as error:
             raise FillError(
-                f'"{self.shown}" is no address of a broker; give nats://HOST:PORT'
+                f'"{self.shown}" is not the address of a broker; give nats://HOST:PORT'
             ) from error
         except NotABroker as error:
             raise FillError(f"{self.shown}: what listens there is not a broker") from error
@@ -181,7 +181,7 @@ class JournalFiller(Filler):
             following = _number(headers["Seriatim-Next"])
             self._take(flight, Columns(answer.data), following, headers.get("Seriatim-Lost", ""))
         except (ChunkError, KeyError, ValueError):
-            said = answer.description or answer.status or "no answer of a broker"
+            said = answer.description or answer.status or "not a broker's answer"
             self.trouble = f"{self.shown}: $SEQ.READ: {said}"
             del self._flights[serial]
             return

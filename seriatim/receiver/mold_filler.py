@@ -75,7 +75,7 @@ class MoldFiller(Filler):
                 raise ValueError
         except ValueError as error:
             raise FillError(
-                f'"{self.url}" is no re-request server; give mold://HOST:PORT'
+                f'"{self.url}" is not the address of a re-request server; give mold://HOST:PORT'
             ) from error
         try:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
@@ -176,7 +176,7 @@ class MoldFiller(Filler):
         try:
             packet = self._codec.decode(datagram)
         except ValueError as error:
-            self.trouble = f"{self.url}: an answer that is none: {error}"
+            self.trouble = f"{self.url}: an invalid answer: {error}"
             return
         self._return(asyncio.get_running_loop().time())
         first = packet.previous + 1

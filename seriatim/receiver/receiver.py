@@ -235,7 +235,7 @@ class Receiver:
         if self.filler is not None:
             found.append(self.filler.trouble)
         if away := self._away():
-            found.append(f"nobody to ask for {away:.0f} s: what misses is waited for")
+            found.append(f"nobody to ask for {away:.0f} s: waiting for the missing messages")
         return [text for text in found if text]
 
     def _datagrams(self) -> int:

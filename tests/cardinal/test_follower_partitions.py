@@ -182,5 +182,5 @@ def test_given_a_source_that_no_token_can_name_when_rows_come_then_it_is_refused
 ) -> None:
     follower = Follower()
     assert follower.take([], source, 0.0) == []
-    with pytest.raises(BadToken, match="is no name of a stream"):
+    with pytest.raises(BadToken, match="is not a valid name of a stream"):
         follower.take([("blocks", b"", b"", 1)], source, 0.0)

@@ -163,11 +163,11 @@ def test_given_a_key_set_and_deleted_when_counted_then_both_are_sent_and_counted
         ({}, [], {"c": b"short"}, NotEncodable, "is not 32 bytes"),
         ({"a/1": "text"}, [], {}, NotEncodable, "is not bytes"),
         ({"c": "text"}, [], {}, NotEncodable, "is not bytes"),
-        ({"a/\ud800": b""}, [], {}, NotEncodable, "is no text"),
-        ({"\ud800": b""}, [], {}, NotEncodable, "is no text"),
-        ({b"a/": b""}, [], {}, NotEncodable, "is no text"),
-        ({}, ["a/\ud800"], {}, NotEncodable, "is no text"),
-        ({}, [None], {}, NotEncodable, "is no text"),
+        ({"a/\ud800": b""}, [], {}, NotEncodable, "is not text"),
+        ({"\ud800": b""}, [], {}, NotEncodable, "is not text"),
+        ({b"a/": b""}, [], {}, NotEncodable, "is not text"),
+        ({}, ["a/\ud800"], {}, NotEncodable, "is not text"),
+        ({}, [None], {}, NotEncodable, "is not text"),
     ],
 )
 def test_given_a_block_that_cannot_be_when_made_then_it_is_refused_and_announces_nothing(

@@ -167,7 +167,7 @@ def test_given_a_wrong_request_when_subscribed_to_then_the_client_hears_why_and_
             await client.subscribe("$SEQ.FROM.0.>")
             await noted.failed.wait()
             text = str(noted.errors[0]).lower()
-            assert 'subscription to "$seq.from.0.>": 0 is no number of a message' in text
+            assert 'subscription to "$seq.from.0.>": 0 is not a valid message number' in text
             assert client.is_connected
 
     run(scenario())

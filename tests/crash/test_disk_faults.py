@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.skipif(shim.COMPILER is None, reason=shim.WHY_NOT),
 ]
 VERBOSE = b'CONNECT {"verbose":true,"pedantic":false}\r\n'
-AGAIN = "takes messages again"
+AGAIN = "messages can be written again"
 Start = Callable[..., AbstractContextManager[SeriatimServer]]
 
 

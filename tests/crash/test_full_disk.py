@@ -16,7 +16,7 @@ VERBOSE = b'CONNECT {"verbose":true,"pedantic":false}\r\n'
 MEBIBYTE = 1 << 20
 BODY = b"x" * 8000
 FULL = b"No space left on device"
-AGAIN = "takes messages again"
+AGAIN = "messages can be written again"
 
 
 @pytest.fixture(params=["tmpfs", "ext4"])

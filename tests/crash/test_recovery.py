@@ -77,7 +77,7 @@ def test_given_an_unfinished_write_then_it_is_cut_off_and_the_log_says_how_much(
     with segments(broker)[-1].open("ab") as file:
         file.write(torn)
     begin(broker)
-    what = f"{len(torn)} bytes of an unfinished write behind number {COUNT} cut off"
+    what = f"{len(torn)} bytes of an unfinished write after number {COUNT} cut off"
     assert [line for line in broker.log if what in line], broker.log
     assert is_whole(broker)
 

@@ -172,7 +172,7 @@ WRONG = {
     b"SERI\1\0" + bytes(30): "data has messages, nothing else has",
     b"SERI\1\1" + bytes(30): "no number is between previous and next",
     b"SERI\1\0\0\1" + bytes(15) + b"\1" + bytes(7) + b"\2" + bytes(4): "no whole head of a record",
-    b"SERI\1\1" + bytes(25) + b"\1" + bytes(5): "at byte 36: bytes behind the last record",
+    b"SERI\1\1" + bytes(25) + b"\1" + bytes(5): "at byte 36: bytes after the last record",
     b"SERI\1\0\0\1" + bytes(23) + b"\2" + bytes(5) + b"\0\0\x1a" + bytes(22): "26 bytes: cut off?",
     b"SERI\1\0\0\1" + bytes(23) + b"\2" + bytes(4) + b"\0\0\0\x1b" + bytes(22): "1 bytes later",
     b"SERI\1\0\0\1" + bytes(23) + b"\2" + bytes(4) + b"\0\0\0\x19" + bytes(22): "than what it says",

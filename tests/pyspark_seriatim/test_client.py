@@ -168,7 +168,7 @@ def test_given_a_plain_nats_server_when_asked_then_it_is_said_and_not_asked_agai
         given = {"servers": f"127.0.0.1:{server.port}", "fetchOffset.retryIntervalMs": "90000"}
         client = Client(Options.parse(given, "batch"))
         begun = time.monotonic()
-        with pytest.raises(BrokerError, match="nobody answers; this broker is no Seriatim"):
+        with pytest.raises(BrokerError, match="nobody answers; this broker is not Seriatim"):
             client.info()
         assert time.monotonic() - begun < 60, "the pause before asking again is longer"
         client.close()
@@ -180,10 +180,14 @@ NO_ROWS = Collector(1, 16, 4096).chunk()
 @pytest.mark.parametrize(
     ("headers", "body", "why"),
     [
-        (b"Seriatim-Last: 1\r\n", b"", "the answer is no chunk of columns"),
-        (b"Seriatim-Last: 1\r\nSeriatim-Next: 5\r\n", b"x" * 200, "the answer is no chunk of col"),
-        (b"Seriatim-Next: 1_0\r\n", NO_ROWS, "the answer is no chunk of columns"),
-        (b"Seriatim-Next: " + b"9" * 5000 + b"\r\n", NO_ROWS, "the answer is no chunk of columns"),
+        (b"Seriatim-Last: 1\r\n", b"", "the answer is not a chunk of columns"),
+        (b"Seriatim-Last: 1\r\nSeriatim-Next: 5\r\n", b"x" * 200, "the answer is not a chunk"),
+        (b"Seriatim-Next: 1_0\r\n", NO_ROWS, "the answer is not a chunk of columns"),
+        (
+            b"Seriatim-Next: " + b"9" * 5000 + b"\r\n",
+            NO_ROWS,
+            "the answer is not a chunk of columns",
+        ),
         (b"Seriatim-Next: 7\r\n", NO_ROWS, "the answer is of other numbers than 1 to 5"),
         (b"Seriatim-Next: 6\r\nSeriatim-Lost: 4-3\r\n", NO_ROWS, "the answer is of other numbers"),
         (b"Seriatim-Next: 6\r\nSeriatim-Lost: 0-3\r\n", NO_ROWS, "the answer is of other numbers"),
@@ -191,9 +195,9 @@ NO_ROWS = Collector(1, 16, 4096).chunk()
         (
             b"Seriatim-Next: 6\r\nSeriatim-Lost: a-b\r\n",
             NO_ROWS,
-            "the answer is no chunk of columns",
+            "the answer is not a chunk of columns",
         ),
-        ("Seriatim-Next: \u00b2\r\n".encode(), NO_ROWS, "the answer is no chunk of columns"),
+        ("Seriatim-Next: \u00b2\r\n".encode(), NO_ROWS, "the answer is not a chunk of columns"),
     ],
 )
 def test_given_what_is_no_chunk_when_read_then_it_is_said(

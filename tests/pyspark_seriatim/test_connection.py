@@ -148,7 +148,7 @@ def test_given_a_plain_nats_server_when_asked_then_nobody_answers() -> None:
     with NatsServer() as server:
         opened = Connection.open(at(server.port))
         answer = opened.request("$SEQ.INFO")
-        with pytest.raises(BrokerError, match="nobody answers; this broker is no Seriatim"):
+        with pytest.raises(BrokerError, match="nobody answers; this broker is not Seriatim"):
             answer.check("$SEQ.INFO")
         opened.close()
 
@@ -190,16 +190,16 @@ def test_given_a_ping_while_nobody_waits_then_the_connection_is_fresh_and_answer
 @pytest.mark.parametrize(
     ("said", "error", "why"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n", Unreachable, "this is no NATS broker: it says"),
-        (b"INFO [1]\r\n", Unreachable, "this is no NATS broker: it says INFO"),
-        (b"INFO {\r\n", Unreachable, "this is no NATS broker: it says INFO"),
-        (b"x" * (1 << 20), Unreachable, "this is no NATS broker: its line has no end"),
+        (b"HTTP/1.1 400 Bad Request\r\n", Unreachable, "this is not a NATS broker: it says"),
+        (b"INFO [1]\r\n", Unreachable, "this is not a NATS broker: it says INFO"),
+        (b"INFO {\r\n", Unreachable, "this is not a NATS broker: it says INFO"),
+        (b"x" * (1 << 20), Unreachable, "this is not a NATS broker: its line has no end"),
         (b"", Unreachable, "the broker closed the connection"),
         (b"-ERR 'Authorization Violation'\r\n", BrokerError, "does not let us in: Authorization"),
         (b"-ERR 'maximum connections exceeded'\r\n", Unreachable, "maximum connections exceeded"),
-        (b"MSG a 1 -5\r\n", Unreachable, "this is no NATS broker"),
-        (b"HMSG a 1 9 5\r\n", Unreachable, "this is no NATS broker"),
-        (b"MSG a 1 99999999999999\r\n", Unreachable, "this is no NATS broker"),
+        (b"MSG a 1 -5\r\n", Unreachable, "this is not a NATS broker"),
+        (b"HMSG a 1 9 5\r\n", Unreachable, "this is not a NATS broker"),
+        (b"MSG a 1 99999999999999\r\n", Unreachable, "this is not a NATS broker"),
     ],
 )
 def test_given_a_peer_that_is_no_broker_when_connecting_then_it_is_said(

@@ -129,7 +129,7 @@ def test_given_credentials_that_cannot_be_used_when_connecting_then_the_option_i
 
     with pytest.raises(OptionError, match=r"credentialsFile: .*user.creds cannot be read"):
         words(None)
-    with pytest.raises(OptionError, match=r"user.creds is no credentials file: it has no JWT"):
+    with pytest.raises(OptionError, match=r"user.creds is not a credentials file: it has no JWT"):
         words("hello")
 
 

@@ -241,7 +241,7 @@ def test_given_a_row_that_cannot_be_published_then_the_error_names_it(
             "cast it to map<string,array",
         ),
         ({"payload": "binary", "reply": "date"}, "s", "'reply' is date"),
-        ({"payload": "binary", "value": "binary"}, "s", "'value' is none of subject, payload, "),
+        ({"payload": "binary", "value": "binary"}, "s", "'value' is not one of subject, payload, "),
     ],
     ids=str,
 )

@@ -33,7 +33,11 @@ def schema(columns: dict[str, DataType]) -> StructType:
             "'payload' is missing; there are: subject, value",
         ),
         ({"payload": BinaryType()}, {}, r"column 'subject' is missing.*the option 'subject'"),
-        (GOOD | {"x": IntegerType()}, {}, "column 'x' is none of subject, payload, reply, headers"),
+        (
+            GOOD | {"x": IntegerType()},
+            {},
+            "column 'x' is not one of subject, payload, reply, headers",
+        ),
         (
             GOOD | {"subject": IntegerType()},
             {},

@@ -36,7 +36,7 @@ def test_given_what_is_no_address_when_read_then_it_says_what_one_is(text: str) 
 
 
 def test_given_an_address_with_a_password_when_it_is_wrong_or_shown_then_it_is_not_in_it() -> None:
-    with pytest.raises(ValueError, match="address 1 of the list is none") as refused:
+    with pytest.raises(ValueError, match="address 1 of the list is not valid") as refused:
         values.read_servers("nats://me:s3cret@a:port")
     (server,) = values.read_servers("nats://me:s3cret@[::1]:1")
     assert "s3cret" not in f"{refused.value}{server}{server!r}"
@@ -85,7 +85,7 @@ def test_given_a_position_when_read_then_it_is_a_word_or_a_number(
     ],
 )
 def test_given_what_is_no_position_when_read_then_it_says_what_one_is(text: str) -> None:
-    with pytest.raises(ValueError, match="is none of earliest, latest, a number from 1 on"):
+    with pytest.raises(ValueError, match="is not one of earliest, latest, a number from 1 on"):
         values.read_position(text, ("earliest", "latest"))
 
 
@@ -107,15 +107,15 @@ def test_given_subjects_when_read_then_none_comes_twice(
 @pytest.mark.parametrize(
     ("read", "text", "why"),
     [
-        (values.read_subjects, "a..b", '"a..b" is no subject; give subjects such as'),
+        (values.read_subjects, "a..b", '"a..b" is not a valid subject; give subjects such as'),
         (values.read_subjects, "a,", '"" is no subject'),
         (values.read_subjects, "a b", '"a b" is no subject'),
         (values.read_subjects, ">.a", '">.a" is no subject'),
         (values.read_subjects, "$SEQ.>", "below \\$SEQ. is not kept"),
         (values.read_subjects, ",".join(f"s{at}" for at in range(65)), "65 subjects are too many"),
-        (values.read_subject, "a.*", '"a.\\*" is no subject that can be published to'),
+        (values.read_subject, "a.*", '"a.\\*" is not a subject that can be published to'),
         (values.read_subject, "$SEQ.x", "no subject that can be published to"),
-        (values.read_pattern, "(", '"\\(" is no regular expression: missing \\)'),
+        (values.read_pattern, "(", '"\\(" is not a regular expression: missing \\)'),
         (values.read_flag, "maybe", '"maybe" is neither true nor false'),
         (lambda text: values.read_choice(text, ("a", "b")), "c", '"c" is not one of a, b'),
         (lambda text: values.read_count(text, 1, 9), "10", "whole number from 1 to 9"),

@@ -181,7 +181,7 @@ def test_given_filters_when_pushed_down_then_the_rows_are_those_of_no_push_down(
 @pytest.mark.parametrize(
     ("given", "schema", "error", "why"),
     [
-        ({"startingOffsets": "first"}, "", OptionError, 'startingOffsets: "first" is none of ear'),
+        ({"startingOffsets": "first"}, "", OptionError, 'startingOffsets: "first" is not one of'),
         ({"fetchRows": "0"}, "", OptionError, 'fetchRows: "0" is not a whole number from 1'),
         ({"includeHeaders": "maybe"}, "", OptionError, 'includeHeaders: "maybe" is neither true'),
         (

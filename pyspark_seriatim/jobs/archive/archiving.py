@@ -220,7 +220,7 @@ def check_rows(batch: Range, rows: int, seen: list[Range]) -> None:
         return
     raise WrongRows(
         f"numbers {first} to {last} were read, and {what}; nothing of this batch is in the archive."
-        " Start the job again; `seriatim spark audit --server URL` tells what is wrong with the"
+        " Start the job again; `seriatim spark audit --server URL` shows what is wrong with the"
         " journal"
     )
 

@@ -65,7 +65,7 @@ def merging(root: str, folder: str, by_token: bool, compression: str) -> Merge:
             raise WrongRows(
                 f"{place.uri(group[0].path)} and {len(group) - 1} more of its folder have rows of"
                 f" other folders: {found}; they are not merged. `seriatim spark audit --archive"
-                f" {root}` tells what is wrong with the archive"
+                f" {root}` shows what is wrong with the archive"
             )
         return written[0]
 
@@ -112,7 +112,7 @@ class Compactor:
                 raise WrongRows(
                     f"{log.place.uri(group[0].path)} and {len(group) - 1} more of its folder have"
                     f" {file.rows} rows, and {rows} by the list; they are not merged."
-                    f" `seriatim spark audit --archive {log.root}` tells what is wrong with the"
+                    f" `seriatim spark audit --archive {log.root}` shows what is wrong with the"
                     " archive"
                 )
             table, tags = group[0].table, group[0].tags

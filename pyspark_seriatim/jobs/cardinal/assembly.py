@@ -188,12 +188,12 @@ class Assembly:
         if last is None and known and self.wanted.engine is Engine.STATE:
             raise JobError(
                 f"the tables in {self.wanted.root} belong to another checkpoint, and it has the "
-                "blocks that are not whole: give that one, or assemble anew into another directory"
+                "blocks that are not whole: give that one, or assemble again into another directory"
             )
 
     def _anew(self) -> str:
         if self.wanted.engine is Engine.STATE:
-            return "Assemble anew, into another directory"
+            return "Assemble again, into another directory"
         return "Delete the checkpoint: the tables know where to go on"
 
     def _resume(self) -> None:

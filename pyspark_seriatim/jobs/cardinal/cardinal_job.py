@@ -57,7 +57,7 @@ ROCKSDB: Final = {
 }
 
 Application = Annotated[
-    str, typer.Argument(metavar="APPLICATION", help="The word behind `cardinal.` in subjects.")
+    str, typer.Argument(metavar="APPLICATION", help="The word after `cardinal.` in subjects.")
 ]
 Root = Annotated[str, typer.Argument(metavar="ROOT", help="The directory of the tables, or a URI.")]
 SchemaFile = Annotated[
@@ -81,7 +81,7 @@ EngineOption = Annotated[
     typer.Option(help="fold: blocks are made in the driver; state: by transformWithState."),
 ]
 Threshold = Annotated[
-    int, typer.Option(min=0, metavar="N", help="Reorgs of so many blocks are followed.")
+    int, typer.Option(min=0, metavar="N", help="Follow reorgs of up to this many blocks.")
 ]
 Keep = Annotated[
     float,

@@ -47,7 +47,7 @@ def load(data: bytes) -> tuple[dict[str, Any], Any]:
     head, _, body = data.partition(b"\n")
     words = head.decode(errors="replace").removeprefix(f"{MAGIC} ").split(" ", 3)
     if len(words) != 4 or not all(word.isdigit() for word in words[:3]):
-        raise Unreadable("it is no snapshot of a Cardinal job")
+        raise Unreadable("it is not a snapshot of a Cardinal job")
     version, size, checksum = map(int, words[:3])
     if version != VERSION:
         raise Unreadable(

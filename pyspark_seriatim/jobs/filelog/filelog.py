@@ -183,7 +183,7 @@ class Change:
         source = place.relative(temporary)
         outside = os.path.normpath(file.path) != file.path or file.path.startswith(("/", "."))
         if outside or file.path.startswith(FOLDER):
-            raise FileLogError(f"{file.path!r} is no path under {place.root}")
+            raise FileLogError(f"{file.path!r} is not a path under {place.root}")
         size = place.size(source)
         if size is None and not place.exists(self._folder):
             raise self._conflict()

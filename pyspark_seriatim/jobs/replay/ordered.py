@@ -78,7 +78,7 @@ class Ordered:
         if numbers[0] < self._last:
             raise JobError(
                 f"number {int(numbers[0])} is in a file of {self._place.root} that is listed as one"
-                " of higher numbers; `seriatim spark audit` tells what is wrong with the archive"
+                " of higher numbers; `seriatim spark audit` shows what is wrong with the archive"
             )
         first = np.concatenate(([numbers[0] != self._last], numbers[1:] != numbers[:-1]))
         self._last = int(numbers[-1])
@@ -124,7 +124,7 @@ class _File:
             number = int(numbers[falls[0]])
             raise JobError(
                 f"{self._name}: number {number} comes after {int(before[falls[0]])}, so it cannot"
-                " be read in order; `seriatim spark audit` tells what is wrong with the archive"
+                " be read in order; `seriatim spark audit` shows what is wrong with the archive"
             )
         self._last = int(numbers[-1]) if len(numbers) else self._last
 

@@ -25,7 +25,7 @@ class Written:
 def write(name: str, stream: str, rows: Iterable[Row | None], source: str) -> Written:
     """Write the rows, whose numbers are of `stream`; None is left out. Raises `CliError`."""
     if name == "-":
-        raise CliError("give a file; standard output tells what was written")
+        raise CliError("give a file; standard output reports what was written")
     if Path(name).exists() and Path(name).samefile(source):
         raise CliError(f"{name}: it cannot be read and written at once")
     done = Written()

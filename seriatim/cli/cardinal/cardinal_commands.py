@@ -25,7 +25,7 @@ app = typer.Typer(
 Application = Annotated[
     str,
     typer.Option(
-        *("-a", "--application"), metavar="NAME", help="The word behind `cardinal.` in subjects."
+        *("-a", "--application"), metavar="NAME", help="The word after `cardinal.` in subjects."
     ),
 ]
 SchemaFile = Annotated[
@@ -74,7 +74,9 @@ FromBlock = Annotated[
 ]
 AfterBlock = Annotated[
     str | None,
-    typer.Option(metavar="HASH", help="Go on behind the last block applied.", show_default=False),
+    typer.Option(
+        metavar="HASH", help="Continue after the last block that was applied.", show_default=False
+    ),
 ]
 Token = Annotated[
     str,
@@ -85,7 +87,7 @@ Token = Annotated[
     ),
 ]
 Threshold = Annotated[
-    int, typer.Option(min=0, metavar="N", help="Reorgs of so many blocks are followed.")
+    int, typer.Option(min=0, metavar="N", help="Follow reorgs of up to this many blocks.")
 ]
 Hold = Annotated[
     float,
@@ -96,10 +98,10 @@ Hold = Annotated[
     ),
 ]
 Count = Annotated[
-    int, typer.Option("-n", "--count", min=0, metavar="N", help="Stop after so many. 0: never.")
+    int, typer.Option("-n", "--count", min=0, metavar="N", help="Stop after this many. 0: never.")
 ]
 Once = Annotated[
-    bool, typer.Option("--once", metavar=" ", help="Stop where the stream ends by now.")
+    bool, typer.Option("--once", metavar=" ", help="Stop at the current end of the stream.")
 ]
 Captured = Annotated[
     str | None,
@@ -113,7 +115,7 @@ Captured = Annotated[
 Brief = Annotated[bool, typer.Option("--brief", metavar=" ", help="How many keys, and not which.")]
 
 # What `simulate` takes.
-Blocks = Annotated[int, typer.Option(min=1, metavar="N", help="So many blocks.")]
+Blocks = Annotated[int, typer.Option(min=1, metavar="N", help="How many blocks.")]
 Updates = Annotated[int, typer.Option(min=0, metavar="N", help="Updates of a block.")]
 ValueBytes = Annotated[int, typer.Option(min=0, metavar="N", help="Bytes of a value.")]
 SubBatch = Annotated[
@@ -121,16 +123,16 @@ SubBatch = Annotated[
 ]
 Forks = Annotated[float, typer.Option(min=0, max=1, metavar="P", help="How often a fork begins.")]
 ForkDepth = Annotated[
-    int, typer.Option(min=1, metavar="N", help="A fork replaces so many blocks at most.")
+    int, typer.Option(min=1, metavar="N", help="A fork replaces at most this many blocks.")
 ]
 Producers = Annotated[
-    int, typer.Option(min=1, metavar="N", help="So many producers send everything.")
+    int, typer.Option(min=1, metavar="N", help="How many producers send everything.")
 ]
 Duplicates = Annotated[
     float, typer.Option(min=0, max=1, metavar="P", help="This part is sent twice.")
 ]
 Reorder = Annotated[
-    int, typer.Option(min=0, metavar="N", help="Messages come up to so many places late.")
+    int, typer.Option(min=0, metavar="N", help="Messages come up to this many places late.")
 ]
 Loss = Annotated[float, typer.Option(min=0, max=1, metavar="P", help="This part is never sent.")]
 Pace = Annotated[
@@ -148,7 +150,8 @@ OfBlock = Annotated[
     ),
 ]
 OnlyMissing = Annotated[
-    bool, typer.Option("--missing", metavar=" ", help="Only what is not whole, and what it lacks.")
+    bool,
+    typer.Option("--missing", metavar=" ", help="Only incomplete blocks, and what is missing."),
 ]
 Json = Annotated[bool, typer.Option("--json", metavar=" ", help="A line of JSON for each.")]
 CaptureTarget = Annotated[
@@ -191,7 +194,8 @@ def produce(
     topic: Topics = None,
     default: Default = DEFAULT,
     rate: Annotated[
-        float, typer.Option(min=0, metavar="N", help="At most so many blocks a second. 0: all.")
+        float,
+        typer.Option(min=0, metavar="N", help="At most this many blocks a second. 0: no limit."),
     ] = 0.0,
     url: Url = DEFAULT_URL,
 ) -> None:

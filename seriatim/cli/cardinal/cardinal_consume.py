@@ -91,7 +91,9 @@ def read_beginning(from_block: str | None, after_block: str | None, token: str) 
     except BadToken as error:
         raise CliError(f"--token: {error}") from error
     if not (from_block.isascii() and from_block.isdigit()) or int(from_block) > NUMBER_MAX:
-        raise CliError(f'--from-block: "{from_block}" is no number of a block, and no hash (0x...)')
+        raise CliError(
+            f'--from-block: "{from_block}" is neither the number of a block nor a hash (0x...)'
+        )
     return Beginning(number=int(from_block))
 
 
@@ -320,4 +322,4 @@ def _told(event: Happening) -> str:
         case Lost(first, last):
             return f"messages {first} to {last} are not kept any more"
         case Unreadable(number, subject, error):
-            return f"message {number} on {subject} is none of Cardinal Streams: {error}"
+            return f"message {number} on {subject} is not a message of Cardinal Streams: {error}"

@@ -21,7 +21,7 @@ def refuse_unused(context: typer.Context, beside: str, unused: Mapping[str, str]
     """Refuse the parameters that are given and say nothing because of `beside`."""
     given = [flag for name, flag in unused.items() if is_given(context, name)]
     if given:
-        raise CliError(f"{', '.join(given)}: of no use with {beside}, {why}")
+        raise CliError(f"{', '.join(given)}: has no effect with {beside}, {why}")
 
 
 def check_default(context: typer.Context, schema: str | None, alone: bool) -> None:
@@ -31,7 +31,9 @@ def check_default(context: typer.Context, schema: str | None, alone: bool) -> No
             context, "--schema", {"default": "--default"}, "which has a default of its own"
         )
     elif not alone and not is_given(context, "topic") and is_given(context, "default"):
-        raise CliError("--default: of no use without --topic, which says what does not go there")
+        raise CliError(
+            "--default: has no effect without --topic, which says what does not go there"
+        )
 
 
 def check_consume(context: typer.Context, capture: str | None) -> None:

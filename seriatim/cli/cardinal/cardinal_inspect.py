@@ -83,7 +83,9 @@ def read_block(text: str | None) -> bytes:
     except ValueError:
         found = b""
     if not text.startswith("0x") or not 0 < len(found) <= HASH_SIZE:
-        raise CliError(f'--block: "{text}" is no hash, or how one begins: 0x and pairs of digits')
+        raise CliError(
+            f'--block: "{text}" is not a hash, nor the beginning of one: 0x and pairs of digits'
+        )
     return found
 
 

@@ -181,7 +181,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
     while line := file.readline(LINE_BYTES_MAX):
         if len(line) == LINE_BYTES_MAX:
             raise CliError(
-                f"a line is longer than {LINE_BYTES_MAX} bytes: this is no file of blocks"
+                f"a line is longer than {LINE_BYTES_MAX} bytes: this is not a file of blocks"
             )
         yield line
 

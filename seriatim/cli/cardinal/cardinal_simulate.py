@@ -37,7 +37,7 @@ def simulate(plan: Plan, target: Target, schema: str | None) -> None:
     if target.lines is not None and target.capture is not None:
         raise CliError("give --lines or --capture, not both")
     if "-" in (target.lines, target.capture):
-        raise CliError("give a file; standard output tells what was made (/dev/stdout is a file)")
+        raise CliError("give a file; standard output reports what was made (/dev/stdout is a file)")
     if schema is not None:
         _write_text(schema, as_toml(SCHEMA))
     simulation = Simulation(plan)

@@ -53,7 +53,7 @@ class Gathered:
 
 
 def _tell_counted(kind: Kind) -> None:
-    more = "" if kind.count == 1 else f"{kind.count} more such, the last: "
+    more = "" if kind.count == 1 else f"{kind.count} more like this, the last one: "
     say(f"{more}{kind.last}")
 
 

@@ -149,7 +149,7 @@ def settings_of(flags: dict[str, Any]) -> Any:
 
     problems = []
     if flags["sequencer.port"] == "0":
-        problems.append(f"TCP_PORT: 0 is no port to listen on; {ANY_PORT}")
+        problems.append(f"TCP_PORT: 0 is not a port to listen on; {ANY_PORT}")
         flags = {**flags, "sequencer.port": "-1"}  # the others are to be told, too
     try:
         return resolve(flags, os.environ, None, problems).settings

@@ -65,10 +65,10 @@ def feeds_of(group: str, port: int, interface: str, second: str) -> list[Group]:
         for option in options:
             key, equals, value = option.partition("=")
             if key != "interface" or not equals:
-                raise CliError(f'--second: "{option}" is no option; there is interface=')
+                raise CliError(f'--second: "{option}" is not an option; the only one is interface=')
             interface = value
         if not colon or not digits.isascii() or not digits.isdigit():
-            raise CliError(f'--second: "{address}" is no group and port; write GROUP:PORT')
+            raise CliError(f'--second: "{address}" is not a group and a port; write GROUP:PORT')
         other = Group(host.removeprefix("[").removesuffix("]"), int(digits), interface)
         if _place(other) == _place(feeds[0]):
             raise CliError(
@@ -238,7 +238,7 @@ class Reading:
             packet = packet_of(self.codec, datagram)
         except Exception as error:  # of whoever wrote the codec
             if self.malformed == 0:
-                _say(f"a datagram that is none of this codec, {error}; more are not told")
+                _say(f"a datagram that this codec cannot read, {error}; others are only counted")
             self.malformed += 1
             return []
         if packet.kind != DATA:
@@ -314,10 +314,10 @@ def _show_events(events: list[Event], printer: Printer, count: int) -> bool:
 def _described(event: Event) -> str:
     if isinstance(event, Lost):
         if event.first == event.last:
-            return f"LOST number {event.first}: nobody has it"
+            return f"LOST number {event.first}: it is not available anywhere"
         return (
-            f"LOST numbers {event.first} to {event.last}: nobody has these"
-            f" {event.last - event.first + 1}"
+            f"LOST numbers {event.first} to {event.last}:"
+            f" these {event.last - event.first + 1} are not available anywhere"
         )
     if isinstance(event, Ended):
         return f"the feed has ended before number {event.after}"

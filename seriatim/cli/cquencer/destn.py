@@ -42,7 +42,7 @@ Fill = Annotated[
     str,
     typer.Option(
         metavar="URL",
-        help="Whom to ask for what misses: nats://HOST:PORT or mold://HOST:PORT.",
+        help="Whom to ask for missing messages: nats://HOST:PORT or mold://HOST:PORT.",
         show_default=False,
     ),
 ]
@@ -54,10 +54,10 @@ First = Annotated[
 ]
 Filtered = Annotated[
     str,
-    typer.Option(metavar="SUBJECT", help="The feed's filter: what it leaves out is no loss."),
+    typer.Option(metavar="SUBJECT", help="The feed's filter: what it leaves out is not lost."),
 ]
 Count = Annotated[
-    int, typer.Option("-n", "--count", min=0, metavar="N", help="Stop after so many. 0: never.")
+    int, typer.Option("-n", "--count", min=0, metavar="N", help="Stop after this many. 0: never.")
 ]
 
 
@@ -73,12 +73,13 @@ def destn(
         bool, typer.Option("--json", metavar=" ", help="A line of JSON for each message.")
     ] = False,
     raw: Annotated[
-        bool, typer.Option("--raw", metavar=" ", help="The payloads alone, nothing between them.")
+        bool,
+        typer.Option("--raw", metavar=" ", help="Only the payloads, with nothing between them."),
     ] = False,
     ordered: Annotated[
         bool,
         typer.Option(
-            "--ordered", metavar=" ", help="Each number once, in order; what misses is told."
+            "--ordered", metavar=" ", help="Each number once, in order; lost numbers are reported."
         ),
     ] = False,
     fill: Fill = "",
@@ -145,6 +146,6 @@ def _check_filter(subject: str, codec: str, ordered: bool) -> None:
     """Refuse a filter that would change nothing of what is printed."""
     if subject != ">" and not ordered and codec != "moldudp64":
         raise CliError(
-            "--filtered says what is no loss, and without --ordered no loss is told: give"
+            "--filtered says what is not lost, and only --ordered reports losses: give"
             " --ordered, or leave it out"
         )

@@ -80,7 +80,7 @@ class Line:
     def failed(self, error: OSError) -> CliError:
         """What went wrong, in words for a person."""
         if isinstance(error, ConnectionRefusedError):
-            return CliError(f"{self.place}: connection refused: nobody listens there")
+            return CliError(f"{self.place}: connection refused: nothing listens there")
         if isinstance(error, TimeoutError):
             return CliError(f"{self.place}: no answer in time")
         if isinstance(error, ConnectionError):
@@ -119,7 +119,7 @@ class Line:
         """The first answer of what was heard, if it is all there."""
         length, colon, _ = self._heard[:24].partition(b":")
         if not (length.isdigit() if colon else length[:20].isdigit() or not length):
-            raise CliError(f"{self.place}: answers {self._heard[:40]!r}, which is no netstring")
+            raise CliError(f"{self.place}: answers {self._heard[:40]!r}, which is not a netstring")
         size = len(length) + 2 + int(length) if colon else 0
         if not size or len(self._heard) < size:
             return b""

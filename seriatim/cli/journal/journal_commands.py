@@ -86,13 +86,14 @@ def cat(
     until: Until = None,
     subject: Subjects = None,
     count: Annotated[
-        int, typer.Option("-n", "--count", min=0, metavar="N", help="At most so many. 0: all.")
+        int, typer.Option("-n", "--count", min=0, metavar="N", help="At most this many. 0: all.")
     ] = 0,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", metavar=" ", help="Go on with what comes.")
     ] = False,
     raw: Annotated[
-        bool, typer.Option("--raw", metavar=" ", help="The payloads alone, nothing between them.")
+        bool,
+        typer.Option("--raw", metavar=" ", help="Only the payloads, with nothing between them."),
     ] = False,
     json: Annotated[
         bool, typer.Option("--json", metavar=" ", help="A line of JSON for each.")
@@ -224,7 +225,7 @@ def truncate(
     path = directory(folder)
     first, last, count = journal_repair.loss_behind(path, after)
     if not count:
-        print(f"nothing is behind number {after}")
+        print(f"no messages after number {after}")
         return
     messages = f"number {first}" if count == 1 else f"numbers {first} to {last}"
     told = f"{messages} of {path}: {count} message{'s' * (count != 1)}"
@@ -240,7 +241,7 @@ def truncate(
 def index(
     folder: Folder = None,
     every: Annotated[
-        bool, typer.Option("--all", metavar=" ", help="Write the good ones anew, too.")
+        bool, typer.Option("--all", metavar=" ", help="Rewrite the good ones, too.")
     ] = False,
 ) -> None:
     """Write indexes that are missing or wrong. The broker must be stopped.

@@ -65,7 +65,7 @@ def format_of(path: str, chosen: str | None) -> str:
     ending = os.path.splitext(path)[1].lower()
     found = chosen or ENDINGS.get(ending)
     if found is None:
-        raise CliError(f"{path}: its name tells no format; give --format {'|'.join(FORMATS)}")
+        raise CliError(f"{path}: its name has no known ending; give --format {'|'.join(FORMATS)}")
     if found == "parquet" and path == "-":
         raise CliError("Parquet cannot be written to a pipe; give a file with -o")
     return found

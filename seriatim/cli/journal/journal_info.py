@@ -134,7 +134,7 @@ def print_table(info: Info) -> None:
 
 
 def _facts(info: Info) -> list[tuple[str, Any]]:
-    writer = f"process {info.writer}" if info.writer else "nobody, as far as can be seen"
+    writer = f"process {info.writer}" if info.writer else "no running broker found"
     if info.messages > 0:
         numbers = f"{info.first} to {info.last}, {info.messages:,} messages"
     else:

@@ -99,12 +99,14 @@ def broker_url(url: str) -> str:
         right = False
     if not right:
         shown = without_credentials(url)
-        raise CliError(f'"{shown}" is no address of a broker; give nats://HOST:PORT or HOST:PORT')
+        raise CliError(
+            f'"{shown}" is not the address of a broker; give nats://HOST:PORT or HOST:PORT'
+        )
     return full
 
 
 def _reason(error: Exception) -> str:
     """What went wrong, in words for a person."""
     if isinstance(error, NotAuthorized):
-        return "the broker wants to know who you are, or does not know you"
+        return "the broker requires authentication, or refused it"
     return describe(error)

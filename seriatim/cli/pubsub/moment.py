@@ -24,7 +24,7 @@ def moment(text: str, now: int) -> int:
         try:
             time = now - int(read_duration(text) * 10**9)
         except WrongValue:
-            raise CliError(f"{quoted(text)} is no time; {HOW}") from None
+            raise CliError(f"{quoted(text)} is not a valid time; {HOW}") from None
     if time > NS_MAX:
         raise CliError(f"{quoted(text)} is after the year 2262; {HOW}")
     return max(time, 0)
@@ -38,7 +38,7 @@ def _date(text: str) -> int:
         date = datetime.datetime.fromisoformat(whole.strip())
         return int(date.timestamp()) * 10**9 + int(fraction.ljust(9, "0"))
     except (ValueError, OverflowError):
-        raise CliError(f"{quoted(text)} is no time; {HOW}") from None
+        raise CliError(f"{quoted(text)} is not a valid time; {HOW}") from None
 
 
 def show_time(time: int) -> str:

@@ -33,7 +33,7 @@ async def lines(descriptor: int, bytes_max: int) -> AsyncIterator[bytes]:
             continue
         searched = len(held)
         if searched >= bytes_max:
-            raise CliError(f"a line is longer than {bytes_max} bytes: this is no file of blocks")
+            raise CliError(f"a line is longer than {bytes_max} bytes: this is not a file of blocks")
         answer = loop.create_future()
         asked.put(answer)
         chunk = await answer

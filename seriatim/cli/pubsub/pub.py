@@ -64,7 +64,7 @@ def read_headers(lines: list[str]) -> dict[str, str]:
     for line in lines:
         key, colon, value = line.partition(":")
         if not colon or not _HEADER_KEY.fullmatch(key.strip()) or not value.isprintable():
-            raise CliError(f"{quoted(line)} is no header; write -H 'Key: value'")
+            raise CliError(f"{quoted(line)} is not a header; write -H 'Key: value'")
         name = key.strip()
         if name in headers:
             raise CliError(f"the header {quoted(name)} is given twice; a key has one value here")
@@ -77,9 +77,11 @@ def checked_queue(queue: str) -> str:
     if not queue:
         raise CliError("a queue group has a name; leave -q out to get every message")
     if any(character.isspace() for character in queue):
-        raise CliError(f"{quoted(queue)} is no name of a queue group; give one without blanks")
+        raise CliError(
+            f"{quoted(queue)} is not a valid name for a queue group; give one without blanks"
+        )
     if not is_text(queue):
-        raise CliError(f"{quoted(queue)} is no name of a queue group; give one in UTF-8")
+        raise CliError(f"{quoted(queue)} is not a valid name for a queue group; give one in UTF-8")
     return queue
 
 

@@ -23,7 +23,7 @@ OWN = pytest.mark.skipif(STAND_IN, reason="of our own log")
     [
         (
             b"PUB foo 5x\r\n",
-            'Protocol Violation: the size is no number of 1 to 9 digits: "PUB foo 5x"',
+            'Protocol Violation: the size is not a number of 1 to 9 digits: "PUB foo 5x"',
         ),
         (b"CONNECT {bad}\r\n", "Protocol Violation: no JSON: Expecting property name enclosed in"),
         (b"foo\x1b[31m\r\n", 'Protocol Violation: byte 102 in a verb: "foo\\x1b[31m"'),

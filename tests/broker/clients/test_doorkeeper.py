@@ -71,7 +71,7 @@ def test_given_clients_that_wait_then_they_are_told_once_and_served_when_others_
                 all_of_them.enter_context(closing(waiting))
         waiting.settimeout(60)
         assert waiting.recv(4) == b"INFO"
-        assert broker.await_line("Clients need not wait any more")
+        assert broker.await_line("New clients are accepted again")
         told = [line for line in broker.log if "clients wait until" in line]
         assert len(told) == 1
         assert f"the last {KEPT} are kept" in told[0]

@@ -99,7 +99,7 @@ def test_given_a_broker_that_keeps_nothing_when_asked_then_it_says_so() -> None:
     [
         (b"$SEQ.GET.8", b"404 Message 8 has not been sequenced"),
         (b"$SEQ.GET.4", b"404 Message 4 is not retained"),
-        (b"$SEQ.GET.x", b'400 "x" is no number of a message'),
+        (b"$SEQ.GET.x", b'400 "x" is not a valid message number'),
         (b"$SEQ.GET", b"400 Write $SEQ.GET.<number>, such as $SEQ.GET.88485"),
         (b"$SEQ.READ", b'400 The payload is no JSON; write {"from": 1}'),
     ],
@@ -119,7 +119,11 @@ PUBLISH = b"-ERR 'Permissions Violation for Publish to \"%b\"%b'\r\n"
         (b"$SEQ.INFO", b"", PUBLISH % (b"$SEQ.INFO", b": a reply subject is needed")),
         (b"$SEQ.GET.5", b"", PUBLISH % (b"$SEQ.GET.5", b": a reply subject is needed")),
         (b"$SEQ.READ", b"", PUBLISH % (b"$SEQ.READ", b": a reply subject is needed")),
-        (b"$SEQ.GET.0", b"", PUBLISH % (b"$SEQ.GET.0", b": 0 is no number of a message; the fi")),
+        (
+            b"$SEQ.GET.0",
+            b"",
+            PUBLISH % (b"$SEQ.GET.0", b": 0 is not a valid message number; the fi"),
+        ),
         (b"$SEQ.GETS", b"r", PUBLISH % (b"$SEQ.GETS", b"")),
         (b"$SEQ.INFO.x", b"r", PUBLISH % (b"$SEQ.INFO.x", b"")),
         (b"$SEQ.INFO", b"$JS.ACK.x", b"-ERR 'Permissions Violation for Publish with Reply of"),

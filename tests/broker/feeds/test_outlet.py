@@ -116,8 +116,8 @@ def test_given_a_heartbeat_that_the_codec_has_not_then_the_log_says_so(
         feed_text(new_group(), name="c", heartbeat="0"),
     )
     with serving(tmp_path, *texts):
-        said = [one for one in caplog.messages if "has no heartbeat" in one]
-    assert said == ["Feed a: its codec has no heartbeat to send"]
+        said = [one for one in caplog.messages if "cannot send heartbeats" in one]
+    assert said == ["Feed a: its codec cannot send heartbeats"]
 
 
 def test_given_a_broker_with_feeds_then_its_log_says_what_goes_where(

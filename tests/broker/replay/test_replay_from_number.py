@@ -197,10 +197,13 @@ REFUSED = b"'Permissions Violation for Subscription to \"%b\": %b'"
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        (b"$SEQ.FROM.0.> 1", REFUSED % (b"$SEQ.FROM.0.>", b"0 is no number of a message; the fi")),
+        (
+            b"$SEQ.FROM.0.> 1",
+            REFUSED % (b"$SEQ.FROM.0.>", b"0 is not a valid message number; the fi"),
+        ),
         (b"$SEQ.FROM.5 1", REFUSED % (b"$SEQ.FROM.5", b"write $SEQ.FROM.<number>.<subject>, suc")),
         (b"$SEQ.RANGE.5.1.> 1", REFUSED % (b"$SEQ.RANGE.5.1.>", b"5 is above 1; write the smalle")),
-        (b"$SEQ.FROM.1.$SEQ.> 1", REFUSED % (b"$SEQ.FROM.1.$SEQ.>", b"what is below $SEQ. is no")),
+        (b"$SEQ.FROM.1.$SEQ.> 1", REFUSED % (b"$SEQ.FROM.1.$SEQ.>", b"subjects below $SEQ. are")),
         (b"$SEQ.FROM.1.> q 1", REFUSED % (b"$SEQ.FROM.1.>", b"a replay cannot be shared in a qu")),
         (b"$SEQ.INFO 1", b"'Permissions Violation for Subscription to \"$SEQ.INFO\"'"),
         (b"$SEQ.> 1", b"'Permissions Violation for Subscription to \"$SEQ.>\"'"),

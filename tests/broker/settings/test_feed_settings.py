@@ -102,11 +102,14 @@ def test_given_feeds_when_printed_then_they_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("239.0.0.1", '"239.0.0.1" is no feed; give GROUP:PORT, such as 239.0.0.1:1234,inter'),
-        (":1234", '":1234" is no feed; give GROUP:PORT'),
-        ("10.0.0.1:1234", '"10.0.0.1" is no multicast address; give 224.0.0.0 to 239.255.255.255'),
-        ("[fd00::1]:1234", '"[fd00::1]" is no multicast address; give 224.0.0.0 to'),
-        ("group:1234", '"group" is no multicast address; give 224.0.0.0'),
+        ("239.0.0.1", '"239.0.0.1" is not a feed; give GROUP:PORT, such as 239.0.0.1:1234,inter'),
+        (":1234", '":1234" is not a feed; give GROUP:PORT'),
+        (
+            "10.0.0.1:1234",
+            '"10.0.0.1" is not a multicast address; give 224.0.0.0 to 239.255.255.255',
+        ),
+        ("[fd00::1]:1234", '"[fd00::1]" is not a multicast address; give 224.0.0.0 to'),
+        ("group:1234", '"group" is not a multicast address; give 224.0.0.0'),
         (
             "[ff02::1%eth0]:1234",
             '"[ff02::1%eth0]" has a zone; leave it out, and give the interface',
@@ -116,10 +119,13 @@ def test_given_feeds_when_printed_then_they_read_back(tmp_path: Path) -> None:
         ("239.0.0.1:65536", "65536 is above 65535; give 1 to 65535"),
         ("239.0.0.1:x", '"x" is not a port; give 1 to 65535'),
         ("239.0.0.1:-1", "-1 is below 1; give 1 to 65535"),
-        (f"{GROUP},interface=a b", 'interface: "a b" is no interface; give its name, as `ip link`'),
+        (
+            f"{GROUP},interface=a b",
+            'interface: "a b" is not an interface; give its name, as `ip link`',
+        ),
         (
             f"{GROUP},interface={'e' * 16}",
-            f'interface: "{"e" * 16}" is no interface; give its name',
+            f'interface: "{"e" * 16}" is not an interface; give its name',
         ),
         (
             f"{GROUP},interface=fd00::1",
@@ -134,11 +140,14 @@ def test_given_feeds_when_printed_then_they_read_back(tmp_path: Path) -> None:
         (f"{GROUP},send_buffer=1", "send_buffer: 1 is below 4KiB; give 4KiB to 1GiB"),
         (
             f"{GROUP},subject=a..b",
-            'subject: "a..b" is no subject: a word between its dots is empty',
+            'subject: "a..b" is not a valid subject: a word between its dots is empty',
         ),
-        (f"{GROUP},subject=>.a", 'subject: ">.a" is no subject: ">" may only be its last word'),
-        (f"{GROUP},subject=", 'subject: "" is no subject; give words joined by dots'),
-        (f"{GROUP},codec=netstrings", "codec: 'netstrings' is no codec; give netstring, netstr"),
+        (
+            f"{GROUP},subject=>.a",
+            'subject: ">.a" is not a valid subject: ">" may only be its last word',
+        ),
+        (f"{GROUP},subject=", 'subject: "" is not a valid subject; give words joined by dots'),
+        (f"{GROUP},codec=netstrings", "codec: 'netstrings' is not a codec; give netstring, netstr"),
         (f"{GROUP},codec=nowhere:Codec", "codec: 'nowhere:Codec': ModuleNotFoundError: No"),
         (f"{GROUP},codec=os:getcwd", "codec: 'os:getcwd': not a subclass of sequencer.feed"),
         (
@@ -157,9 +166,15 @@ def test_given_feeds_when_printed_then_they_read_back(tmp_path: Path) -> None:
         ),
         (f"{GROUP},rerequest_rate=1", "rerequest_rate: 1 is below 64KiB; give 64KiB to 1GiB"),
         (f"{GROUP},packing", '"packing" has no value; write packing=VALUE'),
-        (f"{GROUP},packng=true", '"packng=true" is no option of a feed; did you mean packing=?'),
-        (f"{GROUP},zzzzz=1", '"zzzzz=1" is no option of a feed; those there are: name, interface,'),
-        (f"{GROUP},port=5", '"port=5" is no option of a feed'),
+        (
+            f"{GROUP},packng=true",
+            '"packng=true" is not an option of a feed; did you mean packing=?',
+        ),
+        (
+            f"{GROUP},zzzzz=1",
+            '"zzzzz=1" is not an option of a feed; those there are: name, interface,',
+        ),
+        (f"{GROUP},port=5", '"port=5" is not an option of a feed'),
         (f"{GROUP},ttl=1,ttl=2", f'"{GROUP},ttl=1,ttl=2" gives ttl= more than once; give it once'),
     ],
 )

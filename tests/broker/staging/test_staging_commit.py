@@ -104,7 +104,7 @@ def test_given_a_disk_that_takes_no_promise_then_nothing_is_published(
         with monkeypatch.context() as patch:
             patch.setattr(os, call, fail)
             told = publisher.one(batch.commit())
-        assert told == Refused(507, "The disk takes no commit: Input/output error")
+        assert told == Refused(507, "The commit cannot be written to the disk: Input/output error")
         assert broker.server.last_number == 0
         assert isinstance(publisher.one(batch.commit()), Refused), "what was staged is gone"
         assert publisher.publish(batch)["first"] == 1
@@ -188,7 +188,9 @@ def test_given_no_room_for_a_piece_then_it_is_refused_and_the_stage_stays_as_it_
 
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwrite", fail)
-            refused = Refused(507, "The disk takes no stage: No space left on device")
+            refused = Refused(
+                507, "The stage cannot be written to the disk: No space left on device"
+            )
             assert publisher.one(others[0]) == refused
             assert publisher.one(Batch("app", 2, 1).commit()) != refused
             assert publisher.ask(*Batch("new", 1, 1).pieces(1000)) == [refused]
@@ -312,7 +314,7 @@ def test_given_a_broker_that_stops_when_asked_then_the_next_one_is_to_be_asked(
         assert staging is not None
         broker.run(staging.stop())
         asked = (batch.commit(), request("ABORT", {"application": "app", "batch": 1}))
-        words = Refused(503, "The broker stops; ask the next one")
+        words = Refused(503, "The broker is stopping; ask again when it is back")
         assert publisher.ask(*asked) == [words, words]
     with serving(tmp_path) as broker:
         assert isinstance(Publisher(broker).one(batch.commit()), dict)
@@ -361,13 +363,13 @@ def test_given_a_batch_to_come_after_another_then_it_is_committed_behind_that_on
         told = [publisher.one(commit) for commit in asked]
         words = [one[:2] if isinstance(one, Refused) else one["repeated"] for one in told]
     assert words == [
-        (409, "No batch of it was committed, and this one is to come after 4"),
+        (409, "No batch of it was committed, but this one must come after 4"),
         False,
         True,
-        (409, "Its last batch is 5, and this one is to come after 4"),
-        (409, "Its last batch is 5, and this one is to come after None"),
+        (409, "Its last batch is 5, but this one must come after 4"),
+        (409, "Its last batch is 5, but this one must come after None"),
         False,
-        (409, "Its last batch is 9, and this one is to come after 5"),
+        (409, "Its last batch is 9, but this one must come after 5"),
         False,
     ]
     assert judge(kept(tmp_path), batches, set(batches)) == set(batches)

@@ -95,8 +95,11 @@ def test_given_a_commit_when_read_then_it_is_what_it_says() -> None:
     [
         (b"", "the payload is no JSON"),
         (b"[" * 100_000, "the payload is no JSON"),
-        (b"[]", "the payload is no JSON object"),
-        (commit(bach=7), '"bach" is no key; there are application, batch, stages, remember'),
+        (b"[]", "the payload is not a JSON object"),
+        (
+            commit(bach=7),
+            '"bach" is not a valid key; the keys are application, batch, stages, remember',
+        ),
         (commit(application=1), APPLICATION),
         (commit(application=" a"), APPLICATION),
         (commit(application="a\n"), APPLICATION),

@@ -206,7 +206,7 @@ def test_given_a_damaged_promise_when_rows_are_published_then_it_is_said_and_sta
         assert f"{file} is damaged, and nothing of it is published: deleted" in caplog.text
         assert not file.exists()
     else:
-        assert "25 rows of what it promised are published, in numbers 2 to 26" in caplog.text
+        assert "25 of its rows are published, in numbers 2 to 26" in caplog.text
         assert file.exists()
 
 

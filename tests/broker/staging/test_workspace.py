@@ -33,7 +33,7 @@ def test_given_a_directory_that_cannot_be_made_then_it_is_said_and_tried_again(
         publisher = Publisher(broker)
         other = tmp_path / "store" / "staging"
         other.write_text("")  # a file of that name, for root may do anything else
-        words = "The disk takes no stages: Not a directory"
+        words = "No stage can be written to the disk: Not a directory"
         assert publisher.one(piece("app", 1, "s", 0, ROW)) == Refused(507, words)
         other.unlink()
         assert publisher.one(piece("app", 1, "s", 0, ROW)) == {"bytes": 21, "rows": 1}

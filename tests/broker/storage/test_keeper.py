@@ -152,7 +152,7 @@ def test_given_a_full_disk_then_publishers_are_refused_until_there_is_room(
     disk.fails.clear()
     stage.loop.later(2 * RETRY)
     assert keeper.problem == ""
-    assert "takes messages again" in caplog.text
+    assert "messages can be written again" in caplog.text
     publisher.send(pub())
     stage.loop.run()
     assert publisher.take() == b"+OK\r\n"
@@ -219,7 +219,7 @@ def test_given_old_segments_then_the_thread_deletes_what_is_over_the_limit(
     stage.loop.later(2.0)
     assert disk.first > 1
     assert "deleted numbers 1 to " in caplog.text
-    assert f" to {disk.first - 1}, beyond what is retained" in caplog.text
+    assert f" to {disk.first - 1}, by the retention limits" in caplog.text
 
 
 def test_given_a_directory_in_which_nothing_can_be_deleted_then_that_is_said_and_no_more(

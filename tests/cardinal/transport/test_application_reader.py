@@ -394,7 +394,7 @@ def test_given_a_broker_that_says_what_none_would_then_that_is_the_error(
 
     async def talked(port: int) -> None:
         async with Reader("app", f"nats://127.0.0.1:{port}", last=9) as reader:
-            with pytest.raises(error, match=r"the broker says|this broker is no Seriatim"):
+            with pytest.raises(error, match=r"the broker says|this broker is not Seriatim"):
                 await read(reader, 1)
 
     with Scripted(talk) as peer:

@@ -81,7 +81,7 @@ def test_given_an_answer_that_is_none_when_asked_what_there_is_then_it_is_refuse
     async def scenario() -> None:
         async with stub(answer) as url:
             connection = await BrokerConnection.open(url)
-            with pytest.raises(Refused, match="this broker is no Seriatim"):
+            with pytest.raises(Refused, match="this broker is not Seriatim"):
                 await connection.info()
             await connection.close()
 
@@ -109,7 +109,7 @@ def test_given_a_wrong_user_when_opened_then_it_is_refused_and_not_tried_again()
 @pytest.mark.parametrize("url", ["", "nats://", "nats://127.0.0.1:abc", "127.0.0.1:99999"])
 def test_given_what_is_no_address_when_opened_then_it_is_refused_with_the_reason(url: str) -> None:
     async def scenario() -> None:
-        with pytest.raises(Refused, match="is no address of a broker"):
+        with pytest.raises(Refused, match="is not the address of a broker"):
             await BrokerConnection.open(url)
 
     run(scenario())
@@ -118,7 +118,7 @@ def test_given_what_is_no_address_when_opened_then_it_is_refused_with_the_reason
 def test_given_nats_server_when_sent_to_or_read_then_it_is_told_what_it_is_not() -> None:
     async def scenario(url: str) -> None:
         async with Publisher("other", url) as publisher:
-            with pytest.raises(Refused, match="this broker is no Seriatim: nobody answers"):
+            with pytest.raises(Refused, match="this broker is not Seriatim: nobody answers"):
                 await publisher.send({"t": [(b"k", b"")]})
         async with Reader("other", url) as reader:
             with pytest.raises(NoNumbers, match="frame 'unknown'"):

@@ -77,15 +77,15 @@ def test_given_a_damaged_capture_when_read_then_nothing_worse_than_an_error_happ
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "this is no capture"),
+        (b"", "this is not a capture"),
         (b"netsniff", "no length of a record"),
-        (b"5:hello,", "this is no capture"),
+        (b"5:hello,", "this is not a capture"),
         (b"05:hello,", "no length of a record"),
         (b":x", "no length of a record"),
         (b"99999999999999", "no length of a record"),
         (b"999999999:", "no length of a record"),
         (b"21:cardinal capture 1 a=", "ends inside"),
-        (b"21:cardinal capture 1 a=,", "'a=' is no name of a stream"),
+        (b"21:cardinal capture 1 a=,", "'a=' is not a valid name of a stream"),
         (b"20:cardinal capture 1 \xff,", "no ASCII"),
         (b"20:cardinal capture 1 ax", "no comma at the end of a record"),
     ],
@@ -127,7 +127,7 @@ def test_given_a_large_record_when_read_then_it_is_whole(tmp_path: Path) -> None
 
 
 def test_given_names_that_cannot_be_when_written_then_they_are_refused() -> None:
-    with pytest.raises(BadCapture, match="is no name of a stream"):
+    with pytest.raises(BadCapture, match="is not a valid name of a stream"):
         CaptureWriter(io.BytesIO(), "a b")
     with pytest.raises(BadTopic):
         CaptureWriter(io.BytesIO(), "a").write([("a b", b"", b"", 1)])

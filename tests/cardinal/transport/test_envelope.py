@@ -39,7 +39,7 @@ def test_given_a_message_when_packed_then_its_bytes_are_these() -> None:
         (b"01:a,0:,", 0, "no length"),
         (b"+1:a,0:,", 0, "no length"),
         (b"1:ab,0:,", 3, "no comma"),
-        (b"1:a,0:,x", 7, "1 bytes behind the value"),
+        (b"1:a,0:,x", 7, "1 bytes after the value"),
         (b"99999999999:a,", 0, "no length"),
         (b"9999999999:a,", 13, "no comma"),
     ],

@@ -188,7 +188,7 @@ FORBIDDEN = b'Permissions Violation for Publish to "cardinal.x.t"'
 def test_given_a_server_that_numbers_nothing_when_sent_to_then_it_is_refused() -> None:
     async def scenario() -> None:
         async with stub([], b"hello") as address, Publisher("x", address) as publisher:
-            with pytest.raises(Refused, match="this broker is no Seriatim"):
+            with pytest.raises(Refused, match="this broker is not Seriatim"):
                 await publisher.send({"t": [(b"k", b"")]})
 
     run(scenario())

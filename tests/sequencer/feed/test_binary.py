@@ -117,10 +117,10 @@ WRONG = {
     "a number again": (
         head(0, 2, 0, 2) + record(1, b"x") + record(1, b"y"),
         68,
-        "number 1 behind number 1",
+        "number 1 after number 1",
     ),
     "a number too large": (head(0, 1, 0, 2) + record(2**63, b"x"), 40, "number 92233720368547"),
-    "a number before the datagram's": (head(0, 1, 5, 6) + record(5, b"x"), 40, "behind number 5"),
+    "a number before the datagram's": (head(0, 1, 5, 6) + record(5, b"x"), 40, "after number 5"),
     "more than was said": (head(0, 1, 0, 3) + record(1, b"x"), 24, "3 does not follow"),
     "less than was said": (head(0, 1, 0, 2) + record(2, b"x"), 24, "2 does not follow"),
 }

@@ -73,11 +73,11 @@ def test_given_a_codec_of_ones_own_then_it_is_made(module: str) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("", "'' is no codec; give netstring, netstring-subject, binary, moldudp64, or package"),
-        ("Netstring", "'Netstring' is no codec; give"),
-        ("own_codecs:", "is no codec; give"),
-        (":Bare", "is no codec; give"),
-        ("own_codecs.Bare", "is no codec; give"),
+        ("", "'' is not a codec; give netstring, netstring-subject, binary, moldudp64, or package"),
+        ("Netstring", "'Netstring' is not a codec; give"),
+        ("own_codecs:", "is not a codec; give"),
+        (":Bare", "is not a codec; give"),
+        ("own_codecs.Bare", "is not a codec; give"),
         ("not_there_at_all:Bare", "ModuleNotFoundError: No module named 'not_there_at_all'"),
         ("broken_codecs:Bare", "codec 'broken_codecs:Bare': ZeroDivisionError"),
         ("own_codecs:Missing", "AttributeError: module 'own_codecs' has no attribute 'Missing'"),

@@ -124,7 +124,7 @@ WRONG = {
     "number 0": (head(0, 0), 10, "0 is the number of no message"),
     "a number too large": (head(2**63 + 1, 0), 10, "the number of no message"),
     "numbers that grow too large": (head(NUMBER_MAX, 2) + bytes(4), 10, "of no message"),
-    "bytes behind a heartbeat": (head(1, 0) + b"\0", 20, "behind a heartbeat"),
+    "bytes behind a heartbeat": (head(1, 0) + b"\0", 20, "after a heartbeat"),
     "bytes behind the end": (head(1, 0xFFFF) + b"\0\0", 20, "the end of the session"),
     "no block": (head(1, 1), 20, "1 blocks miss"),
     "half a length": (head(1, 2) + b"\0\1x\0", 23, "1 blocks miss"),

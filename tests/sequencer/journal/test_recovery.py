@@ -102,7 +102,7 @@ def test_given_a_torn_record_at_the_end_when_opened_then_it_is_cut_and_its_numbe
     os.truncate(file, file.stat().st_size - 9)
     store = open_store(path)
     assert store.last == COUNT - 1
-    assert "bytes of an unfinished write behind number 12 cut off" in texts(store)
+    assert "bytes of an unfinished write after number 12 cut off" in texts(store)
     assert store.damage == []
     assert check(store) == set(range(1, COUNT))
     store.close()
@@ -207,7 +207,7 @@ def test_given_the_newest_segment_without_a_head_when_opened_then_it_is_made_ane
     os.truncate(segment(path, 11), left)
     store = open_store(path)
     assert store.last == 10
-    assert "its head is written anew" in texts(store)
+    assert "its head is rewritten" in texts(store)
     assert check(store) == set(range(1, 11))
     store.close()
 
@@ -227,7 +227,7 @@ def test_given_the_newest_segment_overwritten_when_opened_then_it_is_set_aside(p
     segment(path, 11).write_bytes(b"something else" * 100)
     store = open_store(path)
     aside = Path(f"{segment(path, 11)}.damaged")
-    assert "are no records and are left, in" in texts(store)
+    assert "are not records and are left, in" in texts(store)
     assert aside.stat().st_size == 1400
     assert check(store) == set(range(1, 11))
     store.close()
@@ -271,7 +271,7 @@ def test_given_no_good_store_json_when_opened_then_the_segments_tell_what_it_sai
     else:
         (path / "store.json").write_bytes(content)
     again = open_store(path)
-    assert "written anew from the segments" in texts(again)
+    assert "rewritten from the segments" in texts(again)
     assert (again.journal, again.salt, again.epoch) == (store.journal, store.salt, 2)
     assert check(again) == set(range(1, COUNT + 1))
     again.close()
@@ -417,7 +417,7 @@ def test_given_too_much_that_looks_like_records_when_searched_then_it_is_left_an
     again = open_store(path)
     monkeypatch.undo()
     assert (again.last, again.damage[0].offset if before else start) == (before, start)
-    assert "are no records and are left" in texts(again)
+    assert "are not records and are left" in texts(again)
     assert check(again) == set(range(1, before + 1))
     again.close()
     last = open_store(path)

@@ -116,7 +116,7 @@ def test_given_an_index_missing_or_of_another_segment_when_verified_then_it_is_f
     path: str,
 ) -> None:
     index(path, 6).unlink()
-    assert only(path).text == "missing; the broker writes it anew"
+    assert only(path).text == "missing; the broker rewrites it"
     index(path, 6).write_bytes(index(path, 1).read_bytes())
     assert only(path).text.startswith("it is not of this segment")
 

@@ -51,7 +51,10 @@ def in_file(folder: Path, text: str) -> list[str]:
         ('server_name = "a\\u0007"', "server_name: 'a\\x07' holds a character"),
         ('frame = "netsring"', 'frame: "netsring" is not one of netstring, header, none; did you'),
         ("frame = 5", "frame: 5 is not a choice; give netstring, header, none"),
-        ('host = "127.0.0.1:4222"', 'host: "127.0.0.1:4222" is no address; give it without a port'),
+        (
+            'host = "127.0.0.1:4222"',
+            'host: "127.0.0.1:4222" is not an address; give it without a port',
+        ),
         ('host = "a b"', 'host: "a b" is no address'),
         ("hots = 1", "hots: there is no such setting; did you mean host?"),
         ("zzzzzz = 1", "zzzzzz: there is no such setting; `seriatim config` shows what there is"),
@@ -76,12 +79,15 @@ def in_file(folder: Path, text: str) -> list[str]:
         ("[limits]\nping_interval = [1]", "limits.ping_interval: this list is not a duration"),
         ("[sequencer]\nexclude = 'a'", 'sequencer.exclude: "a" is not a list; give a list of'),
         ("[sequencer]\nexclude = [1]", "sequencer.exclude: entry 1: 1 is not a text; give a sub"),
-        ("[sequencer]\nexclude = ['>.a']", 'sequencer.exclude: entry 1: ">.a" is no subject: ">'),
+        (
+            "[sequencer]\nexclude = ['>.a']",
+            'sequencer.exclude: entry 1: ">.a" is not a valid subject: ">',
+        ),
         (
             "[sequencer]\nexclude = ['a..b', 'ok', 3, '']",
-            'sequencer.exclude: entry 1: "a..b" is no subject: a word between its dots is empty;'
-            " entry 3: 3 is not a text; give a subject in quotes;"
-            ' entry 4: "" is no subject; give words joined by dots, without blanks',
+            'sequencer.exclude: entry 1: "a..b" is not a valid subject: a word between its dots is'
+            " empty; entry 3: 3 is not a text; give a subject in quotes;"
+            ' entry 4: "" is not a valid subject; give words joined by dots, without blanks',
         ),
         (
             "[sequencer]\nexclude = [1, [], true, {}, 5]",
@@ -89,12 +95,15 @@ def in_file(folder: Path, text: str) -> list[str]:
             " list is not a text; give a subject in quotes; entry 3: true is not a text; give a"
             " subject in quotes; and 2 more",
         ),
-        ('host = ""', 'host: "" is no address; give an IP address or a host name, or 0.0.0.0 for'),
-        ('host = "[]"', 'host: "[]" is no address; give an IP address or a host name'),
-        ('[[listener]]\nhost = ""\nport = 1', 'listener[1].host: "" is no address; give an IP'),
+        (
+            'host = ""',
+            'host: "" is not an address; give an IP address or a host name, or 0.0.0.0 for',
+        ),
+        ('host = "[]"', 'host: "[]" is not an address; give an IP address or a host name'),
+        ('[[listener]]\nhost = ""\nport = 1', 'listener[1].host: "" is not an address; give an IP'),
         ("[listener]\nport = 1", "listener: is a list of tables; write [[listener]]"),
         ("[[listener]]", "listener[1].port: is missing; give 1 to 65535, or -1 for any free port"),
-        ("[[listener]]\nport = 0", "listener[1].port: 0 is no port to listen on"),
+        ("[[listener]]\nport = 0", "listener[1].port: 0 is not a port to listen on"),
         ("[[listener]]\nport = 1\nfrme = 1", "listener[1].frme: there is no such setting; did yo"),
         ("[[listener]]\nport = 4222", "listener: the listener 0.0.0.0:4222,frame=netstring and t"),
         ("http_port = 4222", "http_port: monitoring and the first listener would share port 4222"),
@@ -133,8 +142,8 @@ def test_given_a_wrong_line_when_read_then_it_is_told_with_its_remedy(
             "SERIATIM_PROT: there is no such setting; did you mean SERIATIM_P",
         ),
         ({"SERIATIM_QQQQQQQQ": "1"}, "SERIATIM_QQQQQQQQ: there is no such setting; `seriatim conf"),
-        ({"SERIATIM_LISTEN": "x"}, 'SERIATIM_LISTEN: "x" is no listener; give HOST:PORT or'),
-        ({"SERIATIM_LISTEN": "h:1,a=b"}, 'SERIATIM_LISTEN: "a=b" is no option of a listener'),
+        ({"SERIATIM_LISTEN": "x"}, 'SERIATIM_LISTEN: "x" is not a listener; give HOST:PORT or'),
+        ({"SERIATIM_LISTEN": "h:1,a=b"}, 'SERIATIM_LISTEN: "a=b" is not an option of a listener'),
         (
             {"SERIATIM_LISTEN": "1:2,frame=none,frame=header"},
             'SERIATIM_LISTEN: "1:2,frame=none,frame=header" gives frame= more than once; give it',
@@ -211,7 +220,7 @@ def test_given_a_pipe_that_nobody_writes_to_when_named_as_a_file_then_it_is_refu
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     (told,) = problems(pipe)
-    assert told == f"{pipe}: is no regular file; give a file of TOML"
+    assert told == f"{pipe}: is not a regular file; give a file of TOML"
 
 
 @pytest.mark.parametrize(

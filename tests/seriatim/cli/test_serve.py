@@ -87,7 +87,7 @@ def test_given_feeds_as_flags_when_read_then_each_is_one() -> None:
         ("ff15::1", 2, 1, "binary"),
     ]
     assert refusal("serve", "--feed", "10.0.0.1:5").startswith(
-        '--feed: "10.0.0.1" is no multicast address; give 224.0.0.0 to 239.255.255.255'
+        '--feed: "10.0.0.1" is not a multicast address; give 224.0.0.0 to 239.255.255.255'
     )
 
 

@@ -163,7 +163,7 @@ def test_given_several_addresses_then_the_first_that_answers_is_used(
 @pytest.mark.parametrize("wrong", ["", "http://u:hunter2@a", "nats://u:hunter2@a:99999", "a:0"])
 def test_given_what_is_no_address_then_it_is_said_without_credentials(wrong: str) -> None:
     async def scenario() -> None:
-        with pytest.raises(InvalidArgument, match="is no address of a broker") as told:
+        with pytest.raises(InvalidArgument, match="is not the address of a broker") as told:
             await connect(wrong)
         assert "hunter2" not in str(told.value)
 

@@ -78,8 +78,8 @@ def test_given_an_error_that_ends_the_connection_then_its_words_are_the_reason()
 @pytest.mark.parametrize(
     ("said", "error", "why"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n", NotABroker, "this is no NATS broker: it says"),
-        (b"INFO [1]\r\n", NotABroker, "this is no NATS broker: it says INFO"),
+        (b"HTTP/1.1 400 Bad Request\r\n", NotABroker, "this is not a NATS broker: it says"),
+        (b"INFO [1]\r\n", NotABroker, "this is not a NATS broker: it says INFO"),
         (b"", NotABroker, "the broker closed the connection"),
         (INFO, ConnectionLost, "the broker closed the connection"),
         (INFO + b"-ERR 'Authorization Violation'\r\n", NotAuthorized, "Authorization Violation"),

@@ -64,5 +64,5 @@ def test_given_several_addresses_then_the_first_that_answers_is_used(
         assert client.server.port == broker.port
     with pytest.raises(ConnectionLost, match=r"^127.0.0.1:1: connection refused.*; 127.0.0.1:2: "):
         connect_blocking("127.0.0.1:1,127.0.0.1:2", ConnectOptions(connect_timeout=1.0))
-    with pytest.raises(InvalidArgument, match="is no address of a broker"):
+    with pytest.raises(InvalidArgument, match="is not the address of a broker"):
         connect_blocking("http://u:hunter2@a")

@@ -40,7 +40,9 @@ def test_given_files_that_cannot_be_used_then_they_are_named(tmp_path: Path) -> 
     with pytest.raises(InvalidArgument, match=r"user\.creds cannot be read: No such file"):
         connect_fields(Credentials(file=str(path)), HERE, {"nonce": "n"})
     path.write_text("hello")
-    with pytest.raises(InvalidArgument, match=r"is no credentials file: it has no JWT, or no seed"):
+    with pytest.raises(
+        InvalidArgument, match=r"is not a credentials file: it has no JWT, or no seed"
+    ):
         connect_fields(Credentials(file=str(path)), HERE, {"nonce": "n"})
     with pytest.raises(InvalidArgument, match=r"is not an nkey file: it has no seed"):
         connect_fields(Credentials(nkey_file=str(path)), HERE, {"nonce": "n"})

@@ -145,7 +145,9 @@ def test_given_an_allocator_when_a_payload_is_on_its_way_then_it_is_read_into_th
 def test_given_what_no_broker_says_then_that_is_the_error(said: bytes) -> None:
     protocol = NatsProtocol()
     protocol.receive_data(said)
-    with pytest.raises(NotABroker, match=r"this is no NATS broker: (it says|its line|a message)"):
+    with pytest.raises(
+        NotABroker, match=r"this is not a NATS broker: (it says|its line|a message)"
+    ):
         list(events(protocol))
 
 

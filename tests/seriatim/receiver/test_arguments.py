@@ -46,14 +46,20 @@ def test_given_a_filter_then_a_codec_by_its_name_knows_of_it() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ({"codec": "morse"}, "'morse' is no codec; give netstring, "),
+        ({"codec": "morse"}, "'morse' is not a codec; give netstring, "),
         ({"codec": "tests.support.codecs:Morse"}, "'tests.support.codecs:Morse': AttributeError"),
-        ({"codec": 5}, "5 is no codec; give one's name, or an object of its class"),
-        ({"codec": Nothing}, "is no codec; give one's name, or an object of its class"),
-        ({"fill": 3}, "3 is nobody to ask; give nats://HOST:PORT, mold://HOST:PORT, or None"),
+        ({"codec": 5}, "5 is not a codec; give one's name, or an object of its class"),
+        ({"codec": Nothing}, "is not a codec; give one's name, or an object of its class"),
+        (
+            {"fill": 3},
+            "3 is not an address to ask; give nats://HOST:PORT, mold://HOST:PORT, or None",
+        ),
         ({"start": True}, "True is no start"),
         ({"start": "1"}, "'1' is no start"),
-        ({"start": 2**63 - 1}, "is no start; give a number from 1 to 9223372036854775806, or"),
+        (
+            {"start": 2**63 - 1},
+            "is not a valid start; give a number from 1 to 9223372036854775806, or",
+        ),
         ({"start": 2**63}, "is no start"),
         ({"subject": None}, "None is no subject"),
         ({"patience": -1}, "patience is -1; give seconds, 0 or more"),
@@ -66,9 +72,9 @@ def test_given_a_filter_then_a_codec_by_its_name_knows_of_it() -> None:
         ({"held_bytes": 2**63}, "held_bytes is 9223372036854775808; give a whole number"),
         ({"pending_bytes": "1 MiB"}, "pending_bytes is '1 MiB'; give a whole number"),
         ({"feeds": GROUP}, r"feeds are a list of groups, also where there is one: give \[group\]"),
-        ({"feeds": "239.0.0.1:4666"}, "'239.0.0.1:4666' is no list of groups"),
-        ({"feeds": [("239.0.0.1", 4666)]}, "is no list of groups"),
-        ({"feeds": None}, "None is no list of groups"),
+        ({"feeds": "239.0.0.1:4666"}, "'239.0.0.1:4666' is not a list of groups"),
+        ({"feeds": [("239.0.0.1", 4666)]}, "is not a list of groups"),
+        ({"feeds": None}, "None is not a list of groups"),
     ],
 )
 def test_given_an_argument_that_cannot_be_then_it_is_refused(

@@ -409,7 +409,7 @@ def test_given_a_question_that_the_broker_refuses_then_its_reason_is_told(served
                 speaker.send(b"10:1:3,3:abc,,")
                 events = await gather(receiver, lambda events: isinstance(events[-1], FeedMessage))
                 assert events == [Lost(1, 2), FeedMessage(3, b"abc")]
-                refused = "is no subject that can be subscribed to"
+                refused = "is not a subject that can be subscribed to"
                 await until(lambda: refused in "".join(receiver.troubles))
 
     asyncio.run(listen())
@@ -442,10 +442,10 @@ async def enter(fill: str) -> None:
     [
         ("nats://127.0.0.1:1", "nats://127.0.0.1:1: connection refused: no broker listens there"),
         ("127.0.0.1:1", "nats://127.0.0.1:1: connection refused"),
-        ("http://127.0.0.1:1", "is no address of a broker; give nats://HOST:PORT"),
-        ("nats://127.0.0.1:99999", "is no address of a broker"),
-        ("mold://127.0.0.1", "is no re-request server; give mold://HOST:PORT"),
-        ("mold://127.0.0.1:x", "is no re-request server"),
+        ("http://127.0.0.1:1", "is not the address of a broker; give nats://HOST:PORT"),
+        ("nats://127.0.0.1:99999", "is not the address of a broker"),
+        ("mold://127.0.0.1", "is not the address of a re-request server; give mold://HOST:PORT"),
+        ("mold://127.0.0.1:x", "is not the address of a re-request server"),
         ("mold://no.such.host.invalid:7", "mold://no.such.host.invalid:7: "),
     ],
 )

@@ -64,10 +64,10 @@ def test_given_a_program_that_shares_its_port_in_one_way_then_both_hear(option: 
 @pytest.mark.parametrize(
     ("group", "port", "why"),
     [
-        ("10.0.0.1", 1, "10.0.0.1 is no multicast group; these are 224.0.0.0 to"),
-        ("::1", 1, "::1 is no multicast group"),
-        ("everyone", 1, '"everyone" is no address; groups are 224.0.0.0 to'),
-        ("239.0.0.1", 0, "0 is no port; give 1 to 65535"),
+        ("10.0.0.1", 1, "10.0.0.1 is not a multicast group; these are 224.0.0.0 to"),
+        ("::1", 1, "::1 is not a multicast group"),
+        ("everyone", 1, '"everyone" is not an address; groups are 224.0.0.0 to'),
+        ("239.0.0.1", 0, "0 is not a port; give 1 to 65535"),
         ("239.0.0.1", 65536, "65536 is no port"),
     ],
 )
@@ -80,10 +80,14 @@ def test_given_what_is_no_group_then_it_says_so(group: str, port: int, why: str)
     ("group", "interface", "why"),
     [
         ("239.1.2.3", "eth99", r'there is no interface "eth99"; there are lo'),
-        ("239.1.2.3", "10.255.255.7", "10.255.255.7 is no address of this machine, or cannot do"),
+        (
+            "239.1.2.3",
+            "10.255.255.7",
+            "10.255.255.7 is not an address of this machine, or cannot do",
+        ),
         ("239.1.2.3", "::1", "::1 is not of the group's family; give an IPv4 address"),
         ("ff15::1", "127.0.0.1", "127.0.0.1 is not of the group's family; give an IPv6 address"),
-        ("ff15::1", "fe80::77", "fe80::77 is no address of this machine; there are lo"),
+        ("ff15::1", "fe80::77", "fe80::77 is not an address of this machine; there are lo"),
     ],
 )
 def test_given_an_interface_that_is_not_here_then_it_says_which_there_are(

@@ -210,7 +210,7 @@ def test_given_no_feed_or_three_then_it_is_refused(feeds: int) -> None:
 
 @pytest.mark.parametrize("start", [0, -1, "now", 1.5])
 def test_given_a_start_that_is_none_then_it_is_refused(start: object) -> None:
-    with pytest.raises(ReceiverError, match="is no start; give a number from 1 to"):
+    with pytest.raises(ReceiverError, match="is not a valid start; give a number from 1 to"):
         Receiver([Group("239.0.0.1", 1)], start=start)  # type: ignore[arg-type]
 
 

@@ -179,7 +179,7 @@ def test_given_a_path_outside_of_the_root_when_added_then_refused(
     change = begin(FileLog.open(str(tmp_path)))
     staged = Path(change.directory, "x")
     staged.touch()
-    with pytest.raises(FileLogError, match="is no path under"):
+    with pytest.raises(FileLogError, match="is not a path under"):
         change.add(str(staged), DataFile(path, "rows", 1, 0, 1, 1))
 
 

@@ -40,7 +40,7 @@ def updates(out: str) -> list[tuple[list[int], list[int]]]:
 
 
 GATHERED = (
-    r"^seriatim: (?:(\d+) more such, the last: )?block (\d+) \w{64} not taken:"
+    r"^seriatim: (?:(\d+) more like this, the last one: )?block (\d+) \w{64} not taken:"
     r" its number is too far below the head$"
 )
 CHAIN = [(number, number, number - 1) for number in range(1, 6)]

@@ -24,7 +24,7 @@ def test_given_a_crowd_of_one_kind_when_told_then_the_rest_is_counted(said: Said
         gathered.look(5.0 + at / 10_000)
     assert said() == ["block 0 is old"]
     gathered.look(6.0)
-    assert said() == ["1999 more such, the last: block 1999 is old"]
+    assert said() == ["1999 more like this, the last one: block 1999 is old"]
     gathered.tell("old", "block 7 is old", 6.5)
     assert said() == []
     gathered.end()
@@ -40,7 +40,10 @@ def test_given_lines_of_several_kinds_when_told_then_each_is_by_itself(said: Sai
         gathered.tell(None, f"always {at}", 1.0)
     assert said() == ["old 0", "far 0", "always 0", "always 1", "always 2"]
     gathered.look(2.0)
-    assert said() == ["2 more such, the last: old 2", "2 more such, the last: far 2"]
+    assert said() == [
+        "2 more like this, the last one: old 2",
+        "2 more like this, the last one: far 2",
+    ]
 
 
 def test_given_a_line_a_second_when_told_then_each_is_whole(said: Said) -> None:

@@ -81,9 +81,12 @@ def test_given_a_store_and_a_port_then_numbers_go_on_and_nats_clients_come_in(
     ("arguments", "said"),
     [
         ("70000 239.0.0.1 1234", "TCP_PORT: 70000 is above 65535; give 1 to 65535, or -1"),
-        ("0 239.0.0.1 1234", "TCP_PORT: 0 is no port to listen on; give 1 to 65535, or -1 for any"),
+        (
+            "0 239.0.0.1 1234",
+            "TCP_PORT: 0 is not a port to listen on; give 1 to 65535, or -1 for any",
+        ),
         ("x 239.0.0.1 1234", 'TCP_PORT: "x" is not a port; give 1 to 65535, or -1 for any free'),
-        ("0 239.0.0.1 1234 --framing netstring --subject a", "TCP_PORT: 0 is no port to listen"),
+        ("0 239.0.0.1 1234 --framing netstring --subject a", "TCP_PORT: 0 is not a port to li"),
         ("-1 10.0.0.1 1234", "the feed: "),
         ("--ttl 2 -1 239.0.0.1 1234 --codec none", "the feed: "),
         ("-1 239.0.0.1 1234 --framin x", "Got unexpected extra argument(s) (--framin x)"),

@@ -147,7 +147,7 @@ def test_given_a_count_then_it_ends_there_and_says_what_it_saw() -> None:
         send(group, "netstring", *MESSAGES)
         status, out, said = shown.end()
         assert (status, out.count(b"\n")) == (0, 2)
-        assert "a datagram that is none of this codec, at byte 0: no digit" in said
+        assert "a datagram that this codec cannot read, at byte 0: no digit" in said
         counts = {line.split()[0]: int(line.split()[1]) for line in said.splitlines()[-5:]}
         assert (counts["messages"], counts["malformed"], counts["kernel_drops"]) == (2, 1, 0)
 
@@ -164,7 +164,7 @@ def test_given_ordered_then_what_nobody_has_is_told_and_the_rest_is_in_order() -
             send(group, "netstring", *(FeedMessage(n, b"m") for n in (1, 3, 2, 7)))
         status, out, said = shown.end()
         assert (status, out) == (0, b"".join(encode_frame(n, b"m") for n in (1, 2, 3, 7)))
-        assert "seriatim: LOST numbers 4 to 6: nobody has these 3\n" in said
+        assert "seriatim: LOST numbers 4 to 6: these 3 are not available anywhere\n" in said
         assert "lost                    3  numbers that nobody had" in said
 
 
@@ -211,17 +211,17 @@ def test_given_somebody_to_ask_then_it_begins_in_the_past(
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["10.0.0.1", "5000"], "10.0.0.1 is no multicast group"),
+        (["10.0.0.1", "5000"], "10.0.0.1 is not a multicast group"),
         (["239.0.0.1", "5000", "--interface", "eth99"], 'there is no interface "eth99"; there are'),
         (["239.0.0.1", "0"], "PORT"),
         (["239.0.0.1", "5000", "--json", "--raw"], "give one of --json and --raw, not both"),
         (["239.0.0.1", "5000", "--from", "1"], "--from begins in the past, which somebody must"),
-        (["239.0.0.1", "5000", "--codec", "morse"], "'morse' is no codec; give netstring, "),
+        (["239.0.0.1", "5000", "--codec", "morse"], "'morse' is not a codec; give netstring, "),
         (["239.0.0.1", "5000", "--second", "239.0.0.2"], '--second: "239.0.0.2" is no group and'),
         (["239.0.0.1", "5000", "--second", "239.0.0.2:x"], '--second: "239.0.0.2:x" is no group'),
         (
             ["239.0.0.1", "5000", "--second", "239.0.0.2:5,ttl=1"],
-            '--second: "ttl=1" is no option; there is interface=',
+            '--second: "ttl=1" is not an option; the only one is interface=',
         ),
         (
             ["239.0.0.1", "5000", "--interface", "lo", "--second", "239.0.0.1:5000"],
@@ -229,7 +229,7 @@ def test_given_somebody_to_ask_then_it_begins_in_the_past(
         ),
         (["ff15::1", "5000", "--second", "[FF15:0::1]:5000"], "is the first feed itself; give ano"),
         (["239.0.0.1", "5000", "--filtered", "a..b"], "a..b"),
-        (["239.0.0.1", "5000", "--filtered", "a.b"], "and without --ordered no loss is told: give"),
+        (["239.0.0.1", "5000", "--filtered", "a.b"], "and only --ordered reports losses: give"),
         (
             ["239.0.0.1", "5000", "--from", str(2**63), "--fill", "nats://127.0.0.1:1"],
             "is not in the range 1<=x<=9223372036854775806",

@@ -167,7 +167,7 @@ def test_given_nobody_there_then_it_says_so() -> None:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
         said = refusal("sendr", str(port), stdin=b"hello\n")
-    assert said == f"127.0.0.1:{port}: connection refused: nobody listens there"
+    assert said == f"127.0.0.1:{port}: connection refused: nothing listens there"
 
 
 @pytest.mark.parametrize("arguments", [["99999"], ["x"], []])
@@ -209,7 +209,7 @@ def test_given_a_server_that_closes_or_is_another_then_it_is_told(
     assert done.returncode == 1
     assert b"Traceback" not in done.stderr
     if parting.startswith(b"HTTP"):
-        assert b"which is no netstring" in done.stderr
+        assert b"which is not a netstring" in done.stderr
     else:
         assert b"the connection was closed before all was answered" in done.stderr
         assert done.stdout == (parting + b"\n" if parting else b"")

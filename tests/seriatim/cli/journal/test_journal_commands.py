@@ -53,7 +53,7 @@ def test_given_a_journal_when_asked_for_info_then_it_is_a_table(tmp_path: Path) 
     assert f"journal     {JOURNAL}, epoch 1\n" in text
     assert "numbers     1 to 20, 20 messages\n" in text
     assert "times       2023-11-14T22:13:21.000000000Z to 2023-11-14T22:13:40.000" in text
-    assert "written by  nobody, as far as can be seen\n" in text
+    assert "written by  no running broker found\n" in text
     assert "00000000000000000011.segment" in text
 
 
@@ -244,9 +244,18 @@ def test_given_a_directory_of_another_user_when_run_then_it_says_so(tmp_path: Pa
         (["cat", "{}", "--from", "3", "--since", "1m"], "give --from or --since, not both"),
         (["cat", "{}", "--to", "3", "--until", "1m"], "give --to or --until, not both"),
         (["cat", "{}", "--from", "0"], "Invalid value for '--from'"),
-        (["cat", "{}", "--since", "soon"], '"soon" is no time; give a duration such as 10m, a'),
-        (["cat", "{}", "--since", "2023-13-01"], '"2023-13-01" is no time; give a duration'),
-        (["cat", "{}", "--subject", "a..b"], '"a..b" is no subject: a word between its dots is'),
+        (
+            ["cat", "{}", "--since", "soon"],
+            '"soon" is not a valid time; give a duration such as 10m, a',
+        ),
+        (
+            ["cat", "{}", "--since", "2023-13-01"],
+            '"2023-13-01" is not a valid time; give a duration',
+        ),
+        (
+            ["cat", "{}", "--subject", "a..b"],
+            '"a..b" is not a valid subject: a word between its dots is',
+        ),
         (["cat", "{}", "--raw", "--json"], "give one of --raw and --json, not both"),
         (["cat", "{}", "x"], "Got unexpected extra argument"),
         (["export", "{}"], "Missing option '-o' / '--output'; `seriatim journal export --help`"),

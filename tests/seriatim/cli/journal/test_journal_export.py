@@ -156,7 +156,7 @@ def test_given_a_full_disk_when_exported_then_no_half_file_stays(
 @pytest.mark.parametrize(
     ("output", "format", "told"),
     [
-        ("x.txt", None, "x.txt: its name tells no format; give --format parquet|csv|jsonl"),
+        ("x.txt", None, "x.txt: its name has no known ending; give --format parquet|csv|jsonl"),
         ("x", "xml", '--format: "xml" is not one of parquet, csv, jsonl'),
         ("-", "parquet", "Parquet cannot be written to a pipe; give a file with -o"),
     ],

@@ -134,7 +134,7 @@ def test_given_a_terminal_when_truncated_then_it_asks_first(
 def test_given_nothing_behind_the_number_when_truncated_then_it_says_so(tmp_path: Path) -> None:
     WrittenStore(tmp_path, (1, 10))
     done = seriatim("journal", "truncate", str(tmp_path), "--after", "10")
-    assert (done.returncode, done.stdout) == (0, b"nothing is behind number 10\n")
+    assert (done.returncode, done.stdout) == (0, b"no messages after number 10\n")
 
 
 @pytest.mark.parametrize("number", ["31", "3"])

@@ -62,7 +62,7 @@ def test_given_a_time_when_read_then_it_is_that_moment() -> None:
         (None, 5, None, False, "--to is the end of a range; give its begin, too: --from"),
         (None, 5, "1m", False, "--to is the end of a range; give its begin, too: --from"),
         (9, 5, None, False, "--to 5 is before --from 9"),
-        (None, None, "soon", False, '"soon" is no time; give a duration such as 10m'),
+        (None, None, "soon", False, '"soon" is not a valid time; give a duration such as 10m'),
     ],
 )
 def test_given_flags_that_cannot_be_together_when_read_then_it_says_why(
