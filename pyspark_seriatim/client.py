@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar
 
 from pyspark_seriatim.connection import Answer, Connection
 from pyspark_seriatim.errors import BrokerError, DataLost, Unreachable
-from pyspark_seriatim.options import FIELDS, Options
+from pyspark_seriatim.options import SETTINGS, Options
 from pyspark_seriatim.values import NUMBER_MAX
 from sequencer.journal.chunk import ChunkError, Columns
 
@@ -82,7 +82,7 @@ class Client:
     @classmethod
     def shared(cls, options: Options) -> "Client":
         """The process's client for these options. After a fork it is another one."""
-        key = (os.getpid(), *(getattr(options, field.name) for field in CONNECTION_FIELDS))
+        key = (os.getpid(), *(getattr(options, name) for name in CONNECTION_FIELDS))
         found = cls._shared.get(key)
         if found is None:
             while len(cls._shared) >= SHARED_MAX:
@@ -230,7 +230,7 @@ class Client:
 
 READ: Final = "$SEQ.READ"
 INFO: Final = "$SEQ.INFO"
-CONNECTION_FIELDS: Final = [field for field in FIELDS if field.metadata["where"] == "all"]
+CONNECTION_FIELDS: Final = [setting.field for setting in SETTINGS if setting.where == "all"]
 
 
 def _wish(first: int, last: int, subjects: tuple[str, ...], **sizes: int) -> bytes:
