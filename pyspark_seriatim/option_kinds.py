@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from pyspark_seriatim import values
 from pyspark_seriatim.errors import OptionError
 from pyspark_seriatim.values import NUMBER_MAX
-from seriatim.settings.checked import CHOICE, FLAG, Kind, Setting, WrongValue, quoted
+from seriatim.settings.checked import CHOICE, FLAG, SettingKind, Setting, WrongValue, quoted
 
 TEXT_MAX: Final = 4096
 
@@ -36,41 +36,41 @@ def _check_given(setting: Setting, text: str) -> str:
     return text
 
 
-KINDS: Final[dict[str, Kind]] = {
+KINDS: Final[dict[str, SettingKind]] = {
     "flag": FLAG,
     "choice": dataclasses.replace(CHOICE, read=lambda setting, text: text.strip().lower()),
-    "count": Kind(
+    "count": SettingKind(
         how="give a whole number",
         read=lambda setting, text: values.read_count(text, *_bounds(setting)),
     ),
-    "ms": Kind(
+    "ms": SettingKind(
         how="give milliseconds, or a time such as 30s or 15m",
         read=lambda setting, text: values.read_ms(text, *_bounds(setting)),
     ),
-    "bytes": Kind(
+    "bytes": SettingKind(
         how="give bytes, or a size such as 512k or 8m",
         read=lambda setting, text: values.read_bytes(text, *_bounds(setting)),
     ),
-    "text": Kind(how="give a text", check=_check_text, printable=False),
-    "secret": Kind(how="give a text", check=_check_given, printable=False),
-    "file": Kind(how="give a path", check=_check_given, printable=False),
-    "servers": Kind(
+    "text": SettingKind(how="give a text", check=_check_text, printable=False),
+    "secret": SettingKind(how="give a text", check=_check_given, printable=False),
+    "file": SettingKind(how="give a path", check=_check_given, printable=False),
+    "servers": SettingKind(
         how=f"give {values.ADDRESSES}", read=lambda setting, text: values.read_servers(text)
     ),
-    "position": Kind(
+    "position": SettingKind(
         how="give a word, a number, or an offset as Spark shows it",
         read=lambda setting, text: values.read_position(text, setting.choices),
     ),
-    "subjects": Kind(
+    "subjects": SettingKind(
         how="give subjects with commas between",
         read=lambda setting, text: values.read_subjects(text),
     ),
-    "subject": Kind(
+    "subject": SettingKind(
         how="give a subject",
         read=lambda setting, text: values.read_subject(text),
         printable=False,
     ),
-    "regex": Kind(
+    "regex": SettingKind(
         how="give a regular expression",
         read=lambda setting, text: values.read_regex(text),
         printable=False,
@@ -82,7 +82,7 @@ KINDS: Final[dict[str, Kind]] = {
 class SparkSetting(Setting):
     """One option: a field of `Options`, and how a user of Spark meets it."""
 
-    kinds: ClassVar[Mapping[str, Kind]] = KINDS
+    kinds: ClassVar[Mapping[str, SettingKind]] = KINDS
 
     field: str  # of `Options`
     name: str  # as the user writes it

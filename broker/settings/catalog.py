@@ -19,7 +19,7 @@ from broker.settings.network_kinds import CODEC, GROUP, HOST, INTERFACE, PORT
 from broker.settings.settings import Limits, Listener, SequencerSettings, Settings
 from broker.settings.staging_settings import StagingSettings
 from seriatim.settings.amounts import COUNT, DURATION, SIZE
-from seriatim.settings.checked import CHOICE, FLAG, TEXT, Kind, Setting
+from seriatim.settings.checked import CHOICE, FLAG, TEXT, SettingKind, Setting
 from seriatim.settings.subjects import LIST, PATTERN, SUBJECT
 
 PREFIX = "SERIATIM_"
@@ -32,7 +32,7 @@ SECTIONS: dict[str, type] = {
 }
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, SettingKind] = {
     "text": TEXT,
     "choice": CHOICE,
     "flag": FLAG,
@@ -54,7 +54,7 @@ KINDS: dict[str, Kind] = {
 class BrokerSetting(Setting):
     """A setting of the broker, and where it is set: in the file, the environment, as a flag."""
 
-    kinds: ClassVar[Mapping[str, Kind]] = KINDS
+    kinds: ClassVar[Mapping[str, SettingKind]] = KINDS
 
     path: str
     zero: str = ""  # what 0 (or an empty text) means, where that is not obvious

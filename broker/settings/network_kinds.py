@@ -3,7 +3,7 @@
 from typing import Final
 
 from seriatim.settings.amounts import read_whole_number
-from seriatim.settings.checked import Kind, Setting, WrongValue, quoted
+from seriatim.settings.checked import SettingKind, Setting, WrongValue, quoted
 
 INTERFACE_NAME_MAX: Final = 15  # Linux' own limit
 
@@ -91,7 +91,7 @@ def _check_codec(setting: Setting, name: str) -> str:
     return name
 
 
-PORT: Final = Kind(
+PORT: Final = SettingKind(
     how="",
     noun="a port",
     native=(int,),
@@ -99,25 +99,25 @@ PORT: Final = Kind(
     check_first=_check_port,
     allowed=_allowed_ports,
 )
-HOST: Final = Kind(
+HOST: Final = SettingKind(
     how="give a text",
     noun="a text",
     check=_host,
     allowed=lambda setting: "an IP address or a host name",
 )
-GROUP: Final = Kind(
+GROUP: Final = SettingKind(
     how="give 224.0.0.0 to 239.255.255.255, or of IPv6 an address in ff00::/8",
     noun="a multicast address",
     check=_group,
     allowed=lambda setting: "224.0.0.0 to 239.255.255.255, or ff00::/8",
 )
-INTERFACE: Final = Kind(
+INTERFACE: Final = SettingKind(
     how="give its name, as `ip link` shows it, or its IPv4 address",
     noun="an interface",
     check=_interface,
     allowed=lambda setting: "a name, or an IPv4 address",
 )
-CODEC: Final = Kind(
+CODEC: Final = SettingKind(
     how="give netstring, netstring-subject, binary, moldudp64 or package.module:Class",
     check=_check_codec,
     allowed=lambda setting: (

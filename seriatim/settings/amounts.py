@@ -4,7 +4,7 @@ import re
 from decimal import Decimal
 from typing import Final
 
-from seriatim.settings.checked import Kind, Setting, WrongValue, quoted
+from seriatim.settings.checked import SettingKind, Setting, WrongValue, quoted
 
 SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 SIZES |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -83,14 +83,14 @@ def read_whole_number(setting: Setting, text: str) -> int:
     return int(text)
 
 
-SIZE: Final = Kind(
+SIZE: Final = SettingKind(
     how="give bytes, or a number with KiB, MiB, GiB (1024) or kB, MB, GB (1000)",
     native=(int,),
     text_in_file=True,
     read=lambda setting, text: read_size(text),
     show=show_size,
 )
-DURATION: Final = Kind(
+DURATION: Final = SettingKind(
     how="give seconds, or a number with ms, s, m, h or d, such as 500ms or 1m30s",
     native=(int, float),
     text_in_file=True,
@@ -98,6 +98,6 @@ DURATION: Final = Kind(
     make=float,
     show=show_duration,
 )
-COUNT: Final = Kind(
+COUNT: Final = SettingKind(
     how="give a whole number", noun="a whole number", native=(int,), read=read_whole_number
 )

@@ -94,7 +94,7 @@ def _show(value: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class SettingKind:
     """How values of one kind are read, checked, shown and explained."""
 
     how: str  # how to write one; empty: what it allows
@@ -154,9 +154,9 @@ def is_text(text: str) -> bool:
     return not re.search("[\ud800-\udfff]", text)
 
 
-TEXT: Final = Kind(how="give a text")
-CHOICE: Final = Kind(how="give one of its words", check_first=_check_choice)
-FLAG: Final = Kind(
+TEXT: Final = SettingKind(how="give a text")
+CHOICE: Final = SettingKind(how="give one of its words", check_first=_check_choice)
+FLAG: Final = SettingKind(
     how="give true or false",
     noun="a flag",
     native=(bool,),

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from seriatim.settings.checked import Kind, Setting, WrongValue, is_text, quoted, shown_raw
+from seriatim.settings.checked import SettingKind, Setting, WrongValue, is_text, quoted, shown_raw
 
 ENTRIES_SHOWN_MAX: Final = 3  # wrong entries of a list in one message
 
@@ -52,17 +52,17 @@ def _check_entries(setting: Setting, entries: tuple[Any, ...]) -> tuple[Any, ...
     return entries
 
 
-SUBJECT: Final = Kind(
+SUBJECT: Final = SettingKind(
     how="give words joined by dots",
     check=lambda setting, value: check_subject(value, wildcards=False),
     allowed=lambda setting: "a subject",
 )
-PATTERN: Final = Kind(
+PATTERN: Final = SettingKind(
     how="give words joined by dots, wildcards too",
     check=lambda setting, value: check_subject(value),
     allowed=lambda setting: "a subject, wildcards too",
 )
-LIST: Final = Kind(
+LIST: Final = SettingKind(
     how="give a list of texts",
     noun="a list",
     native=(list,),

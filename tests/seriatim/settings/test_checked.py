@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from seriatim.settings.amounts import COUNT, DURATION, SIZE
-from seriatim.settings.checked import CHOICE, FLAG, TEXT, Kind, Setting, WrongValue
+from seriatim.settings.checked import CHOICE, FLAG, TEXT, SettingKind, Setting, WrongValue
 from seriatim.settings.subjects import LIST, is_subject
 
 KINDS = {"text": TEXT, "choice": CHOICE, "flag": FLAG, "list": LIST}
@@ -18,7 +18,7 @@ WINDOW = {"kind": "count", "low": 1, "high": 64}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneSetting(Setting):
-    kinds: ClassVar[Mapping[str, Kind]] = KINDS
+    kinds: ClassVar[Mapping[str, SettingKind]] = KINDS
 
 
 def of(**more: Any) -> OneSetting:
