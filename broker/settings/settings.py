@@ -199,13 +199,6 @@ class Limits:
         flags=("--ping_max",),
         bounds=(1, 1000),
     )
-    auth_timeout: float = setting(
-        2.0,
-        "duration",
-        "How long a client may take to say who it is, where that is asked. NATS' default.",
-        flags=("--auth_timeout",),
-        bounds=(0.01, 60.0),
-    )
     closings_logged: int = setting(
         10,
         "count",

@@ -115,7 +115,6 @@ def test_given_the_table_when_counted_then_every_field_is_a_knob() -> None:
         ("limits.write_deadline", 10.0),
         ("limits.ping_interval", 120.0),
         ("limits.ping_max", 2),
-        ("limits.auth_timeout", 2.0),
     ],
 )
 def test_given_nothing_when_started_then_the_defaults_are_those_of_nats_server(

@@ -76,7 +76,7 @@ def test_given_a_file_with_every_kind_when_resolved_then_all_is_taken(tmp_path: 
         max_pending = 134217728
         ping_interval = "1m30s"
         write_deadline = 2.5
-        auth_timeout = 3
+        drain_timeout = 3
         [sequencer]
         exclude = ["_INBOX.>", "a.*"]
         [[listener]]
@@ -94,7 +94,7 @@ def test_given_a_file_with_every_kind_when_resolved_then_all_is_taken(tmp_path: 
     assert settings.limits.max_pending == 128 << 20
     assert settings.limits.ping_interval == 90.0
     assert settings.limits.write_deadline == 2.5
-    assert isinstance(settings.limits.auth_timeout, float)
+    assert isinstance(settings.limits.drain_timeout, float)
     assert settings.sequencer.exclude == ("_INBOX.>", "a.*")
     assert settings.listeners == (
         Listener(host="0.0.0.0", port=4333, frame="none"),
