@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from pyspark_seriatim import values
 from pyspark_seriatim.errors import OptionError
 from pyspark_seriatim.values import NUMBER_MAX
-from seriatim.settings.checked import CHOICE, FLAG, SettingKind, Setting, WrongValue, quoted
+from seriatim.settings.checked import CHOICE, FLAG, Setting, SettingKind, WrongValue, quoted
 
 TEXT_MAX: Final = 4096
 

@@ -19,7 +19,7 @@ from broker.settings.network_kinds import CODEC, GROUP, HOST, INTERFACE, PORT
 from broker.settings.settings import Limits, Listener, SequencerSettings, Settings
 from broker.settings.staging_settings import StagingSettings
 from seriatim.settings.amounts import COUNT, DURATION, SIZE
-from seriatim.settings.checked import CHOICE, FLAG, TEXT, SettingKind, Setting
+from seriatim.settings.checked import CHOICE, FLAG, TEXT, Setting, SettingKind
 from seriatim.settings.subjects import LIST, PATTERN, SUBJECT
 
 PREFIX = "SERIATIM_"

@@ -3,7 +3,7 @@
 from typing import Final
 
 from seriatim.settings.amounts import read_whole_number
-from seriatim.settings.checked import SettingKind, Setting, WrongValue, quoted
+from seriatim.settings.checked import Setting, SettingKind, WrongValue, quoted
 
 INTERFACE_NAME_MAX: Final = 15  # Linux' own limit
 

@@ -4,7 +4,7 @@ import re
 from decimal import Decimal
 from typing import Final
 
-from seriatim.settings.checked import SettingKind, Setting, WrongValue, quoted
+from seriatim.settings.checked import Setting, SettingKind, WrongValue, quoted
 
 SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 SIZES |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}

@@ -24,7 +24,7 @@ class WrongValue(ValueError):
 class Setting:
     """One setting: what it may be, and what it is for. A table derives its own from it."""
 
-    kinds: ClassVar[Mapping[str, "Kind"]]
+    kinds: ClassVar[Mapping[str, "SettingKind"]]
 
     kind: str
     default: Any
@@ -81,7 +81,7 @@ class Setting:
         return f"give {self.allowed()}" if self.choices or not self._kind.how else self._kind.how
 
     @property
-    def _kind(self) -> "Kind":
+    def _kind(self) -> "SettingKind":
         return self.kinds[self.kind]
 
 

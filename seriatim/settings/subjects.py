@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from seriatim.settings.checked import SettingKind, Setting, WrongValue, is_text, quoted, shown_raw
+from seriatim.settings.checked import Setting, SettingKind, WrongValue, is_text, quoted, shown_raw
 
 ENTRIES_SHOWN_MAX: Final = 3  # wrong entries of a list in one message
 

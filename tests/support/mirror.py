@@ -61,7 +61,6 @@ ELSEWHERE = {
     "pyspark_seriatim/jobs/running/watch.py": "tests/spark/test_audit.py",
     "pyspark_seriatim/jobs/stats/__main__.py": "tests/pyspark_seriatim/jobs/test_entry_files.py",
     "pyspark_seriatim/jobs/stats/measuring.py": "tests/spark/test_stats.py",
-    "pyspark_seriatim/jobs/stats/plot.py": "tests/pyspark_seriatim/jobs/stats/test_stats_job.py",
     "pyspark_seriatim/jobs/stats/stats_output.py": "tests/pyspark_seriatim/jobs/stats/test_stats_job.py",  # noqa: E501
     "pyspark_seriatim/option_kinds.py": "tests/pyspark_seriatim/test_values.py",
     "pyspark_seriatim/reading.py": "tests/pyspark_seriatim/test_source.py",

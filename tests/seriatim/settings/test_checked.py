@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from seriatim.settings.amounts import COUNT, DURATION, SIZE
-from seriatim.settings.checked import CHOICE, FLAG, TEXT, SettingKind, Setting, WrongValue
+from seriatim.settings.checked import CHOICE, FLAG, TEXT, Setting, SettingKind, WrongValue
 from seriatim.settings.subjects import LIST, is_subject
 
 KINDS = {"text": TEXT, "choice": CHOICE, "flag": FLAG, "list": LIST}
