@@ -42,7 +42,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Info:
+class JournalInfo:
     """What there is: numbers `first` to `last` (`first` is `last` + 1 for none); times in ms."""
 
     journal: str
@@ -77,7 +77,7 @@ class Client:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._idle: list[Connection] = []
-        self._info: tuple[float, Info] | None = None
+        self._info: tuple[float, JournalInfo] | None = None
 
     @classmethod
     def shared(cls, options: Options) -> "Client":
@@ -144,7 +144,7 @@ class Client:
 
     # What there is
 
-    def info(self, max_age_s: float = 0.0) -> Info:
+    def info(self, max_age_s: float = 0.0) -> JournalInfo:
         """What the broker keeps. Raises `BrokerError` where it keeps nothing."""
         if self._info is not None and time.monotonic() - self._info[0] < max_age_s:
             return self._info[1]
@@ -270,7 +270,7 @@ def _number(digits: str) -> int:
     return int(digits)
 
 
-def _ask_info(connection: Connection) -> Info:
+def _ask_info(connection: Connection) -> JournalInfo:
     answer = connection.request(INFO).check(INFO)
     try:
         raw = json.loads(bytes(answer.payload))
@@ -288,7 +288,7 @@ def _ask_info(connection: Connection) -> Info:
             " start it with a journal"
         )
     connection.journal = journal
-    return Info(
+    return JournalInfo(
         journal=journal,
         store=store,
         max_payload=connection.max_payload,
