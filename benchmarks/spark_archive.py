@@ -21,7 +21,7 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.spark_read import PAYLOAD, journal_of
 from benchmarks.spark_result import Result
 from pyspark_seriatim.client import Client
-from pyspark_seriatim.jobs.archive.archive_job import Format, Wish, archived
+from pyspark_seriatim.jobs.archive.archive_job import ArchiveFormat, ArchiveOptions, archived
 from pyspark_seriatim.options import Options
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ BATCH_ROWS = 1_000_000
 
 
 def archive(
-    headers: bool = True, format: Format = Format.parquet
+    headers: bool = True, format: ArchiveFormat = ArchiveFormat.parquet
 ) -> Callable[["SparkSession", int], Result]:
     """The job, as its command runs it with --once."""
 
@@ -46,7 +46,7 @@ def archive(
                 begun = perf_counter()
                 work, _ = archived(
                     session,
-                    Wish(
+                    ArchiveOptions(
                         root=f"{folder}/{name}",
                         server=options["servers"],
                         headers=headers,
@@ -133,7 +133,7 @@ def _check(folder: str, rows: int) -> None:
 SCENARIOS: dict[str, Callable[["SparkSession", int], Result]] = {
     "archive": archive(),
     "archive-no-headers": archive(headers=False),
-    "archive-delta": archive(format=Format.delta),
+    "archive-delta": archive(format=ArchiveFormat.delta),
     "archive-sparks": sparks,
     "archive-floor": floor,
 }

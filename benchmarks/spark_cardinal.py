@@ -27,7 +27,7 @@ from cardinal.producer import Producer
 from cardinal.transport.envelope import pack, subject_of
 from pyspark_seriatim.client import Client
 from pyspark_seriatim.jobs.cardinal import cardinal_tables
-from pyspark_seriatim.jobs.cardinal.assembly import Assembly, Engine, Wanted
+from pyspark_seriatim.jobs.cardinal.assembly import Assembly, AssemblyOptions, Engine
 from pyspark_seriatim.jobs.cardinal.cardinal_job import MAX_OFFSETS, ROCKSDB, assemble
 from pyspark_seriatim.options import Options
 
@@ -81,10 +81,14 @@ def job(engine: Engine, size: int, part: int = 1) -> Callable[["SparkSession", i
         rows = rows // part // size * size
         with tempfile.TemporaryDirectory() as folder:
             with broker_of(size, rows // WARM // size * size) as (_, place, journal):
-                wanted = Wanted(APPLICATION, f"{folder}/warm", place, None, engine, THRESHOLD)
+                wanted = AssemblyOptions(
+                    APPLICATION, f"{folder}/warm", place, None, engine, THRESHOLD
+                )
                 assemble(session, Assembly(wanted, journal))
             with broker_of(size, rows) as (server, place, journal):
-                wanted = Wanted(APPLICATION, f"{folder}/root", place, None, engine, THRESHOLD)
+                wanted = AssemblyOptions(
+                    APPLICATION, f"{folder}/root", place, None, engine, THRESHOLD
+                )
                 before, begun = server.cpu_seconds(), perf_counter()
                 done = assemble(session, Assembly(wanted, journal))
                 seconds = perf_counter() - begun
@@ -112,7 +116,7 @@ def floor(session: "SparkSession", rows: int) -> Result:
     table = pa.table(columns)
     del subjects, payloads, columns
     with tempfile.TemporaryDirectory() as root:
-        wanted = Wanted(APPLICATION, root, "", None, Engine.FOLD, THRESHOLD)
+        wanted = AssemblyOptions(APPLICATION, root, "", None, Engine.FOLD, THRESHOLD)
         assembly, begun = Assembly(wanted, "journal"), perf_counter()
         for batch, at in enumerate(range(0, rows, MAX_OFFSETS)):
             piece = table.slice(at, MAX_OFFSETS)

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar
 
 from pyspark_seriatim.connection import Answer, Connection
 from pyspark_seriatim.errors import BrokerError, DataLost, Unreachable
-from pyspark_seriatim.options import FIELDS, Options
+from pyspark_seriatim.options import SETTINGS, Options
 from pyspark_seriatim.values import NUMBER_MAX
 from sequencer.journal.chunk import ChunkError, Columns
 
@@ -42,7 +42,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Info:
+class JournalInfo:
     """What there is: numbers `first` to `last` (`first` is `last` + 1 for none); times in ms."""
 
     journal: str
@@ -77,12 +77,12 @@ class Client:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._idle: list[Connection] = []
-        self._info: tuple[float, Info] | None = None
+        self._info: tuple[float, JournalInfo] | None = None
 
     @classmethod
     def shared(cls, options: Options) -> "Client":
         """The process's client for these options. After a fork it is another one."""
-        key = (os.getpid(), *(getattr(options, field.name) for field in CONNECTION_FIELDS))
+        key = (os.getpid(), *(getattr(options, name) for name in CONNECTION_FIELDS))
         found = cls._shared.get(key)
         if found is None:
             while len(cls._shared) >= SHARED_MAX:
@@ -144,7 +144,7 @@ class Client:
 
     # What there is
 
-    def info(self, max_age_s: float = 0.0) -> Info:
+    def info(self, max_age_s: float = 0.0) -> JournalInfo:
         """What the broker keeps. Raises `BrokerError` where it keeps nothing."""
         if self._info is not None and time.monotonic() - self._info[0] < max_age_s:
             return self._info[1]
@@ -230,7 +230,7 @@ class Client:
 
 READ: Final = "$SEQ.READ"
 INFO: Final = "$SEQ.INFO"
-CONNECTION_FIELDS: Final = [field for field in FIELDS if field.metadata["where"] == "all"]
+CONNECTION_FIELDS: Final = [setting.field for setting in SETTINGS if setting.where == "all"]
 
 
 def _wish(first: int, last: int, subjects: tuple[str, ...], **sizes: int) -> bytes:
@@ -270,7 +270,7 @@ def _number(digits: str) -> int:
     return int(digits)
 
 
-def _ask_info(connection: Connection) -> Info:
+def _ask_info(connection: Connection) -> JournalInfo:
     answer = connection.request(INFO).check(INFO)
     try:
         raw = json.loads(bytes(answer.payload))
@@ -288,7 +288,7 @@ def _ask_info(connection: Connection) -> Info:
             " start it with a journal"
         )
     connection.journal = journal
-    return Info(
+    return JournalInfo(
         journal=journal,
         store=store,
         max_payload=connection.max_payload,

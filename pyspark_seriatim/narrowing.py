@@ -25,7 +25,8 @@ from pyspark_seriatim.api import (
     LessThan,
     LessThanOrEqual,
 )
-from pyspark_seriatim.values import NUMBER_MAX, SUBJECTS_MAX, is_pattern
+from pyspark_seriatim.values import NUMBER_MAX, SUBJECTS_MAX
+from seriatim.settings.subjects import is_subject
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017
 BYTES_MAX: Final = 16 << 10  # of the subjects of one request, far below any `max_payload`
@@ -112,7 +113,7 @@ class Narrowed:
                 return
         # U+FFFD may stand for what is no UTF-8. And there are messages whose subject nobody can
         # subscribe to: publishers may leave a token empty, or use what is a blank only in Unicode.
-        if any("�" in one or not is_pattern(one) for one in found):
+        if any("�" in one or not is_subject(one) for one in found):
             return
         found = list(dict.fromkeys(found))
         if len(found) > SUBJECTS_MAX or len(json.dumps(found)) > BYTES_MAX:

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyspark_seriatim.client import Info
+from pyspark_seriatim.client import JournalInfo
 from pyspark_seriatim.errors import DataLost
 from pyspark_seriatim.options import Options
 from pyspark_seriatim.values import EARLIEST, Position
@@ -50,7 +50,7 @@ def is_symbolic(start: Offset) -> bool:
     return "sequence" not in start
 
 
-def initial(options: Options, info: Info) -> Offset:
+def initial(options: Options, info: JournalInfo) -> Offset:
     """The first offset of a stream: a number only where it will be the same when asked again."""
     if options.starting_timestamp >= 0:
         return {"startingTimestamp": options.starting_timestamp}
@@ -62,14 +62,16 @@ def initial(options: Options, info: Info) -> Offset:
     return {"startingOffsets": start}
 
 
-def resolve(start: Offset, info: Info, seek: Callable[[int], int]) -> int:
+def resolve(start: Offset, info: JournalInfo, seek: Callable[[int], int]) -> int:
     """The number that a symbolic offset means now."""
     if "startingTimestamp" in start:
         return seek(int(start["startingTimestamp"]) * MS_NS)
     return info.first if start["startingOffsets"] == EARLIEST else info.last + 1
 
 
-def first_of(options: Options, start: Offset, info: Info, what: str = "the checkpoint") -> int:
+def first_of(
+    options: Options, start: Offset, info: JournalInfo, what: str = "the checkpoint"
+) -> int:
     """The first number to read from an offset on; another than its own where that is lost."""
     journal, sequence = str(start["journal"]), int(start["sequence"])
     if journal != info.journal:
@@ -96,7 +98,7 @@ def first_of(options: Options, start: Offset, info: Info, what: str = "the check
     return sequence
 
 
-def stream_range(options: Options, start: Offset, end: Offset, info: Info) -> Range:
+def stream_range(options: Options, start: Offset, end: Offset, info: JournalInfo) -> Range:
     """The numbers of a micro-batch."""
     if end["journal"] != info.journal:
         lose(
@@ -127,7 +129,7 @@ def stream_range(options: Options, start: Offset, end: Offset, info: Info) -> Ra
     return min(first, stop), stop
 
 
-def batch_range(options: Options, info: Info, seek: Callable[[int], int]) -> Range:
+def batch_range(options: Options, info: JournalInfo, seek: Callable[[int], int]) -> Range:
     """The numbers of a batch query."""
     start, end = options.starting_offsets, options.ending_offsets
     stop = info.last + 1
@@ -145,7 +147,7 @@ def batch_range(options: Options, info: Info, seek: Callable[[int], int]) -> Ran
     return first, max(first, stop)
 
 
-def _ending(options: Options, end: Position, info: Info) -> int:
+def _ending(options: Options, end: Position, info: JournalInfo) -> int:
     if end.journal not in ("", info.journal):
         lose(
             options, f"endingOffsets is of journal {end.journal}, and the broker has {info.journal}"

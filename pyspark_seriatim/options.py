@@ -1,6 +1,6 @@
 """Every option of the data source in one table: name, default, Kafka's name, and what it means.
 
-An option is a field of `Options`, whose metadata is its documentation (option.py); parsing,
+An option is a setting of the data source: a field of `Options` (option_kinds.py). Parsing,
 warnings and the table in docs/spark.md (`python -m pyspark_seriatim.options`) all read it.
 
     where   all; read (batch and stream); batch; stream; write
@@ -17,13 +17,13 @@ from typing import Any, Final
 
 from pyspark_seriatim import values
 from pyspark_seriatim.errors import OptionError
-from pyspark_seriatim.option import option, read_option, table_line
+from pyspark_seriatim.option_kinds import SparkSetting, settings_of
 from pyspark_seriatim.values import EARLIEST, LATEST, NUMBER_MAX, TIME_MS_MAX, Position, Server
+from seriatim.settings.setting import KIB, MIB, setting
 
 log = logging.getLogger("pyspark_seriatim")
 
 DAY_MS: Final = 86_400_000
-KIB, MIB = 1 << 10, 1 << 20
 PLACES: Final = {  # what is done -> where its options are from
     "batch": ("all", "read", "batch"),
     "stream": ("all", "read", "stream"),
@@ -46,303 +46,319 @@ class Options:
 
     where: str = "batch"
 
-    servers: tuple[Server, ...] = option(
-        "servers",
-        "servers",
+    servers: tuple[Server, ...] = setting(
         (),
+        "servers",
         "The brokers' addresses: `host:port[,host:port]`, or `nats://user:password@host:port`."
         " They are tried in this order. `tls://` asks for TLS.",
+        name="servers",
         kafka="kafka.bootstrap.servers",
         shown="required",
     )
-    user: str = option(
-        "user", "text", "", "Who connects. Better here than in an address: Spark shows addresses."
-    )
-    password: str = option("password", "secret", "", "The password of `user`.")
-    token: str = option("token", "secret", "", "A token, in place of user and password.")
-    credentials_file: str = option(
-        "credentialsFile",
-        "file",
+    user: str = setting(
         "",
+        "text",
+        "Who connects. Better here than in an address: Spark shows addresses.",
+        name="user",
+    )
+    password: str = setting(
+        "",
+        "secret",
+        "The password of `user`.",
+        name="password",
+    )
+    token: str = setting(
+        "",
+        "secret",
+        "A token, in place of user and password.",
+        name="token",
+    )
+    credentials_file: str = setting(
+        "",
+        "file",
         "A NATS credentials file (`.creds`), on every machine of the cluster. Needs the package"
         " `nkeys`.",
+        name="credentialsFile",
     )
-    tls_ca_file: str = option(
-        "tlsCaFile",
-        "file",
+    tls_ca_file: str = setting(
         "",
+        "file",
         "CA certificates (PEM) to check the broker's certificate with. When given, only TLS is"
         " spoken. By default the system's.",
+        name="tlsCaFile",
         kafka="kafka.ssl.truststore.location",
     )
-    tls_cert_file: str = option(
-        "tlsCertFile",
-        "file",
+    tls_cert_file: str = setting(
         "",
+        "file",
         "Our own certificate (PEM), where the broker wants one. When given, only TLS is spoken.",
+        name="tlsCertFile",
         kafka="kafka.ssl.keystore.location",
     )
-    tls_key_file: str = option(
-        "tlsKeyFile", "file", "", "The key of `tlsCertFile`, if that file does not hold it."
+    tls_key_file: str = setting(
+        "",
+        "file",
+        "The key of `tlsCertFile`, if that file does not hold it.",
+        name="tlsKeyFile",
     )
-    tls_handshake_first: bool = option(
-        "tlsHandshakeFirst",
-        "flag",
+    tls_handshake_first: bool = setting(
         False,
+        "flag",
         "Begin with TLS, before the broker's INFO: for brokers with `handshake_first`.",
+        name="tlsHandshakeFirst",
     )
-    connect_timeout_ms: int = option(
-        "connectTimeoutMs",
-        "ms",
+    connect_timeout_ms: int = setting(
         5_000,
+        "ms",
         "How long connecting to one address may take.",
+        name="connectTimeoutMs",
         kafka="kafka.socket.connection.setup.timeout.ms",
         bounds=(1, DAY_MS),
     )
-    request_timeout_ms: int = option(
-        "requestTimeoutMs",
-        "ms",
+    request_timeout_ms: int = setting(
         30_000,
+        "ms",
         "How long nothing may be heard of a request before the connection counts as broken.",
+        name="requestTimeoutMs",
         kafka="kafka.request.timeout.ms",
         bounds=(1, DAY_MS),
     )
-    num_retries: int = option(
-        "fetchOffset.numRetries",
-        "count",
+    num_retries: int = setting(
         3,
+        "count",
         "How often something is asked again, of all addresses, after a connection failed. What"
         " was read is not read again, and the count starts again with every answer.",
+        name="fetchOffset.numRetries",
         kafka="fetchOffset.numRetries",
         bounds=(0, 1_000_000),
     )
-    retry_interval_ms: int = option(
-        "fetchOffset.retryIntervalMs",
-        "ms",
+    retry_interval_ms: int = setting(
         1_000,
+        "ms",
         "The pause before asking again.",
+        name="fetchOffset.retryIntervalMs",
         kafka="fetchOffset.retryIntervalMs",
         bounds=(0, DAY_MS),
     )
 
-    subscribe: tuple[str, ...] = option(
-        "subscribe",
-        "subjects",
+    subscribe: tuple[str, ...] = setting(
         (">",),
+        "subjects",
         "Which subjects: a list with commas, with NATS' wildcards. The broker filters.",
+        name="subscribe",
         where="read",
         kafka="subscribe",
     )
-    subscribe_pattern: str = option(
-        "subscribePattern",
-        "pattern",
+    subscribe_pattern: str = setting(
         "",
+        "regex",
         "A regular expression (Python's) that the whole subject must match. Filtered in the"
         " readers, so what does not match is sent all the same: give `subscribe` as well.",
+        name="subscribePattern",
         where="read",
         kafka="subscribePattern",
     )
-    starting_offsets: str | Position = option(  # noqa: RUF009
-        "startingOffsets",
-        "position",
+    starting_offsets: str | Position = setting(  # noqa: RUF009
         "",
+        "position",
         "Where to begin: `earliest`, `latest`, a number, or an offset as Spark shows it,"
         ' `{"journal":"...","sequence":7}`. Of a stream only at its first start.',
+        name="startingOffsets",
         where="read",
         kafka="startingOffsets",
         choices=(EARLIEST, LATEST),
         shown="batch `earliest`, stream `latest`",
     )
-    ending_offsets: str | Position = option(  # noqa: RUF009
-        "endingOffsets",
-        "position",
+    ending_offsets: str | Position = setting(  # noqa: RUF009
         LATEST,
+        "position",
         "Where to end, before this number: `latest`, a number, or an offset.",
+        name="endingOffsets",
         where="batch",
         kafka="endingOffsets",
         choices=(LATEST,),
     )
-    starting_timestamp: int = option(
-        "startingTimestamp",
-        "count",
+    starting_timestamp: int = setting(
         -1,
+        "count",
         "Begin with the first message at or after this time, in ms since 1970, and at the head"
         " if there is none. Wins over `startingOffsets`.",
+        name="startingTimestamp",
         where="read",
         kafka="startingTimestamp",
         bounds=(0, TIME_MS_MAX),
         shown="none",
     )
-    ending_timestamp: int = option(
-        "endingTimestamp",
-        "count",
+    ending_timestamp: int = setting(
         -1,
+        "count",
         "End before the first message at or after this time. Wins over `endingOffsets`.",
+        name="endingTimestamp",
         where="batch",
         kafka="endingTimestamp",
         bounds=(0, TIME_MS_MAX),
         shown="none",
     )
-    fail_on_data_loss: bool = option(
-        "failOnDataLoss",
-        "flag",
+    fail_on_data_loss: bool = setting(
         True,
+        "flag",
         "Whether numbers that are not there any more, or another journal, fail the query. If"
         " not, a warning is logged, and reading goes on with what is there.",
+        name="failOnDataLoss",
         where="read",
         kafka="failOnDataLoss",
     )
-    include_headers: bool = option(
-        "includeHeaders",
-        "flag",
+    include_headers: bool = setting(
         False,
+        "flag",
         "Adds the column `headers`, map<string, array<string>>; empty where there are none.",
+        name="includeHeaders",
         where="read",
         kafka="includeHeaders",
     )
-    include_reply: bool = option(
-        "includeReply",
-        "flag",
+    include_reply: bool = setting(
         False,
+        "flag",
         "Adds the column `reply`, the reply subject; null where there is none.",
+        name="includeReply",
         where="read",
     )
-    min_partitions: int = option(
-        "minPartitions",
-        "count",
+    min_partitions: int = setting(
         1,
+        "count",
         "How many tasks to read with, at least; fewer where a task would have less than 50 000"
         " numbers.",
+        name="minPartitions",
         where="read",
         kafka="minPartitions",
         bounds=(1, 100_000),
     )
-    max_records_per_partition: int = option(
-        "maxRecordsPerPartition",
-        "count",
+    max_records_per_partition: int = setting(
         0,
+        "count",
         "How many numbers one task reads at most.",
+        name="maxRecordsPerPartition",
         where="read",
         kafka="maxRecordsPerPartition",
         shown="none",
     )
-    fetch_rows: int = option(
-        "fetchRows",
-        "count",
+    fetch_rows: int = setting(
         32_768,
+        "count",
         "Rows of one Arrow batch, at most.",
+        name="fetchRows",
         where="read",
         kafka="kafka.max.poll.records",
         bounds=(1, 1 << 20),
     )
-    fetch_bytes: int = option(
-        "fetchBytes",
-        "bytes",
+    fetch_bytes: int = setting(
         8 * MIB,
+        "bytes",
         "Bytes of one Arrow batch, about. One message that is longer comes by itself.",
+        name="fetchBytes",
         where="read",
         kafka="kafka.fetch.max.bytes",
         bounds=(4 * KIB, 256 * MIB),
         shown="8m",
     )
-    push_down_filters: bool = option(
-        "pushDownFilters",
-        "flag",
+    push_down_filters: bool = setting(
         False,
+        "flag",
         "Let the filters of a query on `sequence`, `timestamp` and `subject` narrow what is"
         " read. Needs `spark.sql.python.filterPushdown.enabled=true`, or the query fails.",
+        name="pushDownFilters",
         where="batch",
     )
-    max_offsets_per_trigger: int = option(
-        "maxOffsetsPerTrigger",
-        "count",
+    max_offsets_per_trigger: int = setting(
         0,
+        "count",
         "How many numbers one micro-batch takes at most. 250 000 to 500 000 is a good choice.",
+        name="maxOffsetsPerTrigger",
         where="stream",
         kafka="maxOffsetsPerTrigger",
         shown="none",
     )
-    min_offsets_per_trigger: int = option(
-        "minOffsetsPerTrigger",
-        "count",
+    min_offsets_per_trigger: int = setting(
         0,
+        "count",
         "Wait for this many numbers before a micro-batch. Not under Trigger.AvailableNow.",
+        name="minOffsetsPerTrigger",
         where="stream",
         kafka="minOffsetsPerTrigger",
         shown="none",
     )
-    max_trigger_delay: int = option(
-        "maxTriggerDelay",
-        "ms",
+    max_trigger_delay: int = setting(
         900_000,
+        "ms",
         "How long `minOffsetsPerTrigger` may wait.",
+        name="maxTriggerDelay",
         where="stream",
         kafka="maxTriggerDelay",
         shown="15m",
     )
 
-    subject: str = option(
-        "subject",
-        "subject",
+    subject: str = setting(
         "",
+        "subject",
         "The subject of all rows; wins over the column `subject`.",
+        name="subject",
         where="write",
         kafka="topic",
     )
-    delivery_guarantee: str = option(
-        "deliveryGuarantee",
-        "choice",
+    delivery_guarantee: str = setting(
         "exactly-once",
+        "choice",
         "`exactly-once`: the rows of a batch are staged, and published when all of them are"
         " there. `at-least-once`: published at once, and again when a task or a batch is.",
+        name="deliveryGuarantee",
         where="write",
         kafka="(at least once only)",
         choices=("exactly-once", "at-least-once"),
     )
-    txn_app_id: str = option(
-        "txnAppId",
-        "text",
+    txn_app_id: str = setting(
         "",
+        "text",
         "Whose batches are counted. For batch writes that may be repeated; with `txnVersion`.",
+        name="txnAppId",
         where="write",
-        bounds=(1, 255),
+        length_max=255,
         shown="stream: the query's id; batch: a random one",
     )
-    txn_version: int = option(
-        "txnVersion",
-        "count",
+    txn_version: int = setting(
         -1,
+        "count",
         "Which batch of `txnAppId` this is; one that is not above the last is not published"
         " again. Not in a stream, which counts by itself.",
+        name="txnVersion",
         where="write",
         bounds=(0, NUMBER_MAX),
         shown="stream: the batch's id",
     )
-    publish_batch_bytes: int = option(
-        "publishBatchBytes",
-        "bytes",
+    publish_batch_bytes: int = setting(
         MIB,
+        "bytes",
         "Bytes sent in one piece; cut to what the broker takes.",
+        name="publishBatchBytes",
         where="write",
         kafka="kafka.batch.size",
         bounds=(KIB, 64 * MIB),
         shown="1m",
     )
-    publish_window: int = option(
-        "publishWindow",
-        "count",
+    publish_window: int = setting(
         4,
+        "count",
         "Pieces on their way before the first of them is answered.",
+        name="publishWindow",
         where="write",
         kafka="kafka.max.in.flight.requests.per.connection",
         bounds=(1, 64),
     )
-    ack_timeout_ms: int = option(
-        "ackTimeoutMs",
-        "ms",
+    ack_timeout_ms: int = setting(
         120_000,
+        "ms",
         "How long one piece, or the commit, is asked for: over broken connections, and while"
         " the journal is full.",
+        name="ackTimeoutMs",
         where="write",
         kafka="kafka.delivery.timeout.ms",
         bounds=(1, DAY_MS),
@@ -351,14 +367,14 @@ class Options:
     @classmethod
     def parse(cls, given: Mapping[str, str], where: str) -> "Options":
         """The options of a read or a write. Raises `OptionError`; logs what is not known."""
-        known = {field.metadata["name"].lower(): field for field in FIELDS}
+        known = {setting.name.lower(): setting for setting in SETTINGS}
         found: dict[str, Any] = {"where": where}
         for name, text in given.items():
-            field = known.get(name.lower())
-            if field is None:
-                _warn_unknown(name, [field.metadata["name"] for field in FIELDS])
-            elif _is_meant(field, where):
-                found[field.name] = read_option(field, str(text))
+            wanted = known.get(name.lower())
+            if wanted is None:
+                _warn_unknown(name, [setting.name for setting in SETTINGS])
+            elif _is_meant(wanted, where):
+                found[wanted.field] = wanted.read_option(str(text))
         made = cls(**found)
         made._check()
         if made.starting_offsets == "":
@@ -369,9 +385,9 @@ class Options:
     @classmethod
     def flag(cls, given: Mapping[str, str], name: str) -> bool:
         """One option that is true or false, when nothing is known of the others yet."""
-        field = next(field for field in FIELDS if field.metadata["name"] == name)
+        wanted = next(setting for setting in SETTINGS if setting.name == name)
         texts = [text for key, text in given.items() if key.lower() == name.lower()]
-        return bool(read_option(field, str(texts[0]))) if texts else bool(field.default)
+        return bool(wanted.read_option(str(texts[0])) if texts else wanted.default)
 
     def _check(self) -> None:
         """What does not go together. Raises `OptionError`."""
@@ -398,7 +414,7 @@ class Options:
             )
 
 
-FIELDS: Final = tuple(field for field in dataclasses.fields(Options) if field.metadata)
+SETTINGS: Final = settings_of(Options)
 
 
 def _in_order(end: str, ending: int, start: str, starting: int) -> None:
@@ -406,10 +422,10 @@ def _in_order(end: str, ending: int, start: str, starting: int) -> None:
         raise OptionError(f"{end}: {ending} is below {start}, {starting}")
 
 
-def _is_meant(field: "dataclasses.Field[Any]", where: str) -> bool:
+def _is_meant(setting: SparkSetting, where: str) -> bool:
     """Whether an option counts here. If not that is logged, or refused where it would mislead."""
-    name = field.metadata["name"]
-    if field.metadata["where"] in PLACES[where]:
+    name = setting.name
+    if setting.where in PLACES[where]:
         return True
     if where == "stream" and name.startswith("ending"):
         raise OptionError(f"{name}: a stream has no end; read a batch, or use Trigger.AvailableNow")
@@ -436,7 +452,7 @@ def tables(*places: str) -> str:
     for where in places or HEADINGS:
         lines += [f"**{HEADINGS[where]}**", "", "| option | default | | Kafka's |"]
         lines.append("|---|---|---|---|")
-        lines += [table_line(field) for field in FIELDS if field.metadata["where"] == where]
+        lines += [setting.table_line() for setting in SETTINGS if setting.where == where]
         lines.append("")
     return "\n".join(lines)
 

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 
 from pyspark_seriatim import arrow, offsets
 from pyspark_seriatim.api import InputPartition
-from pyspark_seriatim.client import CHUNK_BYTES, Chunk, Client, Info
+from pyspark_seriatim.client import CHUNK_BYTES, Chunk, Client, JournalInfo
 from pyspark_seriatim.errors import DataLost, OptionError
 from pyspark_seriatim.options import Options
 
@@ -80,7 +80,7 @@ class NumberRange(InputPartition):
     subjects: tuple[str, ...]
 
 
-class Reading:
+class RangeReader:
     """What readers of batches and of streams have in common."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -91,7 +91,7 @@ class Reading:
         return Client.shared(self.options)
 
     def parts(
-        self, info: Info, first: int, end: int, subjects: tuple[str, ...]
+        self, info: JournalInfo, first: int, end: int, subjects: tuple[str, ...]
     ) -> list[InputPartition]:
         """The numbers before `end`, shared out to tasks."""
         return [

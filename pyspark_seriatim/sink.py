@@ -59,7 +59,7 @@ class Published(WriterCommitMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SinkTarget:
     """Where rows go and how; what the writers of batches and streams have in common."""
 
     options: Options
@@ -128,7 +128,7 @@ class Target:
 class BatchWriter(DataSourceArrowWriter):
     """`df.write`. The driver makes one, and gives the same to all tasks and to the commit."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SinkTarget) -> None:
         options = target.options
         self._target = target
         self._is_named = bool(options.txn_app_id)
@@ -169,7 +169,7 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """`df.writeStream`. Each micro-batch has new ones, in other processes: they share nothing."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SinkTarget) -> None:
         self._target = target
         if target.options.txn_version >= 0:
             raise OptionError("txnVersion: not in a stream, where Spark counts the batches")
@@ -241,14 +241,14 @@ def stream_writer(schema: StructType, given: Mapping[str, str], overwrite: bool)
     return StreamWriter(_target(schema, given))
 
 
-def _target(schema: StructType, given: Mapping[str, str]) -> Target:
+def _target(schema: StructType, given: Mapping[str, str]) -> SinkTarget:
     options = Options.parse(given, "write")
     if options.txn_app_id and not APPLICATION.fullmatch(options.txn_app_id):
         raise OptionError("txnAppId: printable ASCII, 1 to 255 characters, no blank at an end")
     if options.txn_app_id and options.delivery_guarantee == "at-least-once":
         log.warning("option txnAppId has no meaning at least once, and is ignored")
     types = {field.name: field.dataType.simpleString() for field in schema.fields}
-    return Target(options, layout_of(types, options.subject or None))
+    return SinkTarget(options, layout_of(types, options.subject or None))
 
 
 def _stage_name() -> str:

@@ -21,9 +21,9 @@ from pyspark_seriatim.api import (
     Filter,
     InputPartition,
 )
-from pyspark_seriatim.client import Info
+from pyspark_seriatim.client import JournalInfo
 from pyspark_seriatim.options import Options
-from pyspark_seriatim.reading import TYPES, Reading, checked
+from pyspark_seriatim.reading import TYPES, RangeReader, checked
 from pyspark_seriatim.sink import batch_writer, stream_writer
 from pyspark_seriatim.stream import StreamReader
 
@@ -56,7 +56,7 @@ class SeriatimDataSource(DataSource):
         return stream_writer(schema, self.options, overwrite)
 
 
-class BatchReader(Reading, DataSourceReader):
+class BatchReader(RangeReader, DataSourceReader):
     """Reads a range that is fixed when the query is planned."""
 
     def partitions(self) -> list[InputPartition]:
@@ -64,7 +64,7 @@ class BatchReader(Reading, DataSourceReader):
         first, end = self.range(info)
         return self.parts(info, first, end, self.options.subscribe)
 
-    def range(self, info: Info) -> tuple[int, int]:
+    def range(self, info: JournalInfo) -> tuple[int, int]:
         """The numbers to read, the end exclusive."""
         client = self.client()
         return offsets.batch_range(

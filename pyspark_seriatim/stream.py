@@ -27,17 +27,17 @@ from pyspark_seriatim.api import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark_seriatim.client import Info
+from pyspark_seriatim.client import JournalInfo
 from pyspark_seriatim.offsets import Offset
 from pyspark_seriatim.options import Options
-from pyspark_seriatim.reading import Reading
+from pyspark_seriatim.reading import RangeReader
 
 INFO_AGE_S: Final = 0.02  # what polls ask for is at most so old: half of them ask the broker
 FOREIGN_MAX: Final = 1_000_000  # numbers of others that a batch is begun for
 SCAN_MAX: Final = 20_000_000  # numbers looked through in one go, some seconds
 
 
-class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One query's source, in the driver; its copies in tasks only `read`."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -105,10 +105,10 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     # How it is decided
 
-    def _seek(self, time_ns: int, info: Info) -> int:
+    def _seek(self, time_ns: int, info: JournalInfo) -> int:
         return self.client().number_at(time_ns, info.first, info.last)
 
-    def _end(self, info: Info, first: int, head: int, limit: ReadLimit | None) -> int:
+    def _end(self, info: JournalInfo, first: int, head: int, limit: ReadLimit | None) -> int:
         """Where a batch from `first` on ends; `first` itself while there is to be none."""
         if first >= head:
             return first
@@ -120,7 +120,7 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._begun_at = time.monotonic()
         return offsets.end_of(match, head, getattr(limit, "max_rows", None))
 
-    def _is_far(self, info: Info, first: int, clear_to: int) -> bool:
+    def _is_far(self, info: JournalInfo, first: int, clear_to: int) -> bool:
         """Whether so many foreign numbers are worth an empty batch."""
         foreign = clear_to - first
         if foreign >= FOREIGN_MAX or self._target is not None:  # the next run may be far
@@ -134,7 +134,7 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return True
         return time.monotonic() - self._begun_at >= self.options.max_trigger_delay / 1000
 
-    def _first_match(self, info: Info, first: int, head: int) -> tuple[int, int]:
+    def _first_match(self, info: JournalInfo, first: int, head: int) -> tuple[int, int]:
         """The first number before `head` that matches, or 0; and up to where none does."""
         if self.options.subscribe == (">",) and self._match is None:
             return first, first

@@ -1,6 +1,6 @@
 """Words of options as values: addresses, times, sizes, positions and subjects.
 
-Each `read_...` takes the text a user gave, and raises `ValueError` with what may be written
+Each `read_...` takes the text a user gave, and raises `WrongValue` with what may be written
 instead; options.py puts the option's name in front. What may be secret is in no message, and in
 no repr.
 """
@@ -10,6 +10,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlsplit
+
+from seriatim.settings.checked import WrongValue, quoted
+from seriatim.settings.subjects import is_subject
 
 NUMBER_MAX: Final = (1 << 63) - 1
 TIME_MS_MAX: Final = NUMBER_MAX // 1_000_000  # the journal's times are ns in 63 bits
@@ -21,7 +24,6 @@ ADDRESSES: Final = "host:port[,host:port], or nats://user:password@host:port"
 UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 UNITS_BYTES: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 AMOUNT: Final = re.compile(r"(\d{1,18})\s*([a-z]*)")
-TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def read_servers(text: str) -> tuple[Server, ...]:
     """`host:port[,host:port]`, each with `nats://user:password@` or `tls://` if need be."""
     words = [word.strip() for word in text.split(",")]
     if not all(words):
-        raise ValueError(f"an address is empty; give {ADDRESSES}")
+        raise WrongValue(f"an address is empty; give {ADDRESSES}")
     return tuple(_server(word, at) for at, word in enumerate(words, 1))
 
 
@@ -62,10 +64,10 @@ def _server(word: str, at: int) -> Server:
         parts = urlsplit(word if "://" in word else f"nats://{word}")
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise ValueError(wrong) from None
+        raise WrongValue(wrong) from None
     named = host and not re.search(r"[\s\0]", host) and not parts.path.strip("/")
     if parts.scheme not in ("nats", "tls") or not named or parts.query or parts.fragment:
-        raise ValueError(wrong)
+        raise WrongValue(wrong)
     assert host
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     tls = parts.scheme == "tls"
@@ -78,7 +80,7 @@ def read_count(text: str, low: int, high: int) -> int:
     """A whole number from `low` to `high`."""
     digits = text.strip()
     if not re.fullmatch(r"\d{1,19}", digits, re.ASCII) or not low <= int(digits) <= high:
-        raise ValueError(f"{shown(text)} is not {_bounds('a whole number', low, high)}")
+        raise WrongValue(f"{quoted(text)} is not {_bounds('a whole number', low, high)}")
     return int(digits)
 
 
@@ -97,31 +99,8 @@ def _amount(text: str, units: dict[str, int], what: str, low: int, high: int) ->
     found = AMOUNT.fullmatch(text.strip().lower())
     value = int(found[1]) * units[found[2]] if found and found[2] in units else -1
     if not low <= value <= high:
-        raise ValueError(f"{shown(text)} is not {_bounds(what, low, high)}")
+        raise WrongValue(f"{quoted(text)} is not {_bounds(what, low, high)}")
     return value
-
-
-def read_flag(text: str) -> bool:
-    """true or false."""
-    word = text.strip().lower()
-    if word not in TRUE + FALSE:
-        raise ValueError(f"{shown(text)} is neither true nor false")
-    return word in TRUE
-
-
-def read_choice(text: str, choices: tuple[str, ...]) -> str:
-    """One of some words, in any case."""
-    word = text.strip().lower()
-    if word not in choices:
-        raise ValueError(f"{shown(text)} is not one of {', '.join(choices)}")
-    return word
-
-
-def read_text(text: str, low: int, high: int) -> str:
-    """Printable characters, `low` to `high` of them."""
-    if not low <= len(text) <= high or not text.isprintable():
-        raise ValueError(f"{shown(text)} is not a text of {low} to {high} printable characters")
-    return text
 
 
 def read_position(text: str, words: tuple[str, ...]) -> str | Position:
@@ -136,10 +115,10 @@ def read_position(text: str, words: tuple[str, ...]) -> str | Position:
             raw = json.loads(word)
             journal, number = str(raw.pop("journal", "")), str(raw.pop("sequence"))
         except (ValueError, KeyError, RecursionError):
-            raise ValueError(f"{shown(text)} is not one of {allowed}") from None
+            raise WrongValue(f"{quoted(text)} is not one of {allowed}") from None
         number = "" if raw else number
     if not re.fullmatch(r"\d{1,19}", number, re.ASCII) or not 1 <= int(number) <= NUMBER_MAX:
-        raise ValueError(f"{shown(text)} is not one of {allowed}")
+        raise WrongValue(f"{quoted(text)} is not one of {allowed}")
     return Position(int(number), journal)
 
 
@@ -147,45 +126,32 @@ def read_subjects(text: str) -> tuple[str, ...]:
     """A list of subjects as one may subscribe to them; `>` alone where one of them is that."""
     subjects = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
     for subject in subjects:
-        if not is_pattern(subject):
+        if not is_subject(subject):
             example = "give subjects such as orders.*.new or orders.>, with commas between"
-            raise ValueError(f"{shown(subject)} is not a valid subject; {example}")
+            raise WrongValue(f"{quoted(subject)} is not a valid subject; {example}")
         if subject.startswith("$SEQ."):
-            raise ValueError(f"{shown(subject)}: subjects below $SEQ. are not kept")
+            raise WrongValue(f"{quoted(subject)}: subjects below $SEQ. are not kept")
     if len(subjects) > SUBJECTS_MAX:
-        raise ValueError(f"{len(subjects)} subjects are too many; give {SUBJECTS_MAX} at most")
+        raise WrongValue(f"{len(subjects)} subjects are too many; give {SUBJECTS_MAX} at most")
     return (">",) if ">" in subjects else subjects
 
 
 def read_subject(text: str) -> str:
     """One subject that can be published to."""
-    tokens = text.split(".")
-    if not is_pattern(text) or ">" in tokens or "*" in tokens or text.startswith("$SEQ."):
-        raise ValueError(
-            f"{shown(text)} is not a subject that can be published to, such as orders.eu"
+    if not is_subject(text, wildcards=False) or text.startswith("$SEQ."):
+        raise WrongValue(
+            f"{quoted(text)} is not a subject that can be published to, such as orders.eu"
         )
     return text
 
 
-def is_pattern(subject: str) -> bool:
-    """Whether one can subscribe to it: no empty token, no blank, `>` only at the end."""
-    tokens = subject.split(".")
-    plain = not re.search(r"[\s\0]", subject)
-    return plain and all(tokens) and ">" not in tokens[:-1]
-
-
-def read_pattern(text: str) -> str:
+def read_regex(text: str) -> str:
     """A regular expression."""
     try:
         re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"{shown(text)} is not a regular expression: {error}") from None
+        raise WrongValue(f"{quoted(text)} is not a regular expression: {error}") from None
     return text
-
-
-def shown(text: str) -> str:
-    """A user's word in a message: short, and of one line."""
-    return json.dumps(text if len(text) <= 60 else text[:60] + "...", ensure_ascii=False)
 
 
 def _bounds(what: str, low: int, high: int) -> str:

@@ -101,7 +101,7 @@ def varz_page(
         "http_host": settings.http_host,
         "http_port": http_port,
         "https_port": 0,
-        "auth_timeout": limits.auth_timeout,
+        "auth_timeout": 2.0,  # NATS' default; there is no authentication
         "max_control_line": limits.max_control_line,
         "max_payload": limits.max_payload,
         "max_pending": limits.max_pending,

@@ -5,10 +5,10 @@ from typing import Any
 
 from broker.addresses import overlap
 from broker.dataplane.kinds import ORDINARY, classifier
+from broker.settings.catalog import LISTENERS, SETTINGS
 from broker.settings.feed_checks import feed_relations
-from broker.settings.knobs import KNOBS, LISTENERS
 from broker.settings.tables import show_entry
-from broker.settings.values import quoted, show
+from seriatim.settings.checked import quoted
 
 ADDRESSES = frozenset(
     ("host", "port", "http_host", "http_port", "listeners", "sequencer.host", "sequencer.port")
@@ -91,16 +91,16 @@ def _place(path: str, origins: Mapping[str, str]) -> str:
 def _out_of_order(
     small: str, large: str, why: str, values: Mapping[str, Any], origins: Mapping[str, str]
 ) -> str:
-    smaller, larger = show(KNOBS[small], values[small]), show(KNOBS[large], values[large])
+    smaller, larger = SETTINGS[small].show(values[small]), SETTINGS[large].show(values[large])
     blamed, other = (small, large) if origins[small] != "default" else (large, small)
     word = "above" if blamed == small else "below"
     own, others = (smaller, larger) if blamed == small else (larger, smaller)
-    named = KNOBS[other].name
+    named = SETTINGS[other].name
     if origins[other] == "default":
         named += f", which is {others} by default"
     else:
         named += f" ({others}, from {origins[other]})"
-    remedy = f"lower {KNOBS[small].name} or raise {KNOBS[large].name}"
+    remedy = f"lower {SETTINGS[small].name} or raise {SETTINGS[large].name}"
     return f"{_place(blamed, origins)}: {own} is {word} {named}: {why}; {remedy}"
 
 

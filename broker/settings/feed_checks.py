@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from broker.addresses import overlap
+from broker.settings.catalog import FEEDS
 from broker.settings.feed_settings import PACKING_BYTES_MIN, FeedSettings
-from broker.settings.knobs import FEEDS
 
 # IPv6 groups of one machine or one link: which interface is meant, the address does not say.
 ONE_LINK = {1, 2}
@@ -78,7 +78,7 @@ def _idle(feed: FeedSettings) -> Iterator[str]:
         remedy = "leave it out"
     if not feed.rerequest_port:
         for name in ONLY_WITH_REREQUESTS:
-            if getattr(feed, name) != FEEDS.knobs[name].default:
+            if getattr(feed, name) != FEEDS.settings[name].default:
                 yield f"{name} does nothing without rerequest_port; {remedy}"
     if feed.datagram_bytes and not (feed.packing or feed.rerequest_port):
         users = "packing, or rerequest_port" if feed.codec == "moldudp64" else "packing"

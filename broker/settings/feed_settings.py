@@ -1,9 +1,9 @@
-"""The knobs of one feed: where its datagrams go, what stands in them, and who may ask again."""
+"""The settings of one feed: where its datagrams go, what stands in them, and who may ask again."""
 
 import dataclasses
 from dataclasses import dataclass
 
-from broker.settings.knob import GIB, KIB, MIB, knob
+from seriatim.settings.setting import GIB, KIB, MIB, setting
 
 ETHERNET_BYTES = 1500  # what nearly every network carries in one piece
 UDP_BYTES_MAX = 65507  # IPv4's longest datagram
@@ -16,32 +16,32 @@ HEARTBEAT = 1.0  # seconds
 class FeedSettings:
     """One multicast output."""
 
-    name: str = knob(
+    name: str = setting(
         "",
         "text",
         "What the log and the metrics call it.",
         zero="empty: its group and port",
     )
-    group: str = knob(
+    group: str = setting(
         dataclasses.MISSING,
         "group",
         "The multicast address to send to: 224.0.0.0 to 239.255.255.255, or of IPv6 ff00::/8."
         " Those that begin with 239, and ff15::, are for use within an organisation.",
     )
-    port: int = knob(
+    port: int = setting(
         dataclasses.MISSING,
         "port",
         "The UDP port to send to. Receivers must know it, so it has no default.",
         bounds=(1, 65535),
     )
-    interface: str = knob(
+    interface: str = setting(
         "",
         "interface",
         "The interface to send by: its name, or with IPv4 its address. Give it: the route to a"
         " multicast group is often the default route.",
         zero="empty: the one that the system's routes say",
     )
-    ttl: int = knob(
+    ttl: int = setting(
         1,
         "count",
         "In how many networks a datagram may be heard, from router to router: only in its own by"
@@ -49,36 +49,36 @@ class FeedSettings:
         bounds=(0, 255),
         zero="0: receivers on this machine only",
     )
-    loop: bool = knob(
+    loop: bool = setting(
         True,
         "flag",
         "Whether receivers on this machine hear it too.",
     )
-    send_buffer: int = knob(
+    send_buffer: int = setting(
         1 * MIB,
         "size",
         "What the system keeps of datagrams that the network has not taken yet. A burst of 1 MiB"
         " is 8 ms of 1 Gbit/s. What is granted above net.core.wmem_max needs root.",
         bounds=(4 * KIB, 1 * GIB),
     )
-    subject: str = knob(
+    subject: str = setting(
         ">",
         "pattern",
         "Which messages are sent: those whose subject this takes in. Everything by default.",
     )
-    codec: str = knob(
+    codec: str = setting(
         "netstring",
         "codec",
         "How messages stand in datagrams: netstring (as cquencer's), netstring-subject, binary,"
         " moldudp64, or a class of your own as package.module:Class. docs/multicast.md draws them.",
     )
-    packing: bool = knob(
+    packing: bool = setting(
         False,
         "flag",
         "Whether a datagram holds as many of the messages that came together as it takes. Off by"
         " default, for cquencer's receivers expect one.",
     )
-    datagram_bytes: int = knob(
+    datagram_bytes: int = setting(
         0,
         "size",
         "How far packing fills a datagram. By default what Ethernet carries in one piece; a longer"
@@ -86,14 +86,14 @@ class FeedSettings:
         bounds=(0, UDP_BYTES_MAX),
         zero="0: 1472, and 1452 with IPv6",
     )
-    segmentation: bool = knob(
+    segmentation: bool = setting(
         True,
         "flag",
         "Whether datagrams of one size may be handed to the system as one (UDP_SEGMENT), which is"
         " several times faster. What the network sees is the same; where it cannot be, it is not"
         " done.",
     )
-    heartbeat: float = knob(
+    heartbeat: float = setting(
         HEARTBEAT,
         "duration",
         "After how long without a datagram a heartbeat says which number comes next, so that"
@@ -102,7 +102,7 @@ class FeedSettings:
         bounds=(0.0, 3600.0),
         zero="0: never",
     )
-    rerequest_port: int = knob(
+    rerequest_port: int = setting(
         0,
         "port",
         "The UDP port on which receivers of `moldudp64` ask again for what they missed. Off by"
@@ -110,13 +110,13 @@ class FeedSettings:
         bounds=(-1, 65535),
         zero="0: off; -1: any free port",
     )
-    rerequest_host: str = knob(
+    rerequest_host: str = setting(
         "",
-        "text",
+        "host",
         "The address on which they ask.",
         zero="empty: the broker's `host`",
     )
-    rerequest_rate: int = knob(
+    rerequest_rate: int = setting(
         1 * MIB,
         "size",
         "How many bytes of answers one address gets in a second, a quarter of it at once. So much"
@@ -124,14 +124,14 @@ class FeedSettings:
         " short messages. Give more where networks lose more, and nobody forges.",
         bounds=(64 * KIB, 1 * GIB),
     )
-    rerequest_total_rate: int = knob(
+    rerequest_total_rate: int = setting(
         16 * MIB,
         "size",
         "How many bytes of answers all of them get in a second together, so that the feed itself"
         " has room. 16 MiB/s are an eighth of 1 Gbit/s.",
         bounds=(64 * KIB, 16 * GIB),
     )
-    rerequest_percent: int = knob(
+    rerequest_percent: int = setting(
         10,
         "count",
         "How much of a processor's time one address's re-requests take at most, in percent, so that"

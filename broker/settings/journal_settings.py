@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from broker.settings.knob import GIB, KIB, MIB, knob
+from seriatim.settings.setting import GIB, KIB, MIB, setting
 
 SYNCS = ("never", "interval", "always")
 DAY = 86400.0
@@ -14,14 +14,14 @@ SEGMENTS_RETAINED_MIN = 4  # of a journal with a limit in bytes: it shrinks by w
 class JournalSettings:
     """How messages are kept, for how long, and what survives a crash."""
 
-    enabled: bool = knob(
+    enabled: bool = setting(
         True,
         "flag",
         "Keep every message on disk, in `store_dir`. Without, numbers start again at 1 when the"
         " broker does, and only what fits into `journal.ring_bytes` can be replayed.",
         flags=("--journal",),
     )
-    sync: str = knob(
+    sync: str = setting(
         "interval",
         "choice",
         "When the disk must have a message. With any of them, what was shown to anyone survives a"
@@ -31,7 +31,7 @@ class JournalSettings:
         flags=("--sync",),
         choices=SYNCS,
     )
-    sync_interval: float = knob(
+    sync_interval: float = setting(
         0.1,
         "duration",
         "How often the disk is made to have everything, with `interval`. Ten times a second"
@@ -39,7 +39,7 @@ class JournalSettings:
         flags=("--sync_interval",),
         bounds=(0.001, 60.0),
     )
-    segment_bytes: int = knob(
+    segment_bytes: int = setting(
         256 * MIB,
         "size",
         "How large one file of the journal grows. Old messages go by whole files, and a file is"
@@ -47,7 +47,7 @@ class JournalSettings:
         flags=("--segment_bytes",),
         bounds=(SEGMENT_BYTES_MIN, 64 * GIB),
     )
-    segment_age: float = knob(
+    segment_age: float = setting(
         0.0,
         "duration",
         "How old one file of the journal may become before the next is begun, so that"
@@ -56,7 +56,7 @@ class JournalSettings:
         bounds=(0.0, 3650 * DAY),
         zero="0: as old as it takes to fill it",
     )
-    retain_bytes: int = knob(
+    retain_bytes: int = setting(
         10 * GIB,
         "size",
         "How much is kept: the oldest files over it are deleted. 10 GiB by default, for a"
@@ -65,7 +65,7 @@ class JournalSettings:
         bounds=(0, 1 << 49),
         zero="0: no limit",
     )
-    retain_age: float = knob(
+    retain_age: float = setting(
         0.0,
         "duration",
         "For how long messages are kept: files whose last message is older are deleted.",
@@ -73,7 +73,7 @@ class JournalSettings:
         bounds=(0.0, 36500 * DAY),
         zero="0: no limit",
     )
-    retain_count: int = knob(
+    retain_count: int = setting(
         0,
         "count",
         "How many messages are kept, at least: files that hold none of the last so many are"
@@ -82,7 +82,7 @@ class JournalSettings:
         bounds=(0, 999_999_999_999_999),
         zero="0: no limit",
     )
-    ring_bytes: int = knob(
+    ring_bytes: int = setting(
         4 * MIB,
         "size",
         "Without a journal, how many bytes of the last messages are kept in memory, for replay."
@@ -91,7 +91,7 @@ class JournalSettings:
         bounds=(0, 64 * GIB),
         zero="0: none",
     )
-    dedupe_window: float = knob(
+    dedupe_window: float = setting(
         120.0,
         "duration",
         "For how long a `Nats-Msg-Id` is remembered: a second message with it gets no number,"
@@ -100,7 +100,7 @@ class JournalSettings:
         bounds=(0.0, DAY),
         zero="0: such headers mean nothing here",
     )
-    dedupe_ids: int = knob(
+    dedupe_ids: int = setting(
         1_000_000,
         "count",
         "How many ids are remembered at most, of all publishers together; the oldest are forgotten"
@@ -111,7 +111,7 @@ class JournalSettings:
         zero="0: such headers mean nothing here",
     )
 
-    accept_loss: bool = knob(
+    accept_loss: bool = setting(
         False,
         "flag",
         "Start also where messages are missing at the end of the journal that were there when the"

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.settings import checks
+from broker.settings.catalog import PREFIX, SECTIONS, SETTINGS, TABLES, BrokerSetting, Table
 from broker.settings.errors import WrongSettings
 from broker.settings.journal_settings import JournalSettings
-from broker.settings.knobs import KNOBS, PREFIX, SECTIONS, TABLES, Knob, Table
 from broker.settings.settings import Limits, SequencerSettings, Settings
 from broker.settings.staging_settings import StagingSettings
 from broker.settings.store_directory import default_store_dir
 from broker.settings.tables import make, read_entry, read_tables
-from broker.settings.values import WrongValue, closest, read_native, read_text
+from seriatim.settings.checked import WrongValue, closest
 
 DEFAULT = "default"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
@@ -78,11 +78,11 @@ class Layer:
     written: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
-    def take(self, knob: Knob, written: str, read: Any, raw: object) -> None:
+    def take(self, setting: BrokerSetting, written: str, raw: Any, native: bool) -> None:
         """Read one setting of this source, or note why it is wrong."""
-        self.written[knob.path] = written
+        self.written[setting.path] = written
         try:
-            self.values[knob.path] = read(knob, raw)
+            self.values[setting.path] = setting.read_native(raw) if native else setting.read(raw)
         except WrongValue as wrong:
             self.problems.append(f"{written}: {wrong}")
 
@@ -120,9 +120,9 @@ def resolve(
     from_file = _file_layer(config_file) if config_file else Layer()
     layers = (from_file, from_environment, from_flags)
 
-    values = {path: knob.default for path, knob in KNOBS.items()}
-    origins = dict.fromkeys([*KNOBS, *TABLES], DEFAULT)
-    frame = _strongest(layers, "frame") or KNOBS["frame"].default
+    values = {path: setting.default for path, setting in SETTINGS.items()}
+    origins = dict.fromkeys([*SETTINGS, *TABLES], DEFAULT)
+    frame = _strongest(layers, "frame") or SETTINGS["frame"].default
     for layer in layers:
         values |= layer.values
         origins |= {path: layer.written[path] for path in layer.values}
@@ -143,7 +143,7 @@ def resolve(
 
 def _settings(values: Mapping[str, Any]) -> Settings:
     def section(name: str) -> dict[str, Any]:
-        return {k.name: values[k.path] for k in KNOBS.values() if k.section == name}
+        return {k.name: values[k.path] for k in SETTINGS.values() if k.section == name}
 
     return Settings(
         **section(""),
@@ -168,26 +168,23 @@ def _flag_layer(flags: Mapping[str, Any]) -> Layer:
         if path in TABLES:
             layer.take_several(TABLES[path], TABLES[path].flag, raw)
             continue
-        knob = KNOBS[path]
+        setting = SETTINGS[path]
         if isinstance(raw, list):
             raw = ",".join(raw)
-        if isinstance(raw, bool):
-            layer.take(knob, knob.flag, read_native, raw)
-        else:
-            layer.take(knob, knob.flag, read_text, raw)
+        layer.take(setting, setting.flag, raw, native=isinstance(raw, bool))
     return layer
 
 
 def _environment_layer(environment: Mapping[str, str]) -> Layer:
     layer = Layer()
-    known = {knob.variable: knob for knob in KNOBS.values()}
+    known = {setting.variable: setting for setting in SETTINGS.values()}
     several = {one.variable: one for one in TABLES.values()}
     for variable in sorted(v for v in environment if v.startswith(PREFIX)):
         text = environment[variable]
         if not text or _KUBERNETES.fullmatch(variable) or _KUBERNETES_PORT.fullmatch(text):
             continue  # an empty variable is as good as none: `-e SERIATIM_PORT=` unsets it
         if variable in known:
-            layer.take(known[variable], variable, read_text, text)
+            layer.take(known[variable], variable, text, native=False)
         elif variable in several:
             layer.take_several(several[variable], variable, text.split())
         elif variable not in OTHER_VARIABLES:
@@ -240,8 +237,8 @@ def _read_table(layer: Layer, section: str, table: Mapping[str, object], where: 
     several = {one.key: one for one in TABLES.values()}
     for key, raw in table.items():
         path = f"{section}.{key}" if section else key
-        if path in KNOBS:
-            layer.take(KNOBS[path], f"{path} {where}", read_native, raw)
+        if path in SETTINGS:
+            layer.take(SETTINGS[path], f"{path} {where}", raw, native=True)
         elif path in several:
             _read_several(layer, several[path], raw, where)
         elif path in SECTIONS and isinstance(raw, dict):
@@ -255,8 +252,10 @@ def _read_table(layer: Layer, section: str, table: Mapping[str, object], where: 
 def _unknown(section: str, key: str) -> str:
     if not section and key in NOT_YET:
         return f"{NOT_YET[key]}; leave it out"
-    words = {knob.name: knob.path for knob in reversed(KNOBS.values())}
-    words |= {knob.name: knob.path for knob in KNOBS.values() if knob.section == section}
+    words = {setting.name: setting.path for setting in reversed(SETTINGS.values())}
+    words |= {
+        setting.name: setting.path for setting in SETTINGS.values() if setting.section == section
+    }
     words |= {name: name for name in SECTIONS if name}
     words |= {one.key: f"[[{one.key}]]" for one in TABLES.values()}
     words |= ALIASES
@@ -265,7 +264,7 @@ def _unknown(section: str, key: str) -> str:
     if not close:
         return "there is no such setting; `seriatim config` shows what there is"
     path = words[close]
-    other = KNOBS[path].section if path in KNOBS else section
+    other = SETTINGS[path].section if path in SETTINGS else section
     if other == section:
         return f"there is no such setting; did you mean {path}?"
     place = f"below [{other}]" if other else "at the top, above every table"

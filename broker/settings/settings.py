@@ -1,7 +1,7 @@
-"""Every knob of the broker: its name, kind, default, bounds and reason, in one table.
+"""Every setting of the broker: its name, kind, default, bounds and reason, in one table.
 
-A knob is a field, as settings/knob.py says; those of the journal, the feeds and staging stand in
-broker/settings/journal_settings.py, settings_feeds.py and settings_staging.py.
+A setting is a field, as seriatim/settings/setting.py says; those of the journal, the feeds and
+staging stand in journal_settings.py, feed_settings.py and staging_settings.py.
 
 The running broker imports this module, so it imports nothing that asyncio does not, and it
 checks nothing: what comes through `settings_from_json` was checked by the process before.
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.journal_settings import JournalSettings
-from broker.settings.knob import GIB, KIB, MIB, knob
 from broker.settings.staging_settings import StagingSettings
+from seriatim.settings.setting import GIB, KIB, MIB, setting
 
 FRAMES = ("netstring", "header", "none")
 LOOPS = ("auto", "asyncio", "uvloop")
@@ -25,19 +25,19 @@ FRAMINGS = ("recv", "netstring")
 class Listener:
     """One more address to listen on, with a frame of its own."""
 
-    host: str = knob(
+    host: str = setting(
         "0.0.0.0",
-        "text",
+        "host",
         "The address to listen on. Every interface by default, as the first listener.",
     )
-    port: int = knob(
+    port: int = setting(
         dataclasses.MISSING,
         "port",
         "The port to listen on. It has no default: two listeners cannot share one address.",
         bounds=(-1, 65535),
         zero="-1: any free port",
     )
-    frame: str = knob(
+    frame: str = setting(
         "netstring",
         "choice",
         "What a payload is delivered in here. The broker's own `frame` when not given.",
@@ -49,7 +49,7 @@ class Listener:
 class Limits:
     """What one peer may ask of us, and how long we wait for it."""
 
-    max_payload: int = knob(
+    max_payload: int = setting(
         1 * MIB,
         "size",
         "The largest message accepted, headers included. NATS' default: clients read it from"
@@ -57,7 +57,7 @@ class Limits:
         flags=("--max_payload",),
         bounds=(1, 64 * MIB),
     )
-    max_control_line: int = knob(
+    max_control_line: int = setting(
         4 * KIB,
         "size",
         "The longest protocol line accepted, without a payload. NATS' default; a subject, a"
@@ -66,7 +66,7 @@ class Limits:
         flags=("--max_control_line",),
         bounds=(256, 64 * KIB),
     )
-    max_connections: int = knob(
+    max_connections: int = setting(
         65536,
         "count",
         "How many clients may be connected at once. NATS' default; the limit of open files"
@@ -74,7 +74,7 @@ class Limits:
         flags=("--max_connections",),
         bounds=(1, 1_000_000),
     )
-    reserved_files: int = knob(
+    reserved_files: int = setting(
         64,
         "count",
         "How many of the files that the system lets us have open (ulimit -n) are for no client:"
@@ -83,7 +83,7 @@ class Limits:
         flags=("--reserved_files",),
         bounds=(0, 100_000),
     )
-    max_subscriptions: int = knob(
+    max_subscriptions: int = setting(
         0,
         "count",
         "How many subscriptions one connection may have. No limit by default, as NATS: what a"
@@ -92,7 +92,7 @@ class Limits:
         bounds=(0, 100_000_000),
         zero="0: no limit",
     )
-    max_match_nodes: int = knob(
+    max_match_nodes: int = setting(
         8192,
         "count",
         "Through how many nodes of the tree of wildcard subscriptions one message may lead."
@@ -103,7 +103,7 @@ class Limits:
         bounds=(0, 100_000_000),
         zero="0: no limit",
     )
-    max_matches: int = knob(
+    max_matches: int = setting(
         16384,
         "count",
         "How many subscriptions of one connection one message may match; each member of a queue"
@@ -114,7 +114,7 @@ class Limits:
         bounds=(0, 100_000_000),
         zero="0: no limit",
     )
-    max_pending: int = knob(
+    max_pending: int = setting(
         64 * MIB,
         "size",
         "How many unsent bytes a subscriber may have before it is a slow consumer and is closed."
@@ -124,7 +124,7 @@ class Limits:
         flags=("--max_pending",),
         bounds=(4 * KIB, 16 * GIB),
     )
-    max_pending_total: int = knob(
+    max_pending_total: int = setting(
         512 * MIB,
         "size",
         "How many unsent bytes all subscribers may have together. Above it the journal serves"
@@ -134,7 +134,7 @@ class Limits:
         bounds=(0, 1 << 44),
         zero="0: no limit",
     )
-    hold_pending: int = knob(
+    hold_pending: int = setting(
         1 * MIB,
         "size",
         "Without a journal, a subscriber with more unsent bytes than this briefly holds the"
@@ -143,7 +143,7 @@ class Limits:
         flags=("--hold_pending",),
         bounds=(4 * KIB, 16 * GIB),
     )
-    hold_ms: int = knob(
+    hold_ms: int = setting(
         100,
         "count",
         "For how many milliseconds such a subscriber may hold publishers. Then it holds nobody"
@@ -153,7 +153,7 @@ class Limits:
         bounds=(0, 60_000),
         zero="0: publishers are never held",
     )
-    catchup_pending: int = knob(
+    catchup_pending: int = setting(
         1 * MIB,
         "size",
         "With a journal, a subscriber with more unsent bytes than this is served from there, as"
@@ -162,7 +162,7 @@ class Limits:
         flags=("--catchup_pending",),
         bounds=(4 * KIB, 16 * GIB),
     )
-    answers_pending: int = knob(
+    answers_pending: int = setting(
         512 * MIB,
         "size",
         "How much memory `$SEQ.READ` and `$SEQ.LAST` may take in all, of all connections: a quarter"
@@ -172,7 +172,7 @@ class Limits:
         flags=("--answers_pending",),
         bounds=(8 * MIB, 1 << 40),
     )
-    write_deadline: float = knob(
+    write_deadline: float = setting(
         10.0,
         "duration",
         "Without a journal, how long a subscriber may take none of what we write before it is a"
@@ -183,7 +183,7 @@ class Limits:
         flags=("--write_deadline",),
         bounds=(0.01, 3600.0),
     )
-    ping_interval: float = knob(
+    ping_interval: float = setting(
         120.0,
         "duration",
         "How long a connection may be silent before we PING it. NATS' default, which clients"
@@ -191,7 +191,7 @@ class Limits:
         flags=("--ping_interval",),
         bounds=(0.01, 86400.0),
     )
-    ping_max: int = knob(
+    ping_max: int = setting(
         2,
         "count",
         "How many PINGs may stay unanswered before the connection is stale and is closed. NATS'"
@@ -199,14 +199,7 @@ class Limits:
         flags=("--ping_max",),
         bounds=(1, 1000),
     )
-    auth_timeout: float = knob(
-        2.0,
-        "duration",
-        "How long a client may take to say who it is, where that is asked. NATS' default.",
-        flags=("--auth_timeout",),
-        bounds=(0.01, 60.0),
-    )
-    closings_logged: int = knob(
+    closings_logged: int = setting(
         10,
         "count",
         "How many lines a minute the log has, for each address, of connections that we have closed"
@@ -216,7 +209,7 @@ class Limits:
         bounds=(0, 1_000_000),
         zero="0: no limit",
     )
-    drain_timeout: float = knob(
+    drain_timeout: float = setting(
         2.0,
         "duration",
         "At a stop, how long what was accepted may take to be delivered before connections are"
@@ -225,7 +218,7 @@ class Limits:
         bounds=(0.0, 300.0),
         zero="0: close at once",
     )
-    max_routes: int = knob(
+    max_routes: int = setting(
         262_144,
         "count",
         "How many subjects we remember the subscribers of. Enough for 100 000 subjects in use"
@@ -233,7 +226,7 @@ class Limits:
         flags=("--max_routes",),
         bounds=(16, 16_777_216),
     )
-    receive_buffer: int = knob(
+    receive_buffer: int = setting(
         256 * KIB,
         "size",
         "The buffer all connections read into, one after the other. Larger reads save system"
@@ -247,14 +240,14 @@ class Limits:
 class SequencerSettings:
     """What gets a number."""
 
-    exclude: tuple[str, ...] = knob(
+    exclude: tuple[str, ...] = setting(
         (),
         "list",
         "Subjects that pass unnumbered and unframed. Say `_INBOX.>` under heavy request/reply."
         " Empty by default: every message has its number.",
         flags=("--exclude",),
     )
-    port: int = knob(
+    port: int = setting(
         0,
         "port",
         "The port for cquencer's clients: what one sends is a message, the answer its number."
@@ -263,14 +256,14 @@ class SequencerSettings:
         bounds=(-1, 65535),
         zero="0: off; -1: any free port",
     )
-    host: str = knob(
+    host: str = setting(
         "",
-        "text",
+        "host",
         "The address that port is on.",
         flags=("--sequencer_host",),
         zero="empty: the same as `host`",
     )
-    framing: str = knob(
+    framing: str = setting(
         "recv",
         "choice",
         "Where a message ends there. `recv`: what one recv gives is a message, so a client waits"
@@ -279,7 +272,7 @@ class SequencerSettings:
         flags=("--sequencer_framing",),
         choices=FRAMINGS,
     )
-    subject: str = knob(
+    subject: str = setting(
         "cq",
         "subject",
         "The subject under which subscribers get these messages, and the journal keeps them.",
@@ -291,14 +284,14 @@ class SequencerSettings:
 class Settings:
     """All that a broker is told at its start."""
 
-    host: str = knob(
+    host: str = setting(
         "0.0.0.0",
-        "text",
+        "host",
         "The address to listen on for clients. 0.0.0.0 and :: are every interface, of IPv4 and of"
         " IPv6, as with nats-server; give the address of one interface for less.",
         flags=("-a", "--net", "--addr"),
     )
-    port: int = knob(
+    port: int = setting(
         4222,
         "port",
         "The port to listen on for clients. 4222 is the one NATS clients try.",
@@ -306,7 +299,7 @@ class Settings:
         bounds=(-1, 65535),
         zero="0: none, where there is another way in; -1: any free port",
     )
-    frame: str = knob(
+    frame: str = setting(
         "netstring",
         "choice",
         "How a message carries its number. In the nested netstring that is its payload, in the"
@@ -315,21 +308,21 @@ class Settings:
         flags=("--frame",),
         choices=FRAMES,
     )
-    server_name: str = knob(
+    server_name: str = setting(
         "",
         "text",
         "The name clients and monitoring see.",
         flags=("-n", "--name", "--server_name"),
         zero="empty: the server's id",
     )
-    http_host: str = knob(
+    http_host: str = setting(
         "",
-        "text",
+        "host",
         "The address monitoring listens on. A broker that is bound to loopback stays there.",
         flags=("--http_host",),
         zero="empty: the same as `host`",
     )
-    http_port: int = knob(
+    http_port: int = setting(
         0,
         "port",
         "The port for monitoring. Off by default, for it tells anyone who asks; 8222 is"
@@ -338,7 +331,7 @@ class Settings:
         bounds=(-1, 65535),
         zero="0: off; -1: any free port",
     )
-    store_dir: str = knob(
+    store_dir: str = setting(
         "",
         "text",
         "The directory of the journal, made where it is missing. One broker at a time may have it.",
@@ -346,33 +339,33 @@ class Settings:
         zero="empty: $XDG_STATE_HOME/seriatim, else /var/lib/seriatim for root and"
         " ~/.local/state/seriatim for others",
     )
-    log_file: str = knob(
+    log_file: str = setting(
         "",
         "text",
         "The file to log to. Containers and systemd look at standard error.",
         flags=("-l", "--log"),
         zero="empty: standard error",
     )
-    pid_file: str = knob(
+    pid_file: str = setting(
         "",
         "text",
         "The file to write the process id to.",
         flags=("-P", "--pid"),
         zero="empty: none",
     )
-    debug: bool = knob(
+    debug: bool = setting(
         False,
         "flag",
         "Log what connections do. Off by default: a line per connection.",
         flags=("-D", "--debug"),
     )
-    trace: bool = knob(
+    trace: bool = setting(
         False,
         "flag",
         "Log every protocol operation. Off by default: it costs most of the speed.",
         flags=("-V", "--trace"),
     )
-    loop: str = knob(
+    loop: str = setting(
         "auto",
         "choice",
         "The event loop. `auto` takes uvloop when it is installed and asyncio's own otherwise.",

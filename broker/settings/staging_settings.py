@@ -1,8 +1,8 @@
-"""The knobs of staging: how much may be staged, for how long, and for how many applications."""
+"""The settings of staging: how much may be staged, for how long, and for how many applications."""
 
 from dataclasses import dataclass
 
-from broker.settings.knob import GIB, knob
+from seriatim.settings.setting import GIB, setting
 
 STAGING = "staging"  # the directory in that of the journal
 DAY = 86400.0
@@ -12,7 +12,7 @@ DAY = 86400.0
 class StagingSettings:
     """What publishers may stage, to have it published exactly once."""
 
-    max_bytes: int = knob(
+    max_bytes: int = setting(
         4 * GIB,
         "size",
         "How many bytes may be staged at a time, by all publishers. They lie on the journal's disk"
@@ -21,7 +21,7 @@ class StagingSettings:
         bounds=(0, 1 << 49),
         zero="0: nothing may be staged",
     )
-    max_stages: int = knob(
+    max_stages: int = setting(
         4096,
         "count",
         "How many stages there may be at a time, of all publishers: one for each task of a job."
@@ -29,7 +29,7 @@ class StagingSettings:
         flags=("--staging_max_stages",),
         bounds=(1, 1_000_000),
     )
-    expiry: float = knob(
+    expiry: float = setting(
         600.0,
         "duration",
         "How long a stage is kept that nobody adds to or commits, and how long a batch is"
@@ -39,7 +39,7 @@ class StagingSettings:
         flags=("--staging_expiry",),
         bounds=(0.1, 30 * DAY),
     )
-    max_age: float = knob(
+    max_age: float = setting(
         6 * 3600.0,
         "duration",
         "How long a stage is kept in all, from its first byte on, whatever is added to it: so that"
@@ -48,7 +48,7 @@ class StagingSettings:
         flags=("--staging_max_age",),
         bounds=(0.1, 365 * DAY),
     )
-    application_expiry: float = knob(
+    application_expiry: float = setting(
         365 * DAY,
         "duration",
         "How long a publisher's last batch is remembered after it was committed: so long a batch"
@@ -58,7 +58,7 @@ class StagingSettings:
         flags=("--staging_application_expiry",),
         bounds=(60.0, 3650 * DAY),
     )
-    max_applications: int = knob(
+    max_applications: int = setting(
         10_000,
         "count",
         "How many publishers' last batches are remembered. One more takes the place of the oldest"
@@ -67,7 +67,7 @@ class StagingSettings:
         flags=("--staging_max_applications",),
         bounds=(1, 10_000_000),
     )
-    address_kept: int = knob(
+    address_kept: int = setting(
         1,
         "count",
         "How many percent of the publishers that are remembered an address keeps in any case,"
@@ -76,7 +76,7 @@ class StagingSettings:
         flags=("--staging_address_kept",),
         bounds=(0, 100),
     )
-    address_share: int = knob(
+    address_share: int = setting(
         50,
         "count",
         "How many percent of all this one address may have (with IPv6 one /64, and all of loopback"
@@ -86,7 +86,7 @@ class StagingSettings:
         flags=("--staging_address_share",),
         bounds=(1, 100),
     )
-    connection_share: int = knob(
+    connection_share: int = setting(
         25,
         "count",
         "The same for one connection: half of its address's by default, for behind a proxy all"

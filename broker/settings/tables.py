@@ -13,10 +13,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from broker.settings.catalog import FEEDS, LISTENERS, BrokerSetting, Table
 from broker.settings.feed_settings import FeedSettings
-from broker.settings.knobs import FEEDS, LISTENERS, Knob, Table
 from broker.settings.settings import Listener
-from broker.settings.values import WrongValue, closest, how, quoted, read_native, read_text, show
+from seriatim.settings.checked import WrongValue, closest, quoted
 
 # What one of them begins with, and what to write.
 PLACES = {"listeners": "host", "feeds": "group"}
@@ -35,9 +35,9 @@ def read_entry(table: Table, text: str) -> dict[str, Any]:
         raise WrongValue(f"{quoted(text)} is not a {table.noun}; give {EXAMPLES[table.path]}")
     values = {}
     if place:
-        values[first] = read_text(table.knobs[first], place)
-    values["port"] = read_text(table.knobs["port"], port)
-    names = [name for name in table.knobs if name not in values and name != first]
+        values[first] = table.settings[first].read(place)
+    values["port"] = table.settings["port"].read(port)
+    names = [name for name in table.settings if name not in values and name != first]
     for option in options:
         key, equals, word = option.partition("=")
         if key in values and key not in (first, "port"):
@@ -47,7 +47,7 @@ def read_entry(table: Table, text: str) -> dict[str, Any]:
         if not equals:
             raise WrongValue(f"{quoted(option)} has no value; write {key}=VALUE")
         try:
-            values[key] = read_text(table.knobs[key], word)
+            values[key] = table.settings[key].read(word)
         except WrongValue as wrong:
             raise WrongValue(f"{key}: {wrong}") from None
     return values
@@ -70,18 +70,20 @@ def _read_table(
     values = {}
     for key, value in entry.items():
         written = f"{name}.{key} {where}"
-        if key not in table.knobs:
-            close = closest(key, list(table.knobs))
-            hint = f"did you mean {close}?" if close else f"a {table.noun} has {_all(table.knobs)}"
+        if key not in table.settings:
+            close = closest(key, list(table.settings))
+            hint = (
+                f"did you mean {close}?" if close else f"a {table.noun} has {_all(table.settings)}"
+            )
             problems.append(f"{written}: there is no such setting; {hint}")
             continue
         try:
-            values[key] = read_native(table.knobs[key], value)
+            values[key] = table.settings[key].read_native(value)
         except WrongValue as wrong:
             problems.append(f"{written}: {wrong}")
-    for key, knob in table.knobs.items():
-        if knob.default is dataclasses.MISSING and key not in entry:
-            problems.append(f"{name}.{key} {where}: is missing; {how(knob)}")
+    for key, setting in table.settings.items():
+        if setting.default is dataclasses.MISSING and key not in entry:
+            problems.append(f"{name}.{key} {where}: is missing; {setting.how()}")
     return values
 
 
@@ -98,10 +100,10 @@ def show_entry(table: Table, entry: Listener | FeedSettings) -> str:
     first = PLACES[table.path]
     place = getattr(entry, first)
     shown = f"[{place}]:{entry.port}" if ":" in place else f"{place}:{entry.port}"
-    for name, knob in table.knobs.items():
+    for name, setting in table.settings.items():
         value = getattr(entry, name)
-        if name not in (first, "port") and (table is LISTENERS or value != knob.default):
-            shown += f",{name}={show(knob, value)}"
+        if name not in (first, "port") and (table is LISTENERS or value != setting.default):
+            shown += f",{name}={setting.show(value)}"
     return shown
 
 
@@ -117,6 +119,6 @@ def _no_option(table: Table, option: str, names: list[str]) -> str:
     return f"{quoted(option)} is not an option of a {table.noun}; {hint}"
 
 
-def _all(knobs: dict[str, Knob]) -> str:
-    *names, last = knobs
+def _all(settings: dict[str, BrokerSetting]) -> str:
+    *names, last = settings
     return f"{', '.join(names)} and {last}"

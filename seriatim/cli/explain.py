@@ -10,10 +10,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from broker.settings.knobs import KNOBS, TABLES, Knob, Table
+from broker.settings.catalog import SETTINGS, TABLES, BrokerSetting, Table
 from broker.settings.resolve import DEFAULT, Effective
 from broker.settings.tables import show_entry
-from broker.settings.values import allowed, show
 
 MARKDOWN_HEAD = """\
 # Configuration
@@ -51,19 +50,22 @@ def as_toml(effective: Effective) -> str:
     """A TOML file of the effective settings, each with its reason and its origin."""
     lines = ["# The effective settings of a Seriatim broker."]
     section = ""
-    for knob in KNOBS.values():
-        if knob.section != section:
-            section = knob.section
+    for setting in SETTINGS.values():
+        if setting.section != section:
+            section = setting.section
             lines += ["", f"[{section}]"]
-        origin = effective.origins[knob.path]
-        lines += ["", *_comment(f"{_full_about(knob)} Allowed: {allowed(knob)}. From: {origin}.")]
-        lines.append(f"{knob.name} = {_toml_value(knob, value_of(effective, knob))}")
+        origin = effective.origins[setting.path]
+        lines += [
+            "",
+            *_comment(f"{_full_about(setting)} Allowed: {setting.allowed()}. From: {origin}."),
+        ]
+        lines.append(f"{setting.name} = {_toml_value(setting, value_of(effective, setting))}")
     for path, table in TABLES.items():
         for entry in getattr(effective.settings, path):
             lines += ["", f"# From: {effective.origins[path]}.", f"[[{table.key}]]"]
             lines += [
-                f"{name} = {_toml_value(knob, getattr(entry, name))}"
-                for name, knob in table.knobs.items()
+                f"{name} = {_toml_value(setting, getattr(entry, name))}"
+                for name, setting in table.settings.items()
             ]
     return "\n".join(lines) + "\n"
 
@@ -77,11 +79,11 @@ def as_markdown(effective: Effective) -> str:
         lines += [f"| `{name}` | `{value}` | `{origin}` |" for name, value, origin, _ in changed]
         lines.append("")
     section = None
-    for knob in KNOBS.values():
-        if knob.section != section:
-            section = knob.section
+    for setting in SETTINGS.values():
+        if setting.section != section:
+            section = setting.section
             lines += [f"## {SECTION_TITLES[section]}", ""]
-        lines += _markdown_entry(knob)
+        lines += _markdown_entry(setting)
     for table in TABLES.values():
         lines += _markdown_table(table)
     return "\n".join(lines) + "\n"
@@ -107,32 +109,36 @@ def print_table(effective: Effective) -> None:
 
 def rows(effective: Effective) -> Iterator[tuple[str, str, str, str]]:
     """Each setting as texts: path, value, origin and explanation."""
-    for knob in KNOBS.values():
-        value = show(knob, value_of(effective, knob))
-        yield knob.path, value or '""', effective.origins[knob.path], _full_about(knob)
+    for setting in SETTINGS.values():
+        value = setting.show(value_of(effective, setting))
+        yield setting.path, value or '""', effective.origins[setting.path], _full_about(setting)
     for path, table in TABLES.items():
         shown = " ".join(show_entry(table, one) for one in getattr(effective.settings, path))
         yield path, shown or "none", effective.origins[path], table.about
 
 
-def value_of(effective: Effective, knob: Knob) -> Any:
-    """The effective value of one knob."""
+def value_of(effective: Effective, setting: BrokerSetting) -> Any:
+    """The effective value of one setting."""
     holder = effective.settings
-    return getattr(getattr(holder, knob.section) if knob.section else holder, knob.name)
+    return getattr(getattr(holder, setting.section) if setting.section else holder, setting.name)
 
 
-def _full_about(knob: Knob) -> str:
-    return f"{knob.about} ({knob.zero[0].upper()}{knob.zero[1:]}.)" if knob.zero else knob.about
+def _full_about(setting: BrokerSetting) -> str:
+    return (
+        f"{setting.about} ({setting.zero[0].upper()}{setting.zero[1:]}.)"
+        if setting.zero
+        else setting.about
+    )
 
 
-def _markdown_entry(knob: Knob) -> list[str]:
-    default = show(knob, knob.default) or "empty"
+def _markdown_entry(setting: BrokerSetting) -> list[str]:
+    default = setting.show(setting.default) or "empty"
     facts = [
-        f"- Flag: {', '.join(f'`{flag}`' for flag in knob.flags)}",
-        f"- Variable: `{knob.variable}`",
-        f"- Default: `{default}`; allowed: {allowed(knob)}",
+        f"- Flag: {', '.join(f'`{flag}`' for flag in setting.flags)}",
+        f"- Variable: `{setting.variable}`",
+        f"- Default: `{default}`; allowed: {setting.allowed()}",
     ]
-    return [f"### `{knob.path}`", "", _full_about(knob), "", *facts, ""]
+    return [f"### `{setting.path}`", "", _full_about(setting), "", *facts, ""]
 
 
 def _markdown_table(table: Table) -> list[str]:
@@ -143,14 +149,14 @@ def _markdown_table(table: Table) -> list[str]:
         f"- File: one `[[{table.key}]]` table each, with",
         *("", "| key | default | allowed | |", "|---|---|---|---|"),
     ]
-    for name, knob in table.knobs.items():
-        if knob.default is dataclasses.MISSING:
+    for name, setting in table.settings.items():
+        if setting.default is dataclasses.MISSING:
             default = "none"
-        elif knob.path == "listener.frame":
+        elif setting.path == "listener.frame":
             default = "the broker's `frame`"
         else:
-            default = f"`{show(knob, knob.default) or 'empty'}`"
-        lines.append(f"| `{name}` | {default} | {allowed(knob)} | {_full_about(knob)} |")
+            default = f"`{setting.show(setting.default) or 'empty'}`"
+        lines.append(f"| `{name}` | {default} | {setting.allowed()} | {_full_about(setting)} |")
     return [*lines, ""]
 
 
@@ -160,9 +166,9 @@ def _comment(text: str) -> list[str]:
     return textwrap.wrap(text, 98, initial_indent="# ", subsequent_indent="# ")
 
 
-def _toml_value(knob: Knob, value: Any) -> str:
-    if knob.kind in ("count", "port", "flag"):
-        return show(knob, value)
-    if knob.kind == "list":
+def _toml_value(setting: BrokerSetting, value: Any) -> str:
+    if setting.kind in ("count", "port", "flag"):
+        return setting.show(value)
+    if setting.kind == "list":
         return json.dumps(list(value), ensure_ascii=False)
-    return json.dumps(show(knob, value), ensure_ascii=False)
+    return json.dumps(setting.show(value), ensure_ascii=False)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from broker.settings.knobs import FEEDS, KNOBS, LISTENERS, TABLES, Knob
-from broker.settings.values import FLAG_WORDS, closest, show
+from broker.settings.catalog import FEEDS, LISTENERS, SETTINGS, TABLES, BrokerSetting
+from seriatim.settings.checked import FLAG_WORDS, closest
 
 _AUTH = "clients are not authenticated yet, so it would protect nothing; bind to a trusted address"
 _TLS = "connections are not encrypted yet; put a TLS proxy before the broker, or leave it out"
@@ -69,9 +69,9 @@ class Flag:
 
 def _known(own: dict[str, Flag]) -> dict[str, Flag]:
     known = dict(own)
-    for knob in KNOBS.values():
-        for written in knob.flags:
-            known[written.lstrip("-")] = Flag(knob.flag, knob.kind != "flag")
+    for setting in SETTINGS.values():
+        for written in setting.flags:
+            known[written.lstrip("-")] = Flag(setting.flag, setting.kind != "flag")
     for table in TABLES.values():
         known[table.flag.lstrip("-")] = Flag(table.flag, True)
     return known
@@ -168,38 +168,38 @@ def _unknown(name: str, known: dict[str, Flag]) -> str:
     return "there is no such flag; --help shows what there is"
 
 
-def option_text(knob: Knob) -> str:
-    """The help of a knob's flag: what it does, without the reason for its default."""
-    text = knob.about.partition(". ")[0].rstrip(".").replace("`", "")
-    facts = [", ".join(knob.choices), knob.zero.replace("`", "")]
-    if knob.kind == "flag":
-        facts.append("on by default" * knob.default)
-    elif knob.default not in ("", ()):
-        facts.append(f"default: {show(knob, knob.default)}")
+def option_text(setting: BrokerSetting) -> str:
+    """The help of a setting's flag: what it does, without the reason for its default."""
+    text = setting.about.partition(". ")[0].rstrip(".").replace("`", "")
+    facts = [", ".join(setting.choices), setting.zero.replace("`", "")]
+    if setting.kind == "flag":
+        facts.append("on by default" * setting.default)
+    elif setting.default not in ("", ()):
+        facts.append(f"default: {setting.show(setting.default)}")
     told = "; ".join(fact for fact in facts if fact)
     return f"{text} ({told})" if told else text
 
 
 def with_knobs(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command(..., **flags)` one option per knob, by its parameter name."""
+    """Give `command(..., **flags)` one option per setting, by its parameter name."""
     import typer
 
     signature = inspect.signature(command)
     parameters = [p for p in signature.parameters.values() if p.kind != p.VAR_KEYWORD]
-    for knob in KNOBS.values():
-        if knob.kind == "flag":
-            names = [*knob.flags[:-1], f"{knob.flag}/--no-{knob.flag[2:]}"]
+    for setting in SETTINGS.values():
+        if setting.kind == "flag":
+            names = [*setting.flags[:-1], f"{setting.flag}/--no-{setting.flag[2:]}"]
             kind: Any = bool
         else:
-            names, kind = list(knob.flags), list[str] if knob.kind == "list" else str
+            names, kind = list(setting.flags), list[str] if setting.kind == "list" else str
         option = typer.Option(
             *names,
-            help=option_text(knob),
-            metavar=_metavar(knob),
-            rich_help_panel=PANELS[knob.section],
+            help=option_text(setting),
+            metavar=_metavar(setting),
+            rich_help_panel=PANELS[setting.section],
             show_default=False,
         )
-        parameters.append(_parameter(knob.parameter, Annotated[kind | None, option]))
+        parameters.append(_parameter(setting.parameter, Annotated[kind | None, option]))
     for table in TABLES.values():
         option = typer.Option(
             table.flag,
@@ -215,8 +215,10 @@ def with_knobs(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def by_path(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The flags that were given, by the path of their knob."""
-    paths = {knob.parameter: knob.path for knob in KNOBS.values()} | {path: path for path in TABLES}
+    """The flags that were given, by the path of their setting."""
+    paths = {setting.parameter: setting.path for setting in SETTINGS.values()} | {
+        path: path for path in TABLES
+    }
     return {paths[name]: value for name, value in parameters.items() if value not in (None, [])}
 
 
@@ -226,8 +228,8 @@ def _parameter(name: str, annotation: Any) -> inspect.Parameter:
     )
 
 
-def _metavar(knob: Knob) -> str:
-    if knob.kind == "flag":
+def _metavar(setting: BrokerSetting) -> str:
+    if setting.kind == "flag":
         return " "  # typer would say <bool>
     words = {"host": "HOST", "http_host": "HOST", "log_file": "FILE", "pid_file": "FILE"}
     words |= {
@@ -237,4 +239,4 @@ def _metavar(knob: Knob) -> str:
         "store_dir": "DIR",
         "sequencer.exclude": "SUBJECT",
     }
-    return words.get(knob.path, knob.kind.upper())
+    return words.get(setting.path, setting.kind.upper())

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_seriatim import offsets
-from pyspark_seriatim.client import Info
+from pyspark_seriatim.client import JournalInfo
 from pyspark_seriatim.errors import DataLost
 from pyspark_seriatim.options import Options
 
 OURS, OTHER = "00c0ffee00c0ffee", "0badcafe0badcafe"
 
 
-def info(first: int = 1, last: int = 100, trims: bool = False) -> Info:
-    return Info(OURS, 1, first, last, last - first + 1, 0, 0, 0, "disk", 1 << 20, trims)
+def info(first: int = 1, last: int = 100, trims: bool = False) -> JournalInfo:
+    return JournalInfo(OURS, 1, first, last, last - first + 1, 0, 0, 0, "disk", 1 << 20, trims)
 
 
 def options(where: str = "batch", **given: object) -> Options:
@@ -46,7 +46,7 @@ def no_seek(time_ns: int) -> int:
     ],
 )
 def test_given_options_when_a_stream_begins_then_only_what_stays_the_same_is_a_number(
-    given_: dict[str, Any], there: Info, start: dict[str, Any]
+    given_: dict[str, Any], there: JournalInfo, start: dict[str, Any]
 ) -> None:
     made = offsets.initial(options("stream", **given_), there)
     assert json.dumps(made) == json.dumps(start)
@@ -72,7 +72,11 @@ def test_given_a_word_when_resolved_then_it_is_a_number() -> None:
     ],
 )
 def test_given_an_offset_when_it_is_gone_on_from_then_what_is_lost_fails_or_is_logged(
-    caplog: pytest.LogCaptureFixture, start: dict[str, Any], there: Info, first: int, why: str
+    caplog: pytest.LogCaptureFixture,
+    start: dict[str, Any],
+    there: JournalInfo,
+    first: int,
+    why: str,
 ) -> None:
     if why:
         with pytest.raises(DataLost, match=why) as lost:
@@ -97,7 +101,7 @@ def test_given_an_offset_when_it_is_gone_on_from_then_what_is_lost_fails_or_is_l
     ],
 )
 def test_given_a_micro_batch_when_planned_or_replayed_then_it_is_the_same_range(
-    start: dict[str, Any], end: dict[str, Any], there: Info, found: tuple[int, int]
+    start: dict[str, Any], end: dict[str, Any], there: JournalInfo, found: tuple[int, int]
 ) -> None:
     assert offsets.stream_range(options("stream"), start, end, there) == found
 
@@ -114,7 +118,7 @@ def test_given_a_micro_batch_when_planned_or_replayed_then_it_is_the_same_range(
     ],
 )
 def test_given_a_micro_batch_of_which_something_is_gone_when_planned_then_it_is_lost(
-    start: dict[str, Any], end: dict[str, Any], there: Info, found: tuple[int, int], why: str
+    start: dict[str, Any], end: dict[str, Any], there: JournalInfo, found: tuple[int, int], why: str
 ) -> None:
     with pytest.raises(DataLost, match=why):
         offsets.stream_range(options("stream"), start, end, there)
@@ -147,7 +151,7 @@ def test_given_a_batch_over_a_change_of_journals_when_planned_then_it_begins_wit
     ],
 )
 def test_given_a_batch_query_when_planned_then_it_is_this_range(
-    given_: dict[str, Any], there: Info, found: tuple[int, int]
+    given_: dict[str, Any], there: JournalInfo, found: tuple[int, int]
 ) -> None:
     seek = lambda time_ns: time_ns // 1_000_000  # noqa: E731
     assert offsets.batch_range(options(**given_), there, seek) == found
@@ -169,7 +173,7 @@ def test_given_a_batch_query_when_planned_then_it_is_this_range(
     ],
 )
 def test_given_a_batch_query_for_what_is_not_there_when_planned_then_it_is_lost(
-    given_: dict[str, Any], there: Info, found: tuple[int, int], why: str
+    given_: dict[str, Any], there: JournalInfo, found: tuple[int, int], why: str
 ) -> None:
     with pytest.raises(DataLost, match=why):
         offsets.batch_range(options(**given_), there, no_seek)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from pyspark_seriatim.errors import OptionError
-from pyspark_seriatim.options import FIELDS, HEADINGS, Options, tables
+from pyspark_seriatim.options import HEADINGS, SETTINGS, Options, tables
 from pyspark_seriatim.values import Position, Server
 
 SERVERS = {"servers": "127.0.0.1:4222"}
@@ -56,7 +56,7 @@ WHERE = {"all": ("batch", "stream", "write"), "read": ("batch", "stream")}
 
 
 def test_given_the_table_then_every_option_is_tried_here() -> None:
-    assert set(GIVEN) == {field.metadata["name"] for field in FIELDS}
+    assert set(GIVEN) == {setting.name for setting in SETTINGS}
 
 
 @pytest.mark.parametrize("where", ["batch", "stream", "write"])
@@ -64,14 +64,14 @@ def test_given_the_table_then_every_option_is_tried_here() -> None:
 def test_given_every_option_when_parsed_then_each_has_its_value(
     where: str, case: type[str]
 ) -> None:
-    for field in FIELDS:
-        name, meant = field.metadata["name"], field.metadata["where"]
+    for setting in SETTINGS:
+        name, meant = setting.name, setting.where
         if where not in WHERE.get(meant, (meant,)):
             continue
         together = {"password": "user", "tlsKeyFile": "tlsCertFile"}.get(name, "servers")
         given = {**SERVERS, together: GIVEN[together][0], name: GIVEN[name][0]}
         made = Options.parse({case(key): value for key, value in given.items()}, where)
-        assert getattr(made, field.name) == GIVEN[name][1], name
+        assert getattr(made, setting.field) == GIVEN[name][1], name
         assert pickle.loads(pickle.dumps(made)) == made
 
 
@@ -179,9 +179,6 @@ def test_given_a_flag_when_asked_for_by_itself_then_case_is_nothing() -> None:
 def test_given_the_table_when_written_for_the_manual_then_every_option_is_a_line_of_it() -> None:
     lines = [line for line in tables().splitlines() if line.startswith("| `")]
     assert [line.split("`")[1] for line in lines] == [
-        field.metadata["name"]
-        for where in HEADINGS
-        for field in FIELDS
-        if field.metadata["where"] == where
+        setting.name for where in HEADINGS for setting in SETTINGS if setting.where == where
     ]
     assert all(line.count(" | ") == 3 for line in lines)

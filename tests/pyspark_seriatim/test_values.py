@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from pyspark_seriatim import values
+from pyspark_seriatim.option_kinds import SparkSetting
 from pyspark_seriatim.values import NUMBER_MAX, Position, Server
+
+
+def reader(kind: str, **more: Any) -> Callable[[str], Any]:
+    """What reads the texts of an option of this kind."""
+    given = {"field": "one", "name": "one", "about": "One.", "default": None}
+    return SparkSetting(kind=kind, **{**given, **more}).read
 
 
 @pytest.mark.parametrize(
@@ -115,16 +122,16 @@ def test_given_subjects_when_read_then_none_comes_twice(
         (values.read_subjects, ",".join(f"s{at}" for at in range(65)), "65 subjects are too many"),
         (values.read_subject, "a.*", '"a.\\*" is not a subject that can be published to'),
         (values.read_subject, "$SEQ.x", "no subject that can be published to"),
-        (values.read_pattern, "(", '"\\(" is not a regular expression: missing \\)'),
-        (values.read_flag, "maybe", '"maybe" is neither true nor false'),
-        (lambda text: values.read_choice(text, ("a", "b")), "c", '"c" is not one of a, b'),
+        (values.read_regex, "(", '"\\(" is not a regular expression: missing \\)'),
+        (reader("flag"), "maybe", '"maybe" is neither true nor false'),
+        (reader("choice", choices=("a", "b")), "c", '"c" is not one of a, b'),
         (lambda text: values.read_count(text, 1, 9), "10", "whole number from 1 to 9"),
         (lambda text: values.read_count(text, 1, NUMBER_MAX), "-1", "whole number from 1 on"),
         (lambda text: values.read_ms(text, 1, 9), "5 weeks", "such as 30s or 15m from 1 to 9"),
         (lambda text: values.read_bytes(text, 1, 9), "1x", "such as 512k or 8m from 1 to 9"),
-        (lambda text: values.read_text(text, 1, 3), "long", "of 1 to 3 printable characters"),
-        (lambda text: values.read_text(text, 1, 9), "a\nb", "printable characters"),
-        (values.read_flag, "x" * 1000, "x" * 60 + '\\.\\.\\." is neither'),
+        (reader("text", length_max=3), "long", "of 1 to 3 printable characters"),
+        (reader("text", length_max=9), "a\nb", "printable characters"),
+        (reader("flag"), "x" * 1000, "x" * 60 + '\\.\\.\\." is neither'),
     ],
 )
 def test_given_a_wrong_word_when_read_then_it_says_what_may_be_written(
@@ -136,4 +143,4 @@ def test_given_a_wrong_word_when_read_then_it_says_what_may_be_written(
 
 @pytest.mark.parametrize(("text", "flag"), [("true", True), (" TRUE", True), ("0", False)])
 def test_given_a_flag_when_read_then_case_is_nothing(text: str, flag: bool) -> None:
-    assert values.read_flag(text) is flag
+    assert reader("flag")(text) is flag

@@ -19,8 +19,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_seriatim.client import Client
 from pyspark_seriatim.jobs.archive import archiving
-from pyspark_seriatim.jobs.archive.archive_job import Format, Wish, archive, archived, summary
-from pyspark_seriatim.jobs.archive.archiving import Archive
+from pyspark_seriatim.jobs.archive.archive_job import (
+    ArchiveFormat,
+    ArchiveOptions,
+    archive,
+    archived,
+    summary,
+)
+from pyspark_seriatim.jobs.archive.archiving import ArchiveWriter
 from pyspark_seriatim.jobs.archive.compaction import Compactor, in_tasks
 from pyspark_seriatim.jobs.archive.coverage import Facts
 from pyspark_seriatim.jobs.filelog.filelog import Change, FileLog
@@ -38,12 +44,14 @@ class Died(RuntimeError):
 
 
 @pytest.fixture
-def run(spark: SparkSession, broker: SeriatimServer, tmp_path: Path) -> Callable[..., Archive]:
+def run(
+    spark: SparkSession, broker: SeriatimServer, tmp_path: Path
+) -> Callable[..., ArchiveWriter]:
     """Archive what there is by now, and end."""
 
-    def once(**more: Any) -> Archive:
+    def once(**more: Any) -> ArchiveWriter:
         server = f"127.0.0.1:{broker.port}"
-        wish = Wish(**{"root": str(tmp_path / "archive"), "server": server} | more)
+        wish = ArchiveOptions(**{"root": str(tmp_path / "archive"), "server": server} | more)
         info = Client.shared(Options.parse({"servers": server}, "stream")).info()
         return archived(spark, wish, info)[0]
 
@@ -61,7 +69,7 @@ def numbers(paths: str | list[str]) -> list[int]:
 
 
 def test_given_a_stream_when_archived_in_batches_then_every_reader_has_it_once_and_in_order(
-    spark: SparkSession, publish: Publish, run: Callable[..., Archive], tmp_path: Path
+    spark: SparkSession, publish: Publish, run: Callable[..., ArchiveWriter], tmp_path: Path
 ) -> None:
     root = str(tmp_path / "archive")
     assert run().facts.covered == [], "nothing is in the stream"
@@ -107,7 +115,7 @@ def again_done() -> Any:
 
 
 def test_given_checkpoints_that_go_back_when_archived_again_then_nothing_is_twice_or_missing(
-    publish: Publish, run: Callable[..., Archive], tmp_path: Path
+    publish: Publish, run: Callable[..., ArchiveWriter], tmp_path: Path
 ) -> None:
     root, checkpoint = tmp_path / "archive", tmp_path / "checkpoint"
     publish(payloads(1, 90), b"a.x")
@@ -149,32 +157,32 @@ def dying(step: str, patch: pytest.MonkeyPatch) -> None:
 
         patch.setattr(FileLog, "create", create)
     elif step == "log committed":
-        patch.setattr(archiving.Archive, "reflect", die)
+        patch.setattr(archiving.ArchiveWriter, "reflect", die)
     else:
-        real_reflect = archiving.Archive.reflect
+        real_reflect = archiving.ArchiveWriter.reflect
         calls: list[int] = []
 
-        def reflect(self: Archive) -> None:
+        def reflect(self: ArchiveWriter) -> None:
             real_reflect(self)
             calls.append(1)
             if len(calls) > 1:  # the first is at the start
                 die()
 
-        patch.setattr(archiving.Archive, "reflect", reflect)
+        patch.setattr(archiving.ArchiveWriter, "reflect", reflect)
 
 
 @pytest.mark.parametrize(
     ("format", "steps"),
     [
-        (Format.delta, ["files written", "files moved", "log committed", "table committed"]),
-        (Format.iceberg, ["log committed"]),
+        (ArchiveFormat.delta, ["files written", "files moved", "log committed", "table committed"]),
+        (ArchiveFormat.iceberg, ["log committed"]),
     ],
 )
 def test_given_a_driver_that_dies_at_each_step_when_started_again_then_each_message_is_there_once(
     publish: Publish,
-    run: Callable[..., Archive],
+    run: Callable[..., ArchiveWriter],
     tmp_path: Path,
-    format: Format,
+    format: ArchiveFormat,
     steps: list[str],
 ) -> None:
     root = str(tmp_path / "archive")
@@ -189,7 +197,7 @@ def test_given_a_driver_that_dies_at_each_step_when_started_again_then_each_mess
     log = run(format=format).log
     assert log.files()[-1].last == total
     assert numbers(log.paths()) == numbers(root) == [*range(1, total + 1)]
-    if format is Format.delta:
+    if format is ArchiveFormat.delta:
         table = DeltaTable(root)
         found = table.to_pyarrow_dataset().to_table()["sequence"].to_pylist()
         assert table.transaction_version("seriatim") == log.version
@@ -223,10 +231,10 @@ def framed(spark: SparkSession) -> Callable[[list[int]], DataFrame]:
     return frame
 
 
-def begun(root: Path, subject: str = ">", **more: Any) -> Archive:
+def begun(root: Path, subject: str = ">", **more: Any) -> ArchiveWriter:
     """An archive that is given batches by hand, from number 1 on."""
     wanted = Facts("j1", subject, COLUMNS, ["date", "token"], 1, [], [])
-    return Archive(FileLog.open(str(root)), wanted, str(root / "none"), **more)
+    return ArchiveWriter(FileLog.open(str(root)), wanted, str(root / "none"), **more)
 
 
 def test_given_batches_with_holes_when_added_then_what_is_lost_is_noted(

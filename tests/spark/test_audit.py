@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_seriatim.jobs.audit.audit_job import audit
-from pyspark_seriatim.jobs.audit.audit_report import Finding, findings_of
+from pyspark_seriatim.jobs.audit.audit_report import AuditFinding, findings_of
 from pyspark_seriatim.jobs.audit.auditing import Auditor, Difference, Verdict, look_at
 from pyspark_seriatim.jobs.filelog import DataFile, FileLog
 from pyspark_seriatim.jobs.running.command import run
@@ -182,7 +182,7 @@ def test_given_one_subject_when_audited_then_gaps_are_proved_by_the_journal_alon
     root = str(tmp_path)
     alone = examine(spark, None, root)
     words = "1,499 rows in the files, 1,500 in the archive's list"
-    assert findings_of(alone) == [Finding("archive", "other count of rows", 1, (words,))]
+    assert findings_of(alone) == [AuditFinding("archive", "other count of rows", 1, (words,))]
     assert "a gap cannot be told from them without the journal" in alone.scope.notes[0]
     both = examine(spark, url, root, first=2, last=MANY)
     assert told(both) == {("both", "missing in the archive"): (1, ("301",))}

@@ -14,15 +14,15 @@ from pyspark_seriatim.jobs.archive.archive_job import archive as archive_job
 from pyspark_seriatim.jobs.audit.audit_job import audit
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.replay.replay_job import replay
-from pyspark_seriatim.jobs.replay.replay_options import Renaming, Wish, wish_of
-from pyspark_seriatim.jobs.replay.replaying import Replay, Replayed
+from pyspark_seriatim.jobs.replay.replay_options import ArchiveOptions, Renaming, wish_of
+from pyspark_seriatim.jobs.replay.replaying import Replayed, ReplayRun
 from pyspark_seriatim.jobs.running.command import run
 from tests.support.parquet_folders import rows, write
 from tests.support.processes import SeriatimServer
 
 COUNT = 4000
 HEADERS = [[("a", ["1", "2"])] if at % 3 == 0 else [] for at in range(COUNT)]
-Step = Callable[[Replayed], None]
+ReplayStep = Callable[[Replayed], None]
 
 
 class Killed(BaseException):
@@ -69,21 +69,21 @@ def got(spark: SparkSession, port: int, first: int = 1) -> list[tuple[Any, ...]]
     ]
 
 
-def wish(archive: str, port: int, rate: float = 0.0, **more: Any) -> Wish:
+def wish(archive: str, port: int, rate: float = 0.0, **more: Any) -> ArchiveOptions:
     """All of the archive, to the broker at `port`."""
     asked: dict[str, Any] = {"first": None, "last": None, "subject": ">", "renaming": Renaming()}
     asked |= {"application": None, "origin": False} | more
     return wish_of(archive, f"127.0.0.1:{port}", rate=rate, **asked)
 
 
-class Dying(Replay):
+class Dying(ReplayRun):
     """One that dies as a process does: it takes nothing back."""
 
     def _drop(self, steps: Any) -> None:
         pass
 
 
-def after(rows: int, action: Callable[[], None]) -> Step:
+def after(rows: int, action: Callable[[], None]) -> ReplayStep:
     """Do something once, when so many rows are published."""
     waiting = [action]
 
@@ -94,7 +94,7 @@ def after(rows: int, action: Callable[[], None]) -> Step:
     return came
 
 
-def assert_once_or_told(replay: Replay, *rows: int) -> None:
+def assert_once_or_told(replay: ReplayRun, *rows: int) -> None:
     """It publishes so many rows, or says that another one is at it."""
     end = end_of(replay)
     if isinstance(end, JobError):
@@ -103,7 +103,7 @@ def assert_once_or_told(replay: Replay, *rows: int) -> None:
         assert end.rows in rows
 
 
-def end_of(replay: Replay) -> Replayed | JobError:
+def end_of(replay: ReplayRun) -> Replayed | JobError:
     try:
         return replay.run()
     except JobError as error:
@@ -188,7 +188,7 @@ def test_given_a_replay_that_is_killed_when_started_again_then_it_goes_on_where_
     for upto, rate in ((300, 3000.0), (900, 30_000.0), (100, 500_000.0)):
         with pytest.raises(Killed):
             Dying(spark, wish(archive, broker.port, rate)).run(after(upto, kill))
-    done = Replay(spark, wish(archive, broker.port)).run()
+    done = ReplayRun(spark, wish(archive, broker.port)).run()
     assert 0 < done.rows <= COUNT - 300 - 900 - 100
     assert got(spark, broker.port) == wanted(archive)
 
@@ -202,7 +202,7 @@ def test_given_a_broker_that_is_killed_when_it_is_back_then_nothing_is_lost_or_d
         broker.kill()
         broker.start(port)
 
-    done = Replay(spark, wish(archive, port, 20_000.0)).run(after(1000, again))
+    done = ReplayRun(spark, wish(archive, port, 20_000.0)).run(after(1000, again))
     assert (done.rows, done.upto) == (COUNT, 94_010)
     assert got(spark, port) == wanted(archive)
 
@@ -210,12 +210,12 @@ def test_given_a_broker_that_is_killed_when_it_is_back_then_nothing_is_lost_or_d
 def test_given_two_replays_of_one_name_when_both_run_then_each_message_is_there_once(
     spark: SparkSession, broker: SeriatimServer, archive: str
 ) -> None:
-    some = [Replay(spark, wish(archive, broker.port, 40_000.0)) for _ in range(2)]
+    some = [ReplayRun(spark, wish(archive, broker.port, 40_000.0)) for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
         ends = [*pool.map(end_of, some)]
     errors = [str(end) for end in ends if isinstance(end, JobError)]
     assert all("another replay of 'replay files" in error for error in errors)
-    Replay(spark, wish(archive, broker.port)).run()
+    ReplayRun(spark, wish(archive, broker.port)).run()
     assert got(spark, broker.port) == wanted(archive)
 
 
@@ -236,10 +236,10 @@ def test_given_a_commit_under_way_when_a_replay_begins_then_it_waits_for_its_end
     thread.start()
     assert sent.wait(10)
     # It waits, or, where it was at the very beginning as well, it or the other is told so.
-    assert_once_or_told(Replay(spark, asked), COUNT, COUNT - steps[0].staged.rows)
+    assert_once_or_told(ReplayRun(spark, asked), COUNT, COUNT - steps[0].staged.rows)
     thread.join(60)
     commit.close()
-    Replay(spark, asked).run()
+    ReplayRun(spark, asked).run()
     assert got(spark, broker.port) == wanted(archive)
 
 
@@ -247,12 +247,12 @@ def test_given_an_archive_that_grows_when_replayed_again_then_only_what_is_new_c
     spark: SparkSession, broker: SeriatimServer, tmp_path: Path
 ) -> None:
     root = write(tmp_path, {"a.parquet": rows(range(1, 101))})
-    assert Replay(spark, wish(root, broker.port)).run().rows == 100
+    assert ReplayRun(spark, wish(root, broker.port)).run().rows == 100
     write(tmp_path, {"b.parquet": rows(range(101, 151))})
-    done = Replay(spark, wish(root, broker.port)).run()
+    done = ReplayRun(spark, wish(root, broker.port)).run()
     assert (done.rows, done.first, done.last, done.upto) == (50, 101, 150, 150)
     write(tmp_path, {"c.parquet": rows(range(140, 161))})
-    done = Replay(spark, wish(root, broker.port)).run()
+    done = ReplayRun(spark, wish(root, broker.port)).run()
     assert (done.rows, done.last) == (10, 160)
     numbers = [int(one[1].split()[1]) for one in got(spark, broker.port)]
     assert numbers == list(range(1, 161))

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pyspark_seriatim.client import Client, Info
-from pyspark_seriatim.jobs.archive.archiving import TABLE, Archive, Mirror, facts_of
+from pyspark_seriatim.client import Client, JournalInfo
+from pyspark_seriatim.jobs.archive.archiving import TABLE, ArchiveWriter, Mirror, facts_of
 from pyspark_seriatim.jobs.archive.compaction import Compactor, in_tasks
 from pyspark_seriatim.jobs.archive.coverage import Facts, count
 from pyspark_seriatim.jobs.archive.parquet import COLUMNS
@@ -55,7 +55,7 @@ SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 CONF: Final = {"spark.sql.execution.arrow.maxBytesPerBatch": str(64 * MIB)}
 
 
-class Format(StrEnum):
+class ArchiveFormat(StrEnum):
     """Who else is to read the files."""
 
     parquet = "parquet"
@@ -80,7 +80,7 @@ class Compression(StrEnum):
 
 Root = Annotated[str, typer.Argument(metavar="ROOT", help="Where to: a folder, or a URI.")]
 FormatOption = Annotated[
-    Format, typer.Option(help="List the files for the readers of Delta or Iceberg, too.")
+    ArchiveFormat, typer.Option(help="List the files for the readers of Delta or Iceberg, too.")
 ]
 Catalog = Annotated[
     str,
@@ -127,13 +127,13 @@ Vacuum = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ArchiveOptions:
     """What is wanted of an archive. `age` in seconds; `every` None: what there is by now."""
 
     root: str
     server: str = DEFAULT_SERVER
     subject: str = ">"
-    format: Format = Format.parquet
+    format: ArchiveFormat = ArchiveFormat.parquet
     catalog: str = ""
     partition: Partition = Partition.token
     headers: bool = True
@@ -159,7 +159,7 @@ def archive(
     root: Root,
     server: Server = DEFAULT_SERVER,
     subject: Subject = ">",
-    format: FormatOption = Format.parquet,
+    format: FormatOption = ArchiveFormat.parquet,
     catalog: Catalog = "",
     partition: PartitionOption = Partition.token,
     headers: Headers = True,
@@ -189,7 +189,7 @@ def archive(
     """
     if small > target:
         raise JobError(f"--small {small} is above --target {target}: merged files would be small")
-    wish = Wish(
+    wish = ArchiveOptions(
         root=root,
         server=server,
         subject=subject,
@@ -216,7 +216,7 @@ def archive(
     return DONE
 
 
-def check(wish: Wish, info: Info) -> None:
+def check(wish: ArchiveOptions, info: JournalInfo) -> None:
     """Raise `JobError` where this does not belong into what is at the root."""
     known, wanted = facts_of(FileLog.open(wish.root)), wanted_of(wish, info)
     if known is not None:
@@ -225,7 +225,9 @@ def check(wish: Wish, info: Info) -> None:
         raise JobError(f"--start {wish.start}: the last number of the journal is {info.last}")
 
 
-def archived(session: "SparkSession", wish: Wish, info: Info) -> tuple[Archive, Run]:
+def archived(
+    session: "SparkSession", wish: ArchiveOptions, info: JournalInfo
+) -> tuple[ArchiveWriter, Run]:
     """Run the query until it ends. Raises what has ended it."""
     log = FileLog.open(wish.root)
     work = archive_of(session, wish, log, info)
@@ -247,7 +249,9 @@ def archived(session: "SparkSession", wish: Wish, info: Info) -> tuple[Archive, 
     return work, done
 
 
-def archive_of(session: "SparkSession", wish: Wish, log: FileLog, info: Info) -> Archive:
+def archive_of(
+    session: "SparkSession", wish: ArchiveOptions, log: FileLog, info: JournalInfo
+) -> ArchiveWriter:
     """What takes the batches. Raises `JobError` where they do not belong into this archive."""
     wanted = wanted_of(wish, info)
     partition = wanted.partition
@@ -260,7 +264,7 @@ def archive_of(session: "SparkSession", wish: Wish, log: FileLog, info: Info) ->
     if not wish.strict:
         client = Client.shared(Options.parse(source_options(wish, wanted.start), "stream"))
         first_kept = lambda: client.info().first  # noqa: E731
-    archive = Archive(
+    archive = ArchiveWriter(
         log,
         wanted,
         wish.checkpoint or log.place.uri(f"{FOLDER}/checkpoint"),
@@ -272,27 +276,27 @@ def archive_of(session: "SparkSession", wish: Wish, log: FileLog, info: Info) ->
     return archive
 
 
-def wanted_of(wish: Wish, info: Info) -> Facts:
+def wanted_of(wish: ArchiveOptions, info: JournalInfo) -> Facts:
     """What the archive would say of itself, were it new. Raises `JobError`."""
     partition = wish.partition.value.split(",")
     start = beginning(wish.start, info)
     return Facts(info.journal, wish.subject, wish.columns, partition, start, [], [])
 
 
-def mirror_of(wish: Wish, root: str, partition: list[str]) -> Mirror | None:
+def mirror_of(wish: ArchiveOptions, root: str, partition: list[str]) -> Mirror | None:
     """The list for readers of another format."""
-    if wish.format is Format.delta:
+    if wish.format is ArchiveFormat.delta:
         from pyspark_seriatim.jobs.archive.delta import DeltaMirror
 
         return DeltaMirror(root, wish.columns, partition)
-    if wish.format is Format.iceberg:
+    if wish.format is ArchiveFormat.iceberg:
         from pyspark_seriatim.jobs.archive.iceberg import IcebergMirror
 
         return IcebergMirror(root, wish.columns, wish.catalog)
     return None
 
 
-def source_options(wish: Wish, begin: int) -> dict[str, str]:
+def source_options(wish: ArchiveOptions, begin: int) -> dict[str, str]:
     """Of the data source: the stream from the number `begin` on."""
     return {
         "servers": wish.server,
@@ -305,7 +309,7 @@ def source_options(wish: Wish, begin: int) -> dict[str, str]:
     }
 
 
-def beginning(start: str, info: Info) -> int:
+def beginning(start: str, info: JournalInfo) -> int:
     """The number where a new archive begins. Raises `JobError`."""
     places = {"earliest": info.first, "latest": info.last + 1}
     if start not in places and not (start.isascii() and start.isdigit() and int(start)):
@@ -321,7 +325,7 @@ def seconds(age: str) -> float:
     return float(int(found[1]) * SECONDS[found[2]])
 
 
-def summary(work: Archive, done: Run) -> str:
+def summary(work: ArchiveWriter, done: Run) -> str:
     """What was done, for the reader."""
     facts, totals = work.facts, work.totals
     lines = [

@@ -1,6 +1,6 @@
 """A batch of the stream into an archive: its rows into Parquet files, its numbers into the log.
 
-    archive = Archive(FileLog.open(root), wanted, checkpoint)
+    archive = ArchiveWriter(FileLog.open(root), wanted, checkpoint)
     stream.writeStream.foreachBatch(archive.take)
 
 Tasks write the files (parquet.py), wherever they run; the driver only lists them. A batch is known
@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark_seriatim.jobs.archive.compaction import Compactor
 from pyspark_seriatim.jobs.archive.coverage import Facts, Range, count, merged, without
 from pyspark_seriatim.jobs.archive.offsets_log import ending
-from pyspark_seriatim.jobs.archive.parquet import REPORT, Parts, Written, report, understood
+from pyspark_seriatim.jobs.archive.parquet import REPORT, Parts, WrittenFile, report, understood
 from pyspark_seriatim.jobs.errors import JobError, WrongRows
 from pyspark_seriatim.jobs.filelog.filelog import CHANGES, Change, DataFile, FileLog
 from pyspark_seriatim.jobs.filelog.files import Files
@@ -58,7 +58,7 @@ class Totals:
     bytes: int = 0
 
 
-class Archive:
+class ArchiveWriter:
     """What is done with a batch. Written by Spark's thread that runs the query."""
 
     def __init__(
@@ -184,7 +184,7 @@ class Archive:
             )
         return following
 
-    def _write(self, frame: "DataFrame", directory: str) -> tuple[list[Written], list[Range]]:
+    def _write(self, frame: "DataFrame", directory: str) -> tuple[list[WrittenFile], list[Range]]:
         """Let the tasks write, and hear what they wrote."""
         root = self.log.root
         folder = Files(root).relative(directory)

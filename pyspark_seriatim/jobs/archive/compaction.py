@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from pyspark_seriatim.jobs.archive.parquet import Parts, Written
+from pyspark_seriatim.jobs.archive.parquet import Parts, WrittenFile
 from pyspark_seriatim.jobs.errors import WrongRows
 from pyspark_seriatim.jobs.filelog.filelog import DataFile, FileLog
 from pyspark_seriatim.jobs.filelog.files import Files
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 BATCH_ROWS: Final = 1 << 16
 EVERY_BATCHES: Final = 20  # a file is then rewritten a few times until it is no small one
 Group = list[DataFile]
-Merge = Callable[[Group], Written]
-Run = Callable[[Merge, list[Group]], list[Written]]
+Merge = Callable[[Group], WrittenFile]
+Run = Callable[[Merge, list[Group]], list[WrittenFile]]
 
 
 def plan(files: Iterable[DataFile], small: int, target: int) -> list[Group]:
@@ -52,7 +52,7 @@ def _folder(file: DataFile) -> str:
 def merging(root: str, folder: str, by_token: bool, compression: str) -> Merge:
     """What a task does with the files of a group. Sent to the executors."""
 
-    def merge(group: Group) -> Written:
+    def merge(group: Group) -> WrittenFile:
         place = Files(root)
         parts = Parts(place, folder, by_token, compression)
         for one in group:
@@ -129,7 +129,7 @@ class Compactor:
 def in_tasks(session: "SparkSession") -> Run:
     """A `run` that makes every call a task of Spark's."""
 
-    def run(merge: Merge, groups: list[Group]) -> list[Written]:
+    def run(merge: Merge, groups: list[Group]) -> list[WrittenFile]:
         return list(session.sparkContext.parallelize(groups, len(groups)).map(merge).collect())
 
     return run

@@ -3,7 +3,7 @@
     date=2026-01-01/token=orders/<first>-<last>-<id>.parquet
 
 In: record batches of `sequence`, `subject`, `timestamp` and what else there is, in the order of the
-numbers. Out: a `Written` for each file. Rows keep their order, so each file ascends.
+numbers. Out: a `WrittenFile` for each file. Rows keep their order, so each file ascends.
 
 The payload is plain and without statistics, since few payloads repeat; numbers and times are
 written as differences, subjects as a dictionary.
@@ -53,7 +53,7 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFile:
     """A file in the staging folder: of one partition, with numbers `first` to `last`."""
 
     path: str  # as Spark takes it
@@ -168,13 +168,13 @@ class Parts:
         while sum(part.buffered for part in self._open.values()) > BUFFER_BYTES:
             max(self._open.values(), key=lambda part: part.buffered).flush()
 
-    def close(self) -> list[Written]:
+    def close(self) -> list[WrittenFile]:
         """Finish the files."""
         written = []
         for (day, token), part in self._open.items():
             part.close()
             path, date = self._place.uri(part.path), str(np.datetime64(day, "D"))
-            written.append(Written(path, date, token, part.rows, part.first, part.last))
+            written.append(WrittenFile(path, date, token, part.rows, part.first, part.last))
         return written
 
     def _begin(self, schema: pa.Schema) -> PartFile:
@@ -244,7 +244,7 @@ REPORT_SCHEMA: Final = pa.schema(
 def report(parts: Parts) -> pa.RecordBatch:
     """Close the files, and say what was written."""
     rows: list[dict[str, Any]] = [
-        {name: getattr(file, name) for name in Written.__slots__} for file in parts.close()
+        {name: getattr(file, name) for name in WrittenFile.__slots__} for file in parts.close()
     ]
     if parts.first:
         holes = ",".join(f"{first}-{last}" for first, last in parts.holes)
@@ -252,12 +252,12 @@ def report(parts: Parts) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=REPORT_SCHEMA)
 
 
-def understood(rows: Iterable[Any]) -> tuple[list[Written], list[Range]]:
+def understood(rows: Iterable[Any]) -> tuple[list[WrittenFile], list[Range]]:
     """The other way round, of all tasks: their files, and the runs of numbers they have seen."""
     written, runs = [], []
     for row in rows:
         if row["path"]:
-            written.append(Written(*(row[name] for name in Written.__slots__)))
+            written.append(WrittenFile(*(row[name] for name in WrittenFile.__slots__)))
             continue
         begin = row["first"]
         for hole in filter(None, row["holes"].split(",")):

@@ -62,7 +62,7 @@ OTHER_NAMES: Final = {"sequence": "number", "timestamp": "time", "size": "payloa
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ArchivePart:
     """One Parquet file, with the numbers that are in it."""
 
     path: str  # relative to the root
@@ -73,12 +73,12 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
+class OpenArchive:
     """What there is; can be pickled. `first` to `last` is what it says to have, or has."""
 
     root: str
     kind: str
-    parts: tuple[Part, ...]
+    parts: tuple[ArchivePart, ...]
     columns: tuple[str, ...]
     subject: str = EVERY
     journal: str = ""
@@ -91,12 +91,12 @@ class Archive:
         """As its list says, or its files' footers."""
         return sum(part.rows for part in self.parts)
 
-    def within(self, first: int, last: int) -> tuple[Part, ...]:
+    def within(self, first: int, last: int) -> tuple[ArchivePart, ...]:
         """The files that may hold some of these numbers."""
         return tuple(part for part in self.parts if part.first <= last and first <= part.last)
 
 
-def open_archive(root: str) -> Archive:
+def open_archive(root: str) -> OpenArchive:
     """What is at a path or URI. Raises `JobError`."""
     place = Files(root)
     info = place.filesystem.get_file_info(place.inner(""))
@@ -126,11 +126,11 @@ def _hidden(path: str) -> bool:
     return any(name.startswith(("_", ".")) for name in path.split("/"))
 
 
-def _of_log(root: str) -> Archive:
+def _of_log(root: str) -> OpenArchive:
     log = FileLog.open(root)
     files = log.files(TABLE)
     facts = log.facts
-    parts = tuple(Part(f.path, f.rows, f.first, f.last, f.footer) for f in files)
+    parts = tuple(ArchivePart(f.path, f.rows, f.first, f.last, f.footer) for f in files)
     if not parts and "covered" not in facts:
         raise JobError(f"{root}: its list, in {FOLDER}, has no messages, nor says it is an archive")
     columns = _columns_of_log(log.place, parts, facts)
@@ -138,10 +138,12 @@ def _of_log(root: str) -> Archive:
     first, last = min(span[0] for span in covered), max(span[1] for span in covered)
     subject = str(facts.get("subject", EVERY))
     journal = str(facts.get("journal", ""))
-    return Archive(root, "seriatim", parts, columns, subject, journal, first, last, facts)
+    return OpenArchive(root, "seriatim", parts, columns, subject, journal, first, last, facts)
 
 
-def _columns_of_log(place: Files, parts: Sequence[Part], facts: dict[str, Any]) -> tuple[str, ...]:
+def _columns_of_log(
+    place: Files, parts: Sequence[ArchivePart], facts: dict[str, Any]
+) -> tuple[str, ...]:
     """What its files have, as it says; of one that does not, as the first of them has."""
     noted = facts.get("columns")
     if noted:
@@ -149,7 +151,7 @@ def _columns_of_log(place: Files, parts: Sequence[Part], facts: dict[str, Any]) 
     return _columns(place, parts[0].path) if parts else tuple(DDL)
 
 
-def _of_files(root: str, paths: Sequence[str], kind: str) -> Archive:
+def _of_files(root: str, paths: Sequence[str], kind: str) -> OpenArchive:
     """An archive of which nobody has noted what is in its files."""
     if not paths:
         raise JobError(f"{root}: there is no Parquet file, nor anything that names one")
@@ -159,9 +161,9 @@ def _of_files(root: str, paths: Sequence[str], kind: str) -> Archive:
         found = list(pool.map(lambda path: _look(place, path), paths))
     parts = sorted((part for part in found if part.rows), key=lambda p: (p.first, p.path))
     if not parts:
-        return Archive(root, kind, (), columns)
+        return OpenArchive(root, kind, (), columns)
     first, last = parts[0].first, max(part.last for part in parts)
-    return Archive(root, kind, tuple(parts), columns, first=first, last=last)
+    return OpenArchive(root, kind, tuple(parts), columns, first=first, last=last)
 
 
 def _delta_files(place: Files) -> list[str]:
@@ -210,20 +212,20 @@ def _name_in(names: Sequence[str], wanted: str) -> str | None:
     return wanted if wanted in names else other if other in names else None
 
 
-def _look(place: Files, path: str) -> Part:
+def _look(place: Files, path: str) -> ArchivePart:
     """What the footer says of the numbers, or, if it says nothing, the numbers themselves."""
     file = opened(place, path)
     metadata = file.metadata
     ranges = [_numbers_of(metadata, group) for group in range(metadata.num_row_groups)]
     known = [one for one in ranges if one is not None]
     if not metadata.num_rows:
-        return Part(path, 0, 0, 0)
+        return ArchivePart(path, 0, 0, 0)
     if len(known) < len(ranges):
         name = _name_in(file.schema_arrow.names, "sequence")
         found = pc.min_max(file.read([name]).column(0)).as_py()
         known = [(found["min"] or 0, found["max"] or 0)]
     first, last = min(one[0] for one in known), max(one[1] for one in known)
-    return Part(path, metadata.num_rows, first, last)
+    return ArchivePart(path, metadata.num_rows, first, last)
 
 
 def _numbers_of(metadata: Any, group: int) -> tuple[int, int] | None:
@@ -345,7 +347,7 @@ def _one_pattern(subject: str) -> str:
 class ReadRows:
     """For mapInArrow: indexes of files --> their rows."""
 
-    archive: Archive
+    archive: OpenArchive
     columns: tuple[str, ...]
     spans: tuple[tuple[int, int], ...] = ()
     pattern: str | None = None
@@ -367,7 +369,7 @@ class ReadRows:
                     raise
 
 
-def parts_of(archive: Archive, indexes: Iterable[pa.RecordBatch]) -> Iterator[Part]:
+def parts_of(archive: OpenArchive, indexes: Iterable[pa.RecordBatch]) -> Iterator[ArchivePart]:
     """The files that a task is to read."""
     for batch in indexes:
         for index in batch.column(0).to_pylist():
@@ -376,7 +378,7 @@ def parts_of(archive: Archive, indexes: Iterable[pa.RecordBatch]) -> Iterator[Pa
 
 def frame(
     spark: "SparkSession",
-    archive: Archive,
+    archive: OpenArchive,
     columns: Sequence[str],
     spans: Sequence[tuple[int, int]] = (),
     pattern: str | None = None,
@@ -391,7 +393,7 @@ def frame(
 
 
 def over_parts(
-    spark: "SparkSession", archive: Archive, function: Callable[..., Any], ddl: str
+    spark: "SparkSession", archive: OpenArchive, function: Callable[..., Any], ddl: str
 ) -> "DataFrame":
     """What comes of `function`, which is handed indexes of an archive's files."""
     files = len(archive.parts)

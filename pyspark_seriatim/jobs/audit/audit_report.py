@@ -17,7 +17,7 @@ SIDES: Final = ("archive", "journal")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """One kind of fault of one side, or between the two."""
 
     side: str  # archive, journal, or both
@@ -26,9 +26,9 @@ class Finding:
     shown: tuple[str, ...]
 
 
-def findings_of(verdict: Verdict) -> list[Finding]:
+def findings_of(verdict: Verdict) -> list[AuditFinding]:
     """All that is wrong; nothing when all is proved that can be."""
-    found = [Finding("both", "other journal", 1, (words,)) for words in verdict.scope.wrong]
+    found = [AuditFinding("both", "other journal", 1, (words,)) for words in verdict.scope.wrong]
     for side in SIDES:
         if side in verdict.summary.sides:
             found += _of_side(side, verdict.summary.sides[side], verdict.scope.whole)
@@ -41,23 +41,23 @@ def findings_of(verdict: Verdict) -> list[Finding]:
     return found
 
 
-def _of_side(side: str, tally: Tally, whole: bool) -> Iterable[Finding]:
+def _of_side(side: str, tally: Tally, whole: bool) -> Iterable[AuditFinding]:
     if tally.unreadable.count:
         yield _lines(side, "unreadable files", tally.unreadable)
     if tally.without:
-        yield Finding(side, "rows without a number", tally.without, ())
+        yield AuditFinding(side, "rows without a number", tally.without, ())
     if whole:
         yield from _ranges(side, "missing numbers", tally.gaps)
     yield from _ranges(side, "doubled numbers", tally.doubled)
     if tally.order.count:
         shown = tuple(f"{f.value:,} after {f.before:,}{_in(f)}" for f in tally.order.shown)
-        yield Finding(side, "out of order", tally.order.count, shown)
+        yield AuditFinding(side, "out of order", tally.order.count, shown)
     falls = tally.times if tally.times.count else tally.overlaps
     if falls.count:
-        yield Finding(side, "falling times", falls.count, tuple(_times(falls)))
+        yield AuditFinding(side, "falling times", falls.count, tuple(_times(falls)))
 
 
-def _of_list(verdict: Verdict) -> Iterable[Finding]:
+def _of_list(verdict: Verdict) -> Iterable[AuditFinding]:
     """The archive's own count of rows, where all of them were looked at."""
     archive = verdict.archive
     tally = verdict.summary.sides.get("archive")
@@ -67,22 +67,22 @@ def _of_list(verdict: Verdict) -> Iterable[Finding]:
     all_rows = tally.rows + tally.without
     if whole and archive.subject == verdict.scope.subject and all_rows != archive.rows:
         words = f"{all_rows:,} rows in the files, {archive.rows:,} in the archive's list"
-        yield Finding("archive", "other count of rows", abs(all_rows - archive.rows), (words,))
+        yield AuditFinding("archive", "other count of rows", abs(all_rows - archive.rows), (words,))
 
 
-def _content(verdict: Verdict) -> Iterable[Finding]:
+def _content(verdict: Verdict) -> Iterable[AuditFinding]:
     summary = verdict.summary
     left = summary.spans - len(summary.spans_shown)
     shown = [f"{one.number:,} ({', '.join(one.columns)})" for one in verdict.differences]
     if left:
         shown.append(f"and in {left} more spans of {SPAN:,} numbers, not looked at one by one")
     if verdict.differing or left:
-        yield Finding("both", "different content", verdict.differing + left, tuple(shown))
+        yield AuditFinding("both", "different content", verdict.differing + left, tuple(shown))
 
 
-def _ranges(side: str, fault: str, ranges: Ranges) -> Iterable[Finding]:
+def _ranges(side: str, fault: str, ranges: Ranges) -> Iterable[AuditFinding]:
     if ranges.numbers:
-        yield Finding(side, fault, ranges.numbers, tuple(_spans(ranges)))
+        yield AuditFinding(side, fault, ranges.numbers, tuple(_spans(ranges)))
 
 
 def _spans(ranges: Ranges) -> Iterable[str]:
@@ -92,8 +92,8 @@ def _spans(ranges: Ranges) -> Iterable[str]:
         yield f"and {ranges.ranges - len(ranges.shown):,} more ranges"
 
 
-def _lines(side: str, fault: str, lines: Lines) -> Finding:
-    return Finding(side, fault, lines.count, tuple(lines.shown))
+def _lines(side: str, fault: str, lines: Lines) -> AuditFinding:
+    return AuditFinding(side, fault, lines.count, tuple(lines.shown))
 
 
 def _times(falls: Falls) -> Iterable[str]:
@@ -112,7 +112,7 @@ def _time(us: int) -> str:
     return datetime.fromtimestamp(us / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
-def as_json(verdict: Verdict, findings: Sequence[Finding]) -> dict[str, Any]:
+def as_json(verdict: Verdict, findings: Sequence[AuditFinding]) -> dict[str, Any]:
     """The whole of it, for programs."""
     scope = verdict.scope
     sides = {}
@@ -142,7 +142,7 @@ def as_json(verdict: Verdict, findings: Sequence[Finding]) -> dict[str, Any]:
     }
 
 
-def print_report(verdict: Verdict, findings: Sequence[Finding], console: Console) -> None:
+def print_report(verdict: Verdict, findings: Sequence[AuditFinding], console: Console) -> None:
     """What was looked at, what was found, and what could not be proved."""
     counts = Table(box=None, pad_edge=False, header_style="bold")
     for head in ("", "rows", "numbers", "first", "last", "from", "to"):
@@ -171,7 +171,7 @@ def print_report(verdict: Verdict, findings: Sequence[Finding], console: Console
     console.print(_closing(verdict, findings), highlight=False)
 
 
-def _closing(verdict: Verdict, findings: Sequence[Finding]) -> str:
+def _closing(verdict: Verdict, findings: Sequence[AuditFinding]) -> str:
     if findings:
         kinds = f"{len(findings)} kind{'s' * (len(findings) > 1)} of fault"
         return f"[red]not clean[/red]: {kinds}"

@@ -1,7 +1,7 @@
 """An audit: is every number there, once, in order, and with the content it had?
 
     archive: its files, one after the other --> Census --\\
-    journal: its range --> number, time, hash --> Census --> by stripe --> Join --> Summary
+    journal: its range --> number, time, hash --> Census --> by stripe --> Join --> AuditSummary
     archive: the same range --> number, hash --> Census -/          content, where both are given
 
 The content of 2^16 numbers is compared by digests that do not depend on an order. Where they
@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_seriatim.client import Client, Info
+from pyspark_seriatim.client import Client, JournalInfo
 from pyspark_seriatim.jobs.archive.coverage import merged
 from pyspark_seriatim.jobs.archive.rows import (
     DDL,
-    Archive,
-    Part,
+    ArchivePart,
+    OpenArchive,
     batches,
     frame,
     open_archive,
@@ -42,7 +42,7 @@ from pyspark_seriatim.jobs.audit.census import (
     blocks,
     partial_batch,
 )
-from pyspark_seriatim.jobs.audit.findings import Summary, Tally
+from pyspark_seriatim.jobs.audit.findings import AuditSummary, Tally
 from pyspark_seriatim.jobs.audit.scope import Range, Scope, scope_of
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.files import Files
@@ -74,10 +74,10 @@ class Difference:
 class Verdict:
     """What the audit is about, and what it has found."""
 
-    archive: Archive | None
-    journal: Info | None
+    archive: OpenArchive | None
+    journal: JournalInfo | None
     scope: Scope
-    summary: Summary
+    summary: AuditSummary
     compared: tuple[str, ...] = ()  # columns
     differing: int = 0  # numbers, in the spans that were looked at
     differences: list[Difference] = field(default_factory=list)
@@ -97,7 +97,7 @@ class CountArchive:
     verified.
     """
 
-    archive: Archive
+    archive: OpenArchive
     limit: int
     span: Range
     pattern: str | None
@@ -124,7 +124,9 @@ class CountArchive:
                 census.tally.unreadable.append(1, [str(error)])
         yield partial_batch([census.notes()])
 
-    def _verify(self, place: Files, part: Part, columns: Sequence[str], tally: Tally) -> None:
+    def _verify(
+        self, place: Files, part: ArchivePart, columns: Sequence[str], tally: Tally
+    ) -> None:
         """Look at the checksums of a file, but for those of the columns that are read anyhow."""
         tally.files += 1
         file = opened(place, part.path, part.footer)
@@ -177,8 +179,8 @@ class Sides:
     """What is looked at: an archive, the journal of a broker, or both."""
 
     server: str | None
-    archive: Archive | None
-    journal: Info | None
+    archive: OpenArchive | None
+    journal: JournalInfo | None
 
     def scope(self, first: int | None, last: int | None, subject: str | None) -> Scope:
         """Which numbers. Raises `JobError`."""
@@ -191,7 +193,7 @@ def look_at(server: str | None, root: str | None) -> Sides:
     return Sides(server, archive, None if server is None else _info(server))
 
 
-def _info(server: str) -> Info:
+def _info(server: str) -> JournalInfo:
     with closing(Client(Options.parse({"servers": server}, "batch"))) as client:
         return client.info()
 
@@ -248,9 +250,9 @@ class Auditor:
         assert self.archive is not None
         return tuple(name for name in CONTENT if name in self.archive.columns)
 
-    def _summary(self, scope: Scope, compared: Sequence[str]) -> Summary:
+    def _summary(self, scope: Scope, compared: Sequence[str]) -> AuditSummary:
         partials = list(self._partials(scope, compared))
-        whole = Summary(self._limit, SPANS_MAX)
+        whole = AuditSummary(self._limit, SPANS_MAX)
         if partials:
             join = Join(self._limit, SPANS_MAX, scope.compare)
             joined = (

@@ -1,7 +1,7 @@
 """Who is there: rows become sets of numbers, these are joined by bucket, and then compared.
 
     rows of a task --> Census: one partial row for each bucket of each block --> a shuffle by
-    stripe (2^30 numbers), sorted by bucket --> Join: one `Summary` for each stripe --> driver
+    stripe (2^30 numbers), sorted by bucket --> Join: one `AuditSummary` for each stripe --> driver
 
 Rows come with a number, and may come with a time and a hash of their content. For each bucket of
 2^20 numbers a partial carries the set of its numbers, those it has seen twice, and for each span
@@ -22,7 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyspark_seriatim.jobs.audit.bitmaps import BITS, Bucket, pack, split, true_ranges
-from pyspark_seriatim.jobs.audit.findings import Fall, Summary, Tally
+from pyspark_seriatim.jobs.audit.findings import AuditSummary, Fall, Tally
 from pyspark_seriatim.jobs.errors import WrongSummary
 
 SPAN_BITS: Final = 16
@@ -56,18 +56,18 @@ Numbers = NDArray[np.int64]
 
 
 @dataclass(slots=True)
-class Block:
+class NumberBlock:
     """Rows of one side, in the order in which they came; times in microseconds since 1970."""
 
     numbers: Numbers
     times: Numbers | None = None
     hashes: NDArray[np.uint64] | None = None
 
-    def take(self, which: Any) -> "Block":
+    def take(self, which: Any) -> "NumberBlock":
         """Those rows, by their indexes, truths or a slice."""
         times = None if self.times is None else self.times[which]
         hashes = None if self.hashes is None else self.hashes[which]
-        return Block(self.numbers[which], times, hashes)
+        return NumberBlock(self.numbers[which], times, hashes)
 
 
 class Census:
@@ -86,7 +86,7 @@ class Census:
         self._number: int | None = None  # of the row before
         self._highest: tuple[int, int] | None = None  # the highest number, and its time
 
-    def take(self, block: Block) -> list[dict[str, Any]]:
+    def take(self, block: NumberBlock) -> list[dict[str, Any]]:
         """The partial rows that come of a block."""
         if not len(block.numbers):
             return []
@@ -146,7 +146,7 @@ class Census:
             shown = [Fall(self._where, number, time, last) for number, time, last in rows]
             self.tally.times.append(len(falls), shown)
 
-    def _partial(self, bucket: int, block: Block) -> dict[str, Any]:
+    def _partial(self, bucket: int, block: NumberBlock) -> dict[str, Any]:
         """What a block says of one bucket."""
         row = dict.fromkeys(PARTIAL.names)
         row |= {"stripe": bucket >> (STRIPE_BITS - BITS), "bucket": bucket, "side": self._side}
@@ -182,7 +182,7 @@ def partial_batch(rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(list(rows), schema=PARTIAL)
 
 
-def blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Block, int]]:
+def blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[NumberBlock, int]]:
     """Batches of `number` and, if they have them, `time` and `hash` as blocks of many rows.
 
     With each, how many rows had no number at all.
@@ -199,7 +199,7 @@ def blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Block, int]]:
         yield _block(waiting)
 
 
-def _block(batches: list[pa.RecordBatch]) -> tuple[Block, int]:
+def _block(batches: list[pa.RecordBatch]) -> tuple[NumberBlock, int]:
     table = pa.Table.from_batches(batches)
     nulls = table.column("number").null_count
     if nulls:
@@ -214,7 +214,7 @@ def _block(batches: list[pa.RecordBatch]) -> tuple[Block, int]:
         return column.fill_null(0).to_numpy() if column.null_count else column.to_numpy()
 
     hashes = array("hash")
-    block = Block(
+    block = NumberBlock(
         array("number"), array("time"), None if hashes is None else hashes.view(np.uint64)
     )
     return block, nulls
@@ -243,7 +243,7 @@ class CountRows:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """For mapInArrow: partials of whole stripes, sorted --> the `Summary` of each stripe.
+    """For mapInArrow: partials of whole stripes, sorted --> the `AuditSummary` of each stripe.
 
     `compare`: from which number to which the sides are compared, or None.
     """
@@ -255,7 +255,7 @@ class Join:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in batch.to_pylist())
         for stripe, of_stripe in groupby(rows, lambda row: row["stripe"]):
-            whole = Summary(self.limit, self.spans_limit)
+            whole = AuditSummary(self.limit, self.spans_limit)
             for bucket, of_bucket in groupby(of_stripe, lambda row: row["bucket"]):
                 whole.append(self.bucket(bucket, of_bucket))
             columns = [[stripe], [pickle.dumps(whole)]]
@@ -264,16 +264,16 @@ class Join:
             )
 
     @staticmethod
-    def read(packed: bytes) -> Summary:
+    def read(packed: bytes) -> AuditSummary:
         """What it has put into the column `summary`."""
         found = pickle.loads(packed)
-        if not isinstance(found, Summary):
+        if not isinstance(found, AuditSummary):
             raise WrongSummary(f"a task sent {type(found).__name__}, not a summary")
         return found
 
-    def bucket(self, bucket: int, rows: Iterable[dict[str, Any]]) -> Summary:
+    def bucket(self, bucket: int, rows: Iterable[dict[str, Any]]) -> AuditSummary:
         """What the partials of one bucket come to."""
-        found = Summary(self.limit, self.spans_limit)
+        found = AuditSummary(self.limit, self.spans_limit)
         if bucket == NOTES:
             for row in rows:
                 found.side(row["side"]).append(pickle.loads(row["notes"]))
@@ -289,7 +289,7 @@ class Join:
             self._compare(found, base, journal, archive)
         return found
 
-    def _compare(self, found: Summary, base: int, journal: "_Side", archive: "_Side") -> None:
+    def _compare(self, found: AuditSummary, base: int, journal: "_Side", archive: "_Side") -> None:
         assert self.compare is not None
         begin = max(self.compare[0] - base, 0)
         end = min(self.compare[1] + 1 - base, 1 << BITS)

@@ -1,6 +1,6 @@
 """What an audit has found: counts of everything, and the first few of each kind.
 
-A `Summary` tells of one stretch of numbers; `append` joins the next stretch behind it, so that
+A `AuditSummary` tells of one stretch of numbers; `append` joins the next stretch behind it, so that
 one summary comes of all, in the order of the numbers. Memory: `limit` ranges or examples of each
 kind, however many there are.
 """
@@ -180,7 +180,7 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Summary:
+class AuditSummary:
     """What was found in one stretch of numbers, or in all."""
 
     limit: int
@@ -204,7 +204,7 @@ class Summary:
         if len(self.spans_shown) < self.spans_limit:
             self.spans_shown.append(span)
 
-    def append(self, other: "Summary") -> None:
+    def append(self, other: "AuditSummary") -> None:
         """That of the next stretch."""
         for name, tally in other.sides.items():
             self.side(name).append(tally)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from pyspark_seriatim.client import Info
-from pyspark_seriatim.jobs.archive.rows import EVERY, Archive, subject_pattern
+from pyspark_seriatim.client import JournalInfo
+from pyspark_seriatim.jobs.archive.rows import EVERY, OpenArchive, subject_pattern
 from pyspark_seriatim.jobs.errors import JobError
 
 Range = tuple[int, int]
@@ -34,8 +34,8 @@ class Scope:
 
 
 def scope_of(
-    archive: Archive | None,
-    journal: Info | None,
+    archive: OpenArchive | None,
+    journal: JournalInfo | None,
     first: int | None,
     last: int | None,
     subject: str | None,
@@ -77,7 +77,7 @@ def _check_asked(span: Range, first: int | None, last: int | None, what: str) ->
         raise JobError(f"--to {last}: the first number of the {what} is {span[0]}")
 
 
-def _say_what_is_not_there(scope: Scope, archive: Archive) -> None:
+def _say_what_is_not_there(scope: Scope, archive: OpenArchive) -> None:
     """Why numbers may miss, as the archive's own list has it."""
     first, last = scope.archive
     covered = [(int(one[0]), int(one[1])) for one in archive.facts.get("covered", ())]
@@ -88,7 +88,7 @@ def _say_what_is_not_there(scope: Scope, archive: Archive) -> None:
             scope.notes.append(f"{begin:,} to {end:,} {why}, as the archive's list says")
 
 
-def _both(scope: Scope, archive: Archive, journal: Info) -> None:
+def _both(scope: Scope, archive: OpenArchive, journal: JournalInfo) -> None:
     if archive.journal and archive.journal != journal.journal:
         scope.wrong.append(
             f"the archive is of journal {archive.journal}, and the broker's is {journal.journal}:"

@@ -2,9 +2,9 @@
 
     spark-submit --py-files seriatim.zip .../jobs/archive/__main__.py ROOT
 
-Source files of `pyspark_seriatim` and `cardinal`, and the reader of chunks; none of them is
-compiled, so one zip serves every platform. Executors need Python as the driver's, and pyarrow,
-beside it. The same sources make the same zip.
+Source files of `pyspark_seriatim` and `cardinal`, the reader of chunks, and what a setting is.
+None of them is compiled, so one zip serves every platform. Executors need Python as the driver's,
+and pyarrow, beside it. The same sources make the same zip.
 """
 
 import os
@@ -18,8 +18,11 @@ from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.running.command import DONE, job
 
 HERE: Final = Path(__file__).resolve().parents[3]
-WHOLE: Final = ("pyspark_seriatim", "cardinal")
-OF_SEQUENCER: Final = ("__init__.py", "journal/__init__.py", "journal/chunk.py")
+WHOLE: Final = ("pyspark_seriatim", "cardinal", "seriatim/settings")
+PARTS: Final = (
+    *(f"sequencer/{name}.py" for name in ("__init__", "journal/__init__", "journal/chunk")),
+    "seriatim/__init__.py",
+)
 TIME: Final = (1980, 1, 1, 0, 0, 0)  # the first that a zip can tell
 SUFFIXES: Final = {".py", ".properties", ".typed"}
 
@@ -54,7 +57,7 @@ def write(path: Path) -> int:
 def sources() -> list[str]:
     """The files, as they are imported."""
     whole = [path for room in WHOLE for path in (HERE / room).rglob("*") if path.suffix in SUFFIXES]
-    some = [HERE / "sequencer" / name for name in OF_SEQUENCER]
+    some = [HERE / name for name in PARTS]
     return sorted(str(path.relative_to(HERE)) for path in (*whole, *some))
 
 

@@ -26,8 +26,8 @@ from cardinal.follower import Follower
 from cardinal.schema import REORG_TOPIC, Tracking
 from cardinal.transport.envelope import prefix_of
 from pyspark_seriatim.jobs.cardinal import snapshot
-from pyspark_seriatim.jobs.cardinal.cardinal_tables import Stored, Tables, Writer
-from pyspark_seriatim.jobs.cardinal.fold import COLUMNS, Fold, Outcome, Told
+from pyspark_seriatim.jobs.cardinal.cardinal_tables import LatestBlocks, Tables, Writer
+from pyspark_seriatim.jobs.cardinal.fold import COLUMNS, Fold, FoldOutcome, Told
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.filelog import Change, FileLog
 from pyspark_seriatim.jobs.filelog.versions import FOLDER
@@ -50,7 +50,7 @@ class Engine(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AssemblyOptions:
     """What is to be assembled, how, and where to."""
 
     application: str
@@ -90,7 +90,7 @@ class Wanted:
 class Assembly:
     """Takes batch after batch: `foreachBatch` calls it. One writer of one root."""
 
-    def __init__(self, wanted: Wanted, journal: str) -> None:
+    def __init__(self, wanted: AssemblyOptions, journal: str) -> None:
         """`journal` is the id of the broker's. Raises `JobError`, `FileLogError`."""
         self.wanted = wanted
         self.log = FileLog.open(wanted.root)
@@ -144,15 +144,15 @@ class Assembly:
             raise
         _print(outcome.told)
 
-    def _taken(self, rows: pa.Table) -> Outcome:
-        stored = Stored(self.log)
+    def _taken(self, rows: pa.Table) -> FoldOutcome:
+        stored = LatestBlocks(self.log)
         if self.wanted.engine is Engine.FOLD:
             return self.fold.take(rows, stored)
         from pyspark_seriatim.jobs.cardinal import state
 
         return self.fold.take_whole(state.whole_of(rows, self.fold.source), stored)
 
-    def _write(self, change: Change, outcome: Outcome) -> None:
+    def _write(self, change: Change, outcome: FoldOutcome) -> None:
         head = self.fold.follower.chain.number
         stable = (head or 0) - self.wanted.threshold
         self._writer.write(change, outcome, stable)
@@ -219,7 +219,7 @@ class Assembly:
                 raise JobError(f"{where} is missing, so it is not known how to go on")
             try:
                 _, parts = snapshot.load(data)
-            except snapshot.Unreadable as error:
+            except snapshot.UnreadableSnapshot as error:
                 raise JobError(f"{where}: {error}") from error
             self.fold.resume(parts)
             self.fold.follower.chain.threshold = self.wanted.threshold

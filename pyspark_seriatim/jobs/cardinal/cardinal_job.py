@@ -23,7 +23,7 @@ from cardinal.schema_file import parse, told
 from cardinal.transport.envelope import prefix_of
 from cardinal.transport.errors import BadTopic
 from pyspark_seriatim.client import Client
-from pyspark_seriatim.jobs.cardinal.assembly import KEEP_SECONDS, Assembly, Engine, Wanted
+from pyspark_seriatim.jobs.cardinal.assembly import KEEP_SECONDS, Assembly, AssemblyOptions, Engine
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.versions import FOLDER
 from pyspark_seriatim.jobs.running.command import (
@@ -125,7 +125,7 @@ def cardinal(
     except BadTopic as error:
         raise JobError(str(error)) from error
     tracking = read_tracking(schema, track or ())
-    wanted = Wanted(application, root, server, tracking, engine, threshold, keep)
+    wanted = AssemblyOptions(application, root, server, tracking, engine, threshold, keep)
     info = Client.shared(Options.parse({"servers": server}, "stream")).info()
     assembly = Assembly(wanted, info.journal)
     spark = spark_session(f"cardinal {application}", master, {**ROCKSDB, **settings(conf)})

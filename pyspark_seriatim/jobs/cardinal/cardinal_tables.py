@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pyspark_seriatim.jobs.cardinal.fold import Added, Outcome, Reorged, Told
+from pyspark_seriatim.jobs.cardinal.fold import Added, FoldOutcome, Reorged, Told
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.filelog import Change, DataFile, FileLog
 from pyspark_seriatim.jobs.filelog.pages import VERIFY, opened, reading
@@ -139,7 +139,7 @@ def read(spark: "SparkSession", root: str, table: str) -> "DataFrame":
     return open(root).spark(spark, table)
 
 
-class Stored:
+class LatestBlocks:
     """The blocks that the last version has, for a fold."""
 
     def __init__(self, log: FileLog) -> None:
@@ -173,7 +173,7 @@ class Writer:
         self._log = log
         self._count = 0  # of files written, to name them
 
-    def write(self, change: Change, outcome: Outcome, stable: int) -> None:
+    def write(self, change: Change, outcome: FoldOutcome, stable: int) -> None:
         """Put an outcome into a change. Blocks below number `stable` do not change any more."""
         removed: set[str] = set()
         if outcome.cut is not None:

@@ -1,6 +1,6 @@
 """The ordered fold: messages in the order of their numbers, to what changes in the tables.
 
-    rows of one batch --> Follower --> Outcome: first all blocks from number `cut` on are removed,
+    rows of one batch -> Follower -> FoldOutcome: first all blocks from number `cut` on are removed,
                                        then `added` are; `reorgs` and `told` are noted
 
 What is added and removed again in one batch is in `reorgs` alone. Numbers rise along a chain, so
@@ -71,7 +71,7 @@ class Told:
 
 
 @dataclass(slots=True)
-class Outcome:
+class FoldOutcome:
     """What a batch changes. `cut`: the number from which on blocks are removed; None: none are."""
 
     cut: int | None = None
@@ -80,7 +80,7 @@ class Outcome:
     told: list[Told] = field(default_factory=list)
 
 
-class Stored(Protocol):
+class StoredBlocks(Protocol):
     """The blocks that are in the tables."""
 
     def behind(self, ancestor: bytes, below: int | None) -> list[tuple[int, bytes]]:
@@ -112,7 +112,7 @@ class Fold:
         self.counts: Counter[str] = Counter()  # of what was taken since this object was made
         self._prefix = prefix
         self._times: dict[bytes, int] = {}  # when blocks became whole that are not added yet
-        self._outcome = Outcome()
+        self._outcome = FoldOutcome()
 
     def parts(self) -> dict[str, Any]:
         """What is to be kept from batch to batch."""
@@ -123,9 +123,9 @@ class Fold:
         self.next, self._times = parts["next"], parts["times"]
         self.follower = parts["follower"]
 
-    def take(self, rows: pa.Table, stored: Stored) -> Outcome:
+    def take(self, rows: pa.Table, stored: StoredBlocks) -> FoldOutcome:
         """Take the messages of a batch: columns `COLUMNS`, in any order of rows."""
-        self._outcome = Outcome()
+        self._outcome = FoldOutcome()
         rows = self._fresh(rows.select(COLUMNS))
         if rows.num_rows:
             numbers = rows["sequence"].to_numpy()
@@ -142,9 +142,9 @@ class Fold:
             self._end(int(numbers[-1]) + 1, rows.num_rows, clock)
         return self._outcome
 
-    def take_whole(self, found: Sequence[Whole], stored: Stored) -> Outcome:
+    def take_whole(self, found: Sequence[Whole], stored: StoredBlocks) -> FoldOutcome:
         """Take what assemblers elsewhere have made of the messages of a batch, in any order."""
-        self._outcome = Outcome()
+        self._outcome = FoldOutcome()
         found = sorted(found, key=lambda one: one.sequence)
         times = {one.sequence: one.time for one in found}
 
@@ -182,7 +182,9 @@ class Fold:
             numbers = rows["sequence"].to_numpy()
         return rows.slice(int(np.searchsorted(numbers, self.next)))
 
-    def _piece(self, batch: pa.RecordBatch, clock: Callable[[Block], int], stored: Stored) -> None:
+    def _piece(
+        self, batch: pa.RecordBatch, clock: Callable[[Block], int], stored: StoredBlocks
+    ) -> None:
         numbers = batch["sequence"].to_pylist()
         time = batch["timestamp"].cast(pa.timestamp("us")).cast(pa.int64())[-1].as_py()
         keys, values, bad = split(batch["payload"])
@@ -203,7 +205,7 @@ class Fold:
         sequence: int,
         time: int,
         clock: Callable[[Block], int],
-        stored: Stored,
+        stored: StoredBlocks,
     ) -> None:
         for event in events:
             if isinstance(event, Step):
@@ -211,7 +213,9 @@ class Fold:
             else:
                 self._outcome.told.append(_told(event, sequence, time))
 
-    def _move(self, update: ChainUpdate, clock: Callable[[Block], int], stored: Stored) -> None:
+    def _move(
+        self, update: ChainUpdate, clock: Callable[[Block], int], stored: StoredBlocks
+    ) -> None:
         """An update of the chain, into what this batch changes."""
         outcome, out = self._outcome, self._outcome.added
         if update.beyond or update.unlinked:
@@ -238,7 +242,7 @@ class Fold:
                 Reorged(last.block.last, last.time, update.ancestor, removed, hashes, update.beyond)
             )
 
-    def _take_back_behind(self, ancestor: bytes, stored: Stored) -> list[bytes]:
+    def _take_back_behind(self, ancestor: bytes, stored: StoredBlocks) -> list[bytes]:
         """All that stands on a block of which the follower does not know the number any more."""
         outcome, out = self._outcome, self._outcome.added
         here = [one.block.hash for one in out]

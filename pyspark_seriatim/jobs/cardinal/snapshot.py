@@ -31,7 +31,7 @@ CLASSES: Final = {
 }
 
 
-class Unreadable(JobError):
+class UnreadableSnapshot(JobError):
     """Bytes that are no snapshot of this version."""
 
 
@@ -43,19 +43,19 @@ def dump(about: dict[str, Any], parts: Any) -> bytes:
 
 
 def load(data: bytes) -> tuple[dict[str, Any], Any]:
-    """What `dump` was given. Raises `Unreadable`, without a name of a file."""
+    """What `dump` was given. Raises `UnreadableSnapshot`, without a name of a file."""
     head, _, body = data.partition(b"\n")
     words = head.decode(errors="replace").removeprefix(f"{MAGIC} ").split(" ", 3)
     if len(words) != 4 or not all(word.isdigit() for word in words[:3]):
-        raise Unreadable("it is not a snapshot of a Cardinal job")
+        raise UnreadableSnapshot("it is not a snapshot of a Cardinal job")
     version, size, checksum = map(int, words[:3])
     if version != VERSION:
-        raise Unreadable(
+        raise UnreadableSnapshot(
             f"its version is {version}, and this Seriatim reads {VERSION}: assemble the chain "
             "anew, into another directory"
         )
     if size != len(body) or checksum != zlib.crc32(body):
-        raise Unreadable(f"it is damaged: {size} bytes were written, {len(body)} are there")
+        raise UnreadableSnapshot(f"it is damaged: {size} bytes were written, {len(body)} are there")
     return json.loads(words[3]), loads(body)
 
 
@@ -65,18 +65,18 @@ def dumps(parts: Any) -> bytes:
 
 
 def loads(body: bytes) -> Any:
-    """What was pickled, of our own classes. Raises `Unreadable`."""
+    """What was pickled, of our own classes. Raises `UnreadableSnapshot`."""
     try:
-        return _Reader(io.BytesIO(body)).load()
-    except Unreadable:
+        return _SnapshotUnpickler(io.BytesIO(body)).load()
+    except UnreadableSnapshot:
         raise
     except Exception as error:  # of a pickle that is none, anything may be raised
-        raise Unreadable(f"it is damaged: {error!r}") from error
+        raise UnreadableSnapshot(f"it is damaged: {error!r}") from error
 
 
-class _Reader(pickle.Unpickler):
+class _SnapshotUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Of `CLASSES` only."""
         if name not in CLASSES.get(module, ()):
-            raise Unreadable(f"it holds a {module}.{name}, which no snapshot does")
+            raise UnreadableSnapshot(f"it holds a {module}.{name}, which no snapshot does")
         return super().find_class(module, name)

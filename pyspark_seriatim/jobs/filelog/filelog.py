@@ -34,7 +34,7 @@ from typing import Any, Final
 from pyspark_seriatim.jobs.filelog import versions
 from pyspark_seriatim.jobs.filelog.files import Files
 from pyspark_seriatim.jobs.filelog.pages import footer_sum
-from pyspark_seriatim.jobs.filelog.versions import FOLDER, DataFile, Entry, FileLogError, State
+from pyspark_seriatim.jobs.filelog.versions import FOLDER, DataFile, Entry, FileLogError, LogState
 
 __all__ = ["CHANGES", "Change", "DataFile", "FileLog", "FileLogError", "WriterConflict"]
 
@@ -51,7 +51,7 @@ class FileLog:
 
     def __init__(self, place: Files) -> None:
         self.place = place
-        self.state = versions.read(place, State())
+        self.state = versions.read(place, LogState())
 
     @classmethod
     def open(cls, root: str) -> "FileLog":

@@ -45,7 +45,7 @@ class DataFile:
 
 
 @dataclass(slots=True)
-class State:
+class LogState:
     """What the versions up to `version` come to. Written by `apply`."""
 
     version: int = 0
@@ -122,14 +122,14 @@ def now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def read(place: Files, known: State) -> State:
+def read(place: Files, known: LogState) -> LogState:
     """The state as of now, where `known` is one of before. Raises `FileLogError`."""
     missing: list[int] = []
     for _ in range(READ_ATTEMPTS):
         versions, checkpoints = listed(place)
         last = max([*versions, *checkpoints], default=0)
         if known.version > last or not versions.issuperset(range(known.version + 1, last + 1)):
-            known = State()
+            known = LogState()
         if (
             not known.version
             and checkpoints
@@ -138,7 +138,7 @@ def read(place: Files, known: State) -> State:
             continue
         missing = [v for v in range(known.version + 1, last + 1) if v not in versions]
         if missing:
-            known = State()  # a list is not made at once: a checkpoint may have come meanwhile
+            known = LogState()  # a list is not made at once: a checkpoint may have come meanwhile
             continue
         if all(_take(place, known, {v}) for v in range(known.version + 1, last + 1)):
             return known
@@ -155,7 +155,7 @@ def listed(place: Files) -> tuple[set[int], set[int]]:
     return {n for n, whole in numbers if not whole}, {n for n, whole in numbers if whole}
 
 
-def _take(place: Files, state: State, versions: set[int], kind: str = "") -> bool:
+def _take(place: Files, state: LogState, versions: set[int], kind: str = "") -> bool:
     """Apply the last of them; False when it has gone away."""
     path = name(max(versions), kind)
     data = place.read(path)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyspark_seriatim.jobs.archive.rows import BATCH_BYTES, Part, batches
+from pyspark_seriatim.jobs.archive.rows import BATCH_BYTES, ArchivePart, batches
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.files import Files
 
@@ -30,7 +30,7 @@ class Ordered:
     def __init__(
         self,
         place: Files,
-        parts: Sequence[Part],
+        parts: Sequence[ArchivePart],
         columns: Sequence[str],
         span: tuple[int, int],
         pattern: str | None = None,
@@ -65,7 +65,7 @@ class Ordered:
             elif not self._open and not self._waiting:
                 return 0
 
-    def _read(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def _read(self, part: ArchivePart) -> Iterator[pa.RecordBatch]:
         columns = ["sequence", *(name for name in self._columns if name != "sequence")]
         spans, footer = (self._span,), part.footer
         return batches(self._place, part.path, columns, spans, self._pattern, self._bytes, footer)
@@ -91,7 +91,7 @@ class Ordered:
 class _File:
     """One open file: what has been read of it and not given yet."""
 
-    def __init__(self, place: Files, part: Part, read: Iterator[pa.RecordBatch]) -> None:
+    def __init__(self, place: Files, part: ArchivePart, read: Iterator[pa.RecordBatch]) -> None:
         self._name = place.uri(part.path)
         self._read = read
         self._last = 0

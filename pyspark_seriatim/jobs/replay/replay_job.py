@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from pyspark_seriatim.jobs.replay.replay_options import Renaming, Wish, wish_of
-from pyspark_seriatim.jobs.replay.replaying import Replay, Replayed
+from pyspark_seriatim.jobs.replay.replay_options import Renaming, ReplayOptions, wish_of
+from pyspark_seriatim.jobs.replay.replaying import Replayed, ReplayRun
 from pyspark_seriatim.jobs.running.command import (
     DEFAULT_SERVER,
     DONE,
@@ -93,14 +93,14 @@ def replay(
     asked = root, server, first, last, subject, renaming, application, origin_headers, rate
     wish = wish_of(*asked, skip_unpublishable)
     spark = spark_session("seriatim replay", master, settings(conf))
-    replay = Replay(spark, wish)
+    replay = ReplayRun(spark, wish)
     with bar("replaying", "messages") as step:
         done = replay.run(lambda so_far: step(so_far.rows, wish.archive.rows))
     print(told(wish, done))
     return DONE
 
 
-def told(wish: Wish, done: Replayed) -> str:
+def told(wish: ReplayOptions, done: Replayed) -> str:
     """What was published, in words."""
     skipped = (
         f"; {done.skipped:,} that cannot be published were passed over, the first: {done.example}"

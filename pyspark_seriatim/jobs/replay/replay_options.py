@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_seriatim.jobs.archive.rows import Archive, open_archive, subject_pattern
+from pyspark_seriatim.jobs.archive.rows import OpenArchive, open_archive, subject_pattern
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.files import Files
 from pyspark_seriatim.options import Options
@@ -48,10 +48,10 @@ class Renaming:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReplayOptions:
     """What is replayed, to where, and how. Can be pickled."""
 
-    archive: Archive
+    archive: OpenArchive
     options: Options
     application: str
     span: Range
@@ -62,7 +62,7 @@ class Wish:
     skip: bool = False  # what cannot be published is left out; else it ends the replay
 
 
-def application_of(archive: Archive, subject: str, renaming: Renaming) -> str:
+def application_of(archive: OpenArchive, subject: str, renaming: Renaming) -> str:
     """Who replays: the same for the same messages to the same subjects, whoever runs it."""
     place = Files(archive.root)
     alone = archive.kind == "file" and archive.parts
@@ -82,7 +82,7 @@ def wish_of(
     origin: bool,
     rate: float,
     skip: bool = False,
-) -> Wish:
+) -> ReplayOptions:
     """Check all that can be checked. Raises `JobError`, `OptionError`."""
     if first is not None and last is not None and last < first:
         raise JobError(f"--to {last} is below --from {first}")
@@ -97,4 +97,4 @@ def wish_of(
         raise JobError(f"--application {name!r}: give 1 to {NAME_MAX} printable ASCII characters")
     options = Options.parse({"servers": server}, "write")
     span = max(first or 1, archive.first), min(last or archive.last, archive.last)
-    return Wish(archive, options, name, span, subject, renaming, origin, rate, skip)
+    return ReplayOptions(archive, options, name, span, subject, renaming, origin, rate, skip)

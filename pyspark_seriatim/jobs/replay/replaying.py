@@ -28,12 +28,12 @@ import pyarrow.compute as pc
 
 from pyspark_seriatim.client import Client
 from pyspark_seriatim.errors import BrokerError
-from pyspark_seriatim.jobs.archive.rows import Part, subject_pattern
+from pyspark_seriatim.jobs.archive.rows import ArchivePart, subject_pattern
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.files import Files
 from pyspark_seriatim.jobs.replay.ordered import Ordered
 from pyspark_seriatim.jobs.replay.publishable import stage
-from pyspark_seriatim.jobs.replay.replay_options import Range, Wish
+from pyspark_seriatim.jobs.replay.replay_options import Range, ReplayOptions
 from pyspark_seriatim.operation_publishing import BATCH, Publisher, Staged, Transaction
 from pyspark_seriatim.operations import Layout, operations
 
@@ -63,7 +63,7 @@ ORIGIN_NUMBER, ORIGIN_TIME = "Nats-Origin-Sequence", "Nats-Origin-Time-Stamp"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReplayStep:
     """Rows that are staged: those of the numbers `first` to `last`."""
 
     first: int
@@ -88,7 +88,7 @@ class Replayed:
     seconds: float = 0.0
 
 
-def cut(parts: Sequence[Part], span: Range, rows: int) -> Iterator[Range]:
+def cut(parts: Sequence[ArchivePart], span: Range, rows: int) -> Iterator[Range]:
     """`span` in pieces of about so many rows, were the numbers of a file spread evenly."""
     firsts = np.array([part.first for part in parts], np.int64)
     lasts = np.array([part.last for part in parts], np.int64)
@@ -115,7 +115,7 @@ def cut(parts: Sequence[Part], span: Range, rows: int) -> Iterator[Range]:
 class StageChunks:
     """For mapInArrow: indexes of chunks --> the steps that their rows were staged in."""
 
-    wish: Wish
+    wish: ReplayOptions
     chunks: tuple[Range, ...]
     step_rows: int
 
@@ -130,7 +130,7 @@ class StageChunks:
                     row |= {"skipped": step.skipped, "example": step.example}
                     yield pa.RecordBatch.from_pylist([row], schema=STEPS)
 
-    def _steps(self, chunk: Range) -> Iterator[Step]:
+    def _steps(self, chunk: Range) -> Iterator[ReplayStep]:
         """Those of one chunk: each ends where the next begins, the last at the chunk's end."""
         wish = self.wish
         archive = wish.archive
@@ -145,7 +145,7 @@ class StageChunks:
             make = partial(self._operations, publisher=publisher)
             staged, skipped = stage(publisher, transaction, rows, make, wish.skip)
             example = str(skipped[0]) if skipped else ""
-            yield Step(begin, last, staged, ordered.doubled - doubled, len(skipped), example)
+            yield ReplayStep(begin, last, staged, ordered.doubled - doubled, len(skipped), example)
             begin, doubled = last + 1, ordered.doubled
 
     def _operations(self, rows: pa.RecordBatch, publisher: Publisher) -> Iterator[Any]:
@@ -226,10 +226,10 @@ def with_origin(rows: pa.RecordBatch) -> pa.MapArray:
     )
 
 
-class Replay:
+class ReplayRun:
     """One replay in a Spark session."""
 
-    def __init__(self, spark: "SparkSession", wish: Wish) -> None:
+    def __init__(self, spark: "SparkSession", wish: ReplayOptions) -> None:
         self._spark = spark
         self._wish = wish
         self._publisher = Publisher(wish.options)
@@ -282,14 +282,14 @@ class Replay:
                 raise JobError(f"another replay of {self._wish.application!r} is publishing")
             time.sleep(LOOK_SECONDS)
 
-    def _stage(self, chunks: tuple[Range, ...]) -> list[Step]:
+    def _stage(self, chunks: tuple[Range, ...]) -> list[ReplayStep]:
         """The steps of some chunks, in the order of their numbers."""
         if not chunks:
             return []
         task = StageChunks(self._wish, chunks, self._step_rows)
         frame = self._spark.range(0, len(chunks), 1, len(chunks)).mapInArrow(task, STEP_DDL)
         steps = [
-            Step(
+            ReplayStep(
                 row["first"],
                 row["last"],
                 Staged(row["stage"], row["bytes"], row["crc32"], row["rows"]),
@@ -306,7 +306,7 @@ class Replay:
         if self._wish.rate:
             time.sleep(max(begun + done.rows / self._wish.rate - time.monotonic(), 0))
 
-    def _commit(self, step: Step, after: int | None, done: Replayed) -> int:
+    def _commit(self, step: ReplayStep, after: int | None, done: Replayed) -> int:
         transaction = Transaction(self._wish.application, step.last)
         try:
             got = self._publisher.commit(transaction, [step.staged], after=after)
@@ -330,7 +330,7 @@ class Replay:
         done.upto = step.last
         return step.last
 
-    def _drop(self, steps: Sequence[Step]) -> None:
+    def _drop(self, steps: Sequence[ReplayStep]) -> None:
         """What will not be committed need not wait for its expiry."""
         hurried = replace(self._wish.options, ack_timeout_ms=2000, request_timeout_ms=2000)
         with contextlib.suppress(BrokerError), Publisher(hurried) as publisher:
@@ -338,10 +338,10 @@ class Replay:
                 publisher.abort(Transaction(self._wish.application, step.last), [step.staged.stage])
 
 
-def _result(staging: Any) -> list[Step]:
+def _result(staging: Any) -> list[ReplayStep]:
     """What was staged meanwhile, if that has gone well."""
     try:
-        found: list[Step] = staging.result()
+        found: list[ReplayStep] = staging.result()
         return found
     except Exception:  # what ended the replay is told already
         return []

@@ -39,7 +39,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Seen:
+class CountedReports:
     """Which of Spark's reports are counted: up to this batch; the last began at this moment."""
 
     batch: int = -1
@@ -50,7 +50,7 @@ def follow(query: "StreamingQuery", what: str) -> Run:
     """Show how far a query has come until it has ended. Raises what has ended it."""
     # What a batch raises is raised here; py4j would print it before, with the stacks around it.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
-    done, seen = Run(), Seen()
+    done, seen = Run(), CountedReports()
     begun = time.monotonic()
     with bar(what, "numbers") as step, _stopped_by_signals() as asked:
         while not query.awaitTermination(LOOK_SECONDS):  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ def follow(query: "StreamingQuery", what: str) -> Run:
     return done
 
 
-def _count(query: "StreamingQuery", done: Run, seen: Seen, step: Step) -> None:
+def _count(query: "StreamingQuery", done: Run, seen: CountedReports, step: Step) -> None:
     latest = query.lastProgress
     if latest is None or latest["timestamp"] == seen.moment:
         return  # Spark keeps a hundred of them, which are not to be read four times a second

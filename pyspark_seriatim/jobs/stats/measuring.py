@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_seriatim.jobs.archive.rows import NUMBER_MAX, Archive, frame, subject_pattern
+from pyspark_seriatim.jobs.archive.rows import NUMBER_MAX, OpenArchive, frame, subject_pattern
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.running.watch import watching
 
@@ -38,7 +38,7 @@ class Source:
     """Where rows are from: a broker, or an archive; numbers and moments (ms) that bound them."""
 
     server: str | None
-    archive: Archive | None
+    archive: OpenArchive | None
     subject: str
     numbers: Range = (None, None)
     moments: Range = (None, None)

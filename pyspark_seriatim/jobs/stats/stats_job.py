@@ -24,9 +24,6 @@ from pyspark_seriatim.jobs.stats.stats_output import (
 )
 from pyspark_seriatim.options import Options
 
-PICTURES = (".svg", ".png")
-
-
 Window = Annotated[str, typer.Option(metavar="TIME", help="Such as 10s, 1m, 1h, 1d.")]
 Depth = Annotated[
     int, typer.Option(min=1, max=DEPTH_MAX, metavar="N", help="Tokens of a subject that count.")
@@ -46,10 +43,6 @@ Out = Annotated[
         show_default=False,
     ),
 ]
-Plot = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="Draw the rates: to .svg or .png.", show_default=False),
-]
 Top = Annotated[int, typer.Option(min=1, metavar="N", help="Subjects that are printed.")]
 
 
@@ -65,7 +58,6 @@ def stats(
     since: Since = None,
     until: Until = None,
     out: Out = None,
-    plot: Plot = None,
     top: Top = 20,
     as_json: Json = False,
     master: Master = None,
@@ -76,39 +68,24 @@ def stats(
     [bold]Examples[/bold]
 
     [cyan]seriatim spark stats --server nats://127.0.0.1:4222 --since 1h[/cyan]
-    [cyan]seriatim spark stats --archive /data/archive --depth 2 --plot rates.svg[/cyan]
+    [cyan]seriatim spark stats --archive /data/archive --depth 2 --out rates.csv[/cyan]
     [cyan]seriatim spark stats --archive /data/archive --window 1h --out hours.parquet[/cyan]
     """
     window_us = duration_us("--window", window)
     source = source_of(server, archive, subject, (first, last), (since, until))
-    check_outputs(out, plot)
+    if out is not None:
+        check_output(out)
+        make_folder(out)
     spark = spark_session("seriatim stats", master, settings(conf))
     measured = measure(spark, source, window_us, depth)
     if as_json:
         print(json.dumps(in_json(measured), indent=2, ensure_ascii=False))
     else:
         print_measured(measured, top, terminal())
-    sys.stdout.flush()  # what was measured is told, whatever becomes of the files
+    sys.stdout.flush()  # what was measured is told, whatever becomes of the file
     if out is not None:
         write_table(out, measured.windows)
-    if plot is not None and measured.windows.num_rows:
-        from pyspark_seriatim.jobs.stats.plot import draw  # matplotlib takes a second
-
-        draw(plot, measured.windows, measured.subjects.column("subject").to_pylist(), window_us)
     return DONE
-
-
-def check_outputs(out: str | None, plot: str | None) -> None:
-    """Before anything is measured: whether the files can be written. Raises `JobError`."""
-    if out is not None:
-        check_output(out)
-    if plot is not None and not plot.endswith(PICTURES):
-        raise JobError(f"--plot {plot}: end the name with {' or '.join(PICTURES)}")
-    if plot is not None and "://" in plot:
-        raise JobError(f"--plot {plot}: a picture is written to a path of this machine")
-    for option, path in (("--out", out), ("--plot", plot)):
-        if path is not None:
-            make_folder(option, path)
 
 
 def source_of(

@@ -29,17 +29,17 @@ def check_output(path: str) -> str:
     raise JobError(f"--out {path}: the name says the format; end it with {', '.join(FORMATS)}")
 
 
-def make_folder(option: str, path: str) -> None:
+def make_folder(path: str) -> None:
     """Make the folder of a file that is to be written later. Raises `JobError` where none can."""
     folder = _folder_of(path)
     try:
         folder.make("")
     except OSError as error:
-        raise JobError(f"{option} {path}: {first_line(error)}") from error
+        raise JobError(f"--out {path}: {first_line(error)}") from error
     if "://" not in folder.root and not os.access(folder.root, os.W_OK):
-        raise JobError(f"{option} {path}: nothing may be written to {folder.root}")
+        raise JobError(f"--out {path}: nothing may be written to {folder.root}")
     if Files(path).exists("") and Files(path).size("") is None:
-        raise JobError(f"{option} {path}: that is a folder; name a file")
+        raise JobError(f"--out {path}: that is a folder; name a file")
 
 
 def _folder_of(path: str) -> Files:

@@ -4,8 +4,9 @@ import datetime
 import re
 from functools import lru_cache
 
-from broker.settings.values import WrongValue, quoted, read_duration
 from seriatim.cli.errors import CliError
+from seriatim.settings.amounts import read_duration
+from seriatim.settings.checked import WrongValue, quoted
 
 MS_MIN = 10**11  # fewer milliseconds would be before 1973: a number that small is of seconds ago
 DIGITS_MAX = 20

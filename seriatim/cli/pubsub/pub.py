@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.settings.values import WrongValue, check_subject, is_text, quoted
 from sequencer.netstring import NetstringError, decode_number
 from seriatim.cli.errors import CliError
 from seriatim.cli.pubsub.broker_client import CommandConnection, connected
 from seriatim.client.errors import NoResponders
+from seriatim.settings.checked import WrongValue, is_text, quoted
+from seriatim.settings.subjects import check_subject
 
 ACK_PREFIX = "$SEQ.PUB."
 _HEADER_KEY = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

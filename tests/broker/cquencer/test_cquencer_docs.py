@@ -37,8 +37,8 @@ def test_given_the_settings_on_the_page_then_they_are_right(tmp_path: Path) -> N
 
 
 def test_given_names_of_settings_on_the_page_then_there_are_such() -> None:
-    from broker.settings.knobs import KNOBS
+    from broker.settings.catalog import SETTINGS
 
     named = set(re.findall(r"`((?:sequencer|limits|journal)\.[a-z_]+)", PAGE))
     assert named
-    assert named <= set(KNOBS)
+    assert named <= set(SETTINGS)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from broker.settings.catalog import FEEDS
 from broker.settings.errors import WrongSettings
 from broker.settings.feed_settings import FeedSettings
-from broker.settings.knobs import FEEDS
 from broker.settings.resolve import resolve
 from broker.settings.tables import show_entry
 from seriatim.cli.explain import as_markdown, as_toml

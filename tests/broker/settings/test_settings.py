@@ -1,4 +1,4 @@
-"""The table of knobs: complete, consistent, and the same after its way to the broker's process."""
+"""The table of settings: complete, consistent, and the same after the way to the broker."""
 
 import dataclasses
 import subprocess
@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.settings import settings as table
+from broker.settings.catalog import FEEDS, LISTENERS, SETTINGS, BrokerSetting
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.journal_settings import JournalSettings
-from broker.settings.knob import GIB, KIB, MIB
-from broker.settings.knobs import FEEDS, KNOBS, LISTENERS, Knob
 from broker.settings.settings import (
     FRAMES,
     Limits,
@@ -24,22 +23,23 @@ from broker.settings.settings import (
     settings_to_json,
 )
 from broker.settings.staging_settings import StagingSettings
+from seriatim.settings.setting import GIB, KIB, MIB
 
-ALL = [*KNOBS.values(), *LISTENERS.knobs.values(), *FEEDS.knobs.values()]
+ALL = [*SETTINGS.values(), *LISTENERS.settings.values(), *FEEDS.settings.values()]
 NUMBERS = ("size", "duration", "count", "port")
 
 
-def any_value(knob: Knob) -> st.SearchStrategy[Any]:
-    """Values that the knob may have."""
-    match knob.kind:
+def any_value(setting: BrokerSetting) -> st.SearchStrategy[Any]:
+    """Values that the setting may have."""
+    match setting.kind:
         case "duration":
-            return st.floats(knob.low, knob.high)
+            return st.floats(setting.low, setting.high)
         case "size" | "count" | "port":
-            assert knob.low is not None
-            assert knob.high is not None
-            return st.integers(int(knob.low), int(knob.high))
+            assert setting.low is not None
+            assert setting.high is not None
+            return st.integers(int(setting.low), int(setting.high))
         case "choice":
-            return st.sampled_from(knob.choices)
+            return st.sampled_from(setting.choices)
         case "flag":
             return st.booleans()
         case "list":
@@ -47,19 +47,21 @@ def any_value(knob: Knob) -> st.SearchStrategy[Any]:
     return st.text()
 
 
-def any_of(kind: type, knobs: dict[str, Knob], **more: Any) -> st.SearchStrategy[Any]:
-    return st.builds(kind, **{name: any_value(knob) for name, knob in knobs.items()}, **more)
+def any_of(kind: type, settings: dict[str, BrokerSetting], **more: Any) -> st.SearchStrategy[Any]:
+    return st.builds(
+        kind, **{name: any_value(setting) for name, setting in settings.items()}, **more
+    )
 
 
-def section(name: str) -> dict[str, Knob]:
-    return {knob.name: knob for knob in KNOBS.values() if knob.section == name}
+def section(name: str) -> dict[str, BrokerSetting]:
+    return {setting.name: setting for setting in SETTINGS.values() if setting.section == name}
 
 
 any_settings = any_of(
     Settings,
     section(""),
-    listeners=st.lists(any_of(Listener, LISTENERS.knobs), max_size=2).map(tuple),
-    feeds=st.lists(any_of(FeedSettings, FEEDS.knobs), max_size=2).map(tuple),
+    listeners=st.lists(any_of(Listener, LISTENERS.settings), max_size=2).map(tuple),
+    feeds=st.lists(any_of(FeedSettings, FEEDS.settings), max_size=2).map(tuple),
     limits=any_of(Limits, section("limits")),
     sequencer=any_of(SequencerSettings, section("sequencer")),
     journal=any_of(JournalSettings, section("journal")),
@@ -67,34 +69,38 @@ any_settings = any_of(
 )
 
 
-@pytest.mark.parametrize("knob", ALL, ids=lambda knob: knob.path)
-def test_given_a_knob_when_read_then_it_says_what_it_is_for(knob: Knob) -> None:
-    assert knob.about.endswith(".")
-    assert (knob.low is not None) == (knob.kind in NUMBERS), "numbers have bounds, and only they"
-    assert bool(knob.choices) == (knob.kind == "choice")
-    assert not knob.zero.endswith(".")
+@pytest.mark.parametrize("setting", ALL, ids=lambda setting: setting.path)
+def test_given_a_setting_when_read_then_it_says_what_it_is_for(setting: BrokerSetting) -> None:
+    assert setting.about.endswith(".")
+    assert (setting.low is not None) == (setting.kind in NUMBERS), (
+        "numbers have bounds, and only they"
+    )
+    assert bool(setting.choices) == (setting.kind == "choice")
+    assert not setting.zero.endswith(".")
 
 
-@pytest.mark.parametrize("knob", KNOBS.values(), ids=lambda knob: knob.path)
-def test_given_a_knob_when_read_then_its_default_is_allowed(knob: Knob) -> None:
-    if knob.low is not None and knob.high is not None:
-        assert knob.low <= knob.default <= knob.high
-    if knob.choices:
-        assert knob.default in knob.choices
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda setting: setting.path)
+def test_given_a_setting_when_read_then_its_default_is_allowed(setting: BrokerSetting) -> None:
+    if setting.low is not None and setting.high is not None:
+        assert setting.low <= setting.default <= setting.high
+    if setting.choices:
+        assert setting.default in setting.choices
 
 
 def test_given_all_knobs_when_compared_then_no_two_share_a_flag_or_a_variable() -> None:
-    flags = [flag for knob in KNOBS.values() for flag in knob.flags]
+    flags = [flag for setting in SETTINGS.values() for flag in setting.flags]
     assert len(flags) == len(set(flags))
-    assert all(knob.flags and knob.flags[-1].startswith("--") for knob in KNOBS.values())
-    assert len({knob.variable for knob in KNOBS.values()}) == len(KNOBS)
+    assert all(
+        setting.flags and setting.flags[-1].startswith("--") for setting in SETTINGS.values()
+    )
+    assert len({setting.variable for setting in SETTINGS.values()}) == len(SETTINGS)
 
 
 def test_given_the_table_when_counted_then_every_field_is_a_knob() -> None:
     tables = (Settings, JournalSettings, Limits, SequencerSettings, StagingSettings)
     fields = [field for table in tables for field in dataclasses.fields(table)]
     groups = {"feeds", "journal", "listeners", "limits", "sequencer", "staging"}
-    assert {f.name for f in fields} - groups == {knob.name for knob in KNOBS.values()}
+    assert {f.name for f in fields} - groups == {setting.name for setting in SETTINGS.values()}
 
 
 @pytest.mark.parametrize(
@@ -109,13 +115,12 @@ def test_given_the_table_when_counted_then_every_field_is_a_knob() -> None:
         ("limits.write_deadline", 10.0),
         ("limits.ping_interval", 120.0),
         ("limits.ping_max", 2),
-        ("limits.auth_timeout", 2.0),
     ],
 )
 def test_given_nothing_when_started_then_the_defaults_are_those_of_nats_server(
     path: str, default: object
 ) -> None:
-    assert KNOBS[path].default == default
+    assert SETTINGS[path].default == default
 
 
 @pytest.mark.parametrize(
@@ -157,5 +162,8 @@ def test_given_the_broker_when_it_imports_the_table_then_nothing_heavy_comes_alo
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
     roots = {name.partition(".")[0] for name in loaded}
-    assert roots <= {"broker", "cython", "dataclasses", "json", "_json", "copy", "copyreg"}
+    ours = {name for name in loaded if name.startswith("seriatim.")}
+    assert ours == {"seriatim.settings", "seriatim.settings.setting"}
+    allowed = {"broker", "seriatim", "cython", "dataclasses", "json", "_json", "copy", "copyreg"}
+    assert roots <= allowed
     assert table.__doc__

@@ -1,4 +1,4 @@
-"""The knobs of staging: in the file, as flags, in the environment."""
+"""The settings of staging: in the file, as flags, in the environment."""
 
 from pathlib import Path
 

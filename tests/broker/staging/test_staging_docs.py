@@ -7,7 +7,7 @@ from zlib import crc32
 
 import pytest
 
-from broker.settings.knobs import KNOBS
+from broker.settings.catalog import SETTINGS
 from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer
 
@@ -46,7 +46,9 @@ def test_given_the_statuses_then_the_page_has_all_that_the_broker_answers() -> N
 
 def test_given_the_settings_then_the_page_has_all_of_them_with_their_defaults() -> None:
     listed = re.findall(r"^\| `(staging\.\w+)` \| ([^|]+) \|", PAGE, re.MULTILINE)
-    ours = {path: knob.default for path, knob in KNOBS.items() if path.startswith("staging.")}
+    ours = {
+        path: setting.default for path, setting in SETTINGS.items() if path.startswith("staging.")
+    }
     assert {path for path, _ in listed} == set(ours)
     words = {"4 GiB": 4 << 30, "4096": 4096, "10 minutes": 600.0, "10 000": 10_000}
     words |= {"6 hours": 21_600.0, "50": 50, "25": 25, "365 days": 365 * 86_400.0, "1": 1}

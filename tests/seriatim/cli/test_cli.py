@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.settings.knobs import KNOBS
+from broker.settings.catalog import SETTINGS
 from seriatim.cli import main
 from seriatim.cli.flags import REFUSED
 from tests.seriatim.cli.command import COMMAND, environment, refusal, seriatim
@@ -34,8 +34,8 @@ def test_given_a_command_when_asked_for_help_then_there_are_examples(
 
 def test_given_every_flag_when_help_is_asked_then_it_is_there() -> None:
     text = seriatim("serve", "--help").stdout.decode()
-    for knob in KNOBS.values():
-        for flag in knob.flags:
+    for setting in SETTINGS.values():
+        for flag in setting.flags:
             assert flag in text
 
 
@@ -194,4 +194,4 @@ def test_given_settings_when_printed_then_value_and_origin_are_there(form: str) 
     assert "4777" in text
     assert "--port" in text
     assert "SERIATIM_FRAME" in text
-    assert all(knob.name in text for knob in KNOBS.values())
+    assert all(setting.name in text for setting in SETTINGS.values())

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.settings.knobs import KNOBS, Knob
+from broker.settings.catalog import SETTINGS, BrokerSetting
 from broker.settings.resolve import Effective, resolve
 from broker.settings.settings import Listener, Settings
-from broker.settings.values import read_text, show
 from seriatim.cli.explain import as_toml, value_of
 
 
@@ -77,7 +76,7 @@ def test_given_a_file_with_every_kind_when_resolved_then_all_is_taken(tmp_path: 
         max_pending = 134217728
         ping_interval = "1m30s"
         write_deadline = 2.5
-        auth_timeout = 3
+        drain_timeout = 3
         [sequencer]
         exclude = ["_INBOX.>", "a.*"]
         [[listener]]
@@ -95,7 +94,7 @@ def test_given_a_file_with_every_kind_when_resolved_then_all_is_taken(tmp_path: 
     assert settings.limits.max_pending == 128 << 20
     assert settings.limits.ping_interval == 90.0
     assert settings.limits.write_deadline == 2.5
-    assert isinstance(settings.limits.auth_timeout, float)
+    assert isinstance(settings.limits.drain_timeout, float)
     assert settings.sequencer.exclude == ("_INBOX.>", "a.*")
     assert settings.listeners == (
         Listener(host="0.0.0.0", port=4333, frame="none"),
@@ -161,57 +160,64 @@ def test_given_what_kubernetes_sets_when_resolved_then_it_is_no_setting() -> Non
     ],
 )
 def test_given_a_text_when_read_then_it_means_this(path: str, text: str, value: object) -> None:
-    assert read_text(KNOBS[path], text) == value
+    assert SETTINGS[path].read(text) == value
 
 
-numbers = [knob for knob in KNOBS.values() if knob.low is not None]
+numbers = [setting for setting in SETTINGS.values() if setting.low is not None]
 
 
 @given(st.data())
 def test_given_any_allowed_number_when_shown_then_it_reads_back_the_same(
     data: st.DataObject,
 ) -> None:
-    knob = data.draw(st.sampled_from(numbers))
-    assert knob.low is not None
-    assert knob.high is not None
-    if knob.kind == "duration":
-        value: float = data.draw(st.floats(knob.low, knob.high))
+    setting = data.draw(st.sampled_from(numbers))
+    assert setting.low is not None
+    assert setting.high is not None
+    if setting.kind == "duration":
+        value: float = data.draw(st.floats(setting.low, setting.high))
     else:
-        value = data.draw(st.integers(int(knob.low), int(knob.high)))
-    if knob.kind == "port" and value == 0 != knob.default:
+        value = data.draw(st.integers(int(setting.low), int(setting.high)))
+    if setting.kind == "port" and value == 0 != setting.default:
         return
-    text = show(knob, value)
+    text = setting.show(value)
     if len(text) < 30:  # a duration with 17 decimals is shown, and longer than anyone writes
-        assert read_text(knob, text) == value
+        assert setting.read(text) == value
 
 
-def changed_value(knob: Knob) -> str:
-    """A text for the knob that is not its default."""
+def changed_value(setting: BrokerSetting) -> str:
+    """A text for the setting that is not its default."""
     words = {"size": "100KiB", "duration": "3s", "count": "200", "port": "4777"}
-    words |= {"flag": "false" if knob.default is True else "true", "text": "one", "list": "a.>,b"}
+    words |= {
+        "flag": "false" if setting.default is True else "true",
+        "text": "one",
+        "host": "one",
+        "list": "a.>,b",
+    }
     words |= {"subject": "one.two", "pattern": "one.*"}
     special = {"limits.max_control_line": "5KiB", "limits.max_pending": "100MiB"}
     special |= {"limits.answers_pending": "100MiB", "staging.address_share": "60"}
     special |= {"staging.connection_share": "20"}
     special |= {"staging.address_kept": "2", "staging.application_expiry": "3m"}
-    if knob.path in special:
-        return special[knob.path]
-    return knob.choices[-1] if knob.choices else words[knob.kind]
+    if setting.path in special:
+        return special[setting.path]
+    return setting.choices[-1] if setting.choices else words[setting.kind]
 
 
-@pytest.mark.parametrize("knob", KNOBS.values(), ids=lambda knob: knob.path)
-def test_given_a_knob_when_set_anywhere_then_it_is_taken(tmp_path: Path, knob: Knob) -> None:
-    text = changed_value(knob)
-    wanted = read_text(knob, text)
-    assert wanted != knob.default
-    by_flag = resolve({knob.path: wanted if knob.kind == "flag" else text}, {})
-    by_variable = resolve({}, {knob.variable: text})
-    for effective, origin in ((by_flag, knob.flag), (by_variable, knob.variable)):
-        assert value_of(effective, knob) == wanted
-        assert effective.origins[knob.path] == origin
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda setting: setting.path)
+def test_given_a_setting_when_set_anywhere_then_it_is_taken(
+    tmp_path: Path, setting: BrokerSetting
+) -> None:
+    text = changed_value(setting)
+    wanted = setting.read(text)
+    assert wanted != setting.default
+    by_flag = resolve({setting.path: wanted if setting.kind == "flag" else text}, {})
+    by_variable = resolve({}, {setting.variable: text})
+    for effective, origin in ((by_flag, setting.flag), (by_variable, setting.variable)):
+        assert value_of(effective, setting) == wanted
+        assert effective.origins[setting.path] == origin
     by_file = from_file(tmp_path, as_toml(by_flag))
     assert by_file.settings == by_flag.settings
-    assert by_file.origins[knob.path] == f"{knob.path} in {tmp_path}/broker.toml"
+    assert by_file.origins[setting.path] == f"{setting.path} in {tmp_path}/broker.toml"
 
 
 def test_given_listeners_when_printed_as_toml_then_it_reads_back(tmp_path: Path) -> None:

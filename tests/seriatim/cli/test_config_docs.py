@@ -1,6 +1,6 @@
 """docs/configuration.md is what the command writes: the page and the table cannot drift apart."""
 
-from broker.settings.knobs import KNOBS
+from broker.settings.catalog import SETTINGS
 from broker.settings.resolve import resolve
 from seriatim.cli.explain import as_markdown
 from tests.support.places import ROOT
@@ -17,10 +17,10 @@ def test_given_the_table_when_written_as_a_page_then_it_is_the_one_in_the_docs()
 
 def test_given_every_knob_when_looked_up_then_the_page_has_its_three_names() -> None:
     page = PAGE.read_text()
-    for knob in KNOBS.values():
-        assert f"### `{knob.path}`\n" in page
-        assert f"`{knob.variable}`" in page
-        assert all(f"`{flag}`" in page for flag in knob.flags)
+    for setting in SETTINGS.values():
+        assert f"### `{setting.path}`\n" in page
+        assert f"`{setting.variable}`" in page
+        assert all(f"`{flag}`" in page for flag in setting.flags)
 
 
 def test_given_changed_settings_when_written_as_a_page_then_it_lists_them() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from broker.settings.catalog import SETTINGS
 from broker.settings.errors import WrongSettings
-from broker.settings.knobs import KNOBS
 from broker.settings.resolve import resolve
 from seriatim.cli.flags import Flag, normalise
 
@@ -245,7 +245,7 @@ def test_given_ports_that_only_look_alike_when_compared_then_nothing_is_told() -
     resolve({"port": "-1", "http_port": "-1", "listeners": ["0.0.0.0:-1"]}, {})
 
 
-keys = st.sampled_from([*KNOBS, "listener", "limits", "x"]) | st.text(max_size=8)
+keys = st.sampled_from([*SETTINGS, "listener", "limits", "x"]) | st.text(max_size=8)
 values = st.integers() | st.text(max_size=8) | st.booleans() | st.floats() | st.lists(st.integers())
 
 

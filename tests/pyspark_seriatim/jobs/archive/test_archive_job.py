@@ -5,16 +5,16 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from pyspark_seriatim.client import Info
+from pyspark_seriatim.client import JournalInfo
 from pyspark_seriatim.jobs.archive.archive_job import (
-    Wish,
+    ArchiveOptions,
     beginning,
     check,
     seconds,
     source_options,
     summary,
 )
-from pyspark_seriatim.jobs.archive.archiving import MARKER, Archive, facts_of
+from pyspark_seriatim.jobs.archive.archiving import MARKER, ArchiveWriter, facts_of
 from pyspark_seriatim.jobs.archive.compaction import Compactor
 from pyspark_seriatim.jobs.archive.coverage import Facts
 from pyspark_seriatim.jobs.errors import JobError
@@ -23,7 +23,7 @@ from pyspark_seriatim.jobs.running.query_progress import Run
 from pyspark_seriatim.options import Options
 from tests.support.archives import COLUMNS, put, rows
 
-INFO = Info(
+INFO = JournalInfo(
     journal="j1",
     epoch=1,
     first=5,
@@ -66,7 +66,7 @@ def test_given_what_is_no_start_when_resolved_then_refused(text: str) -> None:
 
 
 def test_given_a_wish_then_the_source_takes_its_options() -> None:
-    wish = Wish(root="/x", server="h:1", subject="a.>,b", strict=False, headers=False)
+    wish = ArchiveOptions(root="/x", server="h:1", subject="a.>,b", strict=False, headers=False)
     options = Options.parse(source_options(wish, 7), "stream")
     assert options.subscribe == ("a.>", "b")
     assert (options.fail_on_data_loss, options.include_headers) == (False, False)
@@ -76,13 +76,13 @@ def test_given_a_new_archive_when_it_is_begun_then_it_says_of_what_before_a_row_
     tmp_path: Path,
 ) -> None:
     wanted = Facts("j1", ">", COLUMNS, ["date", "token"], 7, [], [])
-    work = Archive(FileLog.open(str(tmp_path)), wanted, str(tmp_path / "checkpoint"))
+    work = ArchiveWriter(FileLog.open(str(tmp_path)), wanted, str(tmp_path / "checkpoint"))
     assert work.begin == 7
     later = Facts("j1", ">", COLUMNS, ["date", "token"], 99, [], [])
-    again = Archive(FileLog.open(str(tmp_path)), later, str(tmp_path / "checkpoint"))
+    again = ArchiveWriter(FileLog.open(str(tmp_path)), later, str(tmp_path / "checkpoint"))
     assert (again.begin, again.facts.start) == (7, 7), "where it begins is settled once"
     with pytest.raises(JobError, match="is an archive of the journal j1"):
-        Archive(
+        ArchiveWriter(
             FileLog.open(str(tmp_path)),
             Facts("j2", ">", COLUMNS, ["date", "token"], 1, [], []),
             str(tmp_path / "checkpoint"),
@@ -100,7 +100,9 @@ def test_given_an_archive_when_summed_up_then_numbers_rows_and_losses_are_told(
     for key, value in covered.noted().items():
         change.fact(key, value)
     change.commit()
-    told = summary(Archive(log, covered, str(tmp_path / "checkpoint")), Run(rows=3, seconds=1.5))
+    told = summary(
+        ArchiveWriter(log, covered, str(tmp_path / "checkpoint")), Run(rows=3, seconds=1.5)
+    )
     assert "0 messages in 0 files, 0 bytes, 0 batches, 2 messages/s" in told
     assert f"{tmp_path}: numbers 1 to 1,500; 3 messages in 2 files" in told
     assert "lost: 1,497 numbers, 3 to 4, 6 to 1,500" in told
@@ -112,7 +114,7 @@ def test_given_merged_files_when_they_are_deleted_then_no_list_has_them_any_more
     log = FileLog.open(str(tmp_path))
     wanted = Facts("j1", ">", COLUMNS, ["date", "token"], 1, [], [])
     compactor = Compactor(lambda merge, groups: [merge(group) for group in groups])
-    work = Archive(log, wanted, str(tmp_path / "checkpoint"), compactor=compactor)
+    work = ArchiveWriter(log, wanted, str(tmp_path / "checkpoint"), compactor=compactor)
     put(log, rows([1, 2], ["a", "b"]))
     put(log, rows([3, 4], ["a", "b"]))
     lists: list[set[str]] = []
@@ -144,15 +146,15 @@ def test_given_the_log_of_something_else_when_archived_into_then_its_place_is_na
 def test_given_a_start_that_is_not_reached_when_checked_then_it_is_refused_for_a_new_archive(
     tmp_path: Path,
 ) -> None:
-    wish = Wish(root=str(tmp_path), start="92")
+    wish = ArchiveOptions(root=str(tmp_path), start="92")
     with pytest.raises(JobError, match="--start 92: the last number of the journal is 90"):
         check(wish, INFO)
-    check(Wish(root=str(tmp_path), start="91"), INFO)
+    check(ArchiveOptions(root=str(tmp_path), start="91"), INFO)
     known = Facts("j1", ">", wish.columns, ["date", "token"], 7, [], [])
-    Archive(FileLog.open(str(tmp_path)), known, str(tmp_path / "checkpoint"))
+    ArchiveWriter(FileLog.open(str(tmp_path)), known, str(tmp_path / "checkpoint"))
     check(wish, INFO)
     with pytest.raises(JobError, match=f"{tmp_path} is an archive of the subject >, not of a"):
-        check(Wish(root=str(tmp_path), subject="a"), INFO)
+        check(ArchiveOptions(root=str(tmp_path), subject="a"), INFO)
 
 
 def test_given_a_job_that_died_between_merging_and_deleting_when_begun_again_then_it_deletes(
@@ -161,7 +163,7 @@ def test_given_a_job_that_died_between_merging_and_deleting_when_begun_again_the
     root = tmp_path / "archive"
     wanted = Facts("j1", ">", COLUMNS, ["date", "token"], 1, [], [])
     log = FileLog.open(str(root))
-    work = Archive(log, wanted, str(tmp_path / "checkpoint"))
+    work = ArchiveWriter(log, wanted, str(tmp_path / "checkpoint"))
     for first in (1, 3, 5):
         put(log, rows([first, first + 1], ["a", "a"]))
     compactor = Compactor(lambda merge, groups: [merge(group) for group in groups])
@@ -175,7 +177,7 @@ def test_given_a_job_that_died_between_merging_and_deleting_when_begun_again_the
     assert in_folder() == sorted([*range(1, 7)] * 2)
     assert "3 merged files are still there" in summary(work, Run())
     assert "Do not read this folder as plain Parquet" in (root / MARKER).read_text()
-    again = Archive(FileLog.open(str(root)), wanted, str(tmp_path / "checkpoint"))
+    again = ArchiveWriter(FileLog.open(str(root)), wanted, str(tmp_path / "checkpoint"))
     again.compactor = compactor
     again.repair()
     assert in_folder() == [*range(1, 7)], "before a row is read, and without the marker"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_seriatim.jobs.archive.archiving import Archive
+from pyspark_seriatim.jobs.archive.archiving import ArchiveWriter
 from pyspark_seriatim.jobs.archive.compaction import Compactor, Merge, plan
 from pyspark_seriatim.jobs.archive.coverage import Facts
-from pyspark_seriatim.jobs.archive.parquet import Written
+from pyspark_seriatim.jobs.archive.parquet import WrittenFile
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog import DataFile, FileLog
 from tests.support.archives import COLUMNS, put, rows
@@ -34,7 +34,7 @@ Compactor(here).compact(FileLog.open(sys.argv[1]))
 """
 
 
-def here(merge: Merge, groups: list[list[DataFile]]) -> list[Written]:
+def here(merge: Merge, groups: list[list[DataFile]]) -> list[WrittenFile]:
     """Without Spark: one after the other."""
     return [merge(group) for group in groups]
 
@@ -146,10 +146,10 @@ def test_given_a_merge_that_fails_then_the_archive_is_as_it_was(tmp_path: Path) 
 def test_given_a_job_that_is_killed_before_it_lists_merged_files_when_begun_again_then_they_go(
     compacting: bool, tmp_path: Path
 ) -> None:
-    def archive() -> Archive:
+    def archive() -> ArchiveWriter:
         wanted = Facts("j", ">", COLUMNS, ["date", "token"], 1, [], [])
         log, compactor = FileLog.open(str(tmp_path)), Compactor(here) if compacting else None
-        return Archive(log, wanted, str(tmp_path / "checkpoint"), compactor=compactor)
+        return ArchiveWriter(log, wanted, str(tmp_path / "checkpoint"), compactor=compactor)
 
     archive()
     filled(tmp_path, 3)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyspark_seriatim.jobs.archive import parquet
 from pyspark_seriatim.jobs.archive.parquet import (
     Parts,
-    Written,
+    WrittenFile,
     escaped,
     report,
     understood,
@@ -25,7 +25,7 @@ from pyspark_seriatim.jobs.filelog.files import Files
 from tests.support.archives import DAY_US, NEW_YEAR, rows
 
 
-def write(root: Path, *batches: pa.RecordBatch, by_token: bool = True) -> list[Written]:
+def write(root: Path, *batches: pa.RecordBatch, by_token: bool = True) -> list[WrittenFile]:
     """All batches as one task, its files where they belong."""
     place = Files(str(root))
     place.make("staged")
@@ -39,7 +39,7 @@ def write(root: Path, *batches: pa.RecordBatch, by_token: bool = True) -> list[W
     return written
 
 
-def numbers_of(root: Path, file: Written) -> list[int]:
+def numbers_of(root: Path, file: WrittenFile) -> list[int]:
     found: list[int] = pq.read_table(root / file.target, columns=["sequence"])[
         "sequence"
     ].to_pylist()

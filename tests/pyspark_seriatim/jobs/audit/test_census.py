@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from pyspark_seriatim.jobs.audit.census import (
     PARTIAL,
     SPAN,
-    Block,
     Census,
     CountRows,
     Join,
+    NumberBlock,
     blocks,
     partial_batch,
 )
-from pyspark_seriatim.jobs.audit.findings import Ranges, Summary
+from pyspark_seriatim.jobs.audit.findings import AuditSummary, Ranges
 
 LIMIT = 4
 BUCKET, STRIPE = 1 << 20, 1 << 30
@@ -43,15 +43,15 @@ def counted(side: str, files: Sequence[Sequence[int]], cut: int) -> Rows:
         for begin in range(0, len(file), cut):
             some = np.array(file[begin : begin + cut], np.int64)
             hashes = some.view(np.uint64) * PRIME if side == "journal" else None
-            found += census.take(Block(some, some * 10, hashes))
+            found += census.take(NumberBlock(some, some * 10, hashes))
     return [*found, census.notes()]
 
 
-def joined(partials: Rows, compare: tuple[int, int] | None = None) -> Summary:
+def joined(partials: Rows, compare: tuple[int, int] | None = None) -> AuditSummary:
     """What Spark does with partials: sorted by bucket, one summary for each stripe, one of all."""
     random.Random(1).shuffle(partials)
     partials.sort(key=lambda row: (row["stripe"], row["bucket"]))
-    whole = Summary(LIMIT, LIMIT)
+    whole = AuditSummary(LIMIT, LIMIT)
     for batch in Join(LIMIT, LIMIT, compare)([partial_batch(partials)]):
         for packed in batch.column("summary").to_pylist():
             whole.append(Join.read(packed))
@@ -130,7 +130,7 @@ def test_given_other_content_when_compared_then_its_spans_differ(
     hashes = numbers.view(np.uint64) * PRIME
     other = np.isin(numbers, list(changed))
     hashes[other] = ~hashes[other] * PRIME  # as if hashed anew
-    there = content.take(Block(numbers, None, hashes))
+    there = content.take(NumberBlock(numbers, None, hashes))
     found = joined([*here, *counted("archive", [some], 50), *there], (1, LAST))
     wanted = sorted({number // SPAN * SPAN for number in changed})
     assert found.spans_shown == wanted[:LIMIT]
@@ -140,10 +140,10 @@ def test_given_other_content_when_compared_then_its_spans_differ(
 def test_given_times_that_fall_when_counted_then_the_numbers_are_told() -> None:
     census = Census("archive", LIMIT, 1, LAST)
     census.begin("a")
-    partials = census.take(Block(np.array([1, 2, 3]), np.array([10, 9, 11])))
-    partials += census.take(Block(np.array([4, 5]), np.array([10, 12])))
+    partials = census.take(NumberBlock(np.array([1, 2, 3]), np.array([10, 9, 11])))
+    partials += census.take(NumberBlock(np.array([4, 5]), np.array([10, 12])))
     census.begin("b")  # a file is not compared to the one before it
-    partials += census.take(Block(np.array([6]), np.array([5])))
+    partials += census.take(NumberBlock(np.array([6]), np.array([5])))
     tally = joined([*partials, census.notes()]).side("archive")
     told = [(fall.where, fall.number, fall.value, fall.before) for fall in tally.times.shown]
     assert told == [("a", 2, 9, 10), ("a", 4, 10, 11)]

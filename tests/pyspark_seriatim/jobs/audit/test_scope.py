@@ -2,22 +2,22 @@
 
 import pytest
 
-from pyspark_seriatim.client import Info
-from pyspark_seriatim.jobs.archive.rows import Archive, Part
+from pyspark_seriatim.client import JournalInfo
+from pyspark_seriatim.jobs.archive.rows import ArchivePart, OpenArchive
 from pyspark_seriatim.jobs.audit.scope import NONE, Scope, scope_of
 from pyspark_seriatim.jobs.errors import JobError
 
 
-def archive(first: int, last: int, subject: str = ">", **facts: object) -> Archive:
-    part = Part("a.parquet", last - first + 1, first, last)
-    return Archive("/a", "seriatim", (part,), (), subject, "j", first, last, facts)
+def archive(first: int, last: int, subject: str = ">", **facts: object) -> OpenArchive:
+    part = ArchivePart("a.parquet", last - first + 1, first, last)
+    return OpenArchive("/a", "seriatim", (part,), (), subject, "j", first, last, facts)
 
 
-def info(first: int, last: int, journal: str = "j") -> Info:
+def info(first: int, last: int, journal: str = "j") -> JournalInfo:
     numbers = {"epoch": 1, "messages": 0, "bytes": 0, "oldest": 0, "newest": 0}
-    rest = {name: 0 for name in Info.__dataclass_fields__ if name not in numbers}
+    rest = {name: 0 for name in JournalInfo.__dataclass_fields__ if name not in numbers}
     rest |= {"journal": journal, "first": first, "last": last, "store": "disk"}
-    return Info(**numbers | rest)  # type: ignore[arg-type]
+    return JournalInfo(**numbers | rest)  # type: ignore[arg-type]
 
 
 def test_given_an_archive_alone_when_asked_then_it_is_all_that_it_covers() -> None:

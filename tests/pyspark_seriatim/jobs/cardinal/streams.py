@@ -8,7 +8,7 @@ import pyarrow as pa
 from cardinal.draft import Draft
 from cardinal.simulation import Plan, Simulation
 from cardinal.transport.envelope import pack
-from pyspark_seriatim.jobs.cardinal.assembly import Assembly, Engine, Wanted
+from pyspark_seriatim.jobs.cardinal.assembly import Assembly, AssemblyOptions, Engine
 from pyspark_seriatim.jobs.cardinal.cardinal_tables import Tables
 from tests.cardinal.chains import GENESIS, SCHEMA, Made, Producer, branch, messages_of
 
@@ -79,7 +79,7 @@ def reorganised() -> tuple[list[Sent], list[Made]]:
 def assembly(root: Path, **settings: object) -> Assembly:
     """One that takes batches without Spark; a new one is a driver that was started again."""
     given = {"tracking": None, "engine": Engine.FOLD, "threshold": 128, **settings}
-    return Assembly(Wanted("chain", str(root), "", **given), JOURNAL)  # type: ignore[arg-type]
+    return Assembly(AssemblyOptions("chain", str(root), "", **given), JOURNAL)  # type: ignore[arg-type]
 
 
 def take(one: Assembly, pieces: Sequence[pa.Table], first: int = 0, query: str = "q") -> None:

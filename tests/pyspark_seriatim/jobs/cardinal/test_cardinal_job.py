@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_seriatim.jobs.cardinal import cardinal_job as job
-from pyspark_seriatim.jobs.cardinal.assembly import Engine, Wanted
+from pyspark_seriatim.jobs.cardinal.assembly import AssemblyOptions, Engine
 from pyspark_seriatim.jobs.running.command import run
 
 TOML = 'default = "blocks"\n[topics]\n"a/" = "accounts"\n"s/" = "accounts"\n"l/" = "logs"\n'
@@ -52,8 +52,8 @@ def test_given_a_schema_when_tracked_then_its_topics_and_the_channels_are_read(
 ) -> None:
     (tmp_path / "chain.toml").write_text(TOML)
     tracking = job.read_tracking(str(tmp_path / "chain.toml"), ["a/"])
-    wanted = Wanted("evm", "root", "", tracking, Engine.FOLD, 128)
+    wanted = AssemblyOptions("evm", "root", "", tracking, Engine.FOLD, 128)
     prefix = "cardinal.evm."
     assert wanted.subjects == f"{prefix}blocks,{prefix}accounts,{prefix}reorg.>"
-    assert Wanted("evm", "root", "", None, Engine.FOLD, 128).subjects == f"{prefix}>"
+    assert AssemblyOptions("evm", "root", "", None, Engine.FOLD, 128).subjects == f"{prefix}>"
     assert job.read_tracking(None, ()) is None

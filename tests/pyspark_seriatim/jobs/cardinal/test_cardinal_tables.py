@@ -7,8 +7,13 @@ import pytest
 
 from cardinal.block import Block
 from pyspark_seriatim.jobs.cardinal import cardinal_tables
-from pyspark_seriatim.jobs.cardinal.cardinal_tables import SCHEMAS, Stored, Writer, run_to_merge
-from pyspark_seriatim.jobs.cardinal.fold import Added, Outcome, Reorged, Told
+from pyspark_seriatim.jobs.cardinal.cardinal_tables import (
+    SCHEMAS,
+    LatestBlocks,
+    Writer,
+    run_to_merge,
+)
+from pyspark_seriatim.jobs.cardinal.fold import Added, FoldOutcome, Reorged, Told
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog import FileLog
 from pyspark_seriatim.jobs.filelog.versions import DataFile
@@ -41,7 +46,7 @@ class Root:
         self.log = FileLog.open(self.path)
         self.writer = Writer(self.log)
 
-    def put(self, outcome: Outcome, stable: int = 0) -> None:
+    def put(self, outcome: FoldOutcome, stable: int = 0) -> None:
         change = self.log.begin()
         assert change is not None
         self.writer.write(change, outcome, stable)
@@ -59,7 +64,7 @@ def root(tmp_path: Path) -> Root:
 def test_given_a_batch_when_written_then_the_tables_say_all_of_it(root: Root) -> None:
     reorg = Reorged(33, 3_000_000, b"a" * 32, [b"r" * 32], [b"s" * 32, b"t" * 32], True)
     told = Told(34, 4_000_000, "Evicted", b"e" * 32, 9, "block 9 given up")
-    root.put(Outcome(None, added(1, 2), [reorg], [told]))
+    root.put(FoldOutcome(None, added(1, 2), [reorg], [told]))
     tables = cardinal_tables.open(root.path)
     assert all(tables.arrow(name).schema == SCHEMAS[name] for name in SCHEMAS)
     block = tables.arrow("blocks").to_pylist()[1]
@@ -89,29 +94,29 @@ def test_given_a_batch_when_written_then_the_tables_say_all_of_it(root: Root) ->
 
 def test_given_a_cut_when_written_then_only_the_files_it_reaches_are_new(root: Root) -> None:
     for first in (1, 11, 21):
-        root.put(Outcome(None, added(first, first + 9)))
+        root.put(FoldOutcome(None, added(first, first + 9)))
     before = root.log.paths("blocks")
-    root.put(Outcome(15, added(15, 17, "n", parent="")))
+    root.put(FoldOutcome(15, added(15, 17, "n", parent="")))
     assert root.edges("blocks") == [(1, 10, 10), (11, 14, 4), (15, 17, 3)]
     assert root.edges("updates") == [(1, 10, 30), (11, 14, 12), (15, 17, 9)]
     assert root.log.paths("blocks")[0] == before[0]
     hashes = check(cardinal_tables.open(root.path))
     assert hashes == [hash_of(n) for n in range(1, 15)] + [hash_of(n, "n") for n in range(15, 18)]
-    root.put(Outcome(0, added(1, 2, "m")))
+    root.put(FoldOutcome(0, added(1, 2, "m")))
     assert check(cardinal_tables.open(root.path)) == [hash_of(1, "m"), hash_of(2, "m")]
 
 
 def test_given_a_version_that_is_read_when_others_follow_then_it_stays(root: Root) -> None:
-    root.put(Outcome(None, added(1, 5)))
+    root.put(FoldOutcome(None, added(1, 5)))
     tables = cardinal_tables.open(root.path)
-    root.put(Outcome(3, added(3, 4, "n")))
+    root.put(FoldOutcome(3, added(3, 4, "n")))
     assert check(tables) == [hash_of(n) for n in range(1, 6)]
     assert len(check(cardinal_tables.open(root.path))) == 4
 
 
 def test_given_small_files_when_they_are_stable_then_they_are_merged(root: Root) -> None:
     for number in range(1, 40):
-        root.put(Outcome(None, added(number, number)), stable=number - 10)
+        root.put(FoldOutcome(None, added(number, number)), stable=number - 10)
     assert root.edges("blocks")[0] == (1, 16, 16)
     assert len(root.edges("blocks")) == 1 + 39 - 16
     assert check(cardinal_tables.open(root.path)) == [hash_of(n) for n in range(1, 40)]
@@ -123,9 +128,9 @@ def test_given_small_files_when_they_are_stable_then_they_are_merged(root: Root)
 
 def test_given_a_merged_file_when_a_cut_reaches_it_then_it_is_written_anew(root: Root) -> None:
     for number in range(1, 21):
-        root.put(Outcome(None, added(number, number)), stable=number)
+        root.put(FoldOutcome(None, added(number, number)), stable=number)
     assert root.edges("blocks")[0] == (1, 16, 16)
-    root.put(Outcome(9, added(9, 9, "n")))
+    root.put(FoldOutcome(9, added(9, 9, "n")))
     assert root.edges("blocks") == [(1, 8, 8), (9, 9, 1)]
     assert check(cardinal_tables.open(root.path))[-1] == hash_of(9, "n")
 
@@ -149,10 +154,10 @@ def test_given_files_of_sizes_when_merged_then_neighbours_of_one_size_are(
 
 
 def test_given_a_block_when_asked_what_stands_on_it_then_the_files_say(root: Root) -> None:
-    stored = Stored(root.log)
+    stored = LatestBlocks(root.log)
     assert stored.behind(hash_of(1), None) == []
     for first in (1, 11, 21):
-        root.put(Outcome(None, added(first, first + 9)))
+        root.put(FoldOutcome(None, added(first, first + 9)))
     rest = [(number, hash_of(number)) for number in range(1, 31)]
     assert stored.behind(hash_of(12), None) == rest[12:]
     assert stored.behind(hash_of(12), 25) == rest[12:24]

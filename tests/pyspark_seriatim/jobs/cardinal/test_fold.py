@@ -10,7 +10,7 @@ from cardinal.follower import Follower
 from cardinal.messages import Reorg, ReorgComplete
 from cardinal.simulation import Plan
 from pyspark_seriatim.jobs.cardinal import snapshot
-from pyspark_seriatim.jobs.cardinal.fold import Added, Fold, Outcome, Told, Whole
+from pyspark_seriatim.jobs.cardinal.fold import Added, Fold, FoldOutcome, Told, Whole
 from tests.cardinal.chains import GENESIS, SCHEMA, Producer, branch, messages_of, rows_of
 from tests.pyspark_seriatim.jobs.cardinal.streams import (
     BEGIN,
@@ -29,13 +29,13 @@ class Applied:
 
     def __init__(self) -> None:
         self.added: list[Added] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[FoldOutcome] = []
 
     @property
     def chain(self) -> list[bytes]:
         return [one.block.hash for one in self.added]
 
-    def apply(self, outcome: Outcome) -> None:
+    def apply(self, outcome: FoldOutcome) -> None:
         if outcome.cut is not None:
             kept = [one for one in self.added if one.block.number < outcome.cut]
             assert kept != self.added, "a cut that removes nothing"
@@ -126,7 +126,7 @@ def test_given_messages_that_were_taken_when_they_come_again_then_nothing_change
     one, applied = fold(), Applied()
     applied.apply(one.take(rows.slice(0, 200), applied))
     before = one.next
-    assert one.take(rows.slice(20, 150), applied) == Outcome()
+    assert one.take(rows.slice(20, 150), applied) == FoldOutcome()
     assert one.next == before
     applied.apply(one.take(rows.slice(100), applied))
     other = Applied()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cardinal.follower import Follower
 from cardinal.pending import DONE
 from pyspark_seriatim.jobs.cardinal import snapshot
-from pyspark_seriatim.jobs.cardinal.snapshot import Unreadable, dump, load
+from pyspark_seriatim.jobs.cardinal.snapshot import UnreadableSnapshot, dump, load
 from tests.cardinal.chains import GENESIS, SCHEMA, Producer, branch, messages_of, rows_of
 
 BLOCKS = [*branch(GENESIS, "x", 4), *branch(GENESIS, "y", 3)]
@@ -50,7 +50,7 @@ def test_given_a_damaged_octet_when_read_then_it_is_refused(at: int, by: int) ->
     data = bytearray(dump({}, follower))
     at += data.index(b"\n") + 1
     data[at] ^= by
-    with pytest.raises(Unreadable, match="damaged"):
+    with pytest.raises(UnreadableSnapshot, match="damaged"):
         load(bytes(data))
 
 
@@ -64,7 +64,7 @@ def test_given_a_damaged_octet_when_read_then_it_is_refused(at: int, by: int) ->
     ],
 )
 def test_given_what_is_no_snapshot_of_ours_when_read_then_it_says_so(data: bytes, why: str) -> None:
-    with pytest.raises(Unreadable, match=why):
+    with pytest.raises(UnreadableSnapshot, match=why):
         load(data)
 
 
@@ -76,6 +76,6 @@ class Evil:
 def test_given_a_snapshot_that_would_run_code_when_read_then_it_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(Unreadable, match=r"holds a builtins\.print"):
+    with pytest.raises(UnreadableSnapshot, match=r"holds a builtins\.print"):
         snapshot.loads(pickle.dumps(Evil()))
     assert capsys.readouterr().out == ""

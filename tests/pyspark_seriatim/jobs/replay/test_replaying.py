@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_seriatim.jobs.archive.rows import Part, open_archive
+from pyspark_seriatim.jobs.archive.rows import ArchivePart, open_archive
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.replay.replay_job import told
 from pyspark_seriatim.jobs.replay.replay_options import Renaming, application_of, wish_of
@@ -18,7 +18,9 @@ from tests.support.parquet_folders import rows, write
 
 ALL = Renaming()
 parts = st.builds(
-    lambda first, size, share: Part("x", max(size * share // 10, 1), first, first + size - 1),
+    lambda first, size, share: ArchivePart(
+        "x", max(size * share // 10, 1), first, first + size - 1
+    ),
     st.integers(1, 5000),
     st.integers(1, 5000),
     st.integers(1, 10),
@@ -28,7 +30,7 @@ parts = st.builds(
 @settings(deadline=None, max_examples=50)
 @given(st.lists(parts, min_size=1, max_size=5), st.integers(50, 2000), st.integers(1, 12_000))
 def test_given_any_files_when_cut_then_the_pieces_are_the_span_and_none_is_long(
-    some: list[Part], wanted: int, last: int
+    some: list[ArchivePart], wanted: int, last: int
 ) -> None:
     pieces = list(cut(some, (1, last), wanted))
     assert pieces[0][0] == 1
@@ -44,7 +46,7 @@ def test_given_any_files_when_cut_then_the_pieces_are_the_span_and_none_is_long(
 
 
 def test_given_an_empty_span_when_cut_then_there_is_no_piece() -> None:
-    assert list(cut([Part("x", 5, 1, 5)], (6, 5), 10)) == []
+    assert list(cut([ArchivePart("x", 5, 1, 5)], (6, 5), 10)) == []
 
 
 def test_given_batches_when_made_pieces_then_rows_and_bytes_have_their_bounds() -> None:

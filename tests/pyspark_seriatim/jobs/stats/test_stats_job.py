@@ -1,11 +1,10 @@
-"""The pure parts of `stats`: times as typed, lines of the plot, the output, and what is refused."""
+"""The pure parts of `stats`: times as typed, the output, and what is refused."""
 
 import json
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -14,7 +13,6 @@ import pytest
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.running.command import run
 from pyspark_seriatim.jobs.running.moments import duration_us, moment_ms
-from pyspark_seriatim.jobs.stats.plot import POINTS_MAX, draw, series_of
 from pyspark_seriatim.jobs.stats.stats_job import stats
 from pyspark_seriatim.jobs.stats.stats_output import write_table
 from tests.support.parquet_folders import rows, write
@@ -61,40 +59,6 @@ def test_given_no_duration_when_read_then_the_error_names_the_option(text: str) 
         moment_ms("--since", f"{text}?", NOW)
 
 
-def test_given_windows_when_made_lines_then_none_is_left_out_and_the_rest_is_one_line() -> None:
-    subjects = [f"s{at}" for at in range(10)]
-    table = windows([0, 2, 2, 5], ["s0", "s0", "s9", "s8"], [60, 120, 30, 90])
-    begins, width, lines = series_of(table, subjects, "messages", MINUTE)
-    assert width == MINUTE
-    assert ((begins - NOW * 1000) // MINUTE).tolist() == [0, 1, 2, 3, 4, 5]
-    found = {line.subject: line.rates.tolist() for line in lines}
-    assert list(found) == [*subjects[:8], "others"]
-    assert found["s0"] == [1, 0, 2, 0, 0, 0]
-    assert found["others"] == [0, 0, 0.5, 0, 0, 1.5]
-
-
-def test_given_more_windows_than_points_when_made_lines_then_windows_are_joined() -> None:
-    many = 3 * POINTS_MAX
-    table = windows(list(range(many)), ["a"] * many, [60] * many)
-    begins, width, (line,) = series_of(table, ["a"], "messages", MINUTE)
-    assert (len(begins), width) == (POINTS_MAX, 3 * MINUTE)
-    assert np.array_equal(line.rates, np.ones(POINTS_MAX))
-
-
-@pytest.mark.parametrize(("ending", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
-def test_given_windows_when_drawn_then_the_picture_is_what_its_name_says(
-    ending: str, magic: bytes, tmp_path: Path
-) -> None:
-    table = windows([0, 1, 2], ["orders", "trades", "orders"], [10, 20, 30])
-    path = tmp_path / f"rates.{ending}"
-    draw(str(path), table, ["orders", "trades"], MINUTE)
-    drawn = path.read_bytes()
-    assert drawn.startswith(magic)
-    if ending == "svg":
-        for words in (b"messages/s", b"B/s", b"orders", b"trades", b"in windows of 1 min", b"UTC"):
-            assert words in drawn
-
-
 def test_given_a_table_when_written_then_each_format_holds_it(tmp_path: Path) -> None:
     table = windows([0, 1], ["orders", "b\xe4r"], [10, 20])
     for ending in ("parquet", "csv", "jsonl"):
@@ -119,11 +83,8 @@ def test_given_a_table_when_written_then_each_format_holds_it(tmp_path: Path) ->
         (["--archive", "ROOT", "--server", "h:1"], "either of them"),
         (["--archive", "ROOT", "--window", "1"], "--window 1: write a duration"),
         (["--archive", "ROOT", "--out", "x.xls"], "--out x.xls: the name says the format"),
-        (["--archive", "ROOT", "--plot", "x.gif"], "--plot x.gif: end the name with"),
-        (["--archive", "ROOT", "--plot", "ROOT/a.parquet/x.svg"], "/a.parquet/x.svg: "),
         (["--archive", "ROOT", "--out", "ROOT/a.parquet/y/x.csv"], "/a.parquet/y/x.csv: "),
-        (["--archive", "ROOT", "--plot", "ROOT/pictures.png"], "/pictures.png: that is a folder"),
-        (["--archive", "ROOT", "--plot", "s3://b/x.svg"], "--plot s3://b/x.svg: a picture is"),
+        (["--archive", "ROOT", "--out", "ROOT/folder.csv"], "/folder.csv: that is a folder"),
         (["--archive", "ROOT", "--out", "nosuch://b/x.csv"], "nosuch://b/x.csv: Unrecognized"),
         (["--archive", "ROOT", "--from", "3", "--to", "2"], "--to 2 is below --from 3"),
         (["--archive", "ROOT", "--since", "2026", "--until", "5"], "--until 5 is before --since"),
@@ -137,7 +98,7 @@ def test_given_what_cannot_be_measured_when_asked_then_one_line_says_why(
     arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = write(tmp_path, {"a.parquet": rows([1, 2])})
-    (tmp_path / "pictures.png").mkdir()
+    (tmp_path / "folder.csv").mkdir()
     assert run(stats, [one.replace("ROOT", root) for one in arguments]) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("seriatim: ")
@@ -145,10 +106,10 @@ def test_given_what_cannot_be_measured_when_asked_then_one_line_says_why(
     assert (captured.err.count("\n"), captured.out) == (1, "")
 
 
-def test_given_a_picture_that_cannot_be_drawn_when_measured_then_the_figures_are_printed_before(
+def test_given_a_file_that_cannot_be_written_when_measured_then_the_figures_are_printed_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def draw(path: str, *_: object) -> None:
+    def full(path: str, *_: object) -> None:
         raise OSError(28, "No space left on device", path)
 
     table = windows([0], ["orders"], [10])
@@ -157,13 +118,11 @@ def test_given_a_picture_that_cannot_be_drawn_when_measured_then_the_figures_are
         ("spark_session", lambda *_: None),
         ("measure", lambda *_: measured),
         ("print_measured", lambda *_: print("the table")),
+        ("write_table", full),
     ):
         monkeypatch.setattr(f"pyspark_seriatim.jobs.stats.stats_job.{name}", found)
-    monkeypatch.setattr("pyspark_seriatim.jobs.stats.plot.draw", draw)
     root = write(tmp_path, {"a.parquet": rows([1, 2])})
-    outputs = ["--out", f"{root}/o/t.csv", "--plot", f"{root}/new/of/it/x.svg"]
-    assert run(stats, ["--archive", root, *outputs]) == 2
+    assert run(stats, ["--archive", root, "--out", f"{root}/new/of/it/x.csv"]) == 2
     captured = capsys.readouterr()
     assert captured.out == "the table\n"
-    assert captured.err == f"seriatim: {root}/new/of/it/x.svg: No space left on device\n"
-    assert (tmp_path / "o/t.csv").exists()
+    assert captured.err == f"seriatim: {root}/new/of/it/x.csv: No space left on device\n"

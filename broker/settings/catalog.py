@@ -1,4 +1,4 @@
-"""The knobs of `broker.settings.settings` as a user meets them: path, flag, variable and text.
+"""The settings of `broker.settings.settings` as a user meets them: path, flag, variable and text.
 
     path       limits.max_payload           in the TOML file
     variable   SERIATIM_LIMITS_MAX_PAYLOAD  in the environment
@@ -9,13 +9,18 @@ of which there may be several, are `TABLES`.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.journal_settings import JournalSettings
+from broker.settings.network_kinds import CODEC, GROUP, HOST, INTERFACE, PORT
 from broker.settings.settings import Limits, Listener, SequencerSettings, Settings
 from broker.settings.staging_settings import StagingSettings
+from seriatim.settings.amounts import COUNT, DURATION, SIZE
+from seriatim.settings.checked import CHOICE, FLAG, TEXT, Setting, SettingKind
+from seriatim.settings.subjects import LIST, PATTERN, SUBJECT
 
 PREFIX = "SERIATIM_"
 SECTIONS: dict[str, type] = {
@@ -27,19 +32,33 @@ SECTIONS: dict[str, type] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Knob:
-    """One setting: where it is set, what it may be, and what it is for."""
+KINDS: dict[str, SettingKind] = {
+    "text": TEXT,
+    "choice": CHOICE,
+    "flag": FLAG,
+    "size": SIZE,
+    "duration": DURATION,
+    "count": COUNT,
+    "list": LIST,  # of subjects
+    "subject": SUBJECT,
+    "pattern": PATTERN,  # a subject with wildcards
+    "port": PORT,
+    "host": HOST,
+    "group": GROUP,  # a multicast address
+    "interface": INTERFACE,
+    "codec": CODEC,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSetting(Setting):
+    """A setting of the broker, and where it is set: in the file, the environment, as a flag."""
+
+    kinds: ClassVar[Mapping[str, SettingKind]] = KINDS
 
     path: str
-    kind: str
-    default: Any
-    about: str
-    zero: str
-    low: float | None
-    high: float | None
-    choices: tuple[str, ...]
-    flags: tuple[str, ...]
+    zero: str = ""  # what 0 (or an empty text) means, where that is not obvious
+    flags: tuple[str, ...] = ()  # its names on the command line
 
     @property
     def section(self) -> str:
@@ -67,21 +86,21 @@ class Knob:
         return self.flags[-1]
 
 
-def _knob(path: str, field: "dataclasses.Field[Any]") -> Knob:
-    return Knob(path=path, default=field.default, **field.metadata)
+def _setting(path: str, field: "dataclasses.Field[Any]") -> BrokerSetting:
+    return BrokerSetting(path=path, default=field.default, **field.metadata)
 
 
-def _knobs() -> dict[str, Knob]:
+def _settings() -> dict[str, BrokerSetting]:
     found = {}
     for section, table in SECTIONS.items():
         for field in dataclasses.fields(table):
             if field.metadata:
                 path = f"{section}.{field.name}" if section else field.name
-                found[path] = _knob(path, field)
+                found[path] = _setting(path, field)
     return found
 
 
-KNOBS = _knobs()
+SETTINGS = _settings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +113,7 @@ class Table:
     form: str  # of one text
     title: str
     about: str
-    knobs: dict[str, Knob]
+    settings: dict[str, BrokerSetting]
 
     @property
     def variable(self) -> str:
@@ -107,8 +126,10 @@ class Table:
         return self.path[:-1]
 
 
-def _table_knobs(kind: type, key: str) -> dict[str, Knob]:
-    return {field.name: _knob(f"{key}.{field.name}", field) for field in dataclasses.fields(kind)}
+def _table_settings(kind: type, key: str) -> dict[str, BrokerSetting]:
+    return {
+        field.name: _setting(f"{key}.{field.name}", field) for field in dataclasses.fields(kind)
+    }
 
 
 LISTENERS = Table(
@@ -119,7 +140,7 @@ LISTENERS = Table(
     title="More listeners",
     about="One more address to listen on, with a frame of its own. May be given several times; the"
     " frame is the broker's `frame` when it is left out.",
-    knobs=_table_knobs(Listener, "listener"),
+    settings=_table_settings(Listener, "listener"),
 )
 FEEDS = Table(
     path="feeds",
@@ -129,6 +150,6 @@ FEEDS = Table(
     title="Feeds",
     about="One more multicast group to send to all that has a number. May be given several times;"
     " docs/multicast.md tells more.",
-    knobs=_table_knobs(FeedSettings, "feeds"),
+    settings=_table_settings(FeedSettings, "feeds"),
 )
 TABLES = {table.path: table for table in (LISTENERS, FEEDS)}

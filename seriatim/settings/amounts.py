@@ -1,0 +1,103 @@
+"""Kinds of settings that are amounts: sizes, durations and whole numbers."""
+
+import re
+from decimal import Decimal
+from typing import Final
+
+from seriatim.settings.checked import Setting, SettingKind, WrongValue, quoted
+
+SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+SIZES |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+SECONDS = {
+    "d": Decimal(86400),
+    "h": Decimal(3600),
+    "m": Decimal(60),
+    "s": Decimal(1),
+    "ms": Decimal("0.001"),
+}
+# Digits are bounded, so that no text makes a number that takes long to compute with.
+_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([A-Za-z]*)")
+_DURATION = re.compile(r"(?:[0-9]{1,15}(?:\.[0-9]{1,400})?(?:d|h|ms|m|s)){1,8}")
+_DURATION_PART = re.compile(r"([0-9.]+)(d|h|ms|m|s)")
+_PLAIN_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,15}")
+
+
+def read_size(text: str) -> int:
+    """The bytes that a text means. Raises `WrongValue`."""
+    found = _SIZE.fullmatch(text)
+    if not found or found[2].lower() not in SIZES:
+        if found and found[2].lower() in ("k", "m", "g"):
+            unit = found[2].upper()
+            raise WrongValue(
+                f"{quoted(text)} is ambiguous; give {found[1]}{unit}iB (of 1024) or"
+                f" {found[1]}{unit}B (of 1000)"
+            )
+        raise WrongValue(f"{quoted(text)} is not a size; {SIZE.how}")
+    size = Decimal(found[1]) * SIZES[found[2].lower()]
+    if size != int(size):
+        raise WrongValue(f"{quoted(text)} is not a whole number of bytes; {SIZE.how}")
+    return int(size)
+
+
+def show_size(value: int) -> str:
+    """A size as text: in the largest unit that it is a whole number of."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if value and value % size == 0:
+            return f"{int(value) // size}{unit}"
+    return str(int(value))
+
+
+def read_duration(text: str) -> float:
+    """The seconds that a text means. Raises `WrongValue`."""
+    if _PLAIN_NUMBER.fullmatch(text):
+        return float(text)
+    if not _DURATION.fullmatch(text):
+        raise WrongValue(f"{quoted(text)} is not a duration; {DURATION.how}")
+    parts = _DURATION_PART.findall(text)
+    return float(sum(Decimal(number) * SECONDS[unit] for number, unit in parts))
+
+
+def show_duration(value: float) -> str:
+    """Seconds as text: exact, and short where it is a round number of something."""
+    if value != value or value in (float("inf"), float("-inf")) or value < 0:
+        return str(value)
+    exact = Decimal(repr(float(value)))
+    if 0 < exact < 1 and exact * 1000 == int(exact * 1000):
+        return f"{int(exact * 1000)}ms"
+    whole, text = int(exact), ""
+    if whole == exact and whole % 86400 == 0 and whole > 86400:
+        return f"{whole // 86400}d"
+    if whole == exact and whole % 60 == 0 and whole:
+        hours, minutes = divmod(whole // 60, 60)
+        return (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes else "")
+    text = f"{exact:f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text) + "s"
+
+
+def read_whole_number(setting: Setting, text: str) -> int:
+    """A whole number with a sign or none. Raises `WrongValue`."""
+    if not _WHOLE_NUMBER.fullmatch(text):
+        noun = setting.kinds[setting.kind].noun
+        raise WrongValue(f"{quoted(text)} is not {noun}; {setting.how()}")
+    return int(text)
+
+
+SIZE: Final = SettingKind(
+    how="give bytes, or a number with KiB, MiB, GiB (1024) or kB, MB, GB (1000)",
+    native=(int,),
+    text_in_file=True,
+    read=lambda setting, text: read_size(text),
+    show=show_size,
+)
+DURATION: Final = SettingKind(
+    how="give seconds, or a number with ms, s, m, h or d, such as 500ms or 1m30s",
+    native=(int, float),
+    text_in_file=True,
+    read=lambda setting, text: read_duration(text),
+    make=float,
+    show=show_duration,
+)
+COUNT: Final = SettingKind(
+    how="give a whole number", noun="a whole number", native=(int,), read=read_whole_number
+)
