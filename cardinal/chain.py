@@ -9,6 +9,31 @@
 Memory: that of the links, and as many spare blocks again of channels that wait.
 """
 
+# Theory of operation
+#
+# A reorg channel brings a whole branch at once, and may begin below all that is kept here:
+#
+#     X --- Y --- (forgotten) ... | bottom --- 101 --- 102 --- head         the chain, see links.py
+#      `--- 90' --- 91' --- ... --- 103'                                    a channel's branch, on X
+#
+# Each branch is in `_aside` until it is known what it is; `_settle` decides, and goes round again
+# as long as one decision may have changed another:
+#
+#     it belongs     its ancestor is linked, or waits as others do: its blocks are as any other
+#     it has no hope its ancestor is none of ours, or a rule refuses it: given up
+#     below, heavier `_leap`: the whole chain is removed, and the branch is put in its place
+#     below, lighter it stays aside; a later block on it may make it the heavier one
+#     old            its last block is further below the head than the threshold: given up
+#
+# These hold whenever `_settle` is done, beside those of links.py:
+#
+#  * No branch aside belongs to the tree: what can be linked is linked.
+#  * No branch aside that stands on a forgotten block of the chain is heavier than the chain.
+#  * There are at most ASIDE_MAX of them, with no more blocks and bytes than spare ones may have.
+#
+# The loop ends, for each round but the last takes a branch out of `_aside`. A leap may give others
+# a place to belong to, so none is looked at with the eyes of the round before.
+
 from collections.abc import Mapping, Sequence
 
 from cardinal.block import Block

@@ -21,6 +21,30 @@ the hashes of the last `PAST_MAX` that were on it. What is given up before it wa
 (`Unlinked`); a copy of what was on the chain is not.
 """
 
+# Theory of operation
+#
+# Blocks come in any order, twice, or never. What is known of them is one tree by parent hashes:
+#
+#     past . . . . | bottom --- 101 --- 102 --- 103 --- head      the chain
+#     (hashes only)               `---- 102' -- 103'              a branch: linked, not on the chain
+#                                                    ?--- 207     waits: its parent did not come yet
+#
+# Between two calls of a method these hold, and each event says how the consumer keeps up:
+#
+#  * `_chain` has the hashes from the bottom to the head; each stands on the one before it.
+#  * The consumer has applied just what the chain says: the updates, one after the other, lead from
+#    its start to `head`. So an update removes only what an earlier one has added.
+#  * No linked branch has a block heavier than the heaviest of those it would replace. A block that
+#    waits has no say, however heavy: what it stands on is not known.
+#  * A block is in one place: on the chain, or in `_spare` (a branch, or waiting). What is in
+#    neither fell below the bottom, was a copy, or was given up, and an event has said so.
+#  * `_past` has hashes that were on the chain and fell below the bottom, so that a copy of an old
+#    block is known for what it is.
+#
+# `_take` is where a block comes in, `_told` where events go out. Between the two the tree may be
+# ahead of what was told; nobody else looks. Making room comes last, in `_told`: so what a block has
+# just linked is not given up for being spare.
+
 from collections.abc import Mapping
 
 from cardinal.block import Block

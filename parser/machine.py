@@ -18,6 +18,41 @@ Rule 3  `next` holds a short cut for `PUB subject size`, the commonest line by f
         takes what is whole and plain and leaves all else to `_walk`, which alone would do.
 """
 
+# Theory of operation
+#
+# There are two ways through this file, and both say the same of any bytes.
+#
+# `_walk` is the machine: one table look-up for each byte of a verb. What follows the verb is not
+# in the table but a scan of the line, which is over at the line feed:
+#
+#     bytes    HPUB a.b in.1 12 20 CR LF  NATS/1.0 ... payload  CR LF
+#              ----                                             -----
+#     table    verb                                             none: `_payload` looks at two bytes
+#     scan          `_line` finds the end, `_words` the spans, `_number` the sizes
+#
+# So the payload's state is drawn in docs/protocol.md and is not in the table: parser/table.py adds
+# its arrows by hand. A table of it would be a look-up for each byte of each payload.
+#
+# `next` is the short cut, for what clients send most: `PUB subject [reply] size` in upper-case
+# letters, with one blank between words, whole in the buffer with its payload. It scans such a line
+# once, computes the subject's digest on its way, and sets the spans. At the first thing that is
+# not so it has changed nothing, and leaves the line to `_walk`: it never refuses anything itself.
+# tests/parser compares both with a reference.
+#
+# `peek` does half of the short cut for the operation after this one, so that the sublist can fetch
+# that subject's route into the cache meanwhile. `next` then takes over what was scanned.
+#
+# The digest is FNV-1a with 32 bits, and stands in four places: in `next` and in `peek`, which
+# compute it in the loop that finds the subject's end; in `_digest`, for all other lines; and in
+# sublist/subject.py, for the parser and the sublist know nothing of each other. They must be one
+# function, for a route is found by it: test_machine_properties.py compares them with a fifth that
+# is written from the definition, and tests/test_twins.py compares the constants.
+#
+# When bytes run out, nothing that was scanned is kept, but where the operation begins (`at`) and
+# the state after the verb. A payload that comes in many pieces has its control line scanned again
+# at each, a few dozen bytes for one read. `need` tells the reader how many bytes to
+# wait for, so that it need not ask before they are here.
+
 import cython
 
 from parser.errors import (

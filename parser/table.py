@@ -132,7 +132,7 @@ def _safe(name: str) -> str:
 
 
 def mermaid() -> str:
-    """The whole table as a Mermaid state diagram. Ways to BROKEN are told in words, not drawn."""
+    """The table as a Mermaid state diagram, and what follows it; without the ways to BROKEN."""
     lines = ["stateDiagram-v2", "    direction LR", "    [*] --> START"]
     for state, name in enumerate(STATE_NAMES):
         arrows: dict[int, list[int]] = {}
@@ -142,6 +142,7 @@ def mermaid() -> str:
             if onward != BROKEN:
                 arrow = f"{_safe(name)} --> {_safe(name_of(onward))}"
                 lines.append(f"    {arrow}: {_label(byte_values)}")
+    # What follows an argument line is not in the table: `_line` and `_payload` of the machine.
     lines += [
         "    PUB_ARGUMENT --> PAYLOAD: line feed",
         "    HPUB_ARGUMENT --> PAYLOAD: line feed",

@@ -30,7 +30,7 @@ cdef class Sublist:
     cdef readonly Py_ssize_t max_routes, routes
     cdef public Py_ssize_t max_match_nodes
     cdef unsigned int mask
-    cdef Py_ssize_t hand, made, parted
+    cdef Py_ssize_t sweep_slot, entries_made, wildcards_removed
     cdef readonly Py_ssize_t effort
     cdef long long generation
     cdef readonly unsigned long long inserts, removes, misses, rechecks, resolves, evictions

@@ -6,15 +6,45 @@ the parser found on its way. Three rules keep the table true, small and quick:
 Rule 1  A change of a literal subscription makes one route stale: that of its subject. A
         change of a wildcard is only noted, with a new generation; a route of an older
         generation compares its subject with the few patterns noted since when it is used
-        next, and is found anew only if one of them takes it in. So no SUB or UNSUB costs
+        next, and is found again only if one of them covers it. So no SUB or UNSUB costs
         more than itself, however many routes are known.
-Rule 2  The table grows with the subjects, up to `max_routes`; then a hand goes round it
+Rule 2  The table grows with the subjects, up to `max_routes`; then a sweep goes round it
         and clears an eighth at a time. A forgotten route is found again when it is used.
         What they lead to is bounded too: all routes are forgotten after a million entries of
         long fan-outs, and the stale ones after as many wildcards have gone as routes are known.
 Rule 3  A slot's chain is bounded: subjects made to collide push each other out, and cost
         a look in the trie, never a long walk.
 """
+
+# Theory of operation
+#
+# A route is the answer of the trie, kept. It is right until a subscription comes or goes that its
+# subject matches, and then it must not be used as it is. There are two ways to see to that.
+#
+# Invalidation: at each change, find every route that it makes wrong. For a literal subscription
+# that is one look into the table, and done so here (`_changed`). For a wildcard it is a walk over
+# all routes, up to 262 144 of them for one SUB. A client that subscribes to `orders.*` and leaves,
+# in a loop, would stop the broker.
+#
+# Generations: at each change of a wildcard, write down its pattern, and count. Nothing else.
+#
+#     generation      7          8          9         10    <- self.generation
+#     changes              a.*        b.>        a.*
+#                           |
+#     route "a.x", generation 7     is used now: is it covered by a.*, b.> or a.*? Yes: ask the trie
+#     route "c.x", generation 7     is used now: no pattern covers it; it is as good as new
+#     route "d.x", generation 10    is used now: one comparison of numbers, no more
+#     route "e.x", generation 7     is never used again: costs nothing, now or ever
+#
+# So a change costs what it costs itself, and a route pays when it is used, once for all changes
+# since then. Only 64 patterns are kept: to compare with more takes longer than to ask the trie. A
+# route that is older than the oldest of them asks the trie whatever they were, and one that a
+# literal change made wrong has the generation -1, which is older than any.
+#
+# What this leaves open is memory. A stale route that is never used again still refers to its
+# fan-out, and so to subscriptions that have ended. `remove` takes their `owner` away at once, so
+# that they keep nothing else alive; and when as many wildcards have gone as there are routes,
+# `_forget_stale` walks over the table, once. So each removal pays for the walk over one route.
 
 from collections.abc import Callable
 
@@ -54,13 +84,13 @@ class Sublist:
         self.mask = SLOTS_MIN - 1
         self.replies: list[Route | None] = [None] * REPLIES
         self.routes = 0
-        self.hand = 0
+        self.sweep_slot = 0  # where the next sweep of a full table begins
         self.generation = 0
         self.changes: list[bytes] = []  # the patterns of the latest generations
         self.shared: dict[tuple[Subscription, ...], Fanout] = {}
-        self.made = 0  # entries of all long fan-outs made since the table was cleared
+        self.entries_made = 0  # entries of all long fan-outs made since the table was cleared
         self.effort = 0  # work so far, in offers: what was resolved, inserted and removed
-        self.parted = 0  # wildcards removed since stale routes were forgotten
+        self.wildcards_removed = 0  # wildcards removed since stale routes were forgotten
         self.inserts = self.removes = 0
         self.misses = self.rechecks = self.resolves = self.evictions = 0
 
@@ -132,8 +162,8 @@ class Sublist:
         self.effort += NODE_WORK * self.trie.handled
         self._changed(sub.subject)
         if has_wildcard(sub.subject):
-            self.parted += 1
-            if self.parted > max(self.routes, SLOTS_MIN):
+            self.wildcards_removed += 1
+            if self.wildcards_removed > max(self.routes, SLOTS_MIN):
                 self._forget_stale()
         sub.owner = None  # routes that are stale by now may keep the subscription for long
 
@@ -190,7 +220,7 @@ class Sublist:
     def _resolve(self, subject: bytes) -> Fanout:
         """Ask the trie. Where only wildcards match, subjects share what they lead to."""
         self.resolves += 1
-        if self.made > ENTRIES_MAX:
+        if self.entries_made > ENTRIES_MAX:
             self._clear()
         literal = self.trie.literal(subject)
         wild = self.trie.wild(subject)
@@ -212,7 +242,7 @@ class Sublist:
     def _count_long(self, entries: int) -> None:
         """Count a fan-out that is made. Short ones are bounded by the number of routes."""
         if entries > LONG:
-            self.made += entries
+            self.entries_made += entries
 
     def _learn(self, subject: bytes, digest: int) -> Route:
         """Make the route of a subject that the table does not know."""
@@ -256,8 +286,8 @@ class Sublist:
         """Forget the routes in the next eighth of the slots."""
         count = (self.mask + 1) // 8
         while count:
-            self._forget(self.hand)
-            self.hand = (self.hand + 1) & self.mask
+            self._forget(self.sweep_slot)
+            self.sweep_slot = (self.sweep_slot + 1) & self.mask
             count -= 1
 
     def _clear(self) -> None:
@@ -265,12 +295,12 @@ class Sublist:
         self.evictions += self.routes
         self.slots = [None] * SLOTS_MIN
         self.mask = SLOTS_MIN - 1
-        self.routes = self.hand = self.made = 0
+        self.routes = self.sweep_slot = self.entries_made = 0
         self.shared.clear()
 
     def _forget_stale(self) -> None:
         """Forget the routes that would be found anew anyway, and the subscriptions they hold."""
-        self.parted = 0
+        self.wildcards_removed = 0
         oldest = self.generation - len(self.changes)
         for slot in range(self.mask + 1):
             kept: Route | None = None
