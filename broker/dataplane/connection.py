@@ -14,6 +14,33 @@ What shows a number that is not safe yet stays behind a fence until it is: posit
 that was ever put into the outbox.   passed ... allowed ... sealed ... passed + held
 """
 
+# Theory of operation: the fence
+#
+# A subscriber may see a number only when the journal has it as safely as the settings say. With
+# `sync = always` a message is written to the file at once and is safe some milliseconds later, when
+# a thread has synced it. Until then it lies in the outbox, and everything behind it too, for a
+# client's bytes keep their order. What lies before it may go. The fence is the border.
+#
+# Positions count all bytes that were ever put into this outbox, from the connection's beginning.
+# They only grow, so they stay true while bytes leave, move to a new store, or are forgotten:
+#
+#      written to the socket | may go            | fenced, next to be let out | fenced
+#     -----------------------+-------------------+----------------------------+-----------------
+#                            ^ passed            ^ allowed                    ^ sealed          ^
+#                                                                                        position()
+#
+#     passed <= allowed <= sealed <= position()        while `fenced`; else all of it may go
+#
+#     mark        where the outbox ended when it became dirty: nothing before it shows a new number
+#     raise_fence a release finds that what was written is not safe: allowed = sealed = mark
+#     deliver     grows position(), and nothing else: what comes behind a fence waits with the rest
+#     seal        the keeper begins a sync of all that is written by now: sealed = position()
+#     lower_fence that sync is done: allowed = sealed. The fence is gone if nothing came meanwhile
+#
+# So two syncs are never needed for one message, and a message that comes during a sync waits for
+# the next one: what was sealed before it came does not include it. An outbox that shows no number
+# since its release (PONG, +OK, messages without a number) is never fenced, only what comes behind.
+
 from collections import deque
 from typing import Any
 

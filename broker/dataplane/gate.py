@@ -11,6 +11,33 @@ An outbox that grows too large has one of three ends: the journal serves its lin
 on (`detached`), its publishers are held a little (`crowded`), or it is cut off.
 """
 
+# Theory of operation
+#
+# All that a read event causes leaves at its end, in one order:
+#
+#     read event:   PUB PUB SUB PUB ...          records into the batch, frames into outboxes
+#     release:      1  journal                    Sequencer.release: one write for all of them
+#                   2  dirty connections          one write to each socket
+#                   3  the one that was read      its +OKs and answers come after what they promise
+#
+# The journal comes first, always: a number that was seen and is then lost would be given twice. So
+# what `release` must decide for each connection is whether it may see what it holds:
+#
+#     release says     the connection shows     then
+#     safe             anything                 it is flushed
+#     not safe         no new number            it is flushed (as far as an older fence lets it)
+#     not safe         a new number             a fence is raised; flushed up to it
+#
+# The keeper of the journal moves the fences, always all of them at once, in this round:
+#
+#     release (unsafe) --> keeper: seal() --> a thread syncs --> keeper: let_out() --> flushed
+#                              ^                                     |
+#                              `------ something came meanwhile -----'
+#
+# `numbered` says whether a connection shows a number since its last release, `dirty` whether it is
+# in the list. A connection is never in `fenced` twice: `release` asks it first. connection.py draws
+# the positions of one fence.
+
 from typing import Any
 
 import cython
