@@ -100,8 +100,10 @@ def steps(draw: st.DrawFn) -> Step:
         options["headers"] |= draw(st.booleans())
         frame = draw(st.sampled_from(["", "netstring", "header", "none"]))
         return Step(who, kind, options=tuple(options.items()), frame=frame)
-    subject = draw(st.one_of(literal, literal, literal, literal, odd, forbidden, asked))
-    sent = Message(subject, draw(payloads), draw(header_blocks), draw(replies))
+    acknowledged = literal.map(b"$SEQ.PUB.".__add__)
+    subject = draw(st.one_of(literal, literal, literal, odd, forbidden, asked, acknowledged))
+    replied = literal if subject.startswith(b"$SEQ.PUB.") and draw(st.booleans()) else replies
+    sent = Message(subject, draw(payloads), draw(header_blocks), draw(replied))
     return Step(who, kind, sent=sent, times=draw(st.sampled_from([1, 1, 4])))
 
 
