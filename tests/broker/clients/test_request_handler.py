@@ -20,9 +20,9 @@ class Broker:
     """A broker that keeps these messages, and is asked."""
 
     def __init__(self, *records: Kept, kept: bool = True, number: int = 0) -> None:
-        self.store = OnePiece(list(records)) if kept else None
-        self.plane = NotedPlane(number or (self.store.last if self.store else 0))
-        self.replays = Turns(self.plane, self.store) if self.store else None
+        self.journal = OnePiece(list(records)) if kept else None
+        self.plane = NotedPlane(number or (self.journal.last if self.journal else 0))
+        self.replays = Turns(self.plane, self.journal) if self.journal else None
         self.keeper = None
         journal = JournalSettings(retain_bytes=1 << 30, dedupe_window=5.0)
         self.settings = Settings(journal=journal, limits=Limits(max_payload=1000))
