@@ -22,8 +22,8 @@ class Core:
     settings: Settings
     loop: asyncio.AbstractEventLoop
     plane: Plane
-    store: Store | Ring | None  # None: no message is kept
-    replays: Replays | None  # where there is a store
+    journal: Store | Ring | None  # None: no message is kept
+    replays: Replays | None  # where there is a journal
     keeper: Keeper | None  # where it is on disk
 
     def hold(self, publisher: HeldPublisher) -> None:

@@ -38,6 +38,7 @@ class Peer:
         self.socket_room: int | None = None  # bytes that its socket takes; None: whatever comes
         self.heard = bytearray()
         self.finished = self.slow = self.gone = False
+        self.why = ""  # the broker closed the connection
         self.connects = self.pings = self.pongs = 0
         self.interruptions = 0  # turns in which there was too much work for one
 
@@ -57,6 +58,7 @@ class Peer:
 
     def finish(self, why: str = "") -> None:
         self.finished = True
+        self.why = why
 
     def cut_off(self, reason: str = "") -> None:
         self.slow = True

@@ -311,21 +311,21 @@ class Control:
     ) -> None:
         """`$SEQ.FROM` and its like: the past first, then live."""
         try:
-            wish = requests.parse(subject)
+            past = requests.parse(subject)
         except requests.BadRequest as error:
             raise errors.ReplayRefused(subject, str(error).encode()) from error
-        if wish is None or not isinstance(wish, requests.PAST):
+        if past is None or not isinstance(past, requests.PAST):
             raise errors.SubscribeForbidden(subject, queue)
         if queue is not None:
             raise errors.ReplayRefused(subject, b"a replay cannot be shared in a queue group")
         if self.replays is None:
             raise errors.ReplayRefused(subject, b"this broker keeps no messages")
-        if isinstance(wish, requests.Last) and self.replays.latest_of(connection) >= LATEST_MAX:
+        if isinstance(past, requests.Last) and self.replays.latest_of(connection) >= LATEST_MAX:
             raise errors.ReplayRefused(subject, b"too many at once; wait for the others")
         if sid not in connection.subs:
-            sub = Subscription(wish.filter, sid, None, connection)
+            sub = Subscription(past.filter, sid, None, connection)
             connection.subs[sid] = sub
-            self.replays.start(sub, wish)
+            self.replays.start(sub, past)
 
     def _unsubscribe(self, connection: Connection) -> None:
         parser, buffer = connection.parser, self.plane.buffer

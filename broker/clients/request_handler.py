@@ -132,7 +132,7 @@ class RequestHandler:
         """Begin to answer with chunks. Raises `BadRequest`."""
         replays, plane = self._replays, self._plane
         plane.spend(WORK)
-        wish = read_request(_payload_of(message), plane.sequencer.number)
+        request = read_request(_payload_of(message), plane.sequencer.number)
         _need_headers(connection)
         self._accept(connection)
         if not plane.listens(connection, reply):
@@ -145,7 +145,7 @@ class RequestHandler:
         if running >= READS_MAX:
             refuse(plane, connection, subject, reply, 429, f"{READS_MAX} reads are running already")
             return
-        replays.ask(Bulk(replays, connection, reply, wish))
+        replays.ask(Bulk(replays, connection, reply, request))
 
     # Publishing exactly once
 
@@ -174,7 +174,7 @@ class RequestHandler:
 
     def info(self) -> dict[str, Any]:
         """What `$SEQ.INFO` answers."""
-        settings, store = self._core.settings, self._core.store
+        settings, store = self._core.settings, self._core.journal
         sequencer, journal = self._plane.sequencer, settings.journal
         in_memory = isinstance(store, Ring)
         last = sequencer.number

@@ -89,10 +89,10 @@ class Replays:
 
     # What others ask
 
-    def start(self, sub: Subscription, wish: requests.Past) -> None:
+    def start(self, sub: Subscription, past: requests.Past) -> None:
         """Play to a new subscription what it asked for; then make it live, or end it."""
         self.plane.sequencer.release()  # what came before it in this read event is the past, too
-        match wish:
+        match past:
             case requests.From(number=number):
                 self.begin(Replay(self, sub, number))
             case requests.Range(first=first, last=last):

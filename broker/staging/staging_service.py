@@ -59,8 +59,8 @@ class StagingService:
         self._waiting_bytes = 0
         self._waiting_shares = Shares(REQUESTS_MAX, self.settings)
         self._left: list[Left] = []
-        if isinstance(core.store, Store):
-            self._load(core.store)
+        if isinstance(core.journal, Store):
+            self._load(core.journal)
         self._reading = self.loop.create_task(self._begin())
         self._stopping = False
         self._timer = self.loop.call_later(0, self._look)

@@ -32,7 +32,7 @@ class Workspace:
 
     def __init__(self, core: Core) -> None:
         """Raises `OSError` where there can be no folder."""
-        settings, store = core.settings, core.store
+        settings, store = core.settings, core.journal
         self.loop = core.loop
         self.plane = core.plane
         self.keeper = core.keeper

@@ -18,7 +18,7 @@ def test_given_no_journal_then_there_is_no_store_no_replays_and_no_keeper(tmp_pa
     flags = {"journal.enabled": "false", "journal.ring_bytes": "0"}
     with serving(tmp_path, flags=flags) as broker:
         core = broker.server.core
-        assert (core.store, core.replays, core.keeper) == (None, None, None)
+        assert (core.journal, core.replays, core.keeper) == (None, None, None)
         core.advance()
 
 

@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from tests.support.turns import Turns
-
 from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
 from broker.holding import HeldPublishers, hold
 from parser.machine import Parser
 from sequencer.sequencer import Sequencer
+from testkit.manual_loop import ManualLoop
 
 
 class Publisher:
@@ -25,7 +24,7 @@ class Publisher:
 class Subscriber:
     """One whose socket takes nothing, and the loop of its broker."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: ManualLoop) -> None:
         loop: Any = turns
         self.connection = Connection(self, Parser(4096, 1 << 20), 1 << 20)
         self.connection.writable = False
@@ -40,7 +39,7 @@ def crowd(*subscribers: Subscriber) -> Gate:
 
 
 def test_given_two_crowded_subscribers_when_both_have_drained_then_the_publisher_goes_on() -> None:
-    turns, publisher = Turns(), Publisher()
+    turns, publisher = ManualLoop(), Publisher()
     one, other = Subscriber(turns), Subscriber(turns)
     gate = crowd(one, other)
     hold(publisher, gate, 1.0)
@@ -54,7 +53,7 @@ def test_given_two_crowded_subscribers_when_both_have_drained_then_the_publisher
 
 
 def test_given_one_subscriber_when_it_outruns_it_again_then_the_publisher_waits_once() -> None:
-    turns, publisher = Turns(), Publisher()
+    turns, publisher = ManualLoop(), Publisher()
     one = Subscriber(turns)
     hold(publisher, crowd(one), 1.0)
     hold(publisher, crowd(one), 1.0)
@@ -62,7 +61,7 @@ def test_given_one_subscriber_when_it_outruns_it_again_then_the_publisher_waits_
 
 
 def test_given_who_reads_or_has_gone_or_nobody_may_hold_then_the_publisher_does_not_wait() -> None:
-    turns, publisher = Turns(), Publisher()
+    turns, publisher = ManualLoop(), Publisher()
     reads, gone, dead = (Subscriber(turns) for _ in range(3))
     reads.connection.writable, gone.connection.closed = True, True
     hold(publisher, crowd(reads, gone), 1.0)
@@ -71,7 +70,7 @@ def test_given_who_reads_or_has_gone_or_nobody_may_hold_then_the_publisher_does_
 
 
 def test_given_the_time_is_over_then_all_go_on_and_the_subscriber_lags_until_it_drains() -> None:
-    turns, publishers = Turns(), [Publisher(), Publisher()]
+    turns, publishers = ManualLoop(), [Publisher(), Publisher()]
     dead = Subscriber(turns)
     for publisher in publishers:
         hold(publisher, crowd(dead), 1.0)
@@ -83,7 +82,7 @@ def test_given_the_time_is_over_then_all_go_on_and_the_subscriber_lags_until_it_
 
 
 def test_given_it_drains_in_time_then_it_does_not_lag_later() -> None:
-    turns, publisher = Turns(), Publisher()
+    turns, publisher = ManualLoop(), Publisher()
     one = Subscriber(turns)
     hold(publisher, crowd(one), 1.0)
     one.held.drained()

@@ -6,10 +6,10 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from tests.support.plane import Stage
 
 from broker.clients import closings
 from broker.clients.closings import ADDRESSES_MAX, Closings, violation
+from testkit.stage import Stage
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 

@@ -20,9 +20,9 @@ class Broker:
     """A broker that keeps these messages, and is asked."""
 
     def __init__(self, *records: Kept, kept: bool = True, number: int = 0) -> None:
-        self.store = OnePiece(list(records)) if kept else None
-        self.plane = NotedPlane(number or (self.store.last if self.store else 0))
-        self.replays = Turns(self.plane, self.store) if self.store else None
+        self.journal = OnePiece(list(records)) if kept else None
+        self.plane = NotedPlane(number or (self.journal.last if self.journal else 0))
+        self.replays = Turns(self.plane, self.journal) if self.journal else None
         self.keeper = None
         journal = JournalSettings(retain_bytes=1 << 30, dedupe_window=5.0)
         self.settings = Settings(journal=journal, limits=Limits(max_payload=1000))
@@ -101,7 +101,7 @@ def test_given_a_broker_that_keeps_nothing_when_asked_then_it_says_so() -> None:
         (b"$SEQ.GET.4", b"404 Message 4 is not retained"),
         (b"$SEQ.GET.x", b'400 "x" is not a valid message number'),
         (b"$SEQ.GET", b"400 Write $SEQ.GET.<number>, such as $SEQ.GET.88485"),
-        (b"$SEQ.READ", b'400 The payload is no JSON; write {"from": 1}'),
+        (b"$SEQ.READ", b'400 The payload is not JSON; write {"from": 1}'),
     ],
 )
 def test_given_a_question_that_has_no_answer_when_asked_then_a_status_says_why(

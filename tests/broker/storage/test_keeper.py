@@ -196,16 +196,16 @@ def test_given_a_sync_that_waits_for_a_descriptor_when_another_fails_then_it_is_
     with monkeypatch.context() as patch:
         patch.setattr(Disk, "sync", refuse)
         publisher.send(pub())
-        stage.turns.run()
+        stage.loop.run()
     disk.fails |= {"sync", "rewrite"}
     publisher.send(pub())
-    stage.turns.run()
+    stage.loop.run()
     assert keeper.problem, "this one failed"
     disk.did.clear()
-    stage.turns.later(5 * RETRY)
+    stage.loop.later(5 * RETRY)
     assert "sync" not in disk.did, "before what was lost is written again"
     disk.fails.clear()
-    stage.turns.later(2 * RETRY)
+    stage.loop.later(2 * RETRY)
     assert keeper.synced == 2
 
 
