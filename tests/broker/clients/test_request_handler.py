@@ -101,7 +101,7 @@ def test_given_a_broker_that_keeps_nothing_when_asked_then_it_says_so() -> None:
         (b"$SEQ.GET.4", b"404 Message 4 is not retained"),
         (b"$SEQ.GET.x", b'400 "x" is not a valid message number'),
         (b"$SEQ.GET", b"400 Write $SEQ.GET.<number>, such as $SEQ.GET.88485"),
-        (b"$SEQ.READ", b'400 The payload is no JSON; write {"from": 1}'),
+        (b"$SEQ.READ", b'400 The payload is not JSON; write {"from": 1}'),
     ],
 )
 def test_given_a_question_that_has_no_answer_when_asked_then_a_status_says_why(
