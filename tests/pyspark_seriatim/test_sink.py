@@ -53,7 +53,7 @@ def schema(columns: dict[str, DataType]) -> StructType:
             {},
             "cast it to map<string,array<string>>",
         ),
-        ({"payload": BinaryType()}, {"subject": "a.*"}, r'subject: "a\.\*" is not a valid subject'),
+        ({"payload": BinaryType()}, {"subject": "a.*"}, r'subject: "a\.\*" is not a subject that'),
         (
             {"payload": BinaryType()},
             {"subject": "$SEQ.x"},
