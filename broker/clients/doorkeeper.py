@@ -99,7 +99,7 @@ class Doorkeeper:
         if not self._reported:
             self._reported = True
             log.warning(
-                "%s: new clients wait until others have left; the last %d are kept for journal,"
+                "%s: new new clients wait until others have left; the last %d are kept for journal,"
                 " monitoring and log; raise the limit (ulimit -n)",
                 *(reason, self.reserved),
             )

@@ -54,7 +54,7 @@ def test_given_a_reorg_when_read_then_its_blocks_are_there() -> None:
         ('{"number": 1, "number": 2}', "'number' is there twice"),
         ('{"num": 1}', "no field 'num'"),
         ('{"number": true}', "number: true is not a number from 0"),
-        ('{"number": 1.5}', "number: 1.5 is no number"),
+        ('{"number": 1.5}', "number: 1.5 is not a number"),
         ('{"number": 9223372036854775808}', "is not a number from 0 to 9223372036854775807"),
         ('{"number": 1, "hash": "01"}', 'hash: "01" is not hex after 0x'),
         ('{"number": 1, "hash": "0xzz"}', 'hash: "0xzz" is not hex after 0x'),
@@ -64,7 +64,7 @@ def test_given_a_reorg_when_read_then_its_blocks_are_there() -> None:
         ('{"number": 1, "hash": "0x01", "parent": "0x0", "weight": -1}', "weight: -1 is no"),
         ('{"number": 1, "hash": "0x01", "parent": "0x0", "updates": []}', "updates: [] is no"),
         ('{"number": 1, "hash": "0x01", "parent": "0x0", "updates": {"a": 1}}', "updates['a']"),
-        ('{"number": 1, "hash": "0x01", "parent": "0x0", "deletes": "a"}', "no list of keys"),
+        ('{"number": 1, "hash": "0x01", "parent": "0x0", "deletes": "a"}', "not a list of keys"),
         (
             '{"number": 1, "hash": "0x01", "parent": "0x0", "batches": {"s": {}}}',
             "batches['s'].id: is missing: give hex",

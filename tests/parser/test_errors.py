@@ -64,8 +64,8 @@ def test_given_a_broken_rule_then_the_peer_is_told_so_in_nats_servers_words(name
             b" connection",
         ),
         (
-            errors.ReplayRefused(b"$SEQ.FROM.0.>", b"0 is no number"),
-            b'Permissions Violation for Subscription to "$SEQ.FROM.0.>": 0 is no number',
+            errors.ReplayRefused(b"$SEQ.FROM.0.>", b"0 is not a number"),
+            b'Permissions Violation for Subscription to "$SEQ.FROM.0.>": 0 is not a number',
         ),
         (
             errors.JournalFull(b"orders", b"No space left on device"),

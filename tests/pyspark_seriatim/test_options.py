@@ -91,7 +91,7 @@ def test_given_no_start_when_parsed_then_it_is_that_of_the_kind_of_query(
         ({"fetchRows": "0"}, 'fetchRows: "0" is not a whole number from 1 to 1048576'),
         ({"minPartitions": "x"}, 'minPartitions: "x" is not a whole number from 1 to 100000'),
         ({"failOnDataLoss": ""}, 'failOnDataLoss: "" is neither true nor false'),
-        ({"subscribe": "a."}, 'subscribe: "a." is no subject'),
+        ({"subscribe": "a."}, 'subscribe: "a." is not a valid subject'),
         ({"subscribePattern": "["}, 'subscribePattern: "[" is not a regular expression'),
         ({"tlsCaFile": ""}, "tlsCaFile: it is empty"),
         ({"tlsKeyFile": "/k"}, "tlsKeyFile: it needs tlsCertFile"),

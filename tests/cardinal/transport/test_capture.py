@@ -86,7 +86,7 @@ def test_given_a_damaged_capture_when_read_then_nothing_worse_than_an_error_happ
         (b"999999999:", "no length of a record"),
         (b"21:cardinal capture 1 a=", "ends inside"),
         (b"21:cardinal capture 1 a=,", "'a=' is not a valid name of a stream"),
-        (b"20:cardinal capture 1 \xff,", "no ASCII"),
+        (b"20:cardinal capture 1 \xff,", "not ASCII"),
         (b"20:cardinal capture 1 ax", "no comma at the end of a record"),
     ],
 )

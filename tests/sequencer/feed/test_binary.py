@@ -92,7 +92,7 @@ WRONG = {
     "one record too many": (
         head(0, 1, 0, 2) + record(1, b"x") + record(2, b"y"),
         64,
-        "28 bytes behind",
+        "28 bytes after",
     ),
     "a record that holds more than its size": (
         head(0, 1, 0, 2) + RECORD.pack(27, 1, 0, 1, 1) + b"x",

@@ -126,10 +126,10 @@ WRONG = {
     "numbers that grow too large": (head(NUMBER_MAX, 2) + bytes(4), 10, "of no message"),
     "bytes behind a heartbeat": (head(1, 0) + b"\0", 20, "after a heartbeat"),
     "bytes behind the end": (head(1, 0xFFFF) + b"\0\0", 20, "the end of the session"),
-    "no block": (head(1, 1), 20, "1 blocks miss"),
-    "half a length": (head(1, 2) + b"\0\1x\0", 23, "1 blocks miss"),
+    "no block": (head(1, 1), 20, "1 blocks are missing"),
+    "half a length": (head(1, 2) + b"\0\1x\0", 23, "1 blocks are missing"),
     "a block cut off": (head(1, 1) + b"\0\5four", 20, "1 bytes later: cut off"),
-    "one block too many": (head(1, 1) + b"\0\1x\0\1y", 23, "3 bytes behind"),
+    "one block too many": (head(1, 1) + b"\0\1x\0\1y", 23, "3 bytes after"),
 }
 
 

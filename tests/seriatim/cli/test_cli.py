@@ -77,8 +77,8 @@ def test_given_version_when_asked_then_nothing_heavy_is_imported() -> None:
         (["pub", "a", "x", "-f", "y"], "give the payload or --file, not both"),
         (["pub", "a", "-f", "/none"], "/none: cannot be read: No such file or directory"),
         (["pub", "a", "x", "-H", "foo"], "\"foo\" is not a header; write -H 'Key: value'"),
-        (["pub", "a", "x", "-H", "b d: c"], '"b d: c" is no header'),
-        (["pub", "a", "x", "-H", "b: c\r\nd: e"], "'b: c\\r\\nd: e' is no header"),
+        (["pub", "a", "x", "-H", "b d: c"], '"b d: c" is not a header'),
+        (["pub", "a", "x", "-H", "b: c\r\nd: e"], "'b: c\\r\\nd: e' is not a header"),
         (
             ["pub", "a", "x", "-H", "K: v", "-H", "K : w"],
             'the header "K" is given twice; a key has',

@@ -55,7 +55,7 @@ def in_file(folder: Path, text: str) -> list[str]:
             'host = "127.0.0.1:4222"',
             'host: "127.0.0.1:4222" is not an address; give it without a port',
         ),
-        ('host = "a b"', 'host: "a b" is no address'),
+        ('host = "a b"', 'host: "a b" is not an address'),
         ("hots = 1", "hots: there is no such setting; did you mean host?"),
         ("zzzzzz = 1", "zzzzzz: there is no such setting; `seriatim config` shows what there is"),
         ("max_payload = 5", "max_payload: there is no such setting; did you mean limits.max_pay"),

@@ -68,7 +68,7 @@ def test_given_a_program_that_shares_its_port_in_one_way_then_both_hear(option: 
         ("::1", 1, "::1 is not a multicast group"),
         ("everyone", 1, '"everyone" is not an address; groups are 224.0.0.0 to'),
         ("239.0.0.1", 0, "0 is not a port; give 1 to 65535"),
-        ("239.0.0.1", 65536, "65536 is no port"),
+        ("239.0.0.1", 65536, "65536 is not a port"),
     ],
 )
 def test_given_what_is_no_group_then_it_says_so(group: str, port: int, why: str) -> None:
