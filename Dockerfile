@@ -1,7 +1,7 @@
 # Seriatim in a container. The first stage builds the wheel, the second gets its virtual
 # environment and no compiler. docs/docker.md says how to build, run and prove it.
 
-# Any Debian with Python 3.11 or newer; the proof gives a base that it made itself.
+# Any Debian with Python 3.11 or newer.
 ARG BASE=docker.io/library/debian:bookworm-slim
 
 FROM ${BASE} AS builder

@@ -110,7 +110,7 @@ soak: $(VENV)/.tools ## What is too long for the gate: slow tests, random exampl
 	fuzz/run $$(($(SOAK_SECONDS) / 10))
 
 .PHONY: image
-image: ## Prove the Dockerfile without a container engine, as root (docs/docker.md)
+image: ## Build the container's image and prove it, with docker or ENGINE=podman
 	deploy/docker/prove.sh
 
 .PHONY: clean

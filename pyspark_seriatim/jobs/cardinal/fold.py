@@ -1,6 +1,6 @@
 """The ordered fold: messages in the order of their numbers, to what changes in the tables.
 
-    rows of one batch -> Follower -> FoldOutcome: first all blocks from number `cut` on are removed,
+    rows of one batch --> Follower --> FoldOutcome: first all blocks from number `cut` on go,
                                        then `added` are; `reorgs` and `told` are noted
 
 What is added and removed again in one batch is in `reorgs` alone. Numbers rise along a chain, so

@@ -139,7 +139,9 @@ def test_given_the_log_of_something_else_when_archived_into_then_its_place_is_na
     assert change is not None
     change.fact("cardinal", {})
     change.commit()
-    with pytest.raises(JobError, match=f"{tmp_path}: the log is of something else"):
+    with pytest.raises(
+        JobError, match=f"{tmp_path}: the log is of something other than an archive"
+    ):
         facts_of(FileLog.open(str(tmp_path)))
 
 
