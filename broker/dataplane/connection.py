@@ -15,6 +15,7 @@ that was ever put into the outbox.   passed ... allowed ... sealed ... passed + 
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import cython
@@ -187,12 +188,8 @@ class Connection:
         self.end = 0
         return store
 
-    def unsent(self) -> memoryview:
-        """What is in the store and may pass, to be written before anything else happens to it."""
-        return memoryview(self.store)[: self._passable(self.end)]
-
-    def emptied(self, count: int) -> None:
-        """The store's first `count` bytes were written, or handed over as a copy."""
+    def _emptied(self, count: int) -> None:
+        """The first `count` bytes of the buffer were written, or handed over as a copy."""
         if count < self.end:
             self.store[: self.end - count] = self.store[count : self.end]
         self.end -= count
@@ -200,7 +197,7 @@ class Connection:
         if self.shutting:
             self.size = self.end
 
-    def next_waiting(self) -> memoryview | None:
+    def _next_waiting(self) -> memoryview | None:
         """Take the oldest full store, as far as it may pass, out of the queue."""
         if not self.waiting:
             return None
@@ -217,6 +214,22 @@ class Connection:
         self.budget.bytes -= size
         self.passed += size
         return view
+
+    def drain(self, write: Callable[[memoryview], object], stalled: bool = False) -> None:
+        """Hand what may pass to `write`, while the socket takes it; or all, though it is stalled.
+
+        A view is good until `write` returns: the buffer is used again.
+        """
+        while self.writable or stalled:
+            view = self._next_waiting()
+            if view is None:
+                break
+            write(view)
+        size = self._passable(self.end)
+        if size and (self.writable or stalled):
+            with memoryview(self.store)[:size] as unsent:
+                write(unsent)
+            self._emptied(size)
 
     def shut(self) -> None:
         """Take no more of anything: what is here may still go out."""
