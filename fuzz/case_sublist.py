@@ -57,9 +57,7 @@ class Sink:
         self.connection = Connection(self, Parser(), 64 << 20)
 
     def flush(self) -> None:
-        while self.connection.next_waiting() is not None:
-            pass
-        self.connection.emptied(self.connection.stored())
+        self.connection.drain(lambda view: None, stalled=True)
 
     def connected(self) -> None:
         pass

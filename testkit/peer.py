@@ -46,15 +46,7 @@ class Peer:
 
     def flush(self) -> None:
         self.stage.flushed.append(self)
-        connection = self.connection
-        while connection.writable and (view := connection.next_waiting()) is not None:
-            self.write(view)
-        if connection.writable and connection.stored():
-            with connection.unsent() as view:
-                size = len(view)
-                if size:
-                    self.write(view)
-            connection.emptied(size)
+        self.connection.drain(self.write)
 
     def finish(self, why: str = "") -> None:
         self.finished = True

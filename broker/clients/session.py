@@ -286,19 +286,8 @@ class Session(asyncio.BufferedProtocol):
 
     def flush(self) -> None:
         """Write the outbox, as far as the socket takes it; the rest of a store waits there."""
-        connection = self.connection
-        while connection.writable:
-            view = connection.next_waiting()
-            if view is None:
-                break
-            self._send(view)
-        if connection.writable and connection.stored():
-            with connection.unsent() as view:
-                size = len(view)
-                if size:
-                    self._send(view)
-            connection.emptied(size)
-        if self._late and not connection.held():
+        self.connection.drain(self._send)
+        if self._late and not self.connection.held():
             self._close()
 
     def _send(self, view: memoryview) -> None:
@@ -351,11 +340,7 @@ class Session(asyncio.BufferedProtocol):
         self._core.plane.control.drop(connection)
         if self._transport.is_closing():
             return
-        while (view := connection.next_waiting()) is not None:
-            self._transport.write(bytes(view))
-        if rest := bytes(connection.unsent()):
-            self._transport.write(rest)
-            connection.emptied(len(rest))
+        connection.drain(lambda view: self._transport.write(bytes(view)), stalled=True)
         self._late = connection.held() > 0
         if not self._late:
             self._transport.close()

@@ -42,6 +42,7 @@ that was ever put into the outbox.   passed ... allowed ... sealed ... passed + 
 # since its release (PONG, +OK, messages without a number) is never fenced, only what comes behind.
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import cython
@@ -214,12 +215,8 @@ class Connection:
         self.end = 0
         return store
 
-    def unsent(self) -> memoryview:
-        """What is in the store and may pass, to be written before anything else happens to it."""
-        return memoryview(self.store)[: self._passable(self.end)]
-
-    def emptied(self, count: int) -> None:
-        """The store's first `count` bytes were written, or handed over as a copy."""
+    def _emptied(self, count: int) -> None:
+        """The first `count` bytes of the buffer were written, or handed over as a copy."""
         if count < self.end:
             self.store[: self.end - count] = self.store[count : self.end]
         self.end -= count
@@ -227,7 +224,7 @@ class Connection:
         if self.shutting:
             self.size = self.end
 
-    def next_waiting(self) -> memoryview | None:
+    def _next_waiting(self) -> memoryview | None:
         """Take the oldest full store, as far as it may pass, out of the queue."""
         if not self.waiting:
             return None
@@ -244,6 +241,22 @@ class Connection:
         self.budget.bytes -= size
         self.passed += size
         return view
+
+    def drain(self, write: Callable[[memoryview], object], stalled: bool = False) -> None:
+        """Hand what may pass to `write`, while the socket takes it; or all, though it is stalled.
+
+        A view is good until `write` returns: the buffer is used again.
+        """
+        while self.writable or stalled:
+            view = self._next_waiting()
+            if view is None:
+                break
+            write(view)
+        size = self._passable(self.end)
+        if size and (self.writable or stalled):
+            with memoryview(self.store)[:size] as unsent:
+                write(unsent)
+            self._emptied(size)
 
     def shut(self) -> None:
         """Take no more of anything: what is here may still go out."""

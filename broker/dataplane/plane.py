@@ -8,21 +8,7 @@
       _fan_out -> outbox_writer.offer    for each subscriber: frame and payload into its outbox
     gate.release                         the journal, then all outboxes, the publisher's last
 
-Theory of operation. No object is made for a message. One `Message` says where its parts lie in
-the receive buffer, and it is filled again for the next. The payload is copied twice: into the
-batch that the journal writes, and into each outbox. Both happen while it is in the cache.
-
-A number is final. So whatever may refuse a message comes before `take`, and the last of that is
-the journal's room. After it a message goes out, or is owed to those who could not take it.
-
-Subscribers do not slow down publishers. When an outbox is full the gate decides: the journal
-serves this client from now on (it is `detached`), it is disconnected, or there is more memory
-for it. A detached client is passed over here, and replays bring it what it lacks. A member of a
-queue group is another matter: only the plane knows which messages were its share. It notes them
-in `owed`.
-
-Which way a publish takes. The first line is the one that must be fast; the others are told apart
-by one condition in `_publish`.
+Which way a publish takes. The first must be fast; `_publish` tells it from the others.
 
     publish                            way                    number  what is different
     PUB, silent client, no reply       _publish -> submit     yes
@@ -30,15 +16,44 @@ by one condition in `_publish`.
     from a verbose or pedantic client  _publish_uncommon      yes     +OK, the subject is checked
     to an excluded subject             _publish_uncommon      no      unframed, not in the journal
     $SEQ.PUB.<subject>, silent client  _publish_acknowledged  yes     the number is the answer
-    $SEQ.PUB. as anybody else          control -> sequence    yes     the same, in plain Python
+    $SEQ.PUB. in other cases           control -> sequence    yes     the same, in plain Python
     $SEQ. (a request), reserved        control                no      an answer, or -ERR
     Nats-Trace-Only: true              control.trace_only     no      nobody gets it
     from cquencer, or a stage          submit                 yes     filled by port or stage
-
-What leaves this process, and when, the gate says (gate.py). The plane reads no clock and touches
-no socket. It counts work in `offers`, the time to put one small message into one outbox. A read
-event that is more work than `WORK_MAX` is interrupted, so that other clients have their turn.
 """
+
+# Theory of operation
+#
+# No object is made for a message. One `Message` says where its parts lie in the receive buffer,
+# and it is filled again for the next. The payload is copied into the batch that the journal
+# writes, and into each outbox, while it is in the processor's cache.
+#
+# A number is final. So whatever may refuse a message comes before `take`; the last of that is
+# the journal's room. After it a message goes out, or the journal serves it later.
+#
+# The bytes of an outbox leave at the release, not before: the journal has the message first. A
+# read event with a thousand messages is one write to the journal, and one to each socket.
+#
+# A slow subscriber does not slow down its publishers. When its outbox is full the gate decides:
+# from now on the journal serves it (it is `detached`), it is disconnected, or it gets more
+# memory. Messages pass a detached client by, and replays bring it what it has not had. For a
+# member of a queue group only the plane knows which messages were its share, so it notes their
+# numbers in `owed`.
+#
+# A frame is written once for all subscribers that see a message the same way. A fan-out to ten
+# clients with the same settings writes one head, and one line for each different sid.
+#
+# `control` is called for all that is rare. It is plain Python, and may call back: `say`,
+# `answer`, `sequence`. `message` is the one that is being read until `control` returns. What it
+# wants to keep, it copies.
+#
+# A client may leave while a message is handed out, for example because it is disconnected or has
+# had its last message. Fan-outs are tuples that never change, so the loop goes on. A subscription
+# that has ended has no owner, and is passed over.
+#
+# Work is counted in offers: what it takes to put one small message into one outbox. A read event
+# with more than `WORK_MAX` of it is interrupted, so that other clients have their turn. The plane
+# reads no clock and touches no socket.
 
 from collections import deque
 from typing import Any

@@ -40,13 +40,31 @@ def stalled(max_pending: int = 1 << 26) -> Connection:
 
 def drained(connection: Connection) -> bytes:
     """Take all that waits, as a session does."""
-    found = b""
-    while (view := connection.next_waiting()) is not None:
-        found += view
-    with connection.unsent() as view:
-        found += view
-    connection.emptied(connection.stored())
-    return found
+    found = bytearray()
+    connection.drain(found.extend, stalled=True)
+    return bytes(found)
+
+
+def test_given_a_socket_that_stalls_when_drained_then_the_rest_waits_for_it(plane: Plane) -> None:
+    connection = stalled()
+    for letter in b"abcd":
+        plane.say(connection, bytes([letter]) * (SEGMENT - 1))
+    found: list[bytes] = []
+
+    def write(view: memoryview) -> None:
+        found.append(bytes(view[:1]))
+        connection.writable = len(found) != 2
+
+    connection.drain(write)
+    assert found == [], "it takes nothing"
+    connection.writable = True
+    connection.drain(write)
+    assert (found, connection.held()) == ([b"a", b"b"], 2 * (SEGMENT - 1))
+    connection.drain(write)
+    assert len(found) == 2
+    connection.writable = True
+    connection.drain(write)
+    assert (found, connection.held()) == ([b"a", b"b", b"c", b"d"], 0)
 
 
 def test_given_a_new_link_then_it_is_what_a_client_is_before_connect() -> None:
@@ -67,7 +85,6 @@ def test_given_a_new_link_then_it_is_what_a_client_is_before_connect() -> None:
     assert (connection.frame, connection.shape) == ("netstring", FRAMED)
     assert connection.max_pending == 100
     assert connection.held() == connection.stored() == 0
-    assert connection.next_waiting() is None
     assert drained(connection) == b""
 
 
@@ -126,10 +143,10 @@ def test_given_full_stores_then_each_ends_at_the_end_of_a_piece(plane: Plane) ->
     connection = stalled()
     for _ in range(1000):
         plane.say(connection, b"x" * 999 + b"\n")
-    sizes = []
-    while (view := connection.next_waiting()) is not None:
-        assert bytes(view[-1:]) == b"\n"
-        sizes.append(len(view))
+    views: list[bytes] = []
+    connection.drain(lambda view: views.append(bytes(view)), stalled=True)
+    assert all(view[-1:] == b"\n" for view in views)
+    sizes = [len(view) for view in views[:-1]]  # the last is not full
     assert sizes
     assert all(SEGMENT - 1000 <= size <= SEGMENT for size in sizes)
 
@@ -188,7 +205,7 @@ def test_given_a_store_that_is_taken_then_the_link_has_none_and_begins_another(
 ) -> None:
     connection = stalled()
     plane.say(connection, b"x")
-    connection.emptied(connection.stored())
+    assert drained(connection) == b"x"
     assert len(connection.take_store()) >= 1
     assert len(connection.take_store()) == 0
     plane.say(connection, b"y")
