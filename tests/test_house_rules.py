@@ -36,14 +36,8 @@ BAD_ENGLISH = re.compile("|".join(rf"\b(?:{word})\b" for word in WORDS), re.IGNO
 # A name may stand in several modules only if every module may have it.
 EVERYWHERE = {"errors", "__init__", "__main__"}
 # Names that still stand twice. This list only shrinks: whoever renames one takes it out.
-STEMS_TWICE = {"connection"}
-CLASSES_TWICE = {
-    *("BadNumber", "Batch", "Connection", "Done", "Follower", "Head", "Inbox", "Info", "Lost"),
-    *("Outcome", "Part", "Piece", "Printer", "Publisher", "Reader", "Reads", "Refused", "Row"),
-    *("Server", "Session", "Staged", "Stream", "Strings", "Subscription", "Survey", "Target"),
-    *("Traffic", "TrailingBytes", "Truncated", "Turns", "Unreachable", "Waiting", "Walk"),
-    *("Wanted", "Wish"),
-}
+STEMS_TWICE: set[str] = set()
+CLASSES_TWICE = {"Strings"}
 
 
 def files(*folders: str) -> list[Path]:
