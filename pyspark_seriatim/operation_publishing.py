@@ -26,10 +26,11 @@ from operator import attrgetter
 from types import EllipsisType
 from typing import Any, ClassVar, Final, Self
 
-from pyspark_seriatim.connection import Answer, Connection, Data, Request
-from pyspark_seriatim.errors import BrokerError, RowError, Unreachable
+from pyspark_seriatim.errors import BrokerError, ConnectionLost, RowError
 from pyspark_seriatim.operations import taken_apart
 from pyspark_seriatim.options import Options
+from pyspark_seriatim.spark_connection import SparkConnection
+from seriatim.client.blocking import Answer, Data, Request
 
 STAGE, COMMIT, ABORT, BATCH = "$SEQ.STAGE", "$SEQ.COMMIT", "$SEQ.ABORT", "$SEQ.BATCH"
 HEADERS_BYTES: Final = 1024  # of a piece at most; they count among max_payload
@@ -73,7 +74,7 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class WholeStage:
     """A whole stage: what a commit must find of it. Without bytes there is none."""
 
     stage: str
@@ -97,17 +98,17 @@ class _NotNow(BrokerError):
     """The broker cannot at the moment: ask again."""
 
 
-class Publisher:
+class OperationPublisher:
     """One connection for what is written; made anew whenever it breaks. Not for two threads."""
 
-    _shared: ClassVar[dict[tuple[int, Options], "Publisher"]] = {}
+    _shared: ClassVar[dict[tuple[int, Options], "OperationPublisher"]] = {}
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._connection: Connection | None = None
+        self._connection: SparkConnection | None = None
 
     @classmethod
-    def shared(cls, options: Options) -> "Publisher":
+    def shared(cls, options: Options) -> "OperationPublisher":
         """This process's one for these options: Spark's workers serve many tasks.
 
         After a fork it is another one.
@@ -138,10 +139,10 @@ class Publisher:
         while True:
             try:
                 return self._open().max_payload
-            except Unreachable as error:
+            except ConnectionLost as error:
                 patience.wait(error)
 
-    def stage(self, transaction: Transaction, name: str, buffers: Iterable[Data]) -> Staged:
+    def stage(self, transaction: Transaction, name: str, buffers: Iterable[Data]) -> WholeStage:
         """Stage buffers of operations under a new name. Raises `BrokerError`.
 
         Raises `RowError` for a row that the broker refuses. What the buffers' own making raises
@@ -160,8 +161,8 @@ class Publisher:
                 for answer in chain(again, others):
                     stage.take(answer)
                     patience.renew()
-                return Staged(name, pieces.bytes, pieces.crc32, stage.rows)
-            except (Unreachable, _NotNow) as error:
+                return WholeStage(name, pieces.bytes, pieces.crc32, stage.rows)
+            except (ConnectionLost, _NotNow) as error:
                 self.close()  # and with it the answers to what was on its way
                 patience.wait(error)
             except BaseException:
@@ -171,7 +172,7 @@ class Publisher:
     def commit(
         self,
         transaction: Transaction,
-        stages: Sequence[Staged],
+        stages: Sequence[WholeStage],
         after: int | EllipsisType | None = ...,
     ) -> Committed:
         """Publish what was staged, in this order, unless that was done. Raises `BrokerError`.
@@ -231,10 +232,10 @@ class Publisher:
             try:
                 connection = self._open()
                 for buffer in group:
-                    connection.publish(buffer)
+                    connection.send(buffer)
                 connection.flush()
                 return
-            except Unreachable as error:
+            except ConnectionLost as error:
                 self.close()
                 _check_lengths(group, error)
                 patience.wait(error)
@@ -244,11 +245,11 @@ class Publisher:
                     raise
                 patience.wait(error)
 
-    def _open(self) -> Connection:
+    def _open(self) -> SparkConnection:
         """The connection, a new one where the old one is of no use. Raises `BrokerError`."""
         if self._connection is None or not self._connection.is_fresh():
             self.close()
-            self._connection = Connection.open(self._options)
+            self._connection = SparkConnection.open(self._options)
         return self._connection
 
     def _request(self, subject: str, words: dict[str, Any]) -> dict[str, Any]:
@@ -258,7 +259,7 @@ class Publisher:
         while True:
             try:
                 return _read(subject, self._open().request(subject, payload))
-            except (Unreachable, _NotNow) as error:
+            except (ConnectionLost, _NotNow) as error:
                 self.close()
                 patience.wait(error)
 

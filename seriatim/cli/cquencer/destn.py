@@ -109,7 +109,6 @@ def destn(
     from seriatim.cli.cquencer import destination
     from seriatim.cli.pubsub import pub
 
-    view = _view(decode, json, raw)
     if first is not None and not fill:
         raise CliError("--from begins in the past, which somebody must have: give --fill")
     pub.checked_subject(filtered, wildcards=True)
@@ -118,12 +117,12 @@ def destn(
     try:
         destination.listen(
             destination.feeds_of(group, port, interface, second),
-            destination.Wish(
+            destination.DestinationOptions(
                 codec=codec,
                 fill=fill,
                 start="live" if first is None else first,
                 subject=filtered,
-                view=view,
+                view=_view(decode, json, raw),
                 count=count,
                 ordered=ordered,
                 stats=stats,
