@@ -114,5 +114,6 @@ ELSEWHERE = {
     "seriatim/settings/amounts.py": "tests/seriatim/settings/test_checked.py",
     "seriatim/settings/setting.py": "tests/broker/settings/test_settings.py",
     "seriatim/settings/subjects.py": "tests/seriatim/settings/test_checked.py",
+    "seriatim/client/tls.py": "tests/seriatim/client/test_aio_wire.py",
     "sublist/route.py": "tests/sublist/test_sublist.py",
 }
