@@ -6,6 +6,7 @@ start get a copy of the sources without them, first on their path.
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
@@ -32,6 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ["SERIATIM_LOOP"] = config.getoption("--loop")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell ignores Ctrl-C for what it starts in the background, and programs inherit that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # A change is judged by what it changes, and not by examples that nobody saw before; nor by
     # how long one takes, which on a busy machine says nothing.
     untimed = hypothesis.settings(

@@ -18,7 +18,7 @@ from tests.support.mirror import ELSEWHERE
 from tests.support.places import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-FUNCTION_LINES_MAX, FILE_LINES_MAX, DOCSTRING_LINES_MAX = 70, 500, 25
+FUNCTION_LINES_MAX, FILE_LINES_MAX, DOCSTRING_LINES_MAX = 70, 500, 45
 FOLDERS = (*ROOMS, "testkit", "tests", "benchmarks", "fuzz", "deploy", "docs", ".ci")
 NOT_OURS = {"node_modules", "__pycache__", "results", "corpus"}
 WRITTEN = {".py", ".pxd", ".md", ".toml", ".mjs", ".sh", ".yml", ".yaml", ""}

@@ -112,8 +112,7 @@ def destn(
     if first is not None and not fill:
         raise CliError("--from begins in the past, which somebody must have: give --fill")
     pub.checked_subject(filtered, wildcards=True)
-    ordered = bool(ordered or fill or second)
-    _check_filter(filtered, codec, ordered)
+    _check_filter(filtered, codec, bool(ordered or fill or second))
     try:
         destination.listen(
             destination.feeds_of(group, port, interface, second),
@@ -124,7 +123,7 @@ def destn(
                 subject=filtered,
                 view=_view(decode, json, raw),
                 count=count,
-                ordered=ordered,
+                ordered=bool(ordered or fill or second),
                 stats=stats,
             ),
         )

@@ -27,7 +27,13 @@ ABANDONED, WAITING = (200_000, 50_000) if is_compiled() else (5000, 5000)
 
 @pytest.mark.parametrize(
     ("ending", "deaf"),
-    [(way, deaf) for deaf in (False, True) for way in ENDINGS if possible("LAST", way, deaf)],
+    [
+        # Deaf ones are among the parties of tests/crash/test_churn.py, too.
+        pytest.param(way, deaf, marks=[pytest.mark.slow] if deaf and way != "too slow" else [])
+        for deaf in (False, True)
+        for way in ENDINGS
+        if possible("LAST", way, deaf)
+    ],
 )
 def test_given_clients_when_they_leave_early_then_nothing_stays_of_what_they_began(
     ending: str, deaf: bool
