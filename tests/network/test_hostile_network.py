@@ -97,7 +97,6 @@ def test_given_garbage_on_the_group_then_it_is_counted_and_nothing_else(
             assert report["counters"]["malformed"] == len(bad[name]) > 85, name
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [3000, 60_000])
 def test_given_messages_longer_than_the_network_carries_in_one_then_all_arrive(size: int) -> None:
     count = COUNT // 10
@@ -112,7 +111,6 @@ def test_given_messages_longer_than_the_network_carries_in_one_then_all_arrive(s
         assert is_whole(new.report(), count)
 
 
-@pytest.mark.slow
 def test_given_a_receiver_on_the_wrong_interface_then_it_lives_on_what_it_asks_for() -> None:
     with Scene(feed("netstring"), lans=2) as scene:
         fill = fill_of(scene, "nats")
@@ -126,7 +124,6 @@ def test_given_a_receiver_on_the_wrong_interface_then_it_lives_on_what_it_asks_f
     assert report["counters"]["filled"] == COUNT
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["netstring", "binary"])
 def test_given_another_journal_when_the_broker_is_back_then_its_stream_is_a_new_one(
     codec: str,
@@ -165,7 +162,6 @@ def answer_to(asker: socket.socket, asked: bytes, home: str) -> bytes:
     raise AssertionError("nothing is answered")
 
 
-@pytest.mark.slow
 def test_given_forged_requests_then_the_victim_gets_no_flood_and_others_are_served() -> None:
     rate = 65536
     options = f",rerequest_port={REREQUESTS},rerequest_rate={rate}"

@@ -73,7 +73,6 @@ def test_given_five_percent_loss_when_much_is_published_then_every_number_arrive
     assert report["counters"]["filled"] > COUNT // 25
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("codec", "kind"), [("netstring", "nats"), ("moldudp64", "mold"), ("binary", "nats")]
 )
@@ -97,7 +96,6 @@ def test_given_a_feed_with_a_filter_then_what_it_lets_through_arrives_and_nothin
     assert report["last"] == 2 * count + 1
 
 
-@pytest.mark.slow
 def test_given_tcp_in_trouble_too_when_holes_are_filled_then_every_number_arrives_once() -> None:
     count = COUNT // 4
     with Scene(feed("netstring-subject")) as scene:
@@ -125,7 +123,6 @@ def test_given_two_feeds_of_independent_losses_then_little_is_left_to_fill() -> 
     assert report["counters"]["filled"] - in_haste(report, wires) < lost // 2, report
 
 
-@pytest.mark.slow
 def test_given_nobody_to_ask_when_both_feeds_lose_it_then_that_is_told_as_lost() -> None:
     feeds = (feed("moldudp64"), feed("moldudp64", SECOND, "eth1"))
     count = COUNT // 4
@@ -143,7 +140,6 @@ def test_given_nobody_to_ask_when_both_feeds_lose_it_then_that_is_told_as_lost()
     assert 0 < lost < count // 8 + late, "a twenty-fifth, and what there was no time for"
 
 
-@pytest.mark.slow
 def test_given_a_receiver_that_is_killed_when_another_starts_late_then_it_has_the_rest() -> None:
     half = COUNT // 2
     with Scene(feed("netstring")) as scene:
@@ -158,7 +154,6 @@ def test_given_a_receiver_that_is_killed_when_another_starts_late_then_it_has_th
         assert is_whole(late.report(), COUNT, half)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("codec", "kind", "how"),
     [("netstring", "nats", signal.SIGKILL), ("moldudp64", "mold", signal.SIGTERM)],
@@ -183,7 +178,6 @@ def test_given_a_broker_that_is_started_again_then_the_numbers_go_on(
     assert is_whole({**report, "others": []}, 2 * count)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("who", ["far", "home"])
 def test_given_a_link_that_is_down_for_a_while_then_what_was_missed_is_fetched(who: str) -> None:
     """Publishers are on the broker's own host here, for its link is what goes down."""

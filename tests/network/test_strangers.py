@@ -84,7 +84,6 @@ def test_given_a_stream_of_another_journal_on_the_group_then_the_first_one_goes_
     assert report["counters"]["strangers"] > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("codec", "beat"), [("netstring", False), ("binary", True)], ids=["message", "heartbeat"]
 )
@@ -107,7 +106,6 @@ def test_given_a_huge_number_when_the_broker_has_not_given_it_then_nothing_is_lo
     assert report["counters"]["requests"] < 200, "nobody is asked again and again"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("codec", "kind"), WAYS)
 def test_given_two_brokers_on_one_group_then_a_receiver_has_all_of_the_one_it_asks(
     codec: str, kind: str
@@ -127,7 +125,6 @@ def test_given_two_brokers_on_one_group_then_a_receiver_has_all_of_the_one_it_as
     assert is_whole(report, 2 * COUNT)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("codec", "kind"), WAYS)
 def test_given_a_broker_that_is_away_when_holes_wait_for_it_then_they_are_not_lost(
     codec: str, kind: str

@@ -65,7 +65,16 @@ def is_hot(file: Path) -> bool:
 def _imports(file: Path) -> set[Path]:
     """The files of ours that a file imports itself, wherever in it: modules and their packages."""
     named: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    tree = ast.parse(file.read_text())
+    typed = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in node.body
+    }  # these are never run
+    for node in ast.walk(tree):
+        if id(node) in typed:
+            continue
         if isinstance(node, ast.Import):
             named |= {one.name for one in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
