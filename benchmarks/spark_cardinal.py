@@ -62,10 +62,10 @@ def broker_of(size: int, rows: int) -> Iterator[tuple[ServerProcess, str, str]]:
             for subject, payload in messages(size, rows):
                 waiting.append(b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(payload), payload))
                 if len(waiting) == PIECE:
-                    connection.publish(b"".join(waiting))
+                    connection.send(b"".join(waiting))
                     connection.flush()
                     waiting = []
-            connection.publish(b"".join(waiting))
+            connection.send(b"".join(waiting))
             connection.flush()
         journal = client.info().journal
         client.close()

@@ -59,7 +59,7 @@ def journal_of(rows: int) -> Iterator[tuple[ServerProcess, dict[str, str]]]:
         one = b"PUB %b %d\r\n%b\r\n" % (SUBJECT, len(PAYLOAD), PAYLOAD)
         with client.connection() as connection:
             for at in range(0, rows, BLOCK):
-                connection.publish(one * min(BLOCK, rows - at))
+                connection.send(one * min(BLOCK, rows - at))
                 connection.flush()
         client.close()
         yield server, options

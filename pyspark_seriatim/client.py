@@ -21,11 +21,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from pyspark_seriatim.connection import Answer, Connection
-from pyspark_seriatim.errors import BrokerError, DataLost, Unreachable
+from pyspark_seriatim.errors import BrokerError, ConnectionLost, DataLost
 from pyspark_seriatim.options import SETTINGS, Options
+from pyspark_seriatim.spark_connection import SparkConnection
 from pyspark_seriatim.values import NUMBER_MAX
 from sequencer.journal.chunk import ChunkError, Columns
+from seriatim.client.blocking import Answer
 
 log = logging.getLogger("pyspark_seriatim")
 
@@ -76,7 +77,7 @@ class Client:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._idle: list[Connection] = []
+        self._idle: list[SparkConnection] = []
         self._info: tuple[float, JournalInfo] | None = None
 
     @classmethod
@@ -91,9 +92,9 @@ class Client:
         return found
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
+    def connection(self) -> Iterator[SparkConnection]:
         """A connection of one's own; kept for the next one if it is still good."""
-        made = self._take() or Connection.open(self._options)
+        made = self._take() or SparkConnection.open(self._options)
         good = False
         try:
             yield made
@@ -107,7 +108,7 @@ class Client:
             else:
                 made.close()
 
-    def _take(self) -> Connection | None:
+    def _take(self) -> SparkConnection | None:
         while self._idle:
             made = self._idle.pop()
             if made.is_fresh():
@@ -115,25 +116,25 @@ class Client:
             made.close()
         return None
 
-    def call(self, work: Callable[[Connection], Result]) -> Result:
+    def call(self, work: Callable[[SparkConnection], Result]) -> Result:
         """The result of `work`, which is begun anew when the connection breaks."""
         failures = 0
         while True:
             try:
                 with self.connection() as connection:
                     return work(connection)
-            except Unreachable as error:
+            except ConnectionLost as error:
                 failures += 1
                 self._pause(failures, error)
 
-    def _pause(self, failures: int, error: Unreachable) -> None:
+    def _pause(self, failures: int, error: ConnectionLost) -> None:
         """Wait before asking again. Raises the error when that was often enough."""
         options = self._options
         if failures > options.num_retries:
             if not options.num_retries:
                 raise error
             tried = f"after {options.num_retries} retries (fetchOffset.numRetries)"
-            raise Unreachable(f"{error}; given up {tried}") from None
+            raise ConnectionLost(f"{error}; given up {tried}") from None
         log.info("%s; trying again in %d ms", error, options.retry_interval_ms)
         time.sleep(options.retry_interval_ms / 1000)
 
@@ -220,7 +221,7 @@ class Client:
                             chunk = _chunk(answer, at, last)
                             at, failures = chunk.next, 0
                             yield chunk
-            except Unreachable as error:
+            except ConnectionLost as error:
                 failures += 1
                 self._pause(failures, error)
                 continue
@@ -270,7 +271,7 @@ def _number(digits: str) -> int:
     return int(digits)
 
 
-def _ask_info(connection: Connection) -> JournalInfo:
+def _ask_info(connection: SparkConnection) -> JournalInfo:
     answer = connection.request(INFO).check(INFO)
     try:
         raw = json.loads(bytes(answer.payload))
@@ -298,7 +299,7 @@ def _ask_info(connection: Connection) -> JournalInfo:
     )
 
 
-def _check_journal(connection: Connection, journal: str) -> None:
+def _check_journal(connection: SparkConnection, journal: str) -> None:
     """Raise `DataLost` if the broker's journal is not this one."""
     if connection.journal is None:
         _ask_info(connection)

@@ -2,7 +2,7 @@
 
     OptionError      an option of the reader or the writer has a value that cannot be
     BrokerError      the broker refused, or said what it should not
-      Unreachable    no broker, or it went away: asked again within fetchOffset.numRetries
+      ConnectionLost no broker, or it went away: asked again within fetchOffset.numRetries
     DataLost         numbers that were asked for are not there any more (failOnDataLoss)
     PySparkNotUsable the PySpark that is installed is too old, or there is none
     RowError         a row that cannot be published
@@ -11,24 +11,21 @@
 Errors cross from Python workers to the driver as text; no message holds a password or a token.
 """
 
+from seriatim.client.errors import BrokerError, ConnectionLost
+
+__all__ = [
+    "BrokerError",
+    "ColumnError",
+    "ConnectionLost",
+    "DataLost",
+    "OptionError",
+    "PySparkNotUsable",
+    "RowError",
+]
+
 
 class OptionError(ValueError):
     """An option's value cannot be; the message names the option, and what it may be."""
-
-
-class BrokerError(RuntimeError):
-    """The broker refused what was asked of it; `status` is its code, 0 where it gave none."""
-
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
-
-    def __reduce__(self) -> tuple[type["BrokerError"], tuple[str, int]]:
-        return type(self), (str(self), self.status)
-
-
-class Unreachable(BrokerError):
-    """No connection to a broker, or it ended, or nothing was heard in time: ask again."""
 
 
 class DataLost(RuntimeError):

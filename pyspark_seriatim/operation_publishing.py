@@ -26,10 +26,11 @@ from operator import attrgetter
 from types import EllipsisType
 from typing import Any, ClassVar, Final, Self
 
-from pyspark_seriatim.connection import Answer, Connection, Data, Request
-from pyspark_seriatim.errors import BrokerError, RowError, Unreachable
+from pyspark_seriatim.errors import BrokerError, ConnectionLost, RowError
 from pyspark_seriatim.operations import taken_apart
 from pyspark_seriatim.options import Options
+from pyspark_seriatim.spark_connection import SparkConnection
+from seriatim.client.blocking import Answer, Data, Request
 
 STAGE, COMMIT, ABORT, BATCH = "$SEQ.STAGE", "$SEQ.COMMIT", "$SEQ.ABORT", "$SEQ.BATCH"
 HEADERS_BYTES: Final = 1024  # of a piece at most; they count among max_payload
@@ -104,7 +105,7 @@ class Publisher:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._connection: Connection | None = None
+        self._connection: SparkConnection | None = None
 
     @classmethod
     def shared(cls, options: Options) -> "Publisher":
@@ -138,7 +139,7 @@ class Publisher:
         while True:
             try:
                 return self._open().max_payload
-            except Unreachable as error:
+            except ConnectionLost as error:
                 patience.wait(error)
 
     def stage(self, transaction: Transaction, name: str, buffers: Iterable[Data]) -> Staged:
@@ -161,7 +162,7 @@ class Publisher:
                     stage.take(answer)
                     patience.renew()
                 return Staged(name, pieces.bytes, pieces.crc32, stage.rows)
-            except (Unreachable, _NotNow) as error:
+            except (ConnectionLost, _NotNow) as error:
                 self.close()  # and with it the answers to what was on its way
                 patience.wait(error)
             except BaseException:
@@ -231,10 +232,10 @@ class Publisher:
             try:
                 connection = self._open()
                 for buffer in group:
-                    connection.publish(buffer)
+                    connection.send(buffer)
                 connection.flush()
                 return
-            except Unreachable as error:
+            except ConnectionLost as error:
                 self.close()
                 _check_lengths(group, error)
                 patience.wait(error)
@@ -244,11 +245,11 @@ class Publisher:
                     raise
                 patience.wait(error)
 
-    def _open(self) -> Connection:
+    def _open(self) -> SparkConnection:
         """The connection, a new one where the old one is of no use. Raises `BrokerError`."""
         if self._connection is None or not self._connection.is_fresh():
             self.close()
-            self._connection = Connection.open(self._options)
+            self._connection = SparkConnection.open(self._options)
         return self._connection
 
     def _request(self, subject: str, words: dict[str, Any]) -> dict[str, Any]:
@@ -258,7 +259,7 @@ class Publisher:
         while True:
             try:
                 return _read(subject, self._open().request(subject, payload))
-            except (Unreachable, _NotNow) as error:
+            except (ConnectionLost, _NotNow) as error:
                 self.close()
                 patience.wait(error)
 

@@ -21,8 +21,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_seriatim.connection import Data
 from pyspark_seriatim.errors import ColumnError, RowError
+from seriatim.client.blocking import Data
 
 BYTES_MAX: Final = 64 << 20  # of rows in one buffer: far from the 2 GiB of an Arrow array
 ROWS_MAX: Final = 1 << 16

@@ -18,7 +18,8 @@ from typing import Any, Final
 from pyspark_seriatim import values
 from pyspark_seriatim.errors import OptionError
 from pyspark_seriatim.option_kinds import SparkSetting, settings_of
-from pyspark_seriatim.values import EARLIEST, LATEST, NUMBER_MAX, TIME_MS_MAX, Position, Server
+from pyspark_seriatim.values import EARLIEST, LATEST, NUMBER_MAX, TIME_MS_MAX, Position
+from seriatim.client.server_address import ServerAddress
 from seriatim.settings.setting import KIB, MIB, setting
 
 log = logging.getLogger("pyspark_seriatim")
@@ -46,7 +47,7 @@ class Options:
 
     where: str = "batch"
 
-    servers: tuple[Server, ...] = setting(
+    servers: tuple[ServerAddress, ...] = setting(
         (),
         "servers",
         "The brokers' addresses: `host:port[,host:port]`, or `nats://user:password@host:port`."

@@ -29,11 +29,11 @@ from pyspark_seriatim.api import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from pyspark_seriatim.connection import Data
 from pyspark_seriatim.errors import BrokerError, OptionError
 from pyspark_seriatim.operation_publishing import Committed, Publisher, Staged, Transaction
 from pyspark_seriatim.operations import Layout, layout_of, operations
 from pyspark_seriatim.options import Options
+from seriatim.client.blocking import Data
 
 log = logging.getLogger("pyspark_seriatim")
 

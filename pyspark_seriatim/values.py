@@ -7,16 +7,15 @@ no repr.
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
+from seriatim.client.server_address import ServerAddress, read_address
 from seriatim.settings.checked import WrongValue, quoted
 from seriatim.settings.subjects import is_subject
 
 NUMBER_MAX: Final = (1 << 63) - 1
 TIME_MS_MAX: Final = NUMBER_MAX // 1_000_000  # the journal's times are ns in 63 bits
-PORT: Final = 4222
 SUBJECTS_MAX: Final = 64  # as many as $SEQ.READ takes
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -27,22 +26,6 @@ AMOUNT: Final = re.compile(r"(\d{1,18})\s*([a-z]*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """One address of a broker, and who we are there where the address says it."""
-
-    host: str
-    port: int = PORT
-    user: str = field(default="", repr=False)
-    password: str = field(default="", repr=False)
-    token: str = field(default="", repr=False)
-    tls: bool = False
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
 class Position:
     """A number to begin at or to end before, and the journal it was counted in, if known."""
 
@@ -50,7 +33,7 @@ class Position:
     journal: str = ""
 
 
-def read_servers(text: str) -> tuple[Server, ...]:
+def read_servers(text: str) -> tuple[ServerAddress, ...]:
     """`host:port[,host:port]`, each with `nats://user:password@` or `tls://` if need be."""
     words = [word.strip() for word in text.split(",")]
     if not all(words):
@@ -58,22 +41,11 @@ def read_servers(text: str) -> tuple[Server, ...]:
     return tuple(_server(word, at) for at, word in enumerate(words, 1))
 
 
-def _server(word: str, at: int) -> Server:
-    wrong = f"address {at} of the list is not valid; give {ADDRESSES}"  # it may hold a password
+def _server(word: str, at: int) -> ServerAddress:
     try:
-        parts = urlsplit(word if "://" in word else f"nats://{word}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise WrongValue(wrong) from None
-    named = host and not re.search(r"[\s\0]", host) and not parts.path.strip("/")
-    if parts.scheme not in ("nats", "tls") or not named or parts.query or parts.fragment:
-        raise WrongValue(wrong)
-    assert host
-    user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    tls = parts.scheme == "tls"
-    if user and parts.password is None:  # as NATS clients read nats://token@host
-        return Server(host, port or PORT, token=user, tls=tls)
-    return Server(host, port or PORT, user, password, tls=tls)
+        return read_address(word)
+    except ValueError:  # without its words: the address may hold a password
+        raise WrongValue(f"address {at} of the list is not valid; give {ADDRESSES}") from None
 
 
 def read_count(text: str, low: int, high: int) -> int:

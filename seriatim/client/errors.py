@@ -14,6 +14,7 @@ No message holds a password or a token.
 """
 
 import os
+import ssl
 from typing import Self
 
 
@@ -78,6 +79,8 @@ def describe(error: BaseException) -> str:
             return error.reason
         case TimeoutError():
             return "no answer in time"
+        case ssl.SSLError(strerror=str(text)) if text:  # its errno is not the system's
+            return text.lower()
         case OSError(errno=int(number)) if number > 0:
             return os.strerror(number).lower()
         case OSError(strerror=str(text)) if text:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pyspark_seriatim.client import Chunk, Client
-from pyspark_seriatim.connection import Connection
-from pyspark_seriatim.errors import BrokerError, DataLost, Unreachable
+from pyspark_seriatim.errors import BrokerError, ConnectionLost, DataLost
 from pyspark_seriatim.options import Options
+from pyspark_seriatim.spark_connection import SparkConnection
 from sequencer.journal.columns import Collector
 from tests.support.processes import NatsServer, SeriatimServer
 from tests.support.scripted import Peer, Scripted
@@ -114,11 +114,11 @@ def test_given_no_broker_when_asked_then_it_is_asked_again_and_given_up(
     client.info()
     broker.stop()
     with pytest.raises(
-        Unreachable,
+        ConnectionLost,
         match=r"connection refused.*given up after 2 retries \(fetchOffset.numRetries\)",
     ):
         client.info()
-    with pytest.raises(Unreachable, match=r"connection refused: no broker listens there$"):
+    with pytest.raises(ConnectionLost, match=r"connection refused: no broker listens there$"):
         next(Client(options(**{"fetchOffset.numRetries": 0})).read(1, 5))
     broker.start(broker.port)
     assert client.info().last == 0
@@ -144,7 +144,7 @@ def test_given_a_broker_in_memory_when_read_then_what_it_has_left_is_there() -> 
     with SeriatimServer("none", arguments=["--no-journal"]) as server:
         client = Client(Options.parse({"servers": f"127.0.0.1:{server.port}"}, "batch"))
         with client.connection() as connection:
-            connection.publish(b"PUB a 3\r\none\r\n" * 3)
+            connection.send(b"PUB a 3\r\none\r\n" * 3)
             connection.flush()
         info = client.info()
         assert (info.store, info.last, info.trims) == ("memory", 3, True)
@@ -221,9 +221,9 @@ def test_given_what_is_no_chunk_when_read_then_it_is_said(
 def test_given_work_on_a_connection_when_it_breaks_then_it_is_begun_anew(
     broker: SeriatimServer, client: Client
 ) -> None:
-    tried: list[Connection] = []
+    tried: list[SparkConnection] = []
 
-    def work(connection: Connection) -> Any:
+    def work(connection: SparkConnection) -> Any:
         tried.append(connection)
         if len(tried) == 1:
             broker.kill()

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_seriatim.connection import Connection, tls_context
-from pyspark_seriatim.credentials import connect_words
-from pyspark_seriatim.errors import BrokerError, OptionError, Unreachable
+from pyspark_seriatim.errors import BrokerError, ConnectionLost, OptionError
 from pyspark_seriatim.options import Options
-from pyspark_seriatim.values import Server
+from pyspark_seriatim.spark_connection import SparkConnection, tls_context
 from tests.support.processes import ServerProcess
+from tests.support.scripted import Scripted
 from tests.support.secured import Vouching, make_certificates, nats_server, tls
 
 PATIENT = ", timeout: 60"  # nats-server waits two seconds for who we are, and for our part of TLS
@@ -32,7 +31,7 @@ def attempt(port: int, servers: str = "localhost:{}", **given: object) -> None:
     """Connect, and have the broker say that it hears us."""
     texts = {name: str(value) for name, value in given.items()}
     options = Options.parse({"servers": servers.format(port), **texts}, "batch")
-    opened = Connection.open(options)
+    opened = SparkConnection.open(options)
     opened.flush()
     opened.close()
 
@@ -47,7 +46,7 @@ def test_given_a_user_and_password_when_connecting_then_only_the_right_ones_are_
         for given in ({"user": "me", "password": "n0pe"}, {}, {"token": "n0pe"}):
             with pytest.raises(BrokerError, match="does not let us in") as refused:
                 attempt(server.port, **given)
-            assert not isinstance(refused.value, Unreachable), "asking again would not help"
+            assert not isinstance(refused.value, ConnectionLost), "asking again would not help"
             assert "n0pe" not in str(refused.value)
 
 
@@ -124,8 +123,8 @@ def test_given_credentials_that_cannot_be_used_when_connecting_then_the_option_i
         path.unlink(missing_ok=True)
         if text is not None:
             path.write_text(text)
-        options = Options.parse({"servers": "a", "credentialsFile": str(path)}, "batch")
-        connect_words(options, Server("a"), {"nonce": "n"})
+        with Scripted(lambda peer: peer.greet()) as peer:
+            attempt(peer.port, "127.0.0.1:{}", credentialsFile=path)
 
     with pytest.raises(OptionError, match=r"credentialsFile: .*user.creds cannot be read"):
         words(None)

@@ -15,7 +15,7 @@ from pyspark_seriatim import errors
         errors.RowError("row 7"),
         errors.ColumnError("subject"),
         errors.BrokerError("no", 400),
-        errors.Unreachable("gone"),
+        errors.ConnectionLost("gone"),
     ],
 )
 def test_given_an_error_when_pickled_then_it_is_the_same(error: Exception) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pyspark_seriatim import operation_publishing
 from pyspark_seriatim.client import Client
-from pyspark_seriatim.errors import BrokerError, RowError, Unreachable
+from pyspark_seriatim.errors import BrokerError, ConnectionLost, RowError
 from pyspark_seriatim.operation_publishing import Publisher, Staged, Transaction
 from pyspark_seriatim.options import Options
 from tests.crash.disks import fill, mounted, why_not
@@ -187,7 +187,7 @@ def test_given_no_broker_then_the_error_says_how_long_it_was_waited_for(
         lambda: publisher.publish(rows(0, 10)),
     ]
     for ask in asked:
-        with pytest.raises(Unreachable, match=r"50 ms \(ackTimeoutMs\).*connection refused"):
+        with pytest.raises(ConnectionLost, match=r"50 ms \(ackTimeoutMs\).*connection refused"):
             ask()
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from pyspark_seriatim.errors import OptionError
 from pyspark_seriatim.options import HEADINGS, SETTINGS, Options, tables
-from pyspark_seriatim.values import Position, Server
+from pyspark_seriatim.values import Position, ServerAddress
 
 SERVERS = {"servers": "127.0.0.1:4222"}
 # Every option, a value that is not its default, and what becomes of it.
 GIVEN = {
-    "servers": ("a:1,b:2", (Server("a", 1), Server("b", 2))),
+    "servers": ("a:1,b:2", (ServerAddress("a", 1), ServerAddress("b", 2))),
     "user": ("me", "me"),
     "password": ("s3cret", "s3cret"),
     "token": ("t0ken", "t0ken"),

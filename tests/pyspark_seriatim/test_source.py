@@ -191,7 +191,7 @@ def trimmed(tmp_path: Path) -> Any:
         client = Client(options)
         with client.connection() as connection:
             while client.info().first == 1:
-                connection.publish(b"PUB a 1000\r\n%b\r\n" % (b"x" * 1000) * 300)
+                connection.send(b"PUB a 1000\r\n%b\r\n" % (b"x" * 1000) * 300)
                 connection.flush()
         server.stop()
         server.command = server.command[: -len(SMALL)]

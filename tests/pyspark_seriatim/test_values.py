@@ -7,7 +7,8 @@ import pytest
 
 from pyspark_seriatim import values
 from pyspark_seriatim.option_kinds import SparkSetting
-from pyspark_seriatim.values import NUMBER_MAX, Position, Server
+from pyspark_seriatim.values import NUMBER_MAX, Position
+from seriatim.client.server_address import ServerAddress
 
 
 def reader(kind: str, **more: Any) -> Callable[[str], Any]:
@@ -19,17 +20,17 @@ def reader(kind: str, **more: Any) -> Callable[[str], Any]:
 @pytest.mark.parametrize(
     ("text", "servers"),
     [
-        ("a", (Server("a"),)),
-        ("a:1, b:2", (Server("a", 1), Server("b", 2))),
-        ("[::1]:7", (Server("::1", 7),)),
-        ("nats://a", (Server("a"),)),
-        ("tls://a:1", (Server("a", 1, tls=True),)),
-        ("nats://me:p%40ss@a:1,b", (Server("a", 1, "me", "p@ss"), Server("b"))),
-        ("nats://t0ken@a", (Server("a", token="t0ken"),)),
+        ("a", (ServerAddress("a"),)),
+        ("a:1, b:2", (ServerAddress("a", 1), ServerAddress("b", 2))),
+        ("[::1]:7", (ServerAddress("::1", 7),)),
+        ("nats://a", (ServerAddress("a"),)),
+        ("tls://a:1", (ServerAddress("a", 1, tls=True),)),
+        ("nats://me:p%40ss@a:1,b", (ServerAddress("a", 1, "me", "p@ss"), ServerAddress("b"))),
+        ("nats://t0ken@a", (ServerAddress("a", token="t0ken"),)),
     ],
 )
 def test_given_addresses_when_read_then_these_are_the_servers(
-    text: str, servers: tuple[Server, ...]
+    text: str, servers: tuple[ServerAddress, ...]
 ) -> None:
     assert values.read_servers(text) == servers
 

@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_seriatim.client import Client
-from pyspark_seriatim.connection import Connection
 from pyspark_seriatim.options import Options
+from pyspark_seriatim.spark_connection import SparkConnection
 from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.raw import QUIET, RawClient
 from tests.support.relay import Relay
@@ -38,14 +38,14 @@ def written(spark: SparkSession, server: ServerProcess, **given: object) -> list
     """What arrives at a NATS server of twenty rows that two tasks write."""
     texts = {name: str(value) for name, value in given.items()}
     texts["servers"] = f"localhost:{server.port}"
-    ear = Connection.open(Options.parse(texts, "batch"))
-    ear.publish(b"SUB rows 7\r\n")
+    ear = SparkConnection.open(Options.parse(texts, "batch"))
+    ear.send(b"SUB rows 7\r\n")
     ear.flush()
     frame = spark.range(0, 20, 1, 2).selectExpr(*NUMBERED)
     writer = frame.write.format("seriatim").mode("append").options(**texts)
     writer.option("deliveryGuarantee", "at-least-once").save()
     heard: list[bytes] = []
-    ear.publish(b"PING\r\n")
+    ear.send(b"PING\r\n")
     verb = ""
     while verb != "PONG":
         ear._expect(SECONDS_MAX)

@@ -2,9 +2,9 @@
 
     spark-submit --py-files seriatim.zip .../jobs/archive/__main__.py ROOT
 
-Source files of `pyspark_seriatim` and `cardinal`, the reader of chunks, and what a setting is.
-None of them is compiled, so one zip serves every platform. Executors need Python as the driver's,
-and pyarrow, beside it. The same sources make the same zip.
+Source files of `pyspark_seriatim`, `cardinal`, the client, the reader of chunks, and what a setting
+is. None of them is compiled, so one zip serves every platform. Executors need Python as the
+driver's, and pyarrow, beside it. The same sources make the same zip.
 """
 
 import os
@@ -18,7 +18,7 @@ from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.running.command import DONE, job
 
 HERE: Final = Path(__file__).resolve().parents[3]
-WHOLE: Final = ("pyspark_seriatim", "cardinal", "seriatim/settings")
+WHOLE: Final = ("pyspark_seriatim", "cardinal", "seriatim/client", "seriatim/settings")
 PARTS: Final = (
     *(f"sequencer/{name}.py" for name in ("__init__", "journal/__init__", "journal/chunk")),
     "seriatim/__init__.py",

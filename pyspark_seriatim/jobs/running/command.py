@@ -23,7 +23,9 @@ from pyspark_seriatim.jobs.errors import JobError, first_line
 DONE, FOUND, FAILED = 0, 1, 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
-OURS: Final = re.compile(r"\bpyspark_seriatim(?:\.\w+)+: (.+)")  # an error in Python's words
+OURS: Final = re.compile(
+    r"\b(?:pyspark_seriatim|seriatim)(?:\.\w+)+: (.+)"
+)  # an error in Python's words
 USAGE_ERROR: Final[Any] = typer.BadParameter.__mro__[1]  # the base, which typer does not export
 EXTRA: Final = {"google", "numpy", "pandas", "pyarrow", "pyspark"}
 P = ParamSpec("P")

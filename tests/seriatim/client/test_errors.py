@@ -2,6 +2,7 @@
 
 import errno
 import pickle
+import ssl
 
 import pytest
 
@@ -23,6 +24,7 @@ def test_given_an_error_with_an_address_then_it_is_in_front_and_stays_there() ->
         (TimeoutError(), "no answer in time"),
         (OSError(errno.EHOSTUNREACH, "x"), "no route to host"),
         (OSError(-2, "Name or service not known"), "name or service not known"),
+        (ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "EOF in the handshake"), "eof in the handshake"),
         (NoAnswer("no answer in time"), "no answer in time"),
         (BrokerError("the broker said so", address="a:1"), "the broker said so"),
         (ValueError("other"), "other"),

@@ -4,14 +4,14 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, StreamingQueryException
 
-from pyspark_seriatim.errors import BrokerError, OptionError, Unreachable
+from pyspark_seriatim.errors import BrokerError, ConnectionLost, OptionError
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.running.command import DONE, FAILED, INTERRUPTED, job, settings, words
 
 OF_A_READER = """[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):
   File "/opt/pyspark_seriatim/source.py", line 200, in partitions
     info = self.client().info()
-pyspark_seriatim.errors.Unreachable: 127.0.0.1:1: connection refused: no broker listens there
+seriatim.client.errors.ConnectionLost: 127.0.0.1:1: connection refused: no broker listens there
  SQLSTATE: 38000"""
 OF_A_STREAM = """[STREAM_FAILED] Query terminated with exception: Traceback (most recent call last):
 pyspark_seriatim.jobs.filelog.WriterConflict: another writer began after this one
@@ -41,7 +41,7 @@ OF_THE_JVM = """An error occurred while calling o72.stop.
         ),
         (OptionError("servers: missing"), "servers: missing"),
         (BrokerError("refused"), "refused"),
-        (Unreachable("nobody"), "nobody"),
+        (ConnectionLost("nobody"), "nobody"),
         (OSError("Unable to load libjvm\ndlopen(/x/libjvm.so)\nmore"), "Unable to load libjvm"),
         (FileNotFoundError(2, "No such file or directory", "/x"), "/x: No such file or directory"),
     ],

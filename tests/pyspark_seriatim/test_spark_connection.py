@@ -7,9 +7,11 @@ from itertools import count
 import pyarrow as pa
 import pytest
 
-from pyspark_seriatim.connection import Answer, Connection
-from pyspark_seriatim.errors import BrokerError, Unreachable
+from pyspark_seriatim.errors import BrokerError, ConnectionLost
 from pyspark_seriatim.options import Options
+from pyspark_seriatim.spark_connection import SparkConnection
+from seriatim.client.blocking import Answer
+from seriatim.client.errors import NotABroker, NotAuthorized
 from tests.support.processes import NatsServer, SeriatimServer
 from tests.support.scripted import Peer, Scripted
 
@@ -17,8 +19,8 @@ Make = Callable[..., Options]
 
 
 @pytest.fixture
-def connection(options: Make) -> Iterator[Connection]:
-    made = Connection.open(options())
+def connection(options: Make) -> Iterator[SparkConnection]:
+    made = SparkConnection.open(options())
     yield made
     made.close()
 
@@ -34,7 +36,7 @@ def header(said: bytes, reply: bytes, status: bytes = b"") -> bytes:
     return b"HMSG %b 1 %d %d\r\n%b\r\n" % (reply, len(block), len(block), block)
 
 
-def test_given_a_broker_when_asked_then_it_answers(connection: Connection) -> None:
+def test_given_a_broker_when_asked_then_it_answers(connection: SparkConnection) -> None:
     answer = connection.request("$SEQ.INFO")
     assert (answer.status, answer.headers) == (0, {})
     assert json.loads(bytes(answer.payload))["last"] == 0
@@ -42,7 +44,7 @@ def test_given_a_broker_when_asked_then_it_answers(connection: Connection) -> No
 
 
 def test_given_many_questions_when_asked_then_answers_come_in_order_and_few_are_on_their_way(
-    connection: Connection,
+    connection: SparkConnection,
 ) -> None:
     taken: list[int] = []
 
@@ -59,7 +61,7 @@ def test_given_many_questions_when_asked_then_answers_come_in_order_and_few_are_
 
 
 def test_given_headers_and_a_payload_of_arrow_when_published_then_they_are_kept(
-    connection: Connection,
+    connection: SparkConnection,
 ) -> None:
     payload = memoryview(pa.py_buffer(b"p" * 50_000))
     connection.request("$SEQ.PUB.a", payload, {"Colour": "blue"})
@@ -69,7 +71,7 @@ def test_given_headers_and_a_payload_of_arrow_when_published_then_they_are_kept(
 
 
 def test_given_a_wrong_question_when_asked_then_the_answer_has_the_status(
-    connection: Connection,
+    connection: SparkConnection,
 ) -> None:
     answer = connection.request("$SEQ.READ", b"{}")
     assert (answer.status, answer.description[:15]) == (400, '"from" is missi')
@@ -79,11 +81,11 @@ def test_given_a_wrong_question_when_asked_then_the_answer_has_the_status(
 
 
 def test_given_a_refused_subject_when_asked_then_the_words_are_told_and_the_connection_lives(
-    connection: Connection,
+    connection: SparkConnection,
 ) -> None:
     with pytest.raises(BrokerError, match=r'Permissions Violation for Publish to "\$SEQ.x"'):
         connection.request("$SEQ.x")
-    connection.publish(b"PUB $SEQ.y 0\r\n\r\nPUB a 0\r\n\r\n")
+    connection.send(b"PUB $SEQ.y 0\r\n\r\nPUB a 0\r\n\r\n")
     with pytest.raises(BrokerError, match=r'Permissions Violation for Publish to "\$SEQ.y"'):
         connection.flush()
     connection.flush()
@@ -91,7 +93,7 @@ def test_given_a_refused_subject_when_asked_then_the_words_are_told_and_the_conn
 
 
 def test_given_a_stream_when_left_before_its_end_then_the_connection_is_closed(
-    connection: Connection, publish: Callable[..., None]
+    connection: SparkConnection, publish: Callable[..., None]
 ) -> None:
     publish(b"a", *[b"x" * 1000] * 100)
     asked = json.dumps({"from": 1, "chunk_bytes": 4096}).encode()
@@ -101,12 +103,12 @@ def test_given_a_stream_when_left_before_its_end_then_the_connection_is_closed(
     next(answers)
     answers.close()
     assert not connection.is_open
-    with pytest.raises(Unreachable, match="the connection is closed"):
+    with pytest.raises(ConnectionLost, match="the connection is closed"):
         connection.request("$SEQ.INFO")
 
 
 def test_given_a_refused_stream_when_asked_then_it_is_an_error_and_the_connection_lives(
-    connection: Connection,
+    connection: SparkConnection,
 ) -> None:
     with pytest.raises(BrokerError, match=r"400 [Tt]he payload is no JSON"):
         list(connection.stream("$SEQ.READ", b"x"))
@@ -114,7 +116,7 @@ def test_given_a_refused_stream_when_asked_then_it_is_an_error_and_the_connectio
 
 
 def test_given_an_answer_when_received_then_its_memory_is_aligned_and_its_own(
-    connection: Connection, publish: Callable[..., None]
+    connection: SparkConnection, publish: Callable[..., None]
 ) -> None:
     publish(b"a", b"x" * 100_000, b"y" * 100_000)
     first, second = (connection.request(f"$SEQ.GET.{n}").payload for n in (1, 2))
@@ -124,20 +126,20 @@ def test_given_an_answer_when_received_then_its_memory_is_aligned_and_its_own(
 
 
 def test_given_a_broker_that_stops_when_asked_then_it_is_unreachable(
-    broker: SeriatimServer, connection: Connection, options: Make
+    broker: SeriatimServer, connection: SparkConnection, options: Make
 ) -> None:
     broker.stop()
     assert not connection.is_fresh()
-    with pytest.raises(Unreachable, match=r"127.0.0.1:\d+: "):
+    with pytest.raises(ConnectionLost, match=r"127.0.0.1:\d+: "):
         connection.request("$SEQ.INFO")
-    with pytest.raises(Unreachable, match="connection refused: no broker listens there"):
-        Connection.open(options())
+    with pytest.raises(ConnectionLost, match="connection refused: no broker listens there"):
+        SparkConnection.open(options())
 
 
 def test_given_several_servers_when_one_is_away_then_the_next_is_asked(
     broker: SeriatimServer,
 ) -> None:
-    opened = Connection.open(
+    opened = SparkConnection.open(
         Options.parse({"servers": f"127.0.0.1:1,127.0.0.1:{broker.port}"}, "batch")
     )
     assert opened.server.port == broker.port
@@ -146,7 +148,7 @@ def test_given_several_servers_when_one_is_away_then_the_next_is_asked(
 
 def test_given_a_plain_nats_server_when_asked_then_nobody_answers() -> None:
     with NatsServer() as server:
-        opened = Connection.open(at(server.port))
+        opened = SparkConnection.open(at(server.port))
         answer = opened.request("$SEQ.INFO")
         with pytest.raises(BrokerError, match="nobody answers; this broker is not Seriatim"):
             answer.check("$SEQ.INFO")
@@ -166,7 +168,7 @@ def test_given_pings_and_old_answers_when_waiting_then_they_are_passed_over() ->
         peer.expect(b"-")
 
     with Scripted(talk) as peer:
-        opened = Connection.open(at(peer.port))
+        opened = SparkConnection.open(at(peer.port))
         answer = opened.request("a")
         assert answer == Answer(201, "Fine", {"Name": "a:b", "Empty": ""}, memoryview(b""))
         assert pongs == [b"PONG\r\n"]
@@ -182,7 +184,7 @@ def test_given_a_ping_while_nobody_waits_then_the_connection_is_fresh_and_answer
         peer.expect(b"-")
 
     with Scripted(talk) as peer:
-        opened = Connection.open(at(peer.port))
+        opened = SparkConnection.open(at(peer.port))
         assert any(not opened.is_fresh() for _ in count()), "what is left over is seen at last"
         opened.close()
 
@@ -190,32 +192,36 @@ def test_given_a_ping_while_nobody_waits_then_the_connection_is_fresh_and_answer
 @pytest.mark.parametrize(
     ("said", "error", "why"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n", Unreachable, "this is not a NATS broker: it says"),
-        (b"INFO [1]\r\n", Unreachable, "this is not a NATS broker: it says INFO"),
-        (b"INFO {\r\n", Unreachable, "this is not a NATS broker: it says INFO"),
-        (b"x" * (1 << 20), Unreachable, "this is not a NATS broker: its line has no end"),
-        (b"", Unreachable, "the broker closed the connection"),
-        (b"-ERR 'Authorization Violation'\r\n", BrokerError, "does not let us in: Authorization"),
-        (b"-ERR 'maximum connections exceeded'\r\n", Unreachable, "maximum connections exceeded"),
-        (b"MSG a 1 -5\r\n", Unreachable, "this is not a NATS broker"),
-        (b"HMSG a 1 9 5\r\n", Unreachable, "this is not a NATS broker"),
-        (b"MSG a 1 99999999999999\r\n", Unreachable, "this is not a NATS broker"),
+        (b"HTTP/1.1 400 Bad Request\r\n", NotABroker, "this is not a NATS broker: it says"),
+        (b"INFO [1]\r\n", NotABroker, "this is not a NATS broker: it says INFO"),
+        (b"INFO {\r\n", NotABroker, "this is not a NATS broker: it says INFO"),
+        (b"x" * (1 << 20), NotABroker, "this is not a NATS broker: its line has no end"),
+        (b"", ConnectionLost, "the broker closed the connection"),
+        (b"-ERR 'Authorization Violation'\r\n", NotAuthorized, "does not let us in: Authorization"),
+        (
+            b"-ERR 'maximum connections exceeded'\r\n",
+            ConnectionLost,
+            "maximum connections exceeded",
+        ),
+        (b"MSG a 1 -5\r\n", NotABroker, "this is not a NATS broker"),
+        (b"HMSG a 1 9 5\r\n", NotABroker, "this is not a NATS broker"),
+        (b"MSG a 1 99999999999999\r\n", NotABroker, "this is not a NATS broker"),
     ],
 )
 def test_given_a_peer_that_is_no_broker_when_connecting_then_it_is_said(
     said: bytes, error: type[BrokerError], why: str
 ) -> None:
     with Scripted(lambda peer: peer.say(said)) as peer, pytest.raises(error, match=why) as caught:
-        Connection.open(at(peer.port))
+        SparkConnection.open(at(peer.port))
     assert type(caught.value) is error
 
 
 def test_given_a_peer_that_says_nothing_when_connecting_then_the_time_is_up() -> None:
     with (
         Scripted(lambda peer: peer.expect(b"never") and None) as peer,
-        pytest.raises(Unreachable, match="nothing was heard in time"),
+        pytest.raises(ConnectionLost, match="nothing was heard in time"),
     ):
-        Connection.open(at(peer.port, connectTimeoutMs="50"))
+        SparkConnection.open(at(peer.port, connectTimeoutMs="50"))
 
 
 def test_given_an_answer_that_stops_in_the_middle_when_waiting_then_the_time_is_up() -> None:
@@ -226,8 +232,8 @@ def test_given_an_answer_that_stops_in_the_middle_when_waiting_then_the_time_is_
         peer.expect(b"never")
 
     with Scripted(talk) as peer:
-        opened = Connection.open(at(peer.port, requestTimeoutMs="50"))
-        with pytest.raises(Unreachable, match="nothing was heard in time"):
+        opened = SparkConnection.open(at(peer.port, requestTimeoutMs="50"))
+        with pytest.raises(ConnectionLost, match="nothing was heard in time"):
             opened.request("a")
         assert not opened.is_open
 
@@ -240,6 +246,6 @@ def test_given_pings_and_no_answer_when_waiting_then_the_time_is_up() -> None:
             peer.expect(b"PONG")
 
     with Scripted(talk) as peer:
-        opened = Connection.open(at(peer.port))
-        with pytest.raises(Unreachable, match="nothing was heard in time"):
+        opened = SparkConnection.open(at(peer.port))
+        with pytest.raises(ConnectionLost, match="nothing was heard in time"):
             opened.request("a", timeout=0.05)
