@@ -1,1 +1,80 @@
-"""Seriatim: a broker that gives every message one number in one total order."""
+"""Seriatim: what people import. What is named here is loaded when it is first asked for.
+
+    from seriatim import decode_frame, encode_frame     numbers and payloads of messages
+    from seriatim import connect, connect_blocking      a client: asyncio, or blocking
+    from seriatim import Reader                         the journal, read from another process
+    from seriatim import Receiver                       a multicast feed, in order
+
+`import seriatim` and its client import none of `parser`, `broker`, `sublist` and `sequencer`, so
+a module of such a name beside a user's script disturbs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sequencer.journal.chunk import Columns
+    from sequencer.journal.reader import Reader
+    from sequencer.journal.trail import Lost
+    from sequencer.netstring import (
+        FrameDecoder,
+        NetstringError,
+        decode_frame,
+        decode_number,
+        encode_frame,
+    )
+    from seriatim.client.aio import connect
+    from seriatim.client.blocking import connect_blocking
+    from seriatim.client.errors import BrokerError
+    from seriatim.receiver.receiver import Receiver
+
+    __version__: str
+
+_WHERE = {
+    "BrokerError": "seriatim.client.errors",
+    "Columns": "sequencer.journal.chunk",
+    "FrameDecoder": "sequencer.netstring",
+    "Lost": "sequencer.journal.trail",
+    "NetstringError": "sequencer.netstring",
+    "Reader": "sequencer.journal.reader",
+    "Receiver": "seriatim.receiver.receiver",
+    "connect": "seriatim.client.aio",
+    "connect_blocking": "seriatim.client.blocking",
+    "decode_frame": "sequencer.netstring",
+    "decode_number": "sequencer.netstring",
+    "encode_frame": "sequencer.netstring",
+}
+
+__all__ = [
+    "BrokerError",
+    "Columns",
+    "FrameDecoder",
+    "Lost",
+    "NetstringError",
+    "Reader",
+    "Receiver",
+    "__version__",
+    "connect",
+    "connect_blocking",
+    "decode_frame",
+    "decode_number",
+    "encode_frame",
+]
+
+
+def __getattr__(name: str) -> Any:
+    found: Any
+    if name == "__version__":
+        from importlib.metadata import version
+
+        found = version("seriatim")
+    elif name in _WHERE:
+        found = getattr(import_module(_WHERE[name]), name)
+    else:
+        raise AttributeError(f"seriatim has no {name}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
