@@ -8,7 +8,7 @@ import asyncio
 import sys
 import time
 
-from seriatim.receiver import FeedMessage, Group, Lost, Receiver
+from seriatim.receiver import FeedMessage, Group, MessagesLost, Receiver
 
 
 class Counts:
@@ -26,7 +26,7 @@ class Counts:
                     self.first = self.first or event.number
                     self.last = event.number
                     self.messages += 1
-                elif isinstance(event, Lost):
+                elif isinstance(event, MessagesLost):
                     self.missing += event.last - event.first + 1
 
 

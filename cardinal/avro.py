@@ -12,7 +12,7 @@ hold it against fastavro, with the schemas of the specification, in both directi
 
 from collections.abc import Iterable, Sequence
 
-from cardinal.errors import BadCount, BadNumber, BadText, RepeatedKey, Truncated
+from cardinal.errors import BadAvroNumber, BadCount, BadText, RepeatedKey, TruncatedMessage
 
 LONG_BYTES_MAX, INT_BYTES_MAX = 10, 5
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
@@ -23,7 +23,7 @@ _SHORT = [bytes([n << 1]) for n in range(64)]  # the numbers 0 to 63
 
 
 def long(data: bytes, at: int) -> tuple[int, int]:
-    """A zig-zag number of 64 bits. Raises `Truncated`, `BadNumber`."""
+    """A zig-zag number of 64 bits. Raises `TruncatedMessage`, `BadAvroNumber`."""
     if at < len(data) and (raw := data[at]) < 0x80:
         return (raw >> 1) ^ -(raw & 1), at + 1
     raw = shift = 0
@@ -32,29 +32,36 @@ def long(data: bytes, at: int) -> tuple[int, int]:
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
             if raw >> 64:
-                raise BadNumber(at, "a number of more than 64 bits")
+                raise BadAvroNumber(at, "a number of more than 64 bits")
             return (raw >> 1) ^ -(raw & 1), end + 1
         shift += 7
     if len(data) - at < LONG_BYTES_MAX:
-        raise Truncated(at, "the bytes end inside a number" if at < len(data) else "no number")
-    raise BadNumber(at, f"a number of more than {LONG_BYTES_MAX} bytes")
+        raise TruncatedMessage(
+            at, "the bytes end inside a number" if at < len(data) else "no number"
+        )
+    raise BadAvroNumber(at, f"a number of more than {LONG_BYTES_MAX} bytes")
 
 
 def integer(data: bytes, at: int) -> tuple[int, int]:
-    """A zig-zag number of 32 bits. Raises `Truncated`, `BadNumber`."""
+    """A zig-zag number of 32 bits. Raises `TruncatedMessage`, `BadAvroNumber`."""
     value, end = long(data, at)
     if not INT_MIN <= value <= INT_MAX or end - at > INT_BYTES_MAX:
-        raise BadNumber(at, "a number of more than 32 bits")
+        raise BadAvroNumber(at, "a number of more than 32 bits")
     return value, end
 
 
 def _long_length(data: bytes, at: int, what: str) -> tuple[int, int]:
-    """Where bytes with their length before them begin and end. Raises `BadCount`, `Truncated`."""
+    """Where bytes with their length in front begin and end.
+
+    Raises `BadCount`, `TruncatedMessage`.
+    """
     size, start = long(data, at)
     if size < 0:
         raise BadCount(at, f"{what} of {size} bytes")
     if size > len(data) - start:
-        raise Truncated(at, f"{what} of {size} bytes, of which {len(data) - start} are there")
+        raise TruncatedMessage(
+            at, f"{what} of {size} bytes, of which {len(data) - start} are there"
+        )
     return start, start + size
 
 
@@ -78,10 +85,10 @@ def text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def fixed(data: bytes, at: int, size: int) -> tuple[bytes, int]:
-    """So many bytes. Raises `Truncated`."""
+    """So many bytes. Raises `TruncatedMessage`."""
     found = data[at : at + size]
     if len(found) < size:
-        raise Truncated(at, f"{size} bytes, of which {len(found)} are there")
+        raise TruncatedMessage(at, f"{size} bytes, of which {len(found)} are there")
     return found, at + size
 
 

@@ -3,8 +3,8 @@
     CardinalError                 base of all; a ValueError
     |-- MalformedMessage          bytes that are no message: `part`, `offset`, `reason`
     |   |-- ShortKey, LongKey, UnknownType    of the key: ends too early or late, or is no kind
-    |   |-- Truncated, TrailingBytes          of the value: it ends inside a field, or goes on
-    |   |-- BadNumber             no Avro number, or one outside of what the field may hold
+    |   |-- TruncatedMessage, TrailingFieldBytes   of the value: it ends in a field, or goes on
+    |   |-- BadAvroNumber         no Avro number, or one outside of what the field may hold
     |   |-- BadCount              a count or size of a block of entries that cannot be true
     |   |-- BadText, BadFlag      a key that is not UTF-8, a boolean that is neither 0 nor 1
     |   `-- RepeatedKey           a map has one key twice
@@ -54,15 +54,15 @@ class UnknownType(MalformedMessage):
     """The first byte of the key names no kind of message."""
 
 
-class Truncated(MalformedMessage):
+class TruncatedMessage(MalformedMessage):
     """The value ends inside a field."""
 
 
-class TrailingBytes(MalformedMessage):
+class TrailingFieldBytes(MalformedMessage):
     """The value goes on behind its last field."""
 
 
-class BadNumber(MalformedMessage):
+class BadAvroNumber(MalformedMessage):
     """No Avro number, or one outside of what its field may hold."""
 
 

@@ -113,7 +113,7 @@ class Lane:
         return self.begun.get(source, NUMBER_MAX)
 
 
-class Follower:
+class ChainFollower:
     """Follows one chain; one writer."""
 
     def __init__(

@@ -79,7 +79,7 @@ class _Place:
         self.steps: dict[str, _Place] = {}
 
 
-class Walk:
+class PatternWalk:
     """One pattern, matched in all ways at once; what is found is what `re` would find."""
 
     def __init__(self, pattern: Pattern) -> None:

@@ -18,16 +18,16 @@ Rule 3  Numbers are 0 to 2^63 - 1, weights below 2^256. The reference lets numbe
 
 from cardinal import avro
 from cardinal.errors import (
+    BadAvroNumber,
     BadFlag,
-    BadNumber,
     BadText,
     LongKey,
     MalformedMessage,
     NotEncodable,
     RepeatedKey,
     ShortKey,
-    TrailingBytes,
-    Truncated,
+    TrailingFieldBytes,
+    TruncatedMessage,
     UnknownType,
 )
 from cardinal.messages import (
@@ -43,7 +43,7 @@ from cardinal.messages import (
     SUB_BATCH_MESSAGE,
     UPDATE,
     WEIGHT_MAX,
-    Batch,
+    BatchMessage,
     Delete,
     Entry,
     Message,
@@ -95,18 +95,20 @@ def text(key: bytes, at: int) -> str:
         raise BadText(at + error.start, f"no UTF-8: {error.reason}", "key") from None
 
 
-def decode_batch(key: bytes, value: bytes) -> Batch:
+def decode_batch(key: bytes, value: bytes) -> BatchMessage:
     """A Batch; the kind is not looked at. Raises `MalformedMessage`."""
     _check_length(key, HEAD)
     number, at = _number(value, 0)
     at_weight = at
     weight, at = avro.octets(value, at)
     if len(weight) > WEIGHT_BYTES:
-        raise BadNumber(at_weight, f"a weight of {len(weight)} bytes; {WEIGHT_BYTES} are the most")
+        raise BadAvroNumber(
+            at_weight, f"a weight of {len(weight)} bytes; {WEIGHT_BYTES} are the most"
+        )
     parent, at = avro.fixed(value, at, HASH_SIZE)
     entries, at = _entries(value, at)
     _check_end(value, at)
-    return Batch(key[1:HEAD], number, int.from_bytes(weight, "big"), parent, entries)
+    return BatchMessage(key[1:HEAD], number, int.from_bytes(weight, "big"), parent, entries)
 
 
 def decode_sub_batch_header(key: bytes, value: bytes) -> SubBatchHeader:
@@ -114,7 +116,7 @@ def decode_sub_batch_header(key: bytes, value: bytes) -> SubBatchHeader:
     _check_length(key, WITH_ID)
     count, at = avro.integer(value, 0)
     if count < 0:
-        raise BadNumber(0, f"a count of {count}")
+        raise BadAvroNumber(0, f"a count of {count}")
     _check_end(value, at)
     return SubBatchHeader(key[1:HEAD], key[HEAD:WITH_ID], count)
 
@@ -191,14 +193,14 @@ def _entries(data: bytes, at: int) -> tuple[dict[str, Entry], int]:
             at_count = at
             messages, at = avro.integer(data, at)
             if messages < 0:
-                raise BadNumber(at_count, f"a count of {messages}")
+                raise BadAvroNumber(at_count, f"a count of {messages}")
             tail = data[at : at + HEAD]  # the boolean, and the id
             if tail == NO_TAIL:
                 found[key] = Entry(value, messages)
                 at += HEAD
                 continue
             if not tail:
-                raise Truncated(at, "no boolean")
+                raise TruncatedMessage(at, "no boolean")
             if tail[0] > 1:
                 raise BadFlag(at, f"{tail[0]:02x} is not a boolean")
             sub_batch, at = avro.fixed(data, at + 1, HASH_SIZE)
@@ -211,19 +213,19 @@ def _entries(data: bytes, at: int) -> tuple[dict[str, Entry], int]:
 def _number(value: bytes, at: int) -> tuple[int, int]:
     number, end = avro.long(value, at)
     if number < 0:
-        raise BadNumber(at, f"the number {number} of a block")
+        raise BadAvroNumber(at, f"the number {number} of a block")
     return number, end
 
 
 def _index(key: bytes) -> int:
     try:
         index, end = avro.integer(key, WITH_ID)
-    except Truncated as error:
+    except TruncatedMessage as error:
         raise ShortKey(error.offset, error.reason, "key") from None
     except MalformedMessage as error:
         raise type(error)(error.offset, error.reason, "key") from None
     if index < 0:
-        raise BadNumber(WITH_ID, f"the index {index}", "key")
+        raise BadAvroNumber(WITH_ID, f"the index {index}", "key")
     if end != len(key):
         raise LongKey(end, f"{len(key) - end} bytes after the index", "key")
     return index
@@ -243,7 +245,7 @@ def _short(key: bytes) -> ShortKey:
 
 def _check_end(value: bytes, at: int) -> None:
     if at != len(value):
-        raise TrailingBytes(at, f"{len(value) - at} bytes after the last field")
+        raise TrailingFieldBytes(at, f"{len(value) - at} bytes after the last field")
 
 
 def encode(message: Message) -> tuple[bytes, bytes]:
@@ -253,7 +255,7 @@ def encode(message: Message) -> tuple[bytes, bytes]:
             return encode_update(hash, key, value)
         case Delete(hash, key):
             return encode_delete(hash, key)
-        case Batch():
+        case BatchMessage():
             return encode_batch(message)
         case SubBatchHeader(hash, id, count):
             return b"\x01" + _hash(hash) + _hash(id), avro.write_long(_int(count, "count"))
@@ -278,7 +280,7 @@ def encode_delete(hash: bytes, key: str) -> tuple[bytes, bytes]:
     return b"\x04" + _hash(hash) + encode_text(key), b""
 
 
-def encode_batch(batch: Batch) -> tuple[bytes, bytes]:
+def encode_batch(batch: BatchMessage) -> tuple[bytes, bytes]:
     """Key and value of a Batch, its entries in the order they have. Raises `NotEncodable`."""
     weight = batch.weight
     if type(weight) is not int or not 0 <= weight <= WEIGHT_MAX:

@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchMessage:
     """The head of a block: what it is, and what must be collected until it is whole."""
 
     hash: bytes
@@ -115,4 +115,6 @@ class Ping:
     time: bytes
 
 
-Message = Batch | SubBatchHeader | SubBatchMessage | Update | Delete | Reorg | ReorgComplete | Ping
+Message = (
+    BatchMessage | SubBatchHeader | SubBatchMessage | Update | Delete | Reorg | ReorgComplete | Ping
+)

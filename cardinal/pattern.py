@@ -104,7 +104,7 @@ class Pattern:
         self.after: list[int] = []
         self._behind: dict[int, frozenset[int]] = {}
         self.start = self.state(ANY, 0)
-        self.start = _Reader(self).read(self.start)
+        self.start = _PatternReader(self).read(self.start)
 
     def state(self, chars: Ranges, after: int, *free: int) -> int:
         """A new state. Raises `TooComplex`."""
@@ -155,7 +155,7 @@ class Pattern:
         return 0 in states
 
 
-class _Reader:
+class _PatternReader:
     """Reads a pattern from the left, and makes its states, each with where it goes on.
 
     A state is made after the one it leads to, so what was read is kept as a tree first.

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from cardinal.errors import SchemaError
-from cardinal.matching import Walk, straight
+from cardinal.matching import PatternWalk, straight
 from cardinal.pattern import Pattern, PatternError, TooComplex, covers, is_empty, overlap
 
 __all__ = ["REORG_TOPIC", "Schema", "Tracking"]
@@ -27,7 +27,7 @@ TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 REORG_TOPIC = "reorg"  # the first word of the topics that are channels of reorgs
 
 
-def _compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], list[tuple[str, Walk]]]:
+def _compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], list[tuple[str, PatternWalk]]]:
     """One expression for all: its `lastgroup` says which has matched. Those to be walked apart."""
     named, walks = [], []
     for number, text in enumerate(patterns):
@@ -35,7 +35,7 @@ def _compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], list[tuple[str,
         if straight(pattern):
             named.append(f"(?P<p{number}>{text.removeprefix('^')})")
         else:
-            walks.append((f"p{number}", Walk(pattern)))
+            walks.append((f"p{number}", PatternWalk(pattern)))
     return re.compile("|".join(named) or r"(?!)", re.ASCII), walks
 
 

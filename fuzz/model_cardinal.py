@@ -5,7 +5,7 @@ from typing import Any
 
 import fastavro
 
-from cardinal.messages import Batch, SubBatchMessage
+from cardinal.messages import BatchMessage, SubBatchMessage
 
 FIXED = {"type": "fixed", "size": 32}
 ENTRY = {
@@ -38,10 +38,13 @@ SUB_BATCH = {
         {"name": "updates", "type": {"name": "upd", "type": "map", "values": "bytes"}},
     ],
 }
-SCHEMAS = {Batch: fastavro.parse_schema(BATCH), SubBatchMessage: fastavro.parse_schema(SUB_BATCH)}
+SCHEMAS = {
+    BatchMessage: fastavro.parse_schema(BATCH),
+    SubBatchMessage: fastavro.parse_schema(SUB_BATCH),
+}
 
 
-def fields(message: Batch | SubBatchMessage) -> dict[str, Any]:
+def fields(message: BatchMessage | SubBatchMessage) -> dict[str, Any]:
     """What the specification's schema has of a message, the weight as a number."""
     if isinstance(message, SubBatchMessage):
         return {"delete": list(message.deletes), "updates": dict(message.updates)}
@@ -61,7 +64,7 @@ def fields(message: Batch | SubBatchMessage) -> dict[str, Any]:
     }
 
 
-def written(message: Batch | SubBatchMessage) -> bytes:
+def written(message: BatchMessage | SubBatchMessage) -> bytes:
     """The value of a message as fastavro writes it: each map or array in one block."""
     out, record = io.BytesIO(), fields(message)
     if "weight" in record:
@@ -70,7 +73,7 @@ def written(message: Batch | SubBatchMessage) -> bytes:
     return out.getvalue()
 
 
-def read(kind: type[Batch | SubBatchMessage], value: bytes) -> Any:
+def read(kind: type[BatchMessage | SubBatchMessage], value: bytes) -> Any:
     """What fastavro reads, as `fields` has it."""
     record: Any = fastavro.schemaless_reader(io.BytesIO(value), SCHEMAS[kind], None)
     if "weight" in record:

@@ -74,7 +74,7 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class WholeStage:
     """A whole stage: what a commit must find of it. Without bytes there is none."""
 
     stage: str
@@ -98,17 +98,17 @@ class _NotNow(BrokerError):
     """The broker cannot at the moment: ask again."""
 
 
-class Publisher:
+class OperationPublisher:
     """One connection for what is written; made anew whenever it breaks. Not for two threads."""
 
-    _shared: ClassVar[dict[tuple[int, Options], "Publisher"]] = {}
+    _shared: ClassVar[dict[tuple[int, Options], "OperationPublisher"]] = {}
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._connection: SparkConnection | None = None
 
     @classmethod
-    def shared(cls, options: Options) -> "Publisher":
+    def shared(cls, options: Options) -> "OperationPublisher":
         """This process's one for these options: Spark's workers serve many tasks.
 
         After a fork it is another one.
@@ -142,7 +142,7 @@ class Publisher:
             except ConnectionLost as error:
                 patience.wait(error)
 
-    def stage(self, transaction: Transaction, name: str, buffers: Iterable[Data]) -> Staged:
+    def stage(self, transaction: Transaction, name: str, buffers: Iterable[Data]) -> WholeStage:
         """Stage buffers of operations under a new name. Raises `BrokerError`.
 
         Raises `RowError` for a row that the broker refuses. What the buffers' own making raises
@@ -161,7 +161,7 @@ class Publisher:
                 for answer in chain(again, others):
                     stage.take(answer)
                     patience.renew()
-                return Staged(name, pieces.bytes, pieces.crc32, stage.rows)
+                return WholeStage(name, pieces.bytes, pieces.crc32, stage.rows)
             except (ConnectionLost, _NotNow) as error:
                 self.close()  # and with it the answers to what was on its way
                 patience.wait(error)
@@ -172,7 +172,7 @@ class Publisher:
     def commit(
         self,
         transaction: Transaction,
-        stages: Sequence[Staged],
+        stages: Sequence[WholeStage],
         after: int | EllipsisType | None = ...,
     ) -> Committed:
         """Publish what was staged, in this order, unless that was done. Raises `BrokerError`.

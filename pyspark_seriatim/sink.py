@@ -30,7 +30,12 @@ from pyspark_seriatim.api import (
     WriterCommitMessage,
 )
 from pyspark_seriatim.errors import BrokerError, OptionError
-from pyspark_seriatim.operation_publishing import Committed, Publisher, Staged, Transaction
+from pyspark_seriatim.operation_publishing import (
+    Committed,
+    OperationPublisher,
+    Transaction,
+    WholeStage,
+)
 from pyspark_seriatim.operations import Layout, layout_of, operations
 from pyspark_seriatim.options import Options
 from seriatim.client.blocking import Data
@@ -49,7 +54,7 @@ class StageResult(WriterCommitMessage):
     """What a task has staged, for which transaction."""
 
     transaction: Transaction
-    staged: Staged
+    staged: WholeStage
     query: str = ""  # a stream's id
 
 
@@ -73,7 +78,7 @@ class SinkTarget:
         self, batches: Iterator[pa.RecordBatch], transaction: Callable[[], Transaction]
     ) -> WriterCommitMessage:
         """One task's rows. Raises `RowError`, `BrokerError`, `OptionError`."""
-        publisher = Publisher.shared(self.options)
+        publisher = OperationPublisher.shared(self.options)
         if not self.is_staged:
             publisher.publish(self._operations(batches, publisher))
             return Published()
@@ -88,7 +93,7 @@ class SinkTarget:
 
     def commit(self, transaction: Transaction, results: Sequence[StageResult]) -> Committed:
         """Publish the stages of all tasks, in the order of the partitions."""
-        publisher = Publisher.shared(self.options)
+        publisher = OperationPublisher.shared(self.options)
         done = publisher.commit(transaction, [one.staged for one in results])
         if done.repeated:
             log.warning(
@@ -105,7 +110,7 @@ class SinkTarget:
             self.drop(results[0].transaction, names)
 
     def _operations(
-        self, batches: Iterator[pa.RecordBatch], publisher: Publisher
+        self, batches: Iterator[pa.RecordBatch], publisher: OperationPublisher
     ) -> Iterator[Data]:
         max_payload = publisher.max_payload()
         for batch in batches:
@@ -119,7 +124,7 @@ class SinkTarget:
         most_ms = min(self.options.ack_timeout_ms, ABORT_MS)
         hurried = replace(self.options, ack_timeout_ms=most_ms, request_timeout_ms=most_ms)
         try:
-            with Publisher(hurried) as publisher:
+            with OperationPublisher(hurried) as publisher:
                 publisher.abort(transaction, names)
         except BrokerError as error:
             log.warning("what was staged is left to its expiry: %s", error)
@@ -198,7 +203,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
         It is noted before the name's first batch is: who finds that, and no note, is another.
         """
-        publisher = Publisher.shared(self._target.options)
+        publisher = OperationPublisher.shared(self._target.options)
         note = Transaction(f"{query}-named", 0)
         if publisher.last(application) is None:
             publisher.commit(note, [])
@@ -210,7 +215,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
         Spark repeats no batch but the last one, so whoever has come further is another query.
         """
-        last = Publisher.shared(self._target.options).last(application)
+        last = OperationPublisher.shared(self._target.options).last(application)
         if last is not None and last.batch > batch:
             raise OptionError(
                 f"txnAppId: {application} has published batch {last.batch} already, and this "

@@ -49,7 +49,7 @@ def connect_options(options: Options) -> ConnectOptions:
             lambda: tls_context(options),
             wanted=bool(options.tls_ca_file or options.tls_cert_file),
             first=options.tls_handshake_first,
-            hint="; tlsCaFile says who vouches for it",
+            hint="; set tlsCaFile to the CA that signed it",
         ),
         connect_timeout=options.connect_timeout_ms / SECOND_MS,
         timeout=options.request_timeout_ms / SECOND_MS,

@@ -36,13 +36,8 @@ BAD_ENGLISH = re.compile("|".join(rf"\b(?:{word})\b" for word in WORDS), re.IGNO
 # A name may stand in several modules only if every module may have it.
 EVERYWHERE = {"errors", "__init__", "__main__"}
 # Names that still stand twice. This list only shrinks: whoever renames one takes it out.
-STEMS_TWICE = {"connection"}
-CLASSES_TWICE = {
-    *("BadNumber", "Batch", "Connection", "Follower", "Head", "Inbox", "Info", "Lost", "Outcome"),
-    *("Printer", "Publisher", "Reader", "Refused", "Row", "Server", "Staged", "Stream"),
-    *("Strings", "Target", "TrailingBytes", "Truncated", "Unreachable", "Waiting", "Walk"),
-    *("Wanted", "Wish"),
-}
+STEMS_TWICE: set[str] = set()
+CLASSES_TWICE = {"Strings"}
 
 
 def files(*folders: str) -> list[Path]:

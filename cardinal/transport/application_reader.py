@@ -13,7 +13,7 @@ What is told, and never passed over in silence:
     Interrupted      the connection broke, or there is none yet; said once until there is one
     JournalChanged   the broker's journal is another one: its numbers begin anew, and so do we
     Rewound          the journal is the same but shorter: numbers were taken back, and given anew
-    Lost             these numbers are not there any more
+    NumbersLost      these numbers are not there any more
     Unreadable       the message with this number is no message of ours
 """
 
@@ -28,7 +28,7 @@ from cardinal.follower import Row
 from cardinal.messages import NUMBER_MAX
 from cardinal.transport.broker_connection import Broken, BrokerConnection
 from cardinal.transport.envelope import netstring, number_of, prefix_of, unpack
-from cardinal.transport.errors import BadEnvelope, NoNumbers, Refused, Unreachable
+from cardinal.transport.errors import BadEnvelope, BrokerRefused, NoNumbers, Unreachable
 from seriatim.client.aio import AsyncSubscription
 from seriatim.client.errors import ConnectionLost
 from seriatim.client.protocol import MessageReceived
@@ -64,7 +64,7 @@ class Rewound:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class NumbersLost:
     """These numbers, of all subjects, are not there any more."""
 
     first: int
@@ -80,10 +80,10 @@ class Unreadable:
     error: BadEnvelope
 
 
-Happening = Interrupted | JournalChanged | Rewound | Lost | Unreadable
+Happening = Interrupted | JournalChanged | Rewound | NumbersLost | Unreadable
 
 
-class Reader:
+class ApplicationReader:
     """Reads one application's messages; one task."""
 
     def __init__(
@@ -149,7 +149,7 @@ class Reader:
     async def read(self, seconds: float) -> tuple[list[Row], list[Happening]]:
         """What has come, waiting for it for so long; both are empty if nothing did.
 
-        Raises `Refused` and `NoNumbers`: what will be no better the next time.
+        Raises `BrokerRefused` and `NoNumbers`: what will be no better the next time.
         """
         happened: list[Happening] = []
         end = asyncio.get_running_loop().time() + seconds
@@ -163,14 +163,14 @@ class Reader:
             if not (self._arrived or happened or self.ended or connection.is_over):
                 await _changed(connection, left)
             if connection.refused:
-                raise Refused("; ".join(dict.fromkeys(connection.refused)))
+                raise BrokerRefused("; ".join(dict.fromkeys(connection.refused)))
             rows = self._take(connection, happened)
             if connection.is_over and not (rows or self.ended):
                 raise Broken(f"{self._shown}: {connection.why()}")
         except Broken as error:
             await self._interrupt(happened, str(error))
             return [], happened
-        except (Refused, NoNumbers):
+        except (BrokerRefused, NoNumbers):
             await self.close()  # who reads on all the same misses nothing
             raise
         return rows, happened
@@ -208,7 +208,7 @@ class Reader:
         info = await connection.info()
         journal, self.end = info["journal"], info["last"]
         if not journal:
-            raise Refused(f"{self._shown}: this broker keeps no messages")
+            raise BrokerRefused(f"{self._shown}: this broker keeps no messages")
         known = self.stream or ",".join(self._streams)
         if journal != self.stream:
             if journal in self._streams:
@@ -281,13 +281,13 @@ class Reader:
         return rows
 
     def _event(self, subject: str, following: int, happened: list[Happening]) -> int:
-        """What the broker itself says; the number to go on with. Raises `Refused`."""
+        """What the broker itself says; the number to go on with. Raises `BrokerRefused`."""
         try:
             if subject.startswith(LOST):
                 first, last = map(number_of, subject.removeprefix(LOST).split("."))
                 if not first <= last <= self._upto:
                     raise ValueError(f"the range ends at {self._upto}")
-                happened.append(Lost(first, last))
+                happened.append(NumbersLost(first, last))
                 return max(following, last + 1)
             if subject.startswith(END):
                 last = number_of(subject.removeprefix(END))
@@ -297,7 +297,9 @@ class Reader:
                 self.ended = self.last is not None and last >= self.last
                 return max(following, last + 1)
         except ValueError as error:
-            raise Refused(f"{self._shown}: the broker says {subject[:80]!r}: {error}") from None
+            raise BrokerRefused(
+                f"{self._shown}: the broker says {subject[:80]!r}: {error}"
+            ) from None
         return following
 
 

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from cardinal.messages import NUMBER_MAX
-from cardinal.transport.errors import Refused
+from cardinal.transport.errors import BrokerRefused
 from seriatim.client.aio import AsyncClient, ClientCallbacks, connect
 from seriatim.client.errors import (
     BrokerError,
@@ -48,7 +48,7 @@ class BrokerConnection:
     async def open(cls, url: str, **options: Any) -> "BrokerConnection":
         """Connect; `options` are those of `seriatim.client.aio.connect`.
 
-        Raises `Broken`, and `Refused` for who we are or what is no address.
+        Raises `Broken`, and `BrokerRefused` for who we are or what is no address.
         """
         shown = without_credentials(url)
         made: BrokerConnection | None = None
@@ -73,12 +73,12 @@ class BrokerConnection:
             client = await connect(url, **settings)
         except InvalidArgument as error:
             if error.address:
-                raise Refused(f"{shown}: {error.reason}") from None
-            raise Refused(
+                raise BrokerRefused(f"{shown}: {error.reason}") from None
+            raise BrokerRefused(
                 f"{shown!r} is not the address of a broker; give nats://HOST:PORT"
             ) from None
         except NotAuthorized:
-            raise Refused(f"{shown}: the broker does not let us in") from None
+            raise BrokerRefused(f"{shown}: the broker does not let us in") from None
         except BrokerError as error:
             raise Broken(f"{shown}: {describe(error)}") from None
         made = cls(client, url)
@@ -97,13 +97,16 @@ class BrokerConnection:
     async def during(self, work: Coroutine[Any, Any, Result], seconds: float) -> Result:
         """The result of `work`.
 
-        Raises `Broken` when the connection ends, or the time is up; `Refused` if nobody answers.
+        Raises `Broken` when the connection ends, or the time is up; `BrokerRefused` if nobody
+        answers.
         """
         try:
             async with asyncio.timeout(seconds):
                 return await work
         except NoResponders:
-            raise Refused(f"{self.url}: this broker is not Seriatim: nobody answers") from None
+            raise BrokerRefused(
+                f"{self.url}: this broker is not Seriatim: nobody answers"
+            ) from None
         except TimeoutError:
             raise Broken(f"{self.url}: no answer") from None
         except (OSError, BrokerError) as error:
@@ -114,15 +117,15 @@ class BrokerConnection:
         return describe(self.client.error or ConnectionLost("the broker closed the connection"))
 
     async def ask(self, subject: str, payload: bytes) -> bytes:
-        """The answer to a request. Raises `Broken`, and `Refused` if it is a status."""
+        """The answer to a request. Raises `Broken`, and `BrokerRefused` if it is a status."""
         request = self.client.request(subject, payload, ANSWER_SECONDS_MAX)
         answer = await self.during(request, ANSWER_SECONDS_MAX + 1)
         if answer.status:
-            raise Refused(f"{subject}: {answer.status} {answer.description}".rstrip())
+            raise BrokerRefused(f"{subject}: {answer.status} {answer.description}".rstrip())
         return answer.data
 
     async def info(self) -> dict[str, Any]:
-        """What the broker keeps. Raises `Broken`, `Refused`."""
+        """What the broker keeps. Raises `Broken`, `BrokerRefused`."""
         try:
             found = json.loads(await self.ask("$SEQ.INFO", b""))
             last = found["last"]
@@ -130,9 +133,9 @@ class BrokerConnection:
                 raise ValueError(f"the last number is {last!r:.40}")
             return {"journal": str(found["journal"]), "last": last}
         except (ValueError, KeyError, TypeError) as error:
-            if isinstance(error, Refused):
+            if isinstance(error, BrokerRefused):
                 raise
-            raise Refused(f"{self.url}: this broker is not Seriatim: {error!r}") from None
+            raise BrokerRefused(f"{self.url}: this broker is not Seriatim: {error!r}") from None
 
     async def close(self) -> None:
         """Close it, whatever its state."""

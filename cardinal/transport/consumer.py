@@ -1,6 +1,6 @@
 """A consumer: from a broker to the steps of a chain, each with the token to go on from.
 
-    async with Consumer("evm", url, follower=Follower(start=hash), token=token) as consumer:
+    async with Consumer("evm", url, follower=ChainFollower(start=hash), token=token) as consumer:
         async for event in consumer:
             if isinstance(event, Step):
                 ...                     apply event.update and store event.token, as one
@@ -18,10 +18,16 @@ from typing import Any, Self
 
 from cardinal.assembler import Evicted
 from cardinal.chain import NO_PARENT
+from cardinal.follower import ChainFollower, Step
 from cardinal.follower import Event as Followed
-from cardinal.follower import Follower, Step
-from cardinal.transport.application_reader import WINDOW, Happening, JournalChanged, Reader, Rewound
-from cardinal.transport.waiting import Outcome, Waiting
+from cardinal.transport.application_reader import (
+    WINDOW,
+    ApplicationReader,
+    Happening,
+    JournalChanged,
+    Rewound,
+)
+from cardinal.transport.waiting import AppliedWaiters, Outcome
 from cardinal.update import Unlinked
 
 LOOK_SECONDS = 1.0  # without messages, how often blocks that will not come are given up
@@ -37,7 +43,7 @@ class Consumer:
         application: str,
         url: str = "nats://127.0.0.1:4222",
         *,
-        follower: Follower | None = None,
+        follower: ChainFollower | None = None,
         token: str = "",
         rollback: int = 0,
         first: int = 1,
@@ -46,16 +52,16 @@ class Consumer:
     ) -> None:
         """Begin where `token` says, less `rollback` numbers; without one at number `first`.
 
-        Tokens of a `Follower` need no rollback. `options` are the reader's and the client's; with
-        `last` the events come to an end. Raises `BadToken`, `BadTopic`.
+        Tokens of a `ChainFollower` need no rollback. `options` are the reader's and the client's;
+        with `last` the events come to an end. Raises `BadToken`, `BadTopic`.
         """
-        self.follower = follower or Follower()
+        self.follower = follower or ChainFollower()
         places = self.follower.resume(token)
         streams = {name: max(1, at - rollback) for name, at in places.items()}
-        self.reader = Reader(
+        self.reader = ApplicationReader(
             application, url, streams=streams, first=first, window=window, **options
         )
-        self.waiting = Waiting()
+        self.waiting = AppliedWaiters()
         chain = self.follower.chain
         if chain.head != NO_PARENT:  # a start was given: it has been applied
             self.waiting.begin(chain.head, chain.number)

@@ -4,7 +4,7 @@ TransportError        a CardinalError
 |-- BadEnvelope       a payload that is not two netstrings: `offset`, `reason`
 |-- BadCapture        a file that is no capture, or is cut off: `offset`, `reason`
 |-- BadTopic          a topic or an application that cannot be part of a subject
-|-- Refused           the broker will not take or give this, now or later
+|-- BrokerRefused     the broker will not take or give this, now or later
 |-- NoNumbers         the broker gives messages without their numbers
 `-- Unreachable       no answer from the broker until the time was up
 """
@@ -38,7 +38,7 @@ class BadTopic(TransportError):
     """A topic or an application that cannot be part of a subject."""
 
 
-class Refused(TransportError):
+class BrokerRefused(TransportError):
     """The broker will not take or give this, now or later."""
 
 

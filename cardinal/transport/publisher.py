@@ -4,7 +4,7 @@ Messages go out in pieces, each followed by a question for the last number. Its 
 everything before it was taken, and is as safe as the broker's `journal.sync` asks for; so does a
 refusal. When the connection breaks, or no answer comes, the piece is sent again on a new one: by
 its `Nats-Msg-Id` the broker knows what it has. A full journal is waited for; what the broker will
-never take is `Refused`.
+never take is `BrokerRefused`.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any, Self
 from cardinal.producer import Messages
 from cardinal.transport.broker_connection import Broken, BrokerConnection
 from cardinal.transport.envelope import ID_BYTES, message_id, netstring, number_of, pack, subject_of
-from cardinal.transport.errors import BadEnvelope, Refused, Unreachable
+from cardinal.transport.errors import BadEnvelope, BrokerRefused, Unreachable
 from seriatim.client.errors import InvalidArgument
 from seriatim.client.server_address import without_credentials
 
@@ -52,7 +52,10 @@ class Publisher:
         self._turn = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
-        """Connect, so that a wrong address is told at once. Raises `Unreachable`, `Refused`."""
+        """Connect, so that a wrong address is reported at once.
+
+        Raises `Unreachable`, `BrokerRefused`.
+        """
         try:
             await self._connected()
         except Broken as error:
@@ -76,8 +79,8 @@ class Publisher:
     async def send(self, messages: Messages) -> int:
         """Publish messages by topic, in their order; the last number that the broker gave.
 
-        Raises `Refused`, `BadTopic`, and `Unreachable` when the patience is at its end; then what
-        was sent may be there or not, and may be sent again. If one is too large none is sent.
+        Raises `BrokerRefused`, `BadTopic`, and `Unreachable` when the patience is at its end; then
+        what was sent may be there or not, and may be sent again. If one is too large none is sent.
         """
         items = [
             (subject_of(self.application, topic), pack(key, value))
@@ -129,7 +132,9 @@ class Publisher:
         """A larger message ends the connection, with those before it taken."""
         largest = max((len(payload) for _, payload in items), default=0)
         if self.payload_max is not None and largest > self.payload_max:
-            raise Refused(f"a message of {largest} bytes; the broker takes {self.payload_max}")
+            raise BrokerRefused(
+                f"a message of {largest} bytes; the broker takes {self.payload_max}"
+            )
 
     async def _publish(self, connection: BrokerConnection, piece: list[Item]) -> int | None:
         """Publish once; the last number, or None if there was no room."""
@@ -141,12 +146,14 @@ class Publisher:
             for_good = dict.fromkeys(one for one in connection.refused if FULL not in one)
             if not for_good:
                 return None
-            raise Refused("; ".join(for_good))
+            raise BrokerRefused("; ".join(for_good))
         try:
             digits, _ = netstring(answer, 0)
             return number_of(digits)
         except (BadEnvelope, ValueError):
-            raise Refused(f"{self._shown}: this broker is not Seriatim: {answer!r:.60}") from None
+            raise BrokerRefused(
+                f"{self._shown}: this broker is not Seriatim: {answer!r:.60}"
+            ) from None
 
     async def _write(self, connection: BrokerConnection, piece: list[Item]) -> None:
         for subject, payload in piece:
@@ -154,4 +161,4 @@ class Publisher:
             try:
                 await connection.client.publish(subject, payload, headers=headers)
             except InvalidArgument as error:
-                raise Refused(error.reason) from None
+                raise BrokerRefused(error.reason) from None

@@ -20,7 +20,7 @@ class Outcome(Enum):
     NOT_FOUND = "given up, removed by a reorg, or no longer applied"
 
 
-class Waiting:
+class AppliedWaiters:
     """Who waits for what; one event loop."""
 
     def __init__(self, remember: int = REMEMBER) -> None:

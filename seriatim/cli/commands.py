@@ -333,7 +333,7 @@ def sub(
         print(f"seriatim: listening to {' '.join(subjects)}{words}", file=sys.stderr, flush=True)
 
     try:
-        wish = sub.Wish(subjects, group, count, begin, json, reconnect)
+        wish = sub.SubscribeOptions(subjects, group, count, begin, json, reconnect)
         sub.subscribe(url, wish, show, ready)
     except KeyboardInterrupt:
         if count:

@@ -1,6 +1,6 @@
 """Receiving a feed: in order, each number once, and what misses fetched or told as lost.
 
-    from seriatim.receiver import Ended, FeedMessage, Group, Lost, NewStream, Receiver
+    from seriatim.receiver import Ended, FeedMessage, Group, MessagesLost, NewStream, Receiver
 
 docs/multicast.md shows how. Alone of the sequencer this package has sockets and an event loop.
 What is named here is loaded when it is first asked for, so that the broker, which only looks
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sequencer.feed.feed_message import FeedMessage
     from seriatim.receiver.counters import Counters
     from seriatim.receiver.errors import FillError, GroupError, ReceiverError
-    from seriatim.receiver.events import Ended, Lost, NewStream
+    from seriatim.receiver.events import Ended, MessagesLost, NewStream
     from seriatim.receiver.group import Group
     from seriatim.receiver.order import Event
     from seriatim.receiver.receiver import Receiver
@@ -27,7 +27,7 @@ _WHERE = {
     "FillError": "seriatim.receiver.errors",
     "Group": "seriatim.receiver.group",
     "GroupError": "seriatim.receiver.errors",
-    "Lost": "seriatim.receiver.events",
+    "MessagesLost": "seriatim.receiver.events",
     "FeedMessage": "sequencer.feed.feed_message",
     "NewStream": "seriatim.receiver.events",
     "Receiver": "seriatim.receiver.receiver",
@@ -43,7 +43,7 @@ __all__ = [
     "FillError",
     "Group",
     "GroupError",
-    "Lost",
+    "MessagesLost",
     "NewStream",
     "Receiver",
     "ReceiverError",

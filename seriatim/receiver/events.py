@@ -1,7 +1,7 @@
 """What a receiver tells beside messages: what is lost, where a stream ends, where one begins."""
 
 
-class Lost:
+class MessagesLost:
     """Numbers `first` to `last` cannot be had: they stand here, where their messages would."""
 
     def __init__(self, first: int, last: int) -> None:
@@ -9,13 +9,16 @@ class Lost:
         self.last = last
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Lost) and (self.first, self.last) == (other.first, other.last)
+        return isinstance(other, MessagesLost) and (self.first, self.last) == (
+            other.first,
+            other.last,
+        )
 
     def __hash__(self) -> int:
         return hash((self.first, self.last))
 
     def __repr__(self) -> str:
-        return f"Lost({self.first}, {self.last})"
+        return f"MessagesLost({self.first}, {self.last})"
 
 
 class Ended:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from sequencer.feed.feed_codec import Codec, packet_of
 from sequencer.feed.feed_message import FeedMessage
-from seriatim.receiver.order import Order, Wanted
+from seriatim.receiver.order import Order, WantedRange
 
 PROBE = FeedMessage(1, b"payload", b"subject", b"NATS/1.0\r\nA: b\r\n\r\n", 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class JournalHead:
     """What there is: the journal's id and epoch, and the last number given."""
 
     journal: str
@@ -62,7 +62,7 @@ class Filler:
     def use(self, carried: Carried) -> None:
         """Bring messages as the codec does."""
 
-    async def head(self) -> Head | None:
+    async def head(self) -> JournalHead | None:
         """What there is; None where that cannot be asked."""
         return None
 
@@ -74,7 +74,7 @@ class Filler:
         """How many questions may be asked now."""
         raise NotImplementedError
 
-    def ask(self, wanted: Wanted) -> None:
+    def ask(self, wanted: WantedRange) -> None:
         """Ask; the order asks again for what is not answered."""
         raise NotImplementedError
 

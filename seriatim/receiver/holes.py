@@ -13,7 +13,7 @@ from typing import Any
 import cython
 
 from sequencer.feed.feed_message import FeedMessage
-from seriatim.receiver.events import Ended, Lost, NewStream
+from seriatim.receiver.events import Ended, MessagesLost, NewStream
 
 if not cython.compiled:
     MESSAGE_BYTES = 128  # of a message beside what is in it
@@ -118,7 +118,7 @@ class Holes:
             if hole.start > last:
                 break
             low, high = max(first, hole.start), min(last + 1, hole.stop)
-            at = self.fill(at, low, high, [Lost(low, high - 1)], INFINITY)
+            at = self.fill(at, low, high, [MessagesLost(low, high - 1)], INFINITY)
         return 0
 
     def lose_all(self) -> int:
@@ -325,10 +325,10 @@ class Holes:
         """One event for what is lost in a row."""
         if self.events:
             before = self.events[len(self.events) - 1]
-            if isinstance(before, Lost) and before.last + 1 == first:
+            if isinstance(before, MessagesLost) and before.last + 1 == first:
                 before.last = last
                 return 0
-        self.events.append(Lost(first, last))
+        self.events.append(MessagesLost(first, last))
         self.pending += LOST_BYTES
         return 0
 
@@ -338,7 +338,7 @@ def _place_of(event: Any) -> int:
     if isinstance(event, FeedMessage):
         message: FeedMessage = event
         return message.number
-    return event.first if isinstance(event, Lost) else event.after - 1
+    return event.first if isinstance(event, MessagesLost) else event.after - 1
 
 
 def _number(messages: list[FeedMessage], at: int) -> int:

@@ -23,8 +23,8 @@ from seriatim.client.errors import BrokerError, InvalidArgument, NotABroker, des
 from seriatim.client.protocol import MessageReceived
 from seriatim.client.server_address import without_credentials
 from seriatim.receiver.errors import FillError
-from seriatim.receiver.filler import Carried, Filler, Head
-from seriatim.receiver.order import Wanted
+from seriatim.receiver.filler import Carried, Filler, JournalHead
+from seriatim.receiver.order import WantedRange
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 2.0  # without an answer to any question: then nobody is there
@@ -40,7 +40,7 @@ DIGITS_MAX = 19  # of the largest number
 class Flight:
     """A question that is not fully answered."""
 
-    wanted: Wanted
+    wanted: WantedRange
     at: int  # the number that the next chunk begins with
     until: float
     late: bool = False
@@ -105,11 +105,11 @@ class JournalFiller(Filler):
     def use(self, carried: Carried) -> None:
         self._carried = carried
 
-    async def head(self) -> Head | None:
+    async def head(self) -> JournalHead | None:
         try:
             answer = await self._connected().request("$SEQ.INFO", timeout=ANSWER_SECONDS)
             said = json.loads(answer.data)
-            head = Head(str(said["journal"]), _whole(said["epoch"]), _whole(said["last"]))
+            head = JournalHead(str(said["journal"]), _whole(said["epoch"]), _whole(said["last"]))
         except (OSError, BrokerError, ValueError, KeyError, TypeError) as error:
             self.trouble = f"{self.shown}: {describe(error)}"
             return None
@@ -140,7 +140,7 @@ class JournalFiller(Filler):
             del self._flights[next(iter(self._flights))]
         return room
 
-    def ask(self, wanted: Wanted) -> None:
+    def ask(self, wanted: WantedRange) -> None:
         self._serial += 1
         until = asyncio.get_running_loop().time() + ANSWER_SECONDS
         self._flights[self._serial] = Flight(wanted, wanted.first, until)

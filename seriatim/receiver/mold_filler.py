@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from sequencer.feed.moldudp64 import MoldUDP64Codec, request
 from seriatim.receiver.errors import FillError
 from seriatim.receiver.filler import Filler
-from seriatim.receiver.order import Wanted
+from seriatim.receiver.order import WantedRange
 
 ANSWER_SECONDS = 0.25  # then a question is not counted as under way any more
 LATELY_SECONDS = 10.0  # an answer may be so late, or come twice
@@ -56,7 +56,9 @@ class MoldFiller(Filler):
         super().__init__()
         self.url = url
         self._codec = MoldUDP64Codec(filtered)
-        self._flights: dict[int, tuple[Wanted, float]] = {}  # by the first number, and until when
+        self._flights: dict[
+            int, tuple[WantedRange, float]
+        ] = {}  # by the first number, and until when
         self._lately: dict[int, float] = {}  # first numbers that were asked for, and until when
         self._denied: dict[int, int] = {}  # what was asked for, and where the answer began
         self._flights_max = FLIGHTS // 2
@@ -142,7 +144,7 @@ class MoldFiller(Filler):
             self._flights_max = min(FLIGHTS, self._flights_max + FLIGHTS_MIN)
         self._answered = self._unanswered = 0
 
-    def ask(self, wanted: Wanted) -> None:
+    def ask(self, wanted: WantedRange) -> None:
         session = self.order.session
         if self._socket is None or len(session) != 10:
             return

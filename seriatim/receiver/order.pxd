@@ -19,7 +19,7 @@ cdef extern from "<stdint.h>":
     const long long INT64_MAX
 
 @cython.final
-cdef class Wanted:
+cdef class WantedRange:
     cdef readonly long long stream, first, last
 
 @cython.final
@@ -73,7 +73,7 @@ cdef class Order:
     cpdef int give_up(self, double now) except -1
     @cython.locals(at=Py_ssize_t, hole=Hole, holes=Holes)
     cpdef int retry(self, double now) except -1
-    @cython.locals(last=Wanted, near=bint)
+    @cython.locals(last=WantedRange, near=bint)
     cdef bint _ask_for(self, Hole hole, Py_ssize_t at, list wanted, int room) except -1
     @cython.locals(pause=double)
     cdef double _pause(self, int tries) except -1

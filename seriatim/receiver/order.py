@@ -3,7 +3,7 @@
     offer(packet, now, feed, source)      a feed has brought it
     filled, lose, answered                what came of a question
     ask(now, room, weight) -> [Wanted]    what to ask for now; nothing is to be done before `due`
-    take() -> [FeedMessage | Lost | Ended | NewStream]    in the order of the numbers, each once
+    take() -> [FeedMessage | MessagesLost | Ended | NewStream]    in order, each number once
 
 A number is known to miss as soon as a later one is heard of, or a heartbeat. `patience` is how
 long a hole may be, for what comes late or by the other feed; then it is asked for, again and
@@ -29,10 +29,10 @@ import cython
 
 from sequencer.feed.feed_codec import Packet
 from sequencer.feed.feed_message import FeedMessage
-from seriatim.receiver.events import Ended, Lost, NewStream
+from seriatim.receiver.events import Ended, MessagesLost, NewStream
 from seriatim.receiver.holes import Hole, Holes
 
-Event = FeedMessage | Lost | Ended | NewStream
+Event = FeedMessage | MessagesLost | Ended | NewStream
 
 if not cython.compiled:
     from sequencer.feed.feed_codec import DATA, END
@@ -48,7 +48,7 @@ TRY = 8  # what a question without an answer counts, where nothing speaks for wh
 FEEDS = 2
 
 
-class Wanted:
+class WantedRange:
     """A question: numbers `first` to `last` of the stream; some of them may be here already."""
 
     def __init__(self, stream: int, first: int, last: int) -> None:
@@ -296,14 +296,14 @@ class Order:
 
     # What to ask
 
-    def ask(self, now: float, room: int, weight: int = TRY) -> list[Wanted]:
+    def ask(self, now: float, room: int, weight: int = TRY) -> list[WantedRange]:
         """What to ask for now, in at most `room` questions; what was asked too often is lost.
 
         `weight` is what such a question counts if it has no answer: a `TRY`, or a part of it; with
         0, for it is known that nobody hears, nothing is lost.
         """
         holes: Holes = self.holes
-        wanted: list[Wanted] = []
+        wanted: list[WantedRange] = []
         due = INFINITY
         at = 0
         while at < len(holes.all):
@@ -355,10 +355,10 @@ class Order:
                 holes.due = min(holes.due, hole.due)
         return 0
 
-    def _ask_for(self, hole: Hole, at: int, wanted: list[Wanted], room: int) -> bool:
+    def _ask_for(self, hole: Hole, at: int, wanted: list[WantedRange], room: int) -> bool:
         """Put a hole, or the first piece of it, into a question."""
         if wanted:
-            last: Wanted = wanted[len(wanted) - 1]
+            last: WantedRange = wanted[len(wanted) - 1]
             near = hole.start - last.last - 1 <= self.bridge
             if near and hole.stop - last.first <= self.piece:
                 last.last = hole.stop - 1
@@ -367,7 +367,7 @@ class Order:
             return False
         if hole.stop - hole.start > self.piece:
             self.holes.divide(at, hole, hole.start + self.piece)
-        wanted.append(Wanted(self.stream, hole.start, hole.stop - 1))
+        wanted.append(WantedRange(self.stream, hole.start, hole.stop - 1))
         return True
 
     def _pause(self, tries: int) -> float:
@@ -381,7 +381,7 @@ class Order:
     def _give_up(self, at: int, hole: Hole) -> int:
         """Nobody has it: it is lost, or was left out by a filter of which nothing is known."""
         left_out = self.filtered and self.blind and not self.fills
-        gone = [] if left_out else [Lost(hole.start, hole.stop - 1)]
+        gone = [] if left_out else [MessagesLost(hole.start, hole.stop - 1)]
         return self.holes.fill(at, hole.start, hole.stop, gone, INFINITY)
 
     # Streams

@@ -5,7 +5,7 @@
         async for event in receiver:
             match event:
                 case FeedMessage(): ...             number, payload, subject, headers, time
-                case Lost(): ...                first to last: nobody has them
+                case MessagesLost(): ...        first to last: nobody has them
 
 It reads as long as the application takes: over `pending_bytes` of events that are not taken it
 stops, the kernel's buffer overflows, and what is lost by that is fetched later as any other loss.
@@ -35,7 +35,7 @@ from seriatim.receiver.arguments import (
 from seriatim.receiver.arrivals import Arrivals
 from seriatim.receiver.counters import Counters
 from seriatim.receiver.errors import FillError, ReceiverError
-from seriatim.receiver.filler import Filler, Head, probe
+from seriatim.receiver.filler import Filler, JournalHead, probe
 from seriatim.receiver.group import Group, join, rejoined
 from seriatim.receiver.journal_filler import JournalFiller
 from seriatim.receiver.mold_filler import MoldFiller
@@ -113,7 +113,7 @@ class Receiver:
         self._taken: Iterator[Event] = iter(())
         self._paused = self._closed = False
         self._looking: asyncio.Task[None] | None = None
-        self._head: Head | None = None
+        self._head: JournalHead | None = None
         self._stream = 0  # the order's, when `_head` was learned
         self._trouble = ""  # of the codec, with the stream that it was told
         self._sure_until = 0.0  # a stranger is no reason to ask what there is before that
@@ -317,7 +317,7 @@ class Receiver:
         if self.order.ready:
             self._wake()  # something was given up
 
-    def _learn(self, head: Head | None, stream: int, heard: int) -> None:
+    def _learn(self, head: JournalHead | None, stream: int, heard: int) -> None:
         """Take in what there is; it was asked when the order was at this stream and top."""
         order = self.order
         if head is None or stream != order.stream:
@@ -337,7 +337,7 @@ class Receiver:
         order.expect(head.last + 1, self._loop.time(), heard)
         self._advance()
 
-    def _open_codec(self, head: Head) -> None:
+    def _open_codec(self, head: JournalHead) -> None:
         try:
             self.codec.open(head.journal, head.epoch)
         except Exception as error:  # of whoever wrote the codec

@@ -10,7 +10,7 @@ import sqlite3
 import sys
 
 from cardinal.block import Block
-from cardinal.follower import Follower, Step
+from cardinal.follower import ChainFollower, Step
 from cardinal.transport.consumer import Consumer
 
 TABLES = """
@@ -83,7 +83,7 @@ async def main(url: str, file: str, threshold: int) -> None:
     """Consume for ever."""
     application = Application(file)
     head = application.head()
-    follower = Follower(
+    follower = ChainFollower(
         start=head and head[1], number=None if head is None else head[2], threshold=threshold
     )
     consumer = Consumer("chain", url, follower=follower, token=application.token())

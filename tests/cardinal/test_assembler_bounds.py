@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from cardinal.assembler import Assembler, Dropped, Evicted
 from cardinal.block import Block
 from cardinal.errors import (
-    BadNumber,
+    BadAvroNumber,
     BadText,
     CardinalError,
     IndexTooHigh,
     NotAnnounced,
     NotCounted,
     ShortKey,
-    Truncated,
+    TruncatedMessage,
     UnknownType,
 )
 from cardinal.message_codec import encode
@@ -47,12 +47,12 @@ REST = rows([Update(B, "a/1", b""), SubBatchHeader(B, ID, 1), SubBatchMessage(B,
         (b"\x03" + bytes(4), b"", ShortKey),
         (b"\x00" + bytes(31), b"", ShortKey),
         (b"\x09" + B, b"", UnknownType),
-        (b"\x00" + B, b"\x01\x02\x03", BadNumber),
-        (b"\x00" + B, b"\x02\x02\x03", Truncated),
-        (b"\x01" + B + ID, b"\x01", BadNumber),
+        (b"\x00" + B, b"\x01\x02\x03", BadAvroNumber),
+        (b"\x00" + B, b"\x02\x02\x03", TruncatedMessage),
+        (b"\x01" + B + ID, b"\x01", BadAvroNumber),
         (b"\x02" + B + ID + b"\x00", b"\x02", CardinalError),
         (b"\x02" + B + ID + b"\x80", b"\x00\x00", ShortKey),
-        (b"\x05" + B, b"\x01", BadNumber),
+        (b"\x05" + B, b"\x01", BadAvroNumber),
     ],
 )
 def test_given_a_malformed_message_when_fed_then_it_is_told_and_hides_no_right_one(

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from cardinal import avro
 from cardinal.errors import (
+    BadAvroNumber,
     BadCount,
-    BadNumber,
     BadText,
     MalformedMessage,
     RepeatedKey,
-    Truncated,
+    TruncatedMessage,
 )
 from tests.cardinal import vectors
 
@@ -44,12 +44,12 @@ def test_given_any_number_when_written_then_fastavro_reads_it_and_writes_the_sam
 @pytest.mark.parametrize(
     ("data", "error", "offset"),
     [
-        (b"", Truncated, 0),
-        (b"\x80", Truncated, 0),
-        (b"\xff" * 9, Truncated, 0),
-        (b"\xff" * 9 + b"\x02", BadNumber, 0),
-        (b"\xff" * 10, BadNumber, 0),
-        (b"\x80" * 40 + b"\x00", BadNumber, 0),
+        (b"", TruncatedMessage, 0),
+        (b"\x80", TruncatedMessage, 0),
+        (b"\xff" * 9, TruncatedMessage, 0),
+        (b"\xff" * 9 + b"\x02", BadAvroNumber, 0),
+        (b"\xff" * 10, BadAvroNumber, 0),
+        (b"\x80" * 40 + b"\x00", BadAvroNumber, 0),
     ],
 )
 def test_given_bytes_that_are_no_number_when_read_then_it_is_told_where(
@@ -70,12 +70,12 @@ def test_given_a_number_with_idle_bytes_when_read_then_it_is_taken_as_all_reader
 def test_given_a_number_of_more_than_32_bits_when_an_int_is_read_then_it_is_refused(
     number: int,
 ) -> None:
-    with pytest.raises(BadNumber, match="32 bits"):
+    with pytest.raises(BadAvroNumber, match="32 bits"):
         avro.integer(avro.write_long(number), 0)
 
 
 def test_given_an_int_of_six_bytes_when_read_then_it_is_refused() -> None:
-    with pytest.raises(BadNumber, match="32 bits"):
+    with pytest.raises(BadAvroNumber, match="32 bits"):
         avro.integer(b"\x80\x80\x80\x80\x80\x00", 0)
 
 
@@ -85,10 +85,10 @@ def test_given_bytes_of_any_length_when_read_then_they_and_their_end_are_found(s
     assert avro.octets(data + b"y", 0) == (b"x" * size, len(data))
     assert avro.text(data + b"y", 0) == ("x" * size, len(data))
     for cut in {1, len(data) // 2, len(data) - 1} - {len(data), 0}:
-        with pytest.raises(Truncated) as caught:
+        with pytest.raises(TruncatedMessage) as caught:
             avro.octets(data[:cut], 0)
         assert caught.value.offset == 0
-        with pytest.raises(Truncated):
+        with pytest.raises(TruncatedMessage):
             avro.text(data[:cut], 0)
 
 
@@ -106,7 +106,7 @@ def test_given_bytes_of_any_length_when_read_then_they_and_their_end_are_found(s
 def test_given_bytes_that_are_no_text_when_read_then_it_is_told_where(
     data: bytes, offset: int, reason: str
 ) -> None:
-    with pytest.raises((BadText, BadCount, Truncated), match=reason) as caught:
+    with pytest.raises((BadText, BadCount, TruncatedMessage), match=reason) as caught:
         avro.text(data, 0)
     assert caught.value.offset == offset
 
@@ -172,9 +172,9 @@ def test_given_many_entries_when_written_then_they_are_in_blocks_of_a_hundred() 
 @pytest.mark.parametrize(
     ("data", "error", "offset", "reason"),
     [
-        (b"", Truncated, 0, "no number"),
-        (b"\x04\x02a", Truncated, 3, "no number"),
-        (b"\x02\x02a", Truncated, 3, "no number"),
+        (b"", TruncatedMessage, 0, "no number"),
+        (b"\x04\x02a", TruncatedMessage, 3, "no number"),
+        (b"\x02\x02a", TruncatedMessage, 3, "no number"),
         (avro.write_long(2**62), BadCount, 0, "a block of 4611686018427387904 entries in 0 bytes"),
         (avro.write_long(-(2**63)) + b"\x00", BadCount, 0, "9223372036854775808 entries"),
         (b"\x06\x02a", BadCount, 0, "a block of 3 entries in 2 bytes"),
@@ -182,7 +182,7 @@ def test_given_many_entries_when_written_then_they_are_in_blocks_of_a_hundred() 
         (b"\x01\x06\x02ab\x00", BadCount, 4, "end here and not at 5"),
         (b"\x01\x02\x02a\x00", BadCount, 4, "end here and not at 3"),
         (b"\x01\x01\x02a\x00", BadCount, 1, "a block of -1 bytes"),
-        (b"\x02\x02a\x80", Truncated, 3, "inside a number"),
+        (b"\x02\x02a\x80", TruncatedMessage, 3, "inside a number"),
     ],
 )
 def test_given_counts_and_sizes_that_lie_when_read_then_it_is_told_where(

@@ -12,7 +12,7 @@ import pytest
 from cardinal.assembler import Assembler, Dropped
 from cardinal.block import Block
 from cardinal.errors import (
-    BadNumber,
+    BadAvroNumber,
     CardinalError,
     IndexTooHigh,
     InvalidBatch,
@@ -90,10 +90,10 @@ PRODUCED: dict[str, tuple[Callable[[], Any], type[CardinalError] | None]] = {
 # Messages that a consumer gets, and why it drops one. There, most of them are its end.
 DROPPED: dict[str, tuple[bytes, bytes, type[CardinalError]]] = {
     "SubBatchMsg index 9 of 1": (*encode(SubBatchMessage(B, ID, 9, [], {})), IndexTooHigh),
-    "SubBatchHeader negative count": (b"\x01" + B + ID, b"\x01", BadNumber),
+    "SubBatchHeader negative count": (b"\x01" + B + ID, b"\x01", BadAvroNumber),
     "short key (5 bytes)": (b"\x03" + bytes(4), b"", ShortKey),
     "empty key": (b"", b"", ShortKey),
-    "garbage Batch value": (b"\x00" + B, b"\x01\x02\x03", BadNumber),  # there, it is taken
+    "garbage Batch value": (b"\x00" + B, b"\x01\x02\x03", BadAvroNumber),  # there, it is taken
     "unknown type 9 for unknown block": (b"\x09" + named("?"), b"", UnknownType),
     "BatchMsg key with a leading slash and no matching prefix": (
         *encode(Update(B, "/nothing", b"")),

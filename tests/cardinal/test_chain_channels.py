@@ -2,7 +2,7 @@
 
 from cardinal.block import Block
 from cardinal.chain import PAST_MAX, Chain
-from cardinal.follower import TOPICS_MAX, Follower, Row, Step
+from cardinal.follower import TOPICS_MAX, ChainFollower, Row, Step
 from cardinal.producer import Messages, Producer
 from cardinal.schema import Schema
 from cardinal.token import parse_token
@@ -166,7 +166,7 @@ def rows_of(sent: list[Messages]) -> list[Row]:
     return [(*row, number) for number, row in enumerate(rows, 1)]
 
 
-def steps_of(follower: Follower, rows: list[Row]) -> list[Step]:
+def steps_of(follower: ChainFollower, rows: list[Row]) -> list[Step]:
     return [
         event for row in rows for event in follower.take([row], "s", 0.0) if isinstance(event, Step)
     ]
@@ -179,11 +179,11 @@ def test_given_a_channel_on_the_head_when_stopped_in_it_then_the_rest_comes_agai
     made = [channel.block(at, hash_of(at), hash_of(at - 1), at) for at in range(2, 202)]
     last = producer.block(202, hash_of(202), hash_of(201), 202)
     rows = rows_of([first, channel.begin(), *made, first, channel.complete(), last])
-    steps = steps_of(Follower(start=hash_of(0), number=0), rows)
+    steps = steps_of(ChainFollower(start=hash_of(0), number=0), rows)
     assert len(steps) == 202
     for at in (1, 2, 100, 199, 200):
         head = steps[at].update.added[-1]
-        again = Follower(start=head.hash, number=head.number)
+        again = ChainFollower(start=head.hash, number=head.number)
         rest = rows[parse_token(steps[at].token)["s"] - 1 :]
         assert len(steps_of(again, rest)) == 201 - at
 
@@ -197,7 +197,7 @@ def test_given_a_channel_that_waits_when_a_token_is_made_then_it_reaches_back_to
     channel = producer.reorg(50, names[50], 60, names[98])
     made = [channel.block(at, names[at], names[at - 1], at) for at in range(51, 99)]
     rows = rows_of([*blocks[:90], channel.begin(), *blocks[90:], *made, channel.complete()])
-    follower = Follower(start=hash_of(0), number=0, threshold=5)
+    follower = ChainFollower(start=hash_of(0), number=0, threshold=5)
     assert steps_of(follower, rows)[-1].update.added[0].number == 100, "the channel is lighter"
     assert len(follower.chain.retained) == 6 + len(made)
     assert parse_token(follower.token("s")) == {"s": 91}
@@ -217,7 +217,7 @@ def test_given_an_ancestor_that_is_late_when_its_channel_is_whole_then_nothing_i
         channel.block(13, hash_of(23), hash_of(22), 99, {"a/1": b"y"}),
     ]
     rows = rows_of([*blocks, channel.begin(), *made, channel.complete(), late])
-    steps = steps_of(Follower(start=hash_of(0), number=0), rows)
+    steps = steps_of(ChainFollower(start=hash_of(0), number=0), rows)
     assert not any(step.update.beyond for step in steps)
     assert [[one.number for one in step.update.added] for step in steps[-2:]] == [
         [11, 12, 13, 14],
@@ -226,7 +226,7 @@ def test_given_an_ancestor_that_is_late_when_its_channel_is_whole_then_nothing_i
 
 
 def test_given_endless_topics_when_all_are_tracked_then_few_are_remembered() -> None:
-    follower = Follower()
+    follower = ChainFollower()
     for at in range(TOPICS_MAX + 100):
         follower.take([(f"t{at}", b"\xff", b"", at)], "s", 0.0)
     assert len(follower._lanes) == TOPICS_MAX
@@ -237,7 +237,7 @@ def test_given_blocks_of_a_channel_when_the_source_rewinds_then_their_tokens_do(
     producer = Producer(SCHEMA)
     channel = producer.reorg(1, hash_of(1), 1, hash_of(9))
     rows = rows_of([channel.begin(), channel.block(2, hash_of(9), hash_of(1), 2)])
-    follower = Follower()
+    follower = ChainFollower()
     follower.take(rows, "s", 0.0)
     assert [one.token for one in follower.retained] == [{"s": 2}]
     follower.rewind("s", 1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cardinal.assembler import Dropped, Evicted
 from cardinal.errors import NotOnChannel
-from cardinal.follower import ChannelGivenUp, Event, Follower, NotOpen, Row, Step
+from cardinal.follower import ChainFollower, ChannelGivenUp, Event, NotOpen, Row, Step
 from cardinal.producer import Messages, Producer
 from cardinal.token import parse_token
 from tests.cardinal.chains import GENESIS, SCHEMA, Made, branch, messages_of, rows_of, state_of
@@ -49,7 +49,7 @@ class Application:
 def test_given_a_chain_with_a_fork_when_followed_then_the_state_is_that_of_the_heavier() -> None:
     application = Application()
     rows = rows_of(sent([*BASE, *LEFT, *RIGHT]))
-    application.apply(Follower().take(rows, STREAM, 0.0))
+    application.apply(ChainFollower().take(rows, STREAM, 0.0))
     assert application.chain == [block.hash for block in [*BASE, *RIGHT]]
     assert application.states[-1] == state_of([*BASE, *RIGHT])
     assert parse_token(application.token) == {STREAM: 1}, "all blocks are kept for a reorg"
@@ -59,7 +59,7 @@ def test_given_a_chain_with_a_fork_when_followed_then_the_state_is_that_of_the_h
 def test_given_numbers_that_were_taken_back_then_tokens_reach_back_to_what_comes_anew(
     missing: int,
 ) -> None:
-    follower, application = Follower(threshold=0), Application()
+    follower, application = ChainFollower(threshold=0), Application()
     rows = rows_of(sent([*BASE, *RIGHT]))
     kept, gone = len(rows_of(sent(BASE[:1]))), len(rows_of(sent(BASE[:3]))) - missing
     application.apply(follower.take(rows[:gone], STREAM, 0.0))
@@ -80,7 +80,7 @@ def test_given_any_order_and_a_restart_after_any_step_when_followed_then_nothing
     order = data.draw(st.permutations(rows[len(rows_of(sent(BASE[:1]))) :]))
     order = rows[: len(rows) - len(order)] + order  # the first block is where all begins
     numbered = [(*row[:3], number) for number, row in enumerate(order + order[::3], 1)]
-    application, first, follower = Application(), 1, Follower()
+    application, first, follower = Application(), 1, ChainFollower()
     for _ in range(data.draw(st.integers(0, 3)) + 1):
         steps_left = data.draw(st.integers(1, 3))
         for piece in cut(numbered[first - 1 :], data.draw(st.integers(1, 50))):
@@ -91,7 +91,7 @@ def test_given_any_order_and_a_restart_after_any_step_when_followed_then_nothing
             if not steps_left:
                 break  # killed: what the follower knew is gone
         first = parse_token(application.token)[STREAM]
-        follower = Follower(start=application.chain[-1], number=len(application.chain))
+        follower = ChainFollower(start=application.chain[-1], number=len(application.chain))
     for piece in cut(numbered[first - 1 :], 40):
         application.apply(follower.take(piece, STREAM, 0.0))
     assert application.chain == [block.hash for block in [*BASE, *RIGHT]]
@@ -104,7 +104,7 @@ def cut(rows: list[Row], size: int) -> list[list[Row]]:
 
 def test_given_only_some_prefixes_when_followed_then_other_topics_are_passed_by() -> None:
     rows = rows_of(sent(BASE))
-    follower = Follower(SCHEMA.track("b/[0-9]+/t/"))
+    follower = ChainFollower(SCHEMA.track("b/[0-9]+/t/"))
     steps = [event for event in follower.take(rows, STREAM, 0.0) if isinstance(event, Step)]
     keys = {key for step in steps for block in step.update.added for key in block.updates}
     assert keys == {f"b/{number}/t/{at}" for number in (1, 2, 3) for at in range(5)}
@@ -128,7 +128,7 @@ def reorganised() -> tuple[list[Row], list[Row], list[Row]]:
 def test_given_a_reorg_beyond_the_threshold_when_its_channel_comes_then_it_is_followed() -> None:
     before, between, after = reorganised()
     application = Application()
-    follower = Follower(threshold=10)
+    follower = ChainFollower(threshold=10)
     application.apply(follower.take(before + between + after, STREAM, 0.0))
     deep = branch(BASE[0], "d", 5)
     final = [BASE[0], *deep, *branch(deep[-1], "e", 1)]
@@ -138,7 +138,7 @@ def test_given_a_reorg_beyond_the_threshold_when_its_channel_comes_then_it_is_fo
 
 def test_given_an_open_channel_when_a_token_is_made_then_it_reaches_back_to_its_begin() -> None:
     before, between, _ = reorganised()
-    follower = Follower(threshold=0, start=BASE[-1].hash, number=3)
+    follower = ChainFollower(threshold=0, start=BASE[-1].hash, number=3)
     follower.take(before, STREAM, 0.0)
     assert follower.token(STREAM) != f"{STREAM}={between[0][3]}"
     tokens = [
@@ -153,7 +153,7 @@ def test_given_an_open_channel_when_a_token_is_made_then_it_reaches_back_to_its_
 
 def test_given_a_channel_that_is_never_completed_when_time_passes_then_it_is_given_up() -> None:
     before, between, _ = reorganised()
-    follower = Follower(age_max=10.0)
+    follower = ChainFollower(age_max=10.0)
     follower.take(before + between[:-1], STREAM, 0.0)
     assert follower.channels == [between[0][0]]
     meanwhile = rows_of(sent(branch(LEFT[-1], "w", 1)), 1000)
@@ -173,7 +173,7 @@ def test_given_a_channel_that_is_too_long_when_it_comes_then_it_is_given_up(
     limit: str, most: int
 ) -> None:
     before, between, _ = reorganised()
-    follower = Follower()
+    follower = ChainFollower()
     setattr(follower.chain, {"blocks": "spare_max", "bytes": "spare_bytes_max"}[limit], most)
     events = follower.take(before + between, STREAM, 0.0)
     assert ChannelGivenUp(between[0][0], limit) in events
@@ -188,7 +188,7 @@ def test_given_a_channel_that_is_opened_again_when_cut_anywhere_then_it_is_close
     rows = before + between + between + after
     rows = [(*row[:3], number) for number, row in enumerate(rows, 1)]
     cut_at = len(before) + len(between) + place
-    application, follower = Application(), Follower()
+    application, follower = Application(), ChainFollower()
     application.apply(follower.take(rows[:cut_at], STREAM, 0.0))
     application.apply(follower.take(rows[cut_at:], STREAM, 0.0))
     deep = branch(BASE[0], "d", 5)
@@ -199,7 +199,7 @@ def test_given_a_channel_that_is_opened_again_when_cut_anywhere_then_it_is_close
 def test_given_a_channel_that_lacks_a_message_when_completed_then_the_block_is_told() -> None:
     before, between, _ = reorganised()
     lost = next(at for at, row in enumerate(between) if row[1][0] == 3)
-    events = Follower().take(before + between[:lost] + between[lost + 1 :], STREAM, 0.0)
+    events = ChainFollower().take(before + between[:lost] + between[lost + 1 :], STREAM, 0.0)
     evicted = [event for event in events if isinstance(event, Evicted)]
     assert [(event.hash, event.why) for event in evicted] == [
         (branch(BASE[0], "d", 5)[0].hash, "channel")
@@ -208,7 +208,7 @@ def test_given_a_channel_that_lacks_a_message_when_completed_then_the_block_is_t
 
 
 def test_given_too_many_channels_when_opened_then_the_oldest_is_given_up() -> None:
-    follower, events = Follower(), []
+    follower, events = ChainFollower(), []
     for at in range(17):
         head = branch(GENESIS, f"c{at}", 1)[0]
         channel = Producer(SCHEMA).reorg(0, GENESIS.hash, 0, head.hash)
@@ -221,7 +221,7 @@ def test_given_too_many_channels_when_opened_then_the_oldest_is_given_up() -> No
 def test_given_a_channel_without_its_begin_when_followed_then_its_blocks_are_ordinary() -> None:
     before, between, _ = reorganised()
     application = Application()
-    application.apply(Follower().take(before + between[1:], STREAM, 0.0))
+    application.apply(ChainFollower().take(before + between[1:], STREAM, 0.0))
     assert application.chain == [block.hash for block in [BASE[0], *branch(BASE[0], "d", 5)]]
 
 
@@ -229,7 +229,7 @@ def test_given_reorg_messages_on_an_ordinary_topic_when_followed_then_they_are_t
     before, between, _ = reorganised()
     misplaced = [("blocks", *between[0][1:]), ("blocks", *between[-1][1:])]
     application = Application()
-    events = Follower().take(misplaced + before, STREAM, 0.0)
+    events = ChainFollower().take(misplaced + before, STREAM, 0.0)
     told = [event for event in events if isinstance(event, Dropped)]
     assert [(type(one.error), one.key, one.source, one.offset) for one in told] == [
         (NotOnChannel, row[1], STREAM, row[3]) for row in misplaced
@@ -256,7 +256,7 @@ def test_given_two_reorgs_on_one_topic_when_one_is_complete_then_it_is_followed_
     foreign = [(topic, *row[1:]) for row in rows_of(begun)]
     opened = [*foreign, *between] if ends == "second" else [between[0], *foreign, *between[1:]]
     rows = [(*row[:3], number) for number, row in enumerate([*before, *opened], 1)]
-    application, follower = Application(), Follower(threshold=threshold)
+    application, follower = Application(), ChainFollower(threshold=threshold)
     for at, row in enumerate(rows):
         for event in follower.take([row], STREAM, 0.0):
             assert isinstance(event, Step), event
@@ -282,7 +282,7 @@ def test_given_the_end_of_another_reorg_on_an_open_channel_then_it_is_told_and_c
     rows = [*before, *between[:-3], (between[0][0], *stray, 0), *between[-3:], *after]
     rows = [(*row[:3], number) for number, row in enumerate(rows, 1)]
     application = Application()
-    events = Follower().take(rows, STREAM, 0.0)
+    events = ChainFollower().take(rows, STREAM, 0.0)
     told = [event for event in events if not isinstance(event, Step)]
     assert told == [NotOpen(between[0][0], BASE[1].hash, 2)]
     assert "whose begin was not seen" in str(told[0])
@@ -293,7 +293,7 @@ def test_given_the_end_of_another_reorg_on_an_open_channel_then_it_is_told_and_c
 
 
 def test_given_a_block_that_is_never_whole_when_time_passes_then_it_is_told() -> None:
-    follower = Follower(age_max=10.0)
+    follower = ChainFollower(age_max=10.0)
     rows = rows_of(sent(BASE[:1]))
     assert follower.take(rows[:-1], STREAM, 0.0) == []
     assert follower.token(STREAM) == f"{STREAM}=1"
@@ -305,7 +305,7 @@ def test_given_a_block_that_is_never_whole_when_time_passes_then_it_is_told() ->
 def test_given_a_message_of_a_block_that_was_applied_when_it_comes_late_then_nothing_is_told() -> (
     None
 ):
-    follower = Follower(age_max=10.0, remember=1, threshold=1)
+    follower = ChainFollower(age_max=10.0, remember=1, threshold=1)
     rows = rows_of(sent(BASE))
     assert len(follower.take(rows, STREAM, 0.0)) == len(BASE)
     (*_, last) = (row for row in rows if row[1][1:33] == BASE[0].hash)
@@ -319,6 +319,6 @@ def test_given_a_message_of_a_block_that_was_applied_when_it_comes_late_then_not
 def test_given_a_stream_read_from_its_middle_when_a_token_is_made_then_it_is_not_before(
     first: int,
 ) -> None:
-    follower = Follower(SCHEMA.track("nothing"))
+    follower = ChainFollower(SCHEMA.track("nothing"))
     follower.take([("accounts", b"\x03" + bytes(32) + b"a", b"", first)], STREAM, 0.0)
     assert follower.token(STREAM) == f"{STREAM}={first}"

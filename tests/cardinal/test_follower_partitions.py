@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from cardinal.assembler import Evicted
-from cardinal.follower import Event, Follower, Row, Step
+from cardinal.follower import ChainFollower, Event, Row, Step
 from cardinal.messages import NO_ID
 from cardinal.producer import Producer
 from cardinal.schema import Schema
@@ -80,10 +80,10 @@ class Consumer:
         self.reported: set[bytes] = set()
         self.token = ""
 
-    def follower(self) -> Follower:
+    def follower(self) -> ChainFollower:
         head = self.path[-1] if self.path else None
         number = None if head is None else self.numbers[head]
-        made = Follower(start=head, number=number, threshold=self.threshold)
+        made = ChainFollower(start=head, number=number, threshold=self.threshold)
         self.places = made.resume(self.token)
         return made
 
@@ -109,7 +109,7 @@ class Consumer:
             self.path.append(block.hash)
             self.numbers[block.hash] = block.number
 
-    def read(self, made: Story, steps: int, size: int, seconds: float) -> Follower:
+    def read(self, made: Story, steps: int, size: int, seconds: float) -> ChainFollower:
         """Live for so many steps, and read what the token does not say was used."""
         follower, now = self.follower(), 0.0
         rows = [(s, row) for s, row in made.rows if row[3] >= self.places.get(s, 0)]
@@ -154,7 +154,7 @@ def test_given_partitions_when_a_step_comes_then_its_token_has_the_place_of_each
     producer = Producer(SCHEMA)
     messages = producer.block(1, hash_of(1), NO_ID, 1, {"a/1": b"x"})
     other = producer.block(2, hash_of(2), hash_of(1), 2, {"a/1": b"x"})
-    follower = Follower(threshold=0)
+    follower = ChainFollower(threshold=0)
     assert follower.take([row for _, row in rows], "p:0", 0.0) == []
     follower.take([("accounts", *other["accounts"][0], 70)], "p:1", 0.0)
     (step,) = follower.take([("accounts", *messages["accounts"][0], 8)], "p:2", 0.0)
@@ -167,7 +167,7 @@ def test_given_partitions_when_a_step_comes_then_its_token_has_the_place_of_each
 
 def test_given_a_token_when_one_source_is_silent_after_it_then_its_place_is_kept() -> None:
     messages = Producer(SCHEMA).block(3, hash_of(3), hash_of(2), 3, {})
-    follower = Follower(start=hash_of(2), number=2)
+    follower = ChainFollower(start=hash_of(2), number=2)
     assert follower.resume("p:0=5;p:1=70") == {"p:0": 5, "p:1": 70}
     (step,) = follower.take([("blocks", *messages["blocks"][0], 6)], "p:0", 0.0)
     assert isinstance(step, Step)
@@ -180,7 +180,7 @@ def test_given_a_token_when_one_source_is_silent_after_it_then_its_place_is_kept
 def test_given_a_source_that_no_token_can_name_when_rows_come_then_it_is_refused(
     source: str,
 ) -> None:
-    follower = Follower()
+    follower = ChainFollower()
     assert follower.take([], source, 0.0) == []
     with pytest.raises(BadToken, match="is not a valid name of a stream"):
         follower.take([("blocks", b"", b"", 1)], source, 0.0)

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from cardinal.follower import Follower, Row, Step
+from cardinal.follower import ChainFollower, Row, Step
 from cardinal.producer import Messages, Producer, ReorgChannel
 from cardinal.schema import Schema
 from cardinal.token import parse_token
@@ -107,7 +107,7 @@ def story(seed: int, threshold: int) -> Story:
     return made
 
 
-def follow(follower: Follower, rows: list[Row]) -> list[Step]:
+def follow(follower: ChainFollower, rows: list[Row]) -> list[Step]:
     return [
         event for row in rows for event in follower.take([row], "s", 0.0) if isinstance(event, Step)
     ]
@@ -135,7 +135,7 @@ def test_given_any_story_when_stopped_after_any_step_then_it_goes_on_as_if_it_ha
     beyond = 0
     for seed in range(SEEDS):
         made = story(seed, threshold)
-        follower = Follower(threshold=threshold)
+        follower = ChainFollower(threshold=threshold)
         steps = follow(follower, made.rows)
         assert follower.chain.head == made.chain[-1][1], seed
         path: list[bytes] = []
@@ -143,7 +143,7 @@ def test_given_any_story_when_stopped_after_any_step_then_it_goes_on_as_if_it_ha
             apply(path, step.update)
             beyond += step.update.beyond
             head = step.update.added[-1]
-            again = Follower(start=head.hash, number=head.number, threshold=threshold)
+            again = ChainFollower(start=head.hash, number=head.number, threshold=threshold)
             rest = made.rows[parse_token(step.token)["s"] - 1 :]
             assert changes(follow(again, rest)) == changes(steps[at + 1 :]), (seed, at)
         assert path[-len(made.chain) + 1 :] == [hash for _, hash, _ in made.chain[1:]], seed

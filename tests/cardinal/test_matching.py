@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardinal import matching
-from cardinal.matching import Walk, straight
+from cardinal.matching import PatternWalk, straight
 from cardinal.pattern import Pattern
 
 
@@ -67,7 +67,7 @@ def test_given_more_pairs_than_are_looked_at_when_asked_then_it_is_not_straight(
 def test_given_a_pattern_that_is_not_straight_when_a_key_is_long_then_it_takes_no_time(
     text: str, key: str
 ) -> None:
-    walk, begin = Walk(Pattern(text)), time.process_time()
+    walk, begin = PatternWalk(Pattern(text)), time.process_time()
     assert (walk.end(key * 50_000) >= 0) == ("y" not in text and "b" not in text)
     assert time.process_time() - begin < 2.0
 
@@ -91,7 +91,7 @@ def test_given_a_key_when_walked_then_what_is_preferred_is_found(
 ) -> None:
     found = re.match(text, key, re.ASCII)
     assert (found.end() if found else -1) == end
-    assert Walk(Pattern(text)).end(key) == end
+    assert PatternWalk(Pattern(text)).end(key) == end
 
 
 @settings(deadline=None, max_examples=40)
@@ -101,6 +101,6 @@ def test_given_few_remembered_states_when_walked_then_what_is_found_is_the_same(
     found = re.match(text, key[:14], re.ASCII)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(matching, "STATES_KEPT", 20)
-        few = Walk(Pattern(text))
+        few = PatternWalk(Pattern(text))
         assert few.end(key[:14]) == (found.end() if found else -1)
-        assert few.end(key) == Walk(Pattern(text)).end(key)
+        assert few.end(key) == PatternWalk(Pattern(text)).end(key)

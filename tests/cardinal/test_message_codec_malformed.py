@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 
 from cardinal import avro
 from cardinal.errors import (
+    BadAvroNumber,
     BadCount,
     BadFlag,
-    BadNumber,
     BadText,
     CardinalError,
     LongKey,
     MalformedMessage,
     RepeatedKey,
     ShortKey,
-    TrailingBytes,
-    Truncated,
+    TrailingFieldBytes,
+    TruncatedMessage,
     UnknownType,
 )
 from cardinal.message_codec import decode, encode
-from cardinal.messages import Batch, Entry, Message, SubBatchMessage
+from cardinal.messages import BatchMessage, Entry, Message, SubBatchMessage
 from tests.cardinal import made
 
 HASH, ID = b"h" * 32, b"i" * 32
@@ -43,9 +43,9 @@ NOTHING = b"\x00\x00\x00" + bytes(32)  # of an entry: no value, no count, not de
         (b"\x02" + HASH + ID[:31], ShortKey, 64, "inside its id"),
         (b"\x02" + HASH + ID, ShortKey, 65, "inside its index"),
         (b"\x02" + HASH + ID + b"\x80", ShortKey, 65, "inside a number"),
-        (b"\x02" + HASH + ID + b"\x01", BadNumber, 65, "the index -1"),
-        (b"\x02" + HASH + ID + b"\x80" * 11, BadNumber, 65, "more than 10 bytes"),
-        (b"\x02" + HASH + ID + b"\x80\x80\x80\x80\x10", BadNumber, 65, "more than 32 bits"),
+        (b"\x02" + HASH + ID + b"\x01", BadAvroNumber, 65, "the index -1"),
+        (b"\x02" + HASH + ID + b"\x80" * 11, BadAvroNumber, 65, "more than 10 bytes"),
+        (b"\x02" + HASH + ID + b"\x80\x80\x80\x80\x10", BadAvroNumber, 65, "more than 32 bits"),
         (b"\x02" + HASH + ID + b"\x00\x00", LongKey, 66, "1 bytes after the index"),
         (b"\x00" + HASH + b"more", LongKey, 33, "4 bytes behind"),
         (b"\x01" + HASH + ID + b"x", LongKey, 65, "1 bytes behind"),
@@ -68,23 +68,28 @@ def test_given_a_key_that_is_none_when_decoded_then_it_is_told_where_and_why(
 @pytest.mark.parametrize(
     ("value", "error", "offset", "reason"),
     [
-        (b"", Truncated, 0, "no number"),
-        (b"\x01\x02\x03", BadNumber, 0, "the number -1 of a block"),
-        (b"\x02\x06\x01\x02", Truncated, 1, "bytes of 3 bytes, of which 2"),
+        (b"", TruncatedMessage, 0, "no number"),
+        (b"\x01\x02\x03", BadAvroNumber, 0, "the number -1 of a block"),
+        (b"\x02\x06\x01\x02", TruncatedMessage, 1, "bytes of 3 bytes, of which 2"),
         (b"\x02\x01", BadCount, 1, "bytes of -1 bytes"),
-        (b"\x02\x42" + bytes(70), BadNumber, 1, "a weight of 33 bytes"),
-        (b"\x02\x02\x01" + bytes(31), Truncated, 3, "32 bytes, of which 31"),
-        (HEADLESS, Truncated, 35, "no number"),
-        (HEADLESS + b"\x00x", TrailingBytes, 36, "1 bytes behind"),
+        (b"\x02\x42" + bytes(70), BadAvroNumber, 1, "a weight of 33 bytes"),
+        (b"\x02\x02\x01" + bytes(31), TruncatedMessage, 3, "32 bytes, of which 31"),
+        (HEADLESS, TruncatedMessage, 35, "no number"),
+        (HEADLESS + b"\x00x", TrailingFieldBytes, 36, "1 bytes behind"),
         (HEADLESS + b"\x02", BadCount, 35, "a block of 1 entries in 0 bytes"),
         (HEADLESS + avro.write_long(2**62) + b"\x00" * 99, BadCount, 35, "in 99 bytes"),
-        (HEADLESS + b"\x02\x02a" + NOTHING, Truncated, 73, "no number"),
+        (HEADLESS + b"\x02\x02a" + NOTHING, TruncatedMessage, 73, "no number"),
         (HEADLESS + b"\x02\x02a" + NOTHING + b"\x00", None, 0, ""),
-        (HEADLESS + b"\x02\x02a\x00\x01" + NOTHING, BadNumber, 39, "a count of -1"),
+        (HEADLESS + b"\x02\x02a\x00\x01" + NOTHING, BadAvroNumber, 39, "a count of -1"),
         (HEADLESS + b"\x02\x02a\x00\x00\x02" + NOTHING, BadFlag, 40, "02 is not a boolean"),
-        (HEADLESS + b"\x02\x02a\x00\x00\x01" + bytes(31), Truncated, 41, "32 bytes, of which 31"),
-        (HEADLESS + b"\x02\x02a" + b"\x42" + bytes(33), Truncated, 72, "no number"),
-        (HEADLESS + b"\x02\x02a" + b"\x40" + bytes(33), Truncated, 72, "no boolean"),
+        (
+            HEADLESS + b"\x02\x02a\x00\x00\x01" + bytes(31),
+            TruncatedMessage,
+            41,
+            "32 bytes, of which 31",
+        ),
+        (HEADLESS + b"\x02\x02a" + b"\x42" + bytes(33), TruncatedMessage, 72, "no number"),
+        (HEADLESS + b"\x02\x02a" + b"\x40" + bytes(33), TruncatedMessage, 72, "no boolean"),
         (HEADLESS + b"\x02\x02\xff" + NOTHING + b"\x00", BadText, 37, "no UTF-8"),
         (HEADLESS + b"\x04" + (b"\x02a" + NOTHING) * 2 + b"\x00", RepeatedKey, 73, "'a' is in"),
         (HEADLESS + b"\x01\x4a\x02a" + NOTHING + b"\x00", None, 0, ""),
@@ -96,7 +101,7 @@ def test_given_a_batch_that_is_none_when_decoded_then_it_is_told_where_and_why(
     value: bytes, error: type[MalformedMessage] | None, offset: int, reason: str
 ) -> None:
     if error is None:
-        assert decode(b"\x00" + HASH, value) == Batch(HASH, 1, 1, bytes(32), {"a": Entry()})
+        assert decode(b"\x00" + HASH, value) == BatchMessage(HASH, 1, 1, bytes(32), {"a": Entry()})
         return
     with pytest.raises(error, match=reason) as caught:
         decode(b"\x00" + HASH, value)
@@ -106,23 +111,23 @@ def test_given_a_batch_that_is_none_when_decoded_then_it_is_told_where_and_why(
 @pytest.mark.parametrize(
     ("kind", "value", "error", "offset"),
     [
-        (1, b"", Truncated, 0),
-        (1, b"\x01", BadNumber, 0),
-        (1, b"\x80\x80\x80\x80\x10", BadNumber, 0),
-        (1, b"\x02x", TrailingBytes, 1),
-        (2, b"", Truncated, 0),
-        (2, b"\x00", Truncated, 1),
-        (2, b"\x00\x00\x00", TrailingBytes, 2),
-        (2, b"\x00\x01\x06\x02a\x00\x00\x00", TrailingBytes, 7),
+        (1, b"", TruncatedMessage, 0),
+        (1, b"\x01", BadAvroNumber, 0),
+        (1, b"\x80\x80\x80\x80\x10", BadAvroNumber, 0),
+        (1, b"\x02x", TrailingFieldBytes, 1),
+        (2, b"", TruncatedMessage, 0),
+        (2, b"\x00", TruncatedMessage, 1),
+        (2, b"\x00\x00\x00", TrailingFieldBytes, 2),
+        (2, b"\x00\x01\x06\x02a\x00\x00\x00", TrailingFieldBytes, 7),
         (2, b"\x00\x01\x08\x02a\x00\x00", BadCount, 6),
         (2, b"\x00\x01\x06\x02\xff\x00\x00", BadText, 4),
         (2, b"\x00\x01\x06\x02a\x02\x00", BadCount, 7),
-        (2, b"\x00\x01\x06\x02a\x00", Truncated, 6),
-        (2, b"\x00\x01\x06\x02a\x00\x01", Truncated, 7),
-        (5, b"", Truncated, 0),
-        (5, b"\x01", BadNumber, 0),
-        (6, b"\xff\xff\xff\xff\x0f", BadNumber, 0),  # 2^31, as the reference cuts it
-        (6, b"\x00\x00", TrailingBytes, 1),
+        (2, b"\x00\x01\x06\x02a\x00", TruncatedMessage, 6),
+        (2, b"\x00\x01\x06\x02a\x00\x01", TruncatedMessage, 7),
+        (5, b"", TruncatedMessage, 0),
+        (5, b"\x01", BadAvroNumber, 0),
+        (6, b"\xff\xff\xff\xff\x0f", BadAvroNumber, 0),  # 2^31, as the reference cuts it
+        (6, b"\x00\x00", TrailingFieldBytes, 1),
     ],
 )
 def test_given_a_value_that_is_none_when_decoded_then_it_is_told_where(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from cardinal.matching import Walk
+from cardinal.matching import PatternWalk
 from cardinal.pattern import (
     Pattern,
     PatternError,
@@ -74,7 +74,7 @@ def taken(text: str) -> Pattern:
 @given(written())
 def test_given_a_pattern_when_it_is_an_automaton_then_it_matches_as_re_does(text: str) -> None:
     pattern, expected = taken(text), re.compile(text, re.ASCII)
-    walk = Walk(pattern)
+    walk = PatternWalk(pattern)
     for key in KEYS:
         found = expected.match(key)
         assert pattern.matches(key) == bool(found), key

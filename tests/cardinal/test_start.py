@@ -2,7 +2,7 @@
 
 import pytest
 
-from cardinal.follower import Event, Follower, Row, Step
+from cardinal.follower import ChainFollower, Event, Row, Step
 from cardinal.producer import Messages, Producer
 from cardinal.schema import Schema
 from cardinal.start import BLOCKS_MAX, SECONDS
@@ -48,7 +48,7 @@ class Sent:
         return self
 
 
-def fed(follower: Follower, sent: Sent, now: float = 0.0) -> list[Event]:
+def fed(follower: ChainFollower, sent: Sent, now: float = 0.0) -> list[Event]:
     """What comes of each row by itself."""
     rows, sent.rows[:] = sent.rows[:], []
     return [event for row in rows for event in follower.take([row], "s", now)]
@@ -79,7 +79,7 @@ def test_given_children_that_are_whole_before_their_parents_when_followed_then_n
     sent = Sent().block(*(first + number for number in sorted(late)))
     sent.whole(*(first + number for number in range(4) if number not in late))
     sent.rest(*(first + number for number in late))
-    follower = Follower()
+    follower = ChainFollower()
     events = follower.take(sent.rows, "s", 0.0) if at_once else fed(follower, sent)
     steps = told(events)
     assert all(isinstance(one, tuple) and not one[0] for one in steps), "nothing is taken back"
@@ -90,14 +90,14 @@ def test_given_children_that_are_whole_before_their_parents_when_followed_then_n
 def test_given_a_first_block_of_whose_parent_nothing_came_when_whole_then_it_is_begun_at_once() -> (
     None
 ):
-    follower, sent = Follower(), Sent()
+    follower, sent = ChainFollower(), Sent()
     assert told(fed(follower, sent.whole(FAR))) == [([], [FAR])]
     assert read_token(follower.token()) == ({"s": 1}, FAR)
 
 
 def test_given_a_start_when_a_parent_is_late_then_nobody_waits_for_it() -> None:
     sent = Sent().block(FAR - 1).whole(FAR + 1)
-    follower = Follower(start=hash_of(FAR), number=FAR)
+    follower = ChainFollower(start=hash_of(FAR), number=FAR)
     assert told(fed(follower, sent)) == [([], [FAR + 1])]
 
 
@@ -106,7 +106,7 @@ def test_given_a_parent_that_does_not_become_whole_when_a_bound_is_reached_then_
     bound: str,
 ) -> None:
     options = {"bytes": {"bytes_max": 12_000}, "parent": {"age_max": 1.0}}.get(bound, {})
-    follower, sent = Follower(**options), Sent()  # type: ignore[arg-type]
+    follower, sent = ChainFollower(**options), Sent()  # type: ignore[arg-type]
     assert fed(follower, sent.block(FAR).whole(FAR + 1)) == []
     assert [block.number for block in follower.retained] == [FAR + 1]
     assert follower.knows(hash_of(FAR + 1))
@@ -137,13 +137,13 @@ def test_given_a_parent_that_does_not_become_whole_when_a_bound_is_reached_then_
 def test_given_a_chain_that_was_begun_when_its_parents_come_then_it_begins_anew_with_them(
     restart: bool,
 ) -> None:
-    follower, sent = Follower(threshold=6), Sent()
+    follower, sent = ChainFollower(threshold=6), Sent()
     steps = fed(follower, sent.whole(FAR + 2, FAR + 3))
     if restart:
         last = steps[-1]
         assert isinstance(last, Step)
         assert last.token == f"s=1;begun:{FAR + 2}"
-        follower = Follower(start=hash_of(FAR + 3), number=FAR + 3, threshold=6)
+        follower = ChainFollower(start=hash_of(FAR + 3), number=FAR + 3, threshold=6)
         assert follower.resume(last.token) == {"s": 1}
         assert fed(follower, sent.whole(FAR + 2, FAR + 3)) == []
     events = fed(follower, sent.whole(FAR, FAR + 1))
@@ -170,7 +170,7 @@ def test_given_a_chain_that_was_begun_when_its_parents_come_then_it_begins_anew_
 def test_given_a_chain_that_was_begun_when_the_first_block_of_all_comes_then_it_is_complete() -> (
     None
 ):
-    follower, sent = Follower(), Sent()
+    follower, sent = ChainFollower(), Sent()
     events = fed(follower, sent.whole(1, 2, 0))
     assert told(events) == [([], [1]), ([], [2]), ([1, 2], [0, 1, 2])]
     step = events[-1]
@@ -181,7 +181,7 @@ def test_given_a_chain_that_was_begun_when_the_first_block_of_all_comes_then_it_
 def test_given_blocks_that_are_held_back_when_numbers_are_taken_back_then_tokens_reach_them() -> (
     None
 ):
-    follower, sent = Follower(), Sent()
+    follower, sent = ChainFollower(), Sent()
     fed(follower, sent.block(0).whole(1, 2))
     follower.rewind("s", 3)
     (place,) = read_token(follower.token())[0].values()
@@ -194,10 +194,10 @@ def test_given_blocks_that_are_held_back_when_numbers_are_taken_back_then_tokens
 def test_given_bounds_of_ones_own_when_a_parent_is_late_then_the_chain_waits_for_it_so_long() -> (
     None
 ):
-    follower, sent = Follower(hold_seconds=60.0), Sent()
+    follower, sent = ChainFollower(hold_seconds=60.0), Sent()
     assert fed(follower, sent.block(FAR).whole(FAR + 1)) == []
     assert follower.take([], "s", 60.0) == []
     assert told(follower.take([], "s", 60.1)) == [([], [FAR + 1])]
-    follower, sent = Follower(hold_blocks=2), Sent()
+    follower, sent = ChainFollower(hold_blocks=2), Sent()
     assert fed(follower, sent.block(FAR).whole(FAR + 1, FAR + 2)) == []
     assert len(fed(follower, sent.whole(FAR + 3))) == 3

@@ -19,7 +19,15 @@ import json
 import sys
 from typing import Any
 
-from seriatim.receiver import Ended, FeedMessage, Group, Lost, NewStream, Receiver, codec_named
+from seriatim.receiver import (
+    Ended,
+    FeedMessage,
+    Group,
+    MessagesLost,
+    NewStream,
+    Receiver,
+    codec_named,
+)
 from tests.network.publisher import payload
 
 FAULTS_MAX = 10
@@ -45,7 +53,7 @@ class Judge:
                 self._follow(event.number, event.number)
                 self.delivered += 1
                 self._check(event)
-            case Lost():
+            case MessagesLost():
                 self._follow(event.first, event.last)
                 self.lost.append((event.first, event.last))
                 self._indexes.clear()  # whose they were is not known

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyspark_seriatim import operation_publishing
 from pyspark_seriatim.client import Client
 from pyspark_seriatim.errors import BrokerError, ConnectionLost, RowError
-from pyspark_seriatim.operation_publishing import Publisher, Staged, Transaction
+from pyspark_seriatim.operation_publishing import OperationPublisher, Transaction, WholeStage
 from pyspark_seriatim.options import Options
 from tests.crash.disks import fill, mounted, why_not
 from tests.support.processes import NatsServer, SeriatimServer
@@ -45,8 +45,8 @@ def options(port: int, **more: object) -> Options:
 
 
 @pytest.fixture
-def publisher(broker: SeriatimServer) -> Iterator[Publisher]:
-    with Publisher(options(broker.port)) as made:
+def publisher(broker: SeriatimServer) -> Iterator[OperationPublisher]:
+    with OperationPublisher(options(broker.port)) as made:
         yield made
 
 
@@ -80,14 +80,14 @@ def test_given_any_buffers_when_cut_then_pieces_have_one_size_and_all_bytes(
 
 
 def test_given_stages_when_committed_then_their_rows_are_there_in_this_order_and_once(
-    broker: SeriatimServer, publisher: Publisher
+    broker: SeriatimServer, publisher: OperationPublisher
 ) -> None:
     two = publisher.stage(QUERY, "two", rows(100, 200))
     one = publisher.stage(QUERY, "one", rows(0, 100, 500))
     lost = publisher.stage(QUERY, "loser-of-two", rows(100, 200))
     none = publisher.stage(QUERY, "none", [])
     assert (one.rows, two.rows, lost.rows) == (100, 100, 100)
-    assert none == Staged("none", 0, 0, 0)
+    assert none == WholeStage("none", 0, 0, 0)
     assert journal(broker.port) == []
     done = publisher.commit(QUERY, [one, none, two])
     assert (done.batch, done.first, done.last, done.rows) == (7, 1, 200, 200)
@@ -100,7 +100,7 @@ def test_given_stages_when_committed_then_their_rows_are_there_in_this_order_and
 
 
 def test_given_a_batch_without_a_row_when_committed_then_it_is_remembered(
-    broker: SeriatimServer, publisher: Publisher
+    broker: SeriatimServer, publisher: OperationPublisher
 ) -> None:
     done = publisher.commit(QUERY, [publisher.stage(QUERY, "none", [])])
     assert (done.rows, done.repeated) == (0, False)
@@ -113,7 +113,7 @@ def test_given_a_batch_without_a_row_when_committed_then_it_is_remembered(
 def test_given_connections_that_break_when_staged_then_each_row_is_there_once(
     broker: SeriatimServer, cut: str, step: int
 ) -> None:
-    with Relay(broker.port) as relay, Publisher(options(relay.port)) as publisher:
+    with Relay(broker.port) as relay, OperationPublisher(options(relay.port)) as publisher:
         with RawClient(broker.port) as client:
             greeting = 2 * len(json.dumps(client.info))  # and again after CONNECT
         budgets = count(1700 if cut == "up" else greeting + 150, step)  # for one piece at least
@@ -136,7 +136,7 @@ def test_given_connections_that_break_when_staged_then_each_row_is_there_once(
 def test_given_a_commit_that_is_not_answered_then_it_is_asked_again(
     broker: SeriatimServer, lost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Relay(broker.port) as relay, Publisher(options(relay.port)) as publisher:
+    with Relay(broker.port) as relay, OperationPublisher(options(relay.port)) as publisher:
         staged = publisher.stage(QUERY, "one", rows(0, 100))
         hang_up = relay.sever if lost == "request" else relay.unhear
         relay.when(b"$SEQ.COMMIT", before=hang_up)
@@ -154,7 +154,7 @@ def test_given_a_commit_that_is_not_answered_then_it_is_asked_again(
 
 
 def test_given_a_broker_killed_at_each_step_then_each_row_is_there_once(
-    broker: SeriatimServer, publisher: Publisher
+    broker: SeriatimServer, publisher: OperationPublisher
 ) -> None:
     def buffers(kill_at: int) -> Iterator[bytes]:
         for at, buffer in enumerate(rows(0, 3000, 50)):
@@ -178,7 +178,7 @@ def test_given_a_broker_killed_at_each_step_then_each_row_is_there_once(
 def test_given_no_broker_then_the_error_says_how_long_it_was_waited_for(
     broker: SeriatimServer,
 ) -> None:
-    publisher = Publisher(options(broker.port, ackTimeoutMs=50))
+    publisher = OperationPublisher(options(broker.port, ackTimeoutMs=50))
     staged = publisher.stage(QUERY, "one", rows(0, 10))
     broker.stop()
     asked: list[Callable[[], object]] = [
@@ -192,7 +192,7 @@ def test_given_no_broker_then_the_error_says_how_long_it_was_waited_for(
 
 
 def test_given_what_is_aborted_then_it_is_gone_and_the_error_says_what_to_do(
-    broker: SeriatimServer, publisher: Publisher
+    broker: SeriatimServer, publisher: OperationPublisher
 ) -> None:
     one, two, three = (publisher.stage(QUERY, name, rows(0, 10)) for name in ("1", "2", "3"))
     assert publisher.abort(QUERY, ["1", "never-was"]) == 1
@@ -206,12 +206,12 @@ def test_given_what_is_aborted_then_it_is_gone_and_the_error_says_what_to_do(
 
 
 def test_given_a_stage_that_is_dropped_when_it_is_written_then_no_hole_is_left_in_it(
-    publisher: Publisher, broker: SeriatimServer
+    publisher: OperationPublisher, broker: SeriatimServer
 ) -> None:
     def buffers() -> Iterator[bytes]:
         for at, buffer in enumerate(rows(0, 3000)):
             if at == 200:
-                with Publisher(options(broker.port)) as other:
+                with OperationPublisher(options(broker.port)) as other:
                     assert other.abort(QUERY) == 1
             yield buffer
 
@@ -220,16 +220,16 @@ def test_given_a_stage_that_is_dropped_when_it_is_written_then_no_hole_is_left_i
 
 
 def test_given_other_bytes_than_were_staged_then_nothing_is_published(
-    broker: SeriatimServer, publisher: Publisher
+    broker: SeriatimServer, publisher: OperationPublisher
 ) -> None:
     one = publisher.stage(QUERY, "one", rows(0, 10))
     with pytest.raises(BrokerError, match="409"):
-        publisher.commit(QUERY, [Staged(one.stage, one.bytes, one.crc32 ^ 1, one.rows)])
+        publisher.commit(QUERY, [WholeStage(one.stage, one.bytes, one.crc32 ^ 1, one.rows)])
     assert journal(broker.port) == []
 
 
 def test_given_an_operation_that_cannot_be_then_the_broker_names_it(
-    publisher: Publisher,
+    publisher: OperationPublisher,
 ) -> None:
     with pytest.raises(RowError, match=r"400 Row 2 of.*\$SEQ\.x"):
         publisher.stage(QUERY, "one", [b"PUB orders.eu 0\r\n\r\nPUB $SEQ.x 0\r\n\r\n"])
@@ -244,7 +244,7 @@ def test_given_a_row_that_is_refused_among_many_pieces_then_the_error_has_its_su
     buffers = [*rows(0, before), b"PUB a 0\r\n\r\nPUB %b re 2\r\nxx\r\n" % long, *rows(0, 100)]
     words = rf"subject 'this\.is\.it\.x+'.*400 Row {before + 2} of"
     with (
-        Publisher(options(broker.port, publishBatchBytes=size)) as publisher,
+        OperationPublisher(options(broker.port, publishBatchBytes=size)) as publisher,
         pytest.raises(RowError, match=words),
     ):
         publisher.stage(QUERY, "one", buffers)
@@ -259,7 +259,9 @@ def test_given_a_row_that_is_too_long_when_published_at_once_then_it_is_named_an
     buffers = [*rows(0, 20), b"PUB %b 2\r\nxx\r\n" % long, *rows(0, behind, 400)]
     with NatsServer() as nats:
         port = broker.port if whose == "seriatim" else nats.port
-        with Publisher(options(port, publishBatchBytes=8 * MIB, ackTimeoutMs=120_000)) as publisher:
+        with OperationPublisher(
+            options(port, publishBatchBytes=8 * MIB, ackTimeoutMs=120_000)
+        ) as publisher:
             begun = time.monotonic()
             with pytest.raises(RowError, match=r"'this\.is\.it\.x+'.* line of 5013 bytes"):
                 publisher.publish(buffers)
@@ -269,7 +271,7 @@ def test_given_a_row_that_is_too_long_when_published_at_once_then_it_is_named_an
 
 
 def test_given_an_error_of_a_rows_maker_then_it_passes_and_the_publisher_goes_on(
-    broker: SeriatimServer, publisher: Publisher
+    broker: SeriatimServer, publisher: OperationPublisher
 ) -> None:
     def buffers() -> Iterator[bytes]:
         yield from rows(0, 500)
@@ -288,7 +290,7 @@ def test_given_a_subject_that_a_user_may_not_publish_to_then_it_is_said_at_once(
     user = '{ user: me, password: x, permissions: { publish: "orders.eu" } }'
     with nats_server(tmp_path, f"authorization {{ timeout: 60, users: [ {user} ] }}") as nats:
         given = {"user": "me", "password": "x", "ackTimeoutMs": 120_000}
-        with Publisher(options(nats.port, **given)) as publisher:
+        with OperationPublisher(options(nats.port, **given)) as publisher:
             publisher.publish(rows(0, 10))
             begun = time.monotonic()
             with pytest.raises(
@@ -299,7 +301,7 @@ def test_given_a_subject_that_a_user_may_not_publish_to_then_it_is_said_at_once(
 
 
 def test_given_a_broker_that_is_none_of_ours_then_it_can_only_be_published_to_at_once() -> None:
-    with NatsServer() as nats, Publisher(options(nats.port)) as publisher:
+    with NatsServer() as nats, OperationPublisher(options(nats.port)) as publisher:
         with pytest.raises(BrokerError, match="no Seriatim"):
             publisher.stage(QUERY, "one", rows(0, 10))
         with RawClient(nats.port, QUIET) as ear:
@@ -309,14 +311,14 @@ def test_given_a_broker_that_is_none_of_ours_then_it_can_only_be_published_to_at
 
 
 def test_given_no_transaction_when_published_then_rows_are_there_in_order(
-    broker: SeriatimServer, publisher: Publisher
+    broker: SeriatimServer, publisher: OperationPublisher
 ) -> None:
     publisher.publish(rows(0, 5000))
     assert journal(broker.port) == list(range(5000))
 
 
 def test_given_a_broker_killed_when_publishing_then_no_row_is_left_out(
-    broker: SeriatimServer, publisher: Publisher
+    broker: SeriatimServer, publisher: OperationPublisher
 ) -> None:
     def buffers() -> Iterator[bytes]:
         for at, buffer in enumerate(rows(0, 5000)):
@@ -332,7 +334,7 @@ def test_given_a_broker_killed_when_publishing_then_no_row_is_left_out(
 
 
 def test_given_a_subject_that_may_not_be_published_to_then_the_brokers_words_are_raised(
-    publisher: Publisher,
+    publisher: OperationPublisher,
 ) -> None:
     with pytest.raises(BrokerError, match=r"Permissions Violation.*\$SEQ\.x"):
         publisher.publish([b"PUB $SEQ.x 0\r\n\r\n"])
@@ -344,7 +346,7 @@ def test_given_a_full_journal_then_it_is_waited_for_and_then_it_goes_on(how: str
     with (
         mounted("tmpfs", 24 * MIB) as disk,
         SeriatimServer("netstring", store=disk / "store") as broker,
-        Publisher(options(broker.port, ackTimeoutMs=300)) as publisher,
+        OperationPublisher(options(broker.port, ackTimeoutMs=300)) as publisher,
     ):
         filler = fill(disk, MIB)
         wanted = rows(0, 400, 8000)
@@ -389,7 +391,7 @@ def test_given_rows_that_are_long_in_coming_when_the_connection_is_gone_then_it_
         ahead += 60  # computing, for longer than ackTimeoutMs
         yield from rows(100, 200)
 
-    with Relay(broker.port) as relay, Publisher(options(relay.port)) as publisher:
+    with Relay(broker.port) as relay, OperationPublisher(options(relay.port)) as publisher:
         staged = publisher.stage(QUERY, "a", slow(relay))
         publisher.commit(QUERY, [staged])
         assert relay.connections > 1
@@ -400,13 +402,13 @@ def test_given_batches_of_other_names_when_written_then_they_share_a_connection(
     broker: SeriatimServer,
 ) -> None:
     one, two = (options(broker.port, txnAppId="a", txnVersion=n) for n in (1, 2))
-    with Publisher.shared(one) as publisher:
-        assert Publisher.shared(two) is publisher
-        assert Publisher.shared(options(broker.port, ackTimeoutMs=1)) is not publisher
+    with OperationPublisher.shared(one) as publisher:
+        assert OperationPublisher.shared(two) is publisher
+        assert OperationPublisher.shared(options(broker.port, ackTimeoutMs=1)) is not publisher
 
 
 def test_given_a_fork_when_shared_then_no_connection_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    publisher, client = Publisher.shared(options(1)), Client.shared(options(1))
+    publisher, client = OperationPublisher.shared(options(1)), Client.shared(options(1))
     monkeypatch.setattr(os, "getpid", lambda: 1)
-    assert Publisher.shared(options(1)) is not publisher
+    assert OperationPublisher.shared(options(1)) is not publisher
     assert Client.shared(options(1)) is not client

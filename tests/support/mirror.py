@@ -105,6 +105,7 @@ ELSEWHERE = {
     "seriatim/cli/pubsub/piped.py": "tests/seriatim/cli/cardinal/test_cardinal_produce.py",
     "seriatim/cli/pubsub/times.py": "tests/seriatim/cli/pubsub/test_pub_sub.py",
     "seriatim/cli/version_command.py": "tests/seriatim/cli/test_cli.py",
+    "seriatim/client/tls.py": "tests/seriatim/client/test_aio_wire.py",
     "seriatim/receiver/counters.py": "tests/seriatim/receiver/test_receiver.py",
     "seriatim/receiver/errors.py": "tests/seriatim/receiver/test_group.py",
     "seriatim/receiver/events.py": "tests/seriatim/receiver/test_order.py",

@@ -11,7 +11,7 @@ from sequencer.feed.feed import Feed
 from sequencer.feed.feed_codec import Codec
 from sequencer.feed.feed_message import FeedMessage
 from sequencer.journal.record import Batch
-from seriatim.receiver.order import Order, Wanted
+from seriatim.receiver.order import Order, WantedRange
 
 JOURNAL = "00c0ffee00c0ffee"
 KEPT, LEFT_OUT = b"orders.new", b"trades.new"
@@ -100,7 +100,7 @@ class Run:
     room: int = 4
     now: float = 100.0
     events: list[object] = field(default_factory=list)
-    questions: list[Wanted] = field(default_factory=list)
+    questions: list[WantedRange] = field(default_factory=list)
     denied: set[int] = field(default_factory=set)
     arrived: set[int] = field(default_factory=set)
     check: Callable[[Order], None] = lambda order: None
@@ -142,7 +142,7 @@ class Run:
             self.check(self.order)
             self.events += self.order.take()
 
-    def _answer(self, wanted: Wanted) -> None:
+    def _answer(self, wanted: WantedRange) -> None:
         fate, order = self.fate, self.order
         if fate.random.random() < fate.silent:
             return

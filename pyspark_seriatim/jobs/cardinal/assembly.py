@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from cardinal.follower import Follower
+from cardinal.follower import ChainFollower
 from cardinal.schema import REORG_TOPIC, Tracking
 from cardinal.transport.envelope import prefix_of
 from pyspark_seriatim.jobs.cardinal import snapshot
@@ -95,7 +95,7 @@ class Assembly:
         self.wanted = wanted
         self.log = FileLog.open(wanted.root)
         self.error: Exception | None = None  # that of the last batch
-        self.fold = Fold(Follower(), journal, wanted.prefix)
+        self.fold = Fold(ChainFollower(), journal, wanted.prefix)
         self._writer = Writer(self.log)
         self._settings = wanted.settings() | {"journal": journal}
         self._resumed = ""  # the snapshot that the fold has gone on from
@@ -209,7 +209,7 @@ class Assembly:
             )
         # Nothing is held back: what is would depend on where one batch ends.
         wanted = self.wanted
-        follower = Follower(wanted.tracking, threshold=wanted.threshold, hold=False)
+        follower = ChainFollower(wanted.tracking, threshold=wanted.threshold, hold=False)
         self.fold = Fold(follower, self._settings["journal"], self.wanted.prefix)
         if about:
             self._compare(about)

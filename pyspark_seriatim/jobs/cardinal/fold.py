@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from cardinal.assembler import Dropped, Evicted
 from cardinal.block import Block
-from cardinal.follower import Event, Follower, NotOpen, Step
+from cardinal.follower import ChainFollower, Event, NotOpen, Step
 from cardinal.message_codec import HEAD
 from cardinal.messages import Reorg, ReorgComplete
 from cardinal.transport.envelope import unpack
@@ -104,7 +104,7 @@ class Whole:
 class Fold:
     """Follows one chain from batch to batch; one writer."""
 
-    def __init__(self, follower: Follower, source: str, prefix: str) -> None:
+    def __init__(self, follower: ChainFollower, source: str, prefix: str) -> None:
         """`source` is the id of the journal; subjects are `prefix` and a topic."""
         self.follower = follower
         self.source = source

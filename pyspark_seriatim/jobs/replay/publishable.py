@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from pyspark_seriatim.errors import BrokerError, RowError
 from pyspark_seriatim.jobs.errors import JobError
-from pyspark_seriatim.operation_publishing import Publisher, Staged, Transaction
+from pyspark_seriatim.operation_publishing import OperationPublisher, Transaction, WholeStage
 
 ROW: Final = re.compile(r": 400 Row (\d+) of stage \S+: (.*)", re.DOTALL)
 Make = Callable[[pa.RecordBatch], Iterable[Any]]
@@ -41,8 +41,12 @@ class Unpublishable:
 
 
 def stage(
-    publisher: Publisher, transaction: Transaction, rows: pa.RecordBatch, make: Make, skip: bool
-) -> tuple[Staged, list[Unpublishable]]:
+    publisher: OperationPublisher,
+    transaction: Transaction,
+    rows: pa.RecordBatch,
+    make: Make,
+    skip: bool,
+) -> tuple[WholeStage, list[Unpublishable]]:
     """Stage rows, `sequence` among their columns; what is left out. Raises `JobError` for it."""
     made, left_out = sifted(rows, make, skip)
     rows = _without(rows, left_out)

@@ -34,7 +34,7 @@ from pyspark_seriatim.jobs.filelog.files import Files
 from pyspark_seriatim.jobs.replay.ordered import Ordered
 from pyspark_seriatim.jobs.replay.publishable import stage
 from pyspark_seriatim.jobs.replay.replay_options import Range, ReplayOptions
-from pyspark_seriatim.operation_publishing import BATCH, Publisher, Staged, Transaction
+from pyspark_seriatim.operation_publishing import BATCH, OperationPublisher, Transaction, WholeStage
 from pyspark_seriatim.operations import Layout, operations
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class ReplayStep:
 
     first: int
     last: int
-    staged: Staged
+    staged: WholeStage
     doubled: int
     skipped: int = 0  # rows that cannot be published
     example: str = ""  # the first of them
@@ -137,7 +137,7 @@ class StageChunks:
         columns = [name for name in COLUMNS if name in archive.columns]
         pattern = subject_pattern(wish.subject)
         ordered = Ordered(Files(archive.root), archive.within(*chunk), columns, chunk, pattern)
-        publisher = Publisher.shared(wish.options)
+        publisher = OperationPublisher.shared(wish.options)
         begin, doubled = chunk[0], 0
         for rows, is_last in _with_end(_pieces(ordered.batches(), self.step_rows)):
             last = chunk[1] if is_last else rows.column(0)[-1].as_py()
@@ -148,7 +148,7 @@ class StageChunks:
             yield ReplayStep(begin, last, staged, ordered.doubled - doubled, len(skipped), example)
             begin, doubled = last + 1, ordered.doubled
 
-    def _operations(self, rows: pa.RecordBatch, publisher: Publisher) -> Iterator[Any]:
+    def _operations(self, rows: pa.RecordBatch, publisher: OperationPublisher) -> Iterator[Any]:
         wish = self.wish
         columns = {name: rows.column(name) for name in rows.schema.names}
         columns["subject"] = wish.renaming.apply(columns["subject"])
@@ -232,7 +232,7 @@ class ReplayRun:
     def __init__(self, spark: "SparkSession", wish: ReplayOptions) -> None:
         self._spark = spark
         self._wish = wish
-        self._publisher = Publisher(wish.options)
+        self._publisher = OperationPublisher(wish.options)
         self._tasks = spark.sparkContext.defaultParallelism
         ahead = int(wish.rate * AHEAD_SECONDS / self._tasks)
         self._chunk_rows = min(CHUNK_ROWS, max(ahead, 1)) if wish.rate else CHUNK_ROWS
@@ -292,7 +292,7 @@ class ReplayRun:
             ReplayStep(
                 row["first"],
                 row["last"],
-                Staged(row["stage"], row["bytes"], row["crc32"], row["rows"]),
+                WholeStage(row["stage"], row["bytes"], row["crc32"], row["rows"]),
                 row["doubled"],
                 row["skipped"],
                 row["example"],
@@ -333,7 +333,7 @@ class ReplayRun:
     def _drop(self, steps: Sequence[ReplayStep]) -> None:
         """What will not be committed need not wait for its expiry."""
         hurried = replace(self._wish.options, ack_timeout_ms=2000, request_timeout_ms=2000)
-        with contextlib.suppress(BrokerError), Publisher(hurried) as publisher:
+        with contextlib.suppress(BrokerError), OperationPublisher(hurried) as publisher:
             for step in steps:
                 publisher.abort(Transaction(self._wish.application, step.last), [step.staged.stage])
 

@@ -11,7 +11,7 @@ from seriatim.cli.errors import CliError
 
 
 @dataclass(slots=True)
-class Written:
+class CaptureCounts:
     """How many messages were written, and how many are none of Cardinal Streams."""
 
     messages: int = 0
@@ -22,13 +22,13 @@ class Written:
         return f"{self.messages} messages{left_out}"
 
 
-def write(name: str, stream: str, rows: Iterable[Row | None], source: str) -> Written:
+def write(name: str, stream: str, rows: Iterable[Row | None], source: str) -> CaptureCounts:
     """Write the rows, whose numbers are of `stream`; None is left out. Raises `CliError`."""
     if name == "-":
         raise CliError("give a file; standard output reports what was written")
     if Path(name).exists() and Path(name).samefile(source):
         raise CliError(f"{name}: it cannot be read and written at once")
-    done = Written()
+    done = CaptureCounts()
     try:
         with open(name, "wb") as file:
             writer = CaptureWriter(file, stream)

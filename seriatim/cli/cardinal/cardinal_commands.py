@@ -216,7 +216,7 @@ def produce(
     from seriatim.cli.cardinal.cardinal_schema import application_name, read_schema
 
     cardinal_flags.check_default(context, schema, alone=True)
-    wanted = cardinal_produce.Wanted(
+    wanted = cardinal_produce.ProduceOptions(
         file, application_name(application), read_schema(schema, topic, default), rate
     )
     done = cardinal_produce.produce(url, wanted)
@@ -259,7 +259,7 @@ def consume(
 
     cardinal_flags.check_default(context, schema, alone=False)
     cardinal_flags.check_consume(context, capture)
-    wanted = cardinal_consume.Wanted(
+    wanted = cardinal_consume.ConsumeOptions(
         application_name(application),
         read_tracking(schema, topic, default, track),
         cardinal_consume.read_beginning(from_block, after_block, token),
@@ -330,7 +330,7 @@ def inspect(
 
     if first is not None and last is not None and last < first:
         raise CliError(f"--to {last} is before --from {first}")
-    wanted = cardinal_inspect.Wanted(
+    wanted = cardinal_inspect.InspectOptions(
         None if application is None else application_name(application),
         first,
         last,
@@ -398,5 +398,7 @@ def simulate(
         reorder=reorder,
         loss=loss,
     )
-    target = cardinal_simulate.Target(application_name(application), url, rate, lines, capture)
+    target = cardinal_simulate.SimulationTarget(
+        application_name(application), url, rate, lines, capture
+    )
     cardinal_simulate.simulate(plan, target, schema)

@@ -16,17 +16,17 @@ from cardinal.assembler import Dropped, Evicted
 from cardinal.block import Block
 from cardinal.block_lines import hexed, read_hash, update_fields
 from cardinal.errors import LineError
-from cardinal.follower import ChannelGivenUp, Event, Follower, NotOpen, Row, Step
+from cardinal.follower import ChainFollower, ChannelGivenUp, Event, NotOpen, Row, Step
 from cardinal.messages import NUMBER_MAX
 from cardinal.schema import Tracking
 from cardinal.start import SECONDS as HOLD_SECONDS
 from cardinal.token import BadToken, parse_token
 from cardinal.transport.application_reader import (
+    ApplicationReader,
     Happening,
     Interrupted,
     JournalChanged,
-    Lost,
-    Reader,
+    NumbersLost,
     Rewound,
     Unreadable,
 )
@@ -58,7 +58,7 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ConsumeOptions:
     """What to follow, and how to print it."""
 
     application: str
@@ -97,21 +97,21 @@ def read_beginning(from_block: str | None, after_block: str | None, token: str) 
     return Beginning(number=int(from_block))
 
 
-def consume(url: str, wanted: Wanted) -> bool:
+def consume(url: str, wanted: ConsumeOptions) -> bool:
     """Print updates until there is no more to come; False if messages were lost on the way."""
     if wanted.capture is not None:
         return _of_capture(wanted.capture, wanted)
     return asyncio.run(_consumed(broker_url(url), wanted))
 
 
-class Printer:
+class BlockPrinter:
     """Prints updates from the wanted block on.
 
     That block has a number, and of the chain is printed what has this number or a higher one: what
     a reorg brings in below is left out, and so is the removal of what was never printed.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: ConsumeOptions) -> None:
         self.wanted = wanted
         begin = wanted.beginning
         self.lowest = 0 if begin.hash is None and begin.number is None else None
@@ -158,23 +158,23 @@ class Printer:
 class Following:
     """The follower, what it gives to print, and what it gives to tell."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: ConsumeOptions) -> None:
         begin = wanted.beginning
-        self.follower = Follower(
+        self.follower = ChainFollower(
             wanted.tracking,
             start=begin.after,
             threshold=wanted.threshold,
             hold_seconds=wanted.hold,
         )
         self.follower.resume(begin.token)
-        self.printer = Printer(wanted)
+        self.printer = BlockPrinter(wanted)
         self.whole = True  # nothing was lost on the way
         self.gathered = Gathered()
 
     def happened(self, happened: list[Happening], stream: str, now: float) -> None:
         """Take what the reader tells."""
         for one in happened:
-            self.whole &= not isinstance(one, Lost)
+            self.whole &= not isinstance(one, NumbersLost)
             if isinstance(one, Rewound):
                 self.follower.rewind(stream, one.last + 1)
             elif isinstance(one, JournalChanged):
@@ -209,7 +209,7 @@ class Following:
                 )
 
 
-async def _consumed(url: str, wanted: Wanted) -> bool:
+async def _consumed(url: str, wanted: ConsumeOptions) -> bool:
     following = Following(wanted)
     clock = asyncio.get_running_loop().time
     streams = parse_token(wanted.beginning.token)
@@ -218,7 +218,7 @@ async def _consumed(url: str, wanted: Wanted) -> bool:
         if wanted.once:
             _check_token(streams, journal, now)
         last = now if wanted.once else None
-        async with Reader(wanted.application, url, streams=streams, last=last) as reader:
+        async with ApplicationReader(wanted.application, url, streams=streams, last=last) as reader:
             if not wanted.once:
                 print("seriatim: following the chain", file=sys.stderr, flush=True)
             with _progress(now) as shown:
@@ -235,7 +235,7 @@ async def _consumed(url: str, wanted: Wanted) -> bool:
     return following.whole
 
 
-def _of_capture(path: str, wanted: Wanted) -> bool:
+def _of_capture(path: str, wanted: ConsumeOptions) -> bool:
     """Print the updates of a capture: what it has is all there is."""
     following = Following(wanted)
     try:
@@ -300,7 +300,7 @@ def _progress(last: int) -> Iterator[Shown]:
         yield shown
 
 
-def _say_what_lacks(follower: Follower) -> None:
+def _say_what_lacks(follower: ChainFollower) -> None:
     for hash, block in list(follower.assembler.pending.items()):
         name = "a block" if block.batch is None else f"block {block.batch.number}"
         say(f"{name} {hexed(hash)} is not whole: without {follower.assembler.missing(hash)}")
@@ -319,7 +319,7 @@ def _told(event: Happening) -> str:
             return f"the broker has another journal ({new}, and not {old}); from its beginning"
         case Rewound(wanted, last):
             return f"the journal was cut: it ends at {last}, and {wanted} was to come"
-        case Lost(first, last):
+        case NumbersLost(first, last):
             return f"messages {first} to {last} are not kept any more"
         case Unreadable(number, subject, error):
             return f"message {number} on {subject} is not a message of Cardinal Streams: {error}"

@@ -20,7 +20,7 @@ from cardinal.message_codec import decode
 from cardinal.messages import (
     HASH_SIZE,
     NO_ID,
-    Batch,
+    BatchMessage,
     Delete,
     Message,
     Ping,
@@ -42,7 +42,7 @@ KEY_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class InspectOptions:
     """What to print: `block` is how a hash begins; `missing` leaves out all that is well."""
 
     application: str | None
@@ -54,7 +54,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class InspectedRow:
     """One message, as it was found; `error` if its payload is no envelope."""
 
     number: int
@@ -66,7 +66,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class InspectedStream:
     """Whose numbers they are: a journal's, or those of a capture."""
 
     name: str
@@ -89,7 +89,7 @@ def read_block(text: str | None) -> bytes:
     return found
 
 
-def inspect(path: str | None, wanted: Wanted) -> bool:
+def inspect(path: str | None, wanted: InspectOptions) -> bool:
     """Print what there is; False if something is missing or wrong. Raises `CliError`."""
     inspector = Inspector(wanted)
     _, rows = _source(path, wanted, inspector)
@@ -101,7 +101,7 @@ def inspect(path: str | None, wanted: Wanted) -> bool:
     return inspector.whole
 
 
-def capture(path: str | None, wanted: Wanted, target: str) -> bool:
+def capture(path: str | None, wanted: InspectOptions, target: str) -> bool:
     """Write what there is to a capture; False if something is lost. Raises `CliError`."""
     inspector = Inspector(wanted)
     stream, rows = _source(path, wanted, inspector)
@@ -118,21 +118,25 @@ def capture(path: str | None, wanted: Wanted, target: str) -> bool:
 
 
 def _source(
-    path: str | None, wanted: Wanted, inspector: "Inspector"
-) -> tuple[Stream, Iterator[Row]]:
+    path: str | None, wanted: InspectOptions, inspector: "Inspector"
+) -> tuple[InspectedStream, Iterator[InspectedRow]]:
     """The journal or the capture, and its messages. Raises `CliError`."""
     if path is not None and Path(path).is_file():
         if wanted.application is not None:
             raise CliError(f"{path}: a capture is of one application; leave out --application")
         with _capture_errors(path), open(path, "rb") as file:
             stream = CaptureReader(file).stream
-        return Stream(stream, path, False), _of_capture(path, wanted)
+        return InspectedStream(stream, path, False), _of_capture(path, wanted)
     where = directory(path)
     reader = open_reader(where)
-    return Stream(reader.journal, where, True), _of_journal(reader, where, wanted, inspector)
+    return InspectedStream(reader.journal, where, True), _of_journal(
+        reader, where, wanted, inspector
+    )
 
 
-def _of_journal(reader: Reader, path: str, wanted: Wanted, inspector: "Inspector") -> Iterator[Row]:
+def _of_journal(
+    reader: Reader, path: str, wanted: InspectOptions, inspector: "Inspector"
+) -> Iterator[InspectedRow]:
     prefix = f"{ROOT}.{wanted.application or ''}".rstrip(".") + "."
     start = prefix.encode()
     with store_errors(path):
@@ -148,17 +152,17 @@ def _of_journal(reader: Reader, path: str, wanted: Wanted, inspector: "Inspector
             try:
                 key, value = unpack(bytes(item.payload))
             except BadEnvelope as error:
-                yield Row(item.number, application, topic, b"", b"", f"payload, {error}")
+                yield InspectedRow(item.number, application, topic, b"", b"", f"payload, {error}")
             else:
-                yield Row(item.number, application, topic, key, value)
+                yield InspectedRow(item.number, application, topic, key, value)
 
 
-def _of_capture(path: str, wanted: Wanted) -> Iterator[Row]:
+def _of_capture(path: str, wanted: InspectOptions) -> Iterator[InspectedRow]:
     first, last = wanted.first or 0, wanted.last
     with _capture_errors(path), open(path, "rb") as file:
         for topic, key, value, number in CaptureReader(file):
             if first <= number and (last is None or number <= last):
-                yield Row(number, "", topic, key, value)
+                yield InspectedRow(number, "", topic, key, value)
 
 
 @contextmanager
@@ -172,12 +176,12 @@ def _capture_errors(path: str) -> Iterator[None]:
 class Inspector:
     """Prints messages, and keeps what is missing."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: InspectOptions) -> None:
         self.whole = True
         self._wanted = wanted
         self._assemblers: dict[tuple[str, str], Assembler] = {}
 
-    def take(self, row: Row) -> None:
+    def take(self, row: InspectedRow) -> None:
         """Print a message and what it makes whole, or what is wrong with it."""
         wanted = self._wanted
         shown = row.key[1 : 1 + HASH_SIZE].startswith(wanted.block)
@@ -259,7 +263,7 @@ class Inspector:
         have = "1 message" if messages == 1 else f"{messages} messages"
         print(f"MISSING {name} {hexed(hash)}, {have} from number {first} on: without {missing}")
 
-    def _print(self, row: Row, fields: dict[str, Any], words: str) -> None:
+    def _print(self, row: InspectedRow, fields: dict[str, Any], words: str) -> None:
         if self._wanted.json:
             where = {"number": row.number, "topic": row.topic}
             if row.application:
@@ -278,7 +282,7 @@ def _described(message: Message) -> tuple[dict[str, Any], str]:
     fields["hash"] = hexed(message.hash)
     words = f"{fields['type']:<15} {message.hash.hex()[:8]}"
     match message:
-        case Batch(_, number, weight, parent, entries):
+        case BatchMessage(_, number, weight, parent, entries):
             counts = {key: one.count for key, one in entries.items() if one.count}
             ids = {
                 key: hexed(one.sub_batch) for key, one in entries.items() if one.sub_batch != NO_ID

@@ -19,7 +19,7 @@ from cardinal.draft import ReorgDraft
 from cardinal.errors import CardinalError
 from cardinal.lineage import Lineage
 from cardinal.message_codec import decode
-from cardinal.messages import Batch, SubBatchMessage, Update
+from cardinal.messages import BatchMessage, SubBatchMessage, Update
 from cardinal.producer import Messages, Producer
 from cardinal.schema import Schema
 from cardinal.transport.envelope import packed_bytes
@@ -35,7 +35,7 @@ KEY_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ProduceOptions:
     """What to publish, as whose, how fast."""
 
     file: str
@@ -49,7 +49,7 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Done:
+class ProducedCounts:
     """What was published; `last` is the number of the last message."""
 
     blocks: int = 0
@@ -69,7 +69,7 @@ class Largest:
 class Maker:
     """Lines to the messages of their blocks."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: ProduceOptions) -> None:
         self.largest = Largest()
         self._wanted = wanted
         self._producer = Producer(wanted.schema)
@@ -105,7 +105,7 @@ class Maker:
             )
 
 
-def produce(url: str, wanted: Wanted) -> Done:
+def produce(url: str, wanted: ProduceOptions) -> ProducedCounts:
     """Publish the blocks of the file. Raises `CliError`."""
     with _opened(wanted.file) as file:
         size, checked = _size(file), Maker(wanted)
@@ -122,8 +122,10 @@ def produce(url: str, wanted: Wanted) -> Done:
             return asyncio.run(_published(broker_url(url), file, wanted, checked, step))
 
 
-async def _published(url: str, file: BinaryIO, wanted: Wanted, checked: Maker, step: Step) -> Done:
-    done, maker, at = Done(), Maker(wanted), 0
+async def _published(
+    url: str, file: BinaryIO, wanted: ProduceOptions, checked: Maker, step: Step
+) -> ProducedCounts:
+    done, maker, at = ProducedCounts(), Maker(wanted), 0
     clock = asyncio.get_running_loop().time
     begin = clock()
     try:
@@ -145,7 +147,7 @@ async def _published(url: str, file: BinaryIO, wanted: Wanted, checked: Maker, s
     return done
 
 
-def _so_far(done: Done) -> str:
+def _so_far(done: ProducedCounts) -> str:
     if not done.blocks:
         return ""
     blocks = "1 block was" if done.blocks == 1 else f"{done.blocks} blocks were"
@@ -156,7 +158,7 @@ def _named(key: bytes, value: bytes) -> str:
     """What a message is, for the author of the line."""
     message = decode(key, value)
     match message:
-        case Batch():
+        case BatchMessage():
             return "the Batch, with all keys that no pattern takes,"
         case Update(_, name, _):
             return f"the key {name!r:.{KEY_SHOWN}}"

@@ -22,7 +22,7 @@ STREAM = "simulation"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SimulationTarget:
     """Where the chain goes, and how fast."""
 
     application: str
@@ -32,7 +32,7 @@ class Target:
     capture: str | None
 
 
-def simulate(plan: Plan, target: Target, schema: str | None) -> None:
+def simulate(plan: Plan, target: SimulationTarget, schema: str | None) -> None:
     """Make the chain, and print what a consumer must end with. Raises `CliError`."""
     if target.lines is not None and target.capture is not None:
         raise CliError("give --lines or --capture, not both")
@@ -78,7 +78,7 @@ def _to_capture(simulation: Simulation, name: str, step: Step) -> str:
     return f"wrote {blocks} blocks in {number} messages to {name}"
 
 
-async def _to_broker(simulation: Simulation, target: Target, step: Step) -> str:
+async def _to_broker(simulation: Simulation, target: SimulationTarget, step: Step) -> str:
     blocks = last = messages = 0
     clock = asyncio.get_running_loop().time
     begin = clock()

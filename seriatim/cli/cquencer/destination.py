@@ -28,7 +28,7 @@ from seriatim.receiver import (
     Event,
     FeedMessage,
     Group,
-    Lost,
+    MessagesLost,
     Receiver,
     ReceiverError,
 )
@@ -41,7 +41,7 @@ UNORDERED = ("datagrams", "messages", "heartbeats", "malformed", "kernel_drops")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DestinationOptions:
     """What to make of what is heard; `view` is decode, json or raw, or empty for frames."""
 
     codec: str
@@ -84,7 +84,7 @@ def _place(feed: Group) -> tuple[object, ...]:
     return ip_address(feed.group), feed.port, feed.interface
 
 
-def listen(feeds: list[Group], wish: Wish) -> None:
+def listen(feeds: list[Group], wish: DestinationOptions) -> None:
     """Print until there was as much as wished. Raises `CliError`."""
     try:
         codec = codec_named(wish.codec, filtered=wish.subject != ">")
@@ -109,7 +109,7 @@ def _interrupted_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-class Printer:
+class MessagePrinter:
     """Writes messages in one view, and what there is of them at once."""
 
     def __init__(self, name: str, out: BinaryIO) -> None:
@@ -154,7 +154,7 @@ def as_json(message: FeedMessage) -> bytes:
 
 def as_line(message: FeedMessage) -> bytes:
     """One line, or more where the payload has, for a person."""
-    shown = message_view.Message(message.number, _text(message.subject), message.payload, b"")
+    shown = message_view.ShownMessage(message.number, _text(message.subject), message.payload, b"")
     return message_view.as_text(shown).encode("utf-8", "backslashreplace") + b"\n"
 
 
@@ -171,7 +171,7 @@ def _say(text: str) -> None:
     print(f"seriatim: {text}", file=sys.stderr, flush=True)
 
 
-def _as_it_comes(feed: Group, codec: Codec, wish: Wish, out: BinaryIO) -> None:
+def _as_it_comes(feed: Group, codec: Codec, wish: DestinationOptions, out: BinaryIO) -> None:
     """Datagrams, or the messages in them, in no order but theirs."""
     heard = join(feed)
     try:
@@ -205,11 +205,11 @@ class Seen:
 class Reading:
     """Datagrams as they come, until there were as many as wished."""
 
-    def __init__(self, codec: Codec, wish: Wish, out: BinaryIO) -> None:
+    def __init__(self, codec: Codec, wish: DestinationOptions, out: BinaryIO) -> None:
         self.codec = codec
         self.wish = wish
         self.out = out
-        self.printer = Printer(wish.view, out)
+        self.printer = MessagePrinter(wish.view, out)
         self.shown = self.malformed = self.heartbeats = 0
         self.done = False
 
@@ -258,7 +258,9 @@ class Reading:
         ).lines(*UNORDERED)
 
 
-async def _in_order(feeds: list[Group], codec: Codec, wish: Wish, out: BinaryIO) -> None:
+async def _in_order(
+    feeds: list[Group], codec: Codec, wish: DestinationOptions, out: BinaryIO
+) -> None:
     """Every number once, or told as lost."""
     receiver = Receiver(
         feeds,
@@ -267,7 +269,7 @@ async def _in_order(feeds: list[Group], codec: Codec, wish: Wish, out: BinaryIO)
         start=wish.start,
         subject=wish.subject,
     )
-    printer = Printer(wish.view, out)
+    printer = MessagePrinter(wish.view, out)
     task = asyncio.current_task()
     assert task is not None, "it runs in a loop of its own"
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -295,7 +297,7 @@ async def _tell_troubles(receiver: Receiver) -> None:
         await asyncio.sleep(TROUBLE_SECONDS)
 
 
-def _show_events(events: list[Event], printer: Printer, count: int) -> bool:
+def _show_events(events: list[Event], printer: MessagePrinter, count: int) -> bool:
     """Print a batch; whether there were as many as wished."""
     waiting: list[FeedMessage] = []
     for event in events:
@@ -312,7 +314,7 @@ def _show_events(events: list[Event], printer: Printer, count: int) -> bool:
 
 
 def _described(event: Event) -> str:
-    if isinstance(event, Lost):
+    if isinstance(event, MessagesLost):
         if event.first == event.last:
             return f"LOST number {event.first}: it is not available anywhere"
         return (
@@ -325,7 +327,7 @@ def _described(event: Event) -> str:
 
 
 @contextmanager
-def _counted(wish: Wish, lines: Callable[[], list[str]]) -> Iterator[None]:
+def _counted(wish: DestinationOptions, lines: Callable[[], list[str]]) -> Iterator[None]:
     """Say at the end what was seen, if that is wished."""
     try:
         yield

@@ -118,7 +118,7 @@ def destn(
     try:
         destination.listen(
             destination.feeds_of(group, port, interface, second),
-            destination.Wish(
+            destination.DestinationOptions(
                 codec=codec,
                 fill=fill,
                 start="live" if first is None else first,

@@ -55,7 +55,7 @@ def sendr(
     with Line(host, port, framing == "netstring") as line:
         if sys.stdin.isatty():
             return _converse(line)
-        answers = Answers(sys.stdout.buffer)
+        answers = AnswerPrinter(sys.stdout.buffer)
         if framing == "netstring":
             _pour(line, sys.stdin.buffer, answers)
         else:
@@ -142,7 +142,7 @@ class Line:
         self.socket.close()
 
 
-class Answers:
+class AnswerPrinter:
     """Where answers go that nobody waits for at a prompt."""
 
     def __init__(self, out: BinaryIO) -> None:
@@ -165,7 +165,7 @@ class Answers:
         self._out.flush()
 
 
-def _one_by_one(line: Line, lines: BinaryIO, answers: Answers) -> None:
+def _one_by_one(line: Line, lines: BinaryIO, answers: AnswerPrinter) -> None:
     """Each line waits for the answer to the one before it."""
     for at, text in enumerate(lines, 1):
         message = text.removesuffix(b"\n")
@@ -178,7 +178,7 @@ def _one_by_one(line: Line, lines: BinaryIO, answers: Answers) -> None:
         answers.flush()
 
 
-def _pour(line: Line, lines: BinaryIO, answers: Answers) -> None:
+def _pour(line: Line, lines: BinaryIO, answers: AnswerPrinter) -> None:
     """Lines go as they come, and a thread prints the answers as they come."""
     trouble: list[Exception] = []
 

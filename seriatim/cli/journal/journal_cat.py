@@ -16,7 +16,7 @@ import orjson
 from sequencer.journal import Lost, Reader, Record
 from sequencer.netstring import encode_frame
 from seriatim.cli.journal.journal_span import Losses, Span, store_errors
-from seriatim.cli.pubsub.message_view import Message, as_text
+from seriatim.cli.pubsub.message_view import ShownMessage, as_text
 from seriatim.cli.pubsub.moment import show_time
 
 IDLE_SECONDS = 0.05
@@ -130,7 +130,7 @@ def _as_line(record: Record) -> bytes:
         key: value if isinstance(value, str) else ", ".join(value)
         for key, value in headers_of(bytes(record.headers)).items()
     }
-    message = Message(
+    message = ShownMessage(
         record.number, _text(record.subject), bytes(record.payload), b"", _text(record.reply)
     )
     message.headers.update(headers)

@@ -173,7 +173,7 @@ def export(
     with store_errors(path):
         reader = open_reader(path)
         span = span_of(reader, first, last, since, until, subject)
-    target = journal_export.Target(output, chosen, force, microseconds)
+    target = journal_export.ExportTarget(output, chosen, force, microseconds)
     done = journal_export.export(reader, span, target)
     print(
         f"seriatim: exported {done.rows} messages, {done.bytes} bytes, to {output}",

@@ -39,7 +39,7 @@ NO_PYARROW = (
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ExportTarget:
     """What to write, and where; "-" is standard output."""
 
     path: str
@@ -50,7 +50,7 @@ class Target:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ExportResult:
     """What was written; `complete` unless numbers are lost by damage."""
 
     rows: int = 0
@@ -71,7 +71,7 @@ def format_of(path: str, chosen: str | None) -> str:
     return found
 
 
-def export(reader: Reader, span: Span, target: Target) -> Outcome:
+def export(reader: Reader, span: Span, target: ExportTarget) -> ExportResult:
     """Write the file. Raises `CliError`."""
     writers = {"parquet": _write_parquet, "csv": _write_csv, "jsonl": _write_jsonl}
     with store_errors(reader.view.path):
@@ -87,7 +87,7 @@ def export(reader: Reader, span: Span, target: Target) -> Outcome:
 
 
 @contextmanager
-def _output(target: Target) -> Iterator[BinaryIO]:
+def _output(target: ExportTarget) -> Iterator[BinaryIO]:
     """The file to write, beside the one it becomes when all went well."""
     if target.path == "-":
         yield sys.stdout.buffer
@@ -107,15 +107,15 @@ def _output(target: Target) -> Iterator[BinaryIO]:
 
 
 def _write_parquet(
-    reader: Reader, span: Span, target: Target, out: BinaryIO, step: Step
-) -> Outcome:
+    reader: Reader, span: Span, target: ExportTarget, out: BinaryIO, step: Step
+) -> ExportResult:
     try:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError as error:
         raise CliError(NO_PYARROW) from error
     schema = _schema(target.microseconds)
-    outcome, losses = Outcome(), Losses()
+    outcome, losses = ExportResult(), Losses()
     held: list[Any] = []
     rows = size = 0
     options = {"compression": target.compression, "use_dictionary": ["subject", "reply"]}
@@ -175,11 +175,15 @@ def _batch(columns: Columns, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _write_jsonl(reader: Reader, span: Span, target: Target, out: BinaryIO, step: Step) -> Outcome:
+def _write_jsonl(
+    reader: Reader, span: Span, target: ExportTarget, out: BinaryIO, step: Step
+) -> ExportResult:
     return _write_lines(reader, span, out, step, as_json, b"")
 
 
-def _write_csv(reader: Reader, span: Span, target: Target, out: BinaryIO, step: Step) -> Outcome:
+def _write_csv(
+    reader: Reader, span: Span, target: ExportTarget, out: BinaryIO, step: Step
+) -> ExportResult:
     text = io.StringIO()
     writer = csv.writer(text)
 
@@ -220,8 +224,8 @@ def _write_lines(
     step: Step,
     encode: Callable[[Record], bytes],
     head: bytes,
-) -> Outcome:
-    outcome, losses = Outcome(bytes=len(head)), Losses()
+) -> ExportResult:
+    outcome, losses = ExportResult(bytes=len(head)), Losses()
     out.write(head)
     for item in reader.records(span.first, span.last, span.wanted):
         if isinstance(item, Lost):

@@ -13,7 +13,7 @@ LOCKS = "/proc/locks"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class JournalPart:
     """One segment. `last` is what it must hold, by the name of the next one."""
 
     segment: str
@@ -25,7 +25,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Info:
+class JournalOverview:
     """The whole journal; times are RFC 3339, empty where there is no message.
 
     `highest` is the highest number that the disk is known to have had; 0 where nobody noted it.
@@ -42,10 +42,10 @@ class Info:
     bytes: int
     oldest: str
     newest: str
-    segments: list[Part]
+    segments: list[JournalPart]
 
 
-def info_of(reader: Reader) -> Info:
+def info_of(reader: Reader) -> JournalOverview:
     """Look at the store. Nothing but the newest segment is read through."""
     view = reader.view
     highest = read_highest(view.path, view.journal) or 0  # before what may come meanwhile
@@ -62,9 +62,9 @@ def info_of(reader: Reader) -> Info:
         end = firsts[at + 1] - 1 if at + 1 < len(firsts) else last
         name = os.path.basename(view.file(number))
         indexed = view.summary(number) is not None
-        parts.append(Part(name, number, end, size, created, indexed))
+        parts.append(JournalPart(name, number, end, size, created, indexed))
     oldest = next((time for number in firsts if (time := view.first_time(number))), 0)
-    return Info(
+    return JournalOverview(
         path=view.path,
         journal=view.journal,
         epoch=view.epoch,
@@ -105,12 +105,12 @@ def writer_of(path: str) -> int | None:
     return None
 
 
-def as_json(info: Info) -> str:
+def as_json(info: JournalOverview) -> str:
     """The whole of it, indented."""
     return json.dumps(asdict(info), indent=2)
 
 
-def print_table(info: Info) -> None:
+def print_table(info: JournalOverview) -> None:
     """What a person wants to know."""
     from rich.console import Console
     from rich.table import Table
@@ -133,7 +133,7 @@ def print_table(info: Info) -> None:
     console.print(table)
 
 
-def _facts(info: Info) -> list[tuple[str, Any]]:
+def _facts(info: JournalOverview) -> list[tuple[str, Any]]:
     writer = f"process {info.writer}" if info.writer else "no running broker found"
     if info.messages > 0:
         numbers = f"{info.first} to {info.last}, {info.messages:,} messages"

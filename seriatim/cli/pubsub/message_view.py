@@ -25,7 +25,7 @@ VIEWS = ("text", "raw", "json", "frame")
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ShownMessage:
     """A message understood: with its number, if it has one."""
 
     number: int | None
@@ -38,7 +38,7 @@ class Message:
     time: int = 0  # when it was published, as the broker has noted it; 0: not known
 
 
-def understand(arrived: MessageReceived, frame: str) -> Message:
+def understand(arrived: MessageReceived, frame: str) -> ShownMessage:
     """Take the number out of what arrived, by the `frame` the broker announced."""
     number, payload = None, arrived.data
     headers = dict(arrived.headers)
@@ -52,7 +52,7 @@ def understand(arrived: MessageReceived, frame: str) -> Message:
         # What the broker itself says, and what is excluded, has no frame.
         with contextlib.suppress(NetstringError):
             number, payload = decode_frame(arrived.data)
-    return Message(
+    return ShownMessage(
         number,
         arrived.subject,
         payload,
@@ -63,13 +63,13 @@ def understand(arrived: MessageReceived, frame: str) -> Message:
     )
 
 
-def printer(view: str, out: BinaryIO, colour: bool) -> Callable[[Message], None]:
+def printer(view: str, out: BinaryIO, colour: bool) -> Callable[[ShownMessage], None]:
     """A function that writes one message to `out` at once, so that a pipe sees it too."""
     terminal = out.isatty()
     if view == "text" and colour:
         return _coloured()
 
-    def show(message: Message) -> None:
+    def show(message: ShownMessage) -> None:
         if view == "raw":
             out.write(message.payload)
         elif view == "json":
@@ -83,12 +83,12 @@ def printer(view: str, out: BinaryIO, colour: bool) -> Callable[[Message], None]
     return show
 
 
-def as_text(message: Message) -> str:
+def as_text(message: ShownMessage) -> str:
     """The view for a person, without colours."""
     return "".join(text for text, _ in _pieces(message))
 
 
-def as_json(message: Message) -> str:
+def as_json(message: ShownMessage) -> str:
     """One line of JSON: with the broker's time of the message, else with when it came here."""
     fields: dict[str, Any] = {"number": message.number}
     if message.time:
@@ -107,7 +107,7 @@ def as_json(message: Message) -> str:
     return json.dumps(fields)
 
 
-def _write_frame(message: Message, out: BinaryIO, terminal: bool) -> None:
+def _write_frame(message: ShownMessage, out: BinaryIO, terminal: bool) -> None:
     if message.number is None or message.data == message.payload:
         print(f"seriatim: a message on {message.subject} has no frame; left out", file=sys.stderr)
         return
@@ -115,7 +115,7 @@ def _write_frame(message: Message, out: BinaryIO, terminal: bool) -> None:
     out.write(message.data + b"\n" * terminal)
 
 
-def _pieces(message: Message) -> list[tuple[str, str]]:
+def _pieces(message: ShownMessage) -> list[tuple[str, str]]:
     """The text view as (text, style)."""
     number = "-" if message.number is None else str(message.number)
     pieces = [(number.rjust(8), "bold cyan")]
@@ -139,13 +139,13 @@ def _printable_payload(payload: bytes) -> str:
     return "\n".join(_printable(line.replace("\t", "    ")) for line in lines)
 
 
-def _coloured() -> Callable[[Message], None]:
+def _coloured() -> Callable[[ShownMessage], None]:
     from rich.console import Console
     from rich.text import Text
 
     console = Console(highlight=False, soft_wrap=True, force_terminal=True)
 
-    def show(message: Message) -> None:
+    def show(message: ShownMessage) -> None:
         console.print(Text.assemble(*_pieces(message)))
 
     return show

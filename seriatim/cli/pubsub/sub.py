@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from seriatim.cli.errors import CliError
 from seriatim.cli.pubsub import kept
 from seriatim.cli.pubsub.broker_client import BrokerGone, CommandConnection, connected
-from seriatim.cli.pubsub.message_view import Message, understand
+from seriatim.cli.pubsub.message_view import ShownMessage, understand
 from seriatim.cli.pubsub.sub_start import OWN_PREFIX, Past, is_end, last_lost, lost, takes_in
 from seriatim.cli.pubsub.times import dated
 from seriatim.client.protocol import MessageReceived
@@ -23,7 +23,7 @@ PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.1, 2.0  # between two tries to connect 
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SubscribeOptions:
     """What to show: `count` messages (0: for ever), from the past on where there is one."""
 
     subjects: list[str]
@@ -35,7 +35,10 @@ class Wish:
 
 
 def subscribe(
-    url: str, wish: Wish, show: Callable[[Message], None], ready: Callable[[str], None]
+    url: str,
+    wish: SubscribeOptions,
+    show: Callable[[ShownMessage], None],
+    ready: Callable[[str], None],
 ) -> None:
     """Show messages until there were as many as wished, or the end. Raises `CliError`.
 
@@ -45,9 +48,12 @@ def subscribe(
 
 
 async def _subscribe(
-    url: str, wish: Wish, show: Callable[[Message], None], ready: Callable[[str], None]
+    url: str,
+    wish: SubscribeOptions,
+    show: Callable[[ShownMessage], None],
+    ready: Callable[[str], None],
 ) -> None:
-    stream = Stream(wish, show)
+    stream = MessageStream(wish, show)
     if wish.past is not None:
         await Resuming(url, wish, wish.past, stream, ready).run()
         return
@@ -60,10 +66,10 @@ async def _subscribe(
             raise CliError(f"{error}; resume with --from {stream.told + 1}") from error
 
 
-class Stream:
+class MessageStream:
     """Shows what comes, over one connection or several; knows how far it is."""
 
-    def __init__(self, wish: Wish, show: Callable[[Message], None]) -> None:
+    def __init__(self, wish: SubscribeOptions, show: Callable[[ShownMessage], None]) -> None:
         self._wish = wish
         self._show = show
         self.shown = 0
@@ -73,7 +79,7 @@ class Stream:
         self, link: CommandConnection, subjects: list[str], ready: Callable[[], None]
     ) -> None:
         """Show what comes on `subjects`, to the end. Raises `BrokerGone`, and `CliError`."""
-        inbox = Inbox(link)
+        inbox = SubscriptionInbox(link)
         for subject in subjects:
             await inbox.subscribe(subject, self._wish.queue)
         try:
@@ -90,7 +96,7 @@ class Stream:
             if self._wish.dated or not self._take(inbox.left()):
                 raise
 
-    def _take(self, batch: list[Message]) -> bool:
+    def _take(self, batch: list[ShownMessage]) -> bool:
         """Show these; whether that was the end."""
         wish = self._wish
         for message in batch:
@@ -120,7 +126,12 @@ class Resuming:
     """The past and what comes, over as many connections as it takes."""
 
     def __init__(
-        self, url: str, wish: Wish, past: Past, stream: Stream, ready: Callable[[str], None]
+        self,
+        url: str,
+        wish: SubscribeOptions,
+        past: Past,
+        stream: MessageStream,
+        ready: Callable[[str], None],
     ) -> None:
         self._url = url
         self._wish = wish
@@ -203,24 +214,24 @@ def tell(text: str) -> None:
     print(f"seriatim: {text}", file=sys.stderr, flush=True)
 
 
-class Inbox:
+class SubscriptionInbox:
     """What arrived on every subject."""
 
     def __init__(self, link: CommandConnection) -> None:
         self._link = link
-        self._messages: list[Message] = []
+        self._messages: list[ShownMessage] = []
         self._arrived = asyncio.Event()
 
     async def subscribe(self, subject: str, queue: str) -> None:
         """Let messages on `subject` arrive here too."""
         await self._link.during(self._link.client.subscribe(subject, queue, self._on_message))
 
-    async def take(self) -> list[Message]:
+    async def take(self) -> list[ShownMessage]:
         """Everything that has arrived, at least one message, in the order of the wire."""
         await self._arrived.wait()
         return self.left()
 
-    def left(self) -> list[Message]:
+    def left(self) -> list[ShownMessage]:
         """What has arrived and was not taken."""
         batch, self._messages = self._messages, []
         self._arrived.clear()

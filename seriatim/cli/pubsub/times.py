@@ -9,7 +9,7 @@ import json
 from dataclasses import replace
 
 from seriatim.cli.pubsub.broker_client import CommandConnection
-from seriatim.cli.pubsub.message_view import Message
+from seriatim.cli.pubsub.message_view import ShownMessage
 from seriatim.cli.pubsub.sub_start import common
 from seriatim.client.protocol import MessageReceived
 
@@ -19,8 +19,8 @@ BYTES_MAX = 16 << 20  # of messages looked at for one answer
 
 
 async def dated(
-    link: CommandConnection, batch: list[Message], subjects: list[str]
-) -> list[Message]:
+    link: CommandConnection, batch: list[ShownMessage], subjects: list[str]
+) -> list[ShownMessage]:
     """The messages, with the broker's times where it has them. Raises `CliError`."""
     numbers = [message.number for message in batch if message.number is not None]
     if not numbers or not link.frame:

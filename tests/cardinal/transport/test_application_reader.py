@@ -9,17 +9,17 @@ import pytest
 
 from cardinal.follower import Row
 from cardinal.transport.application_reader import (
+    ApplicationReader,
     Happening,
     Interrupted,
     JournalChanged,
-    Lost,
-    Reader,
+    NumbersLost,
     Rewound,
     Unreadable,
     _changed,
 )
 from cardinal.transport.envelope import pack
-from cardinal.transport.errors import NoNumbers, Refused, Unreachable
+from cardinal.transport.errors import BrokerRefused, NoNumbers, Unreachable
 from cardinal.transport.publisher import Publisher
 from tests.clients.served import run
 from tests.support.processes import SeriatimServer
@@ -45,7 +45,7 @@ async def publish(server: SeriatimServer, application: str, first: int, count: i
         return await publisher.send({"t": rows})
 
 
-async def read(reader: Reader, count: int) -> tuple[list[Row], list[Happening]]:
+async def read(reader: ApplicationReader, count: int) -> tuple[list[Row], list[Happening]]:
     """So many rows, and what happened before the last of them."""
     found: list[Row] = []
     told: list[Happening] = []
@@ -61,7 +61,7 @@ def test_given_an_end_that_comes_together_with_a_message_then_it_is_not_forgotte
     broker: SeriatimServer, turns: int
 ) -> None:
     async def scenario() -> None:
-        async with Reader("ended", url(broker)) as reader:
+        async with ApplicationReader("ended", url(broker)) as reader:
             connection = reader._connection
             assert connection is not None
             connection.changed.clear()
@@ -85,7 +85,7 @@ def test_given_the_past_and_the_present_when_read_then_every_number_comes_once(
     async def scenario() -> None:
         name = f"once{window}"
         last = await publish(broker, name, 0, 40)
-        async with Reader(name, url(broker), window=window) as reader:
+        async with ApplicationReader(name, url(broker), window=window) as reader:
             rows, told = await read(reader, 40)
             later = asyncio.create_task(read(reader, 20))
             await publish(broker, f"another{window}", 0, 7)
@@ -108,7 +108,7 @@ def test_given_a_first_and_a_last_number_when_read_then_it_ends_there(
 ) -> None:
     async def scenario() -> None:
         last = await publish(broker, "range", 0, 10)
-        async with Reader("range", url(broker), first=last - 5, last=last - 2) as reader:
+        async with ApplicationReader("range", url(broker), first=last - 5, last=last - 2) as reader:
             found: list[Row] = []
             while not reader.ended:
                 found += (await reader.read(TIMEOUT_S))[0]
@@ -122,7 +122,7 @@ def test_given_nothing_new_when_read_then_it_waits_no_longer_than_it_should(
     broker: SeriatimServer,
 ) -> None:
     async def scenario() -> None:
-        async with Reader("silent", url(broker)) as reader:
+        async with ApplicationReader("silent", url(broker)) as reader:
             assert await reader.read(0.05) == ([], [])
             assert await reader.read(0.0) == ([], [])
 
@@ -132,7 +132,7 @@ def test_given_nothing_new_when_read_then_it_waits_no_longer_than_it_should(
 def test_given_the_frame_in_a_header_when_read_then_the_number_is_there_too() -> None:
     async def scenario(server: SeriatimServer) -> None:
         await publish(server, "header", 0, 10)
-        async with Reader("header", url(server)) as reader:
+        async with ApplicationReader("header", url(server)) as reader:
             rows, _ = await read(reader, 10)
         assert [row[3] for row in rows] == list(range(1, 11))
         assert rows[3][:3] == ("t", b"3", b"v3")
@@ -143,7 +143,7 @@ def test_given_the_frame_in_a_header_when_read_then_the_number_is_there_too() ->
 
 def test_given_a_listener_that_gives_no_numbers_when_read_then_it_is_told() -> None:
     async def scenario(server: SeriatimServer) -> None:
-        async with Reader("none", url(server)) as reader:
+        async with ApplicationReader("none", url(server)) as reader:
             with pytest.raises(NoNumbers, match="frame 'none'"):
                 await reader.read(TIMEOUT_S)
 
@@ -160,7 +160,7 @@ def test_given_messages_that_are_none_of_ours_when_read_then_they_are_told_and_p
         await client.publish("cardinal.mixed.t", pack(b"k", b"v"))
         await client.flush()
         await client.flush()
-        async with Reader("mixed", url(broker)) as reader:
+        async with ApplicationReader("mixed", url(broker)) as reader:
             rows, told = await read(reader, 1)
         await client.close()
         (unreadable,) = told
@@ -176,16 +176,18 @@ def test_given_a_number_behind_the_last_when_read_then_it_ends_and_is_not_asked_
 ) -> None:
     async def scenario() -> None:
         last = await publish(broker, "behind", 0, 3)
-        async with Reader("behind", url(broker)) as reader:
+        async with ApplicationReader("behind", url(broker)) as reader:
             await read(reader, 1)
             journal = reader.stream
         for begin, expected in ((last + 1, []), (last + 99, [Rewound(last + 99, last)])):
             streams = {journal: begin}
-            async with Reader("behind", url(broker), streams=streams, last=last) as reader:
+            async with ApplicationReader(
+                "behind", url(broker), streams=streams, last=last
+            ) as reader:
                 assert not reader.ended
                 assert await reader.read(TIMEOUT_S) == ([], expected)
                 assert reader.ended
-        async with Reader("behind", url(broker), streams={"other": 7}, last=0) as reader:
+        async with ApplicationReader("behind", url(broker), streams={"other": 7}, last=0) as reader:
             assert await reader.read(TIMEOUT_S) == ([], [JournalChanged("other", journal)])
             assert reader.ended
 
@@ -195,7 +197,7 @@ def test_given_a_number_behind_the_last_when_read_then_it_ends_and_is_not_asked_
 def test_given_a_broker_that_is_killed_when_reading_then_it_goes_on_behind_the_last() -> None:
     async def scenario(server: SeriatimServer) -> None:
         await publish(server, "killed", 0, 300)
-        async with Reader("killed", url(server), window=64) as reader:
+        async with ApplicationReader("killed", url(server), window=64) as reader:
             rows, told = await read(reader, 100)
             assert told == []
             port = server.port
@@ -241,7 +243,7 @@ def test_given_a_connection_that_breaks_again_and_again_when_reading_then_nothin
         await publish(broker, "relay", 0, 1000)
         server = await asyncio.start_server(relay, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        reader = Reader("relay", f"nats://127.0.0.1:{port}")
+        reader = ApplicationReader("relay", f"nats://127.0.0.1:{port}")
         rows, told = await read(reader, 1000)
         await reader.close()
         server.close()
@@ -254,7 +256,7 @@ def test_given_a_connection_that_breaks_again_and_again_when_reading_then_nothin
 def test_given_another_journal_when_reading_then_it_is_told_and_read_from_its_begin() -> None:
     async def scenario(first: SeriatimServer, second: SeriatimServer) -> None:
         await publish(first, "journal", 0, 10)
-        async with Reader("journal", url(first)) as reader:
+        async with ApplicationReader("journal", url(first)) as reader:
             rows, _ = await read(reader, 10)
             old, port = reader.stream, first.port
             await asyncio.to_thread(first.kill)
@@ -265,16 +267,16 @@ def test_given_another_journal_when_reading_then_it_is_told_and_read_from_its_be
         assert told[1] == JournalChanged(old, reader.stream)
         assert [row[3] for row in more] == [1, 2, 3, 4, 5]
         streams = {old: 11, "0123456789abcdef": 7}
-        async with Reader("journal", url(second), streams=streams) as reader:
+        async with ApplicationReader("journal", url(second), streams=streams) as reader:
             rows, told = await read(reader, 5)
             assert told == [JournalChanged(f"{old},0123456789abcdef", reader.stream)]
             assert len(rows) == 5
             known = {**streams, reader.stream: 4}
-        async with Reader("journal", url(second), streams=known) as reader:
+        async with ApplicationReader("journal", url(second), streams=known) as reader:
             rows, told = await read(reader, 2)
             assert told == []
             assert [row[3] for row in rows] == [4, 5]
-        async with Reader("journal", url(second), streams={reader.stream: 99}) as reader:
+        async with ApplicationReader("journal", url(second), streams={reader.stream: 99}) as reader:
             assert await reader.read(TIMEOUT_S) == ([], [Rewound(99, 5)])
             assert reader.next == 6
 
@@ -287,13 +289,13 @@ def test_given_another_journal_when_reading_then_it_is_told_and_read_from_its_be
 def test_given_numbers_that_were_deleted_when_read_then_they_are_told_as_lost() -> None:
     async def scenario(server: SeriatimServer) -> None:
         last = await publish(server, "lost", 0, 3000)
-        async with Reader("lost", url(server)) as reader:
+        async with ApplicationReader("lost", url(server)) as reader:
             rows, told = await reader.read(TIMEOUT_S)
             while not rows:
                 rows, more = await reader.read(TIMEOUT_S)
                 told += more
             (lost,) = told
-            assert isinstance(lost, Lost)
+            assert isinstance(lost, NumbersLost)
             assert (lost.first, lost.last + 1) == (1, rows[0][3])
             rows += (await read(reader, last - lost.last - len(rows)))[0]
             assert [row[3] for row in rows] == list(range(lost.last + 1, last + 1))
@@ -306,13 +308,13 @@ def test_given_numbers_that_were_deleted_when_read_then_they_are_told_as_lost() 
 def test_given_no_broker_when_opened_then_it_is_told_and_without_opening_it_is_waited_for() -> None:
     async def scenario(server: SeriatimServer) -> None:
         with pytest.raises(Unreachable, match="no broker listens there"):
-            async with Reader("late", "nats://127.0.0.1:1"):
+            async with ApplicationReader("late", "nats://127.0.0.1:1"):
                 pass
         server.start()
         port = server.port
         await publish(server, "late", 0, 3)
         server.stop()
-        reader = Reader("late", f"nats://127.0.0.1:{port}")
+        reader = ApplicationReader("late", f"nats://127.0.0.1:{port}")
         rows, told = await reader.read(TIMEOUT_S)
         assert (rows, [type(one) for one in told]) == ([], [Interrupted])
         await asyncio.to_thread(server.start, port)
@@ -328,15 +330,15 @@ def test_given_no_broker_when_opened_then_it_is_told_and_without_opening_it_is_w
 
 def test_given_a_broker_that_keeps_nothing_when_read_then_it_is_refused() -> None:
     async def scenario(server: SeriatimServer) -> None:
-        async with Reader("nothing", url(server)) as reader:
-            with pytest.raises(Refused):
+        async with ApplicationReader("nothing", url(server)) as reader:
+            with pytest.raises(BrokerRefused):
                 await reader.read(TIMEOUT_S)
 
     with SeriatimServer("netstring", arguments=["--no-journal", "--ring_bytes", "0"]) as server:
         run(scenario(server))
 
 
-async def read_on(reader: Reader, rows: list[Row]) -> None:
+async def read_on(reader: ApplicationReader, rows: list[Row]) -> None:
     """Read until it fails."""
     while True:
         rows += (await reader.read(TIMEOUT_S))[0]
@@ -347,11 +349,11 @@ def test_given_what_is_forbidden_when_reading_then_it_is_refused_and_nothing_is_
 ) -> None:
     async def scenario() -> None:
         await publish(broker, "forbidden", 0, 10)
-        async with Reader("forbidden", url(broker), window=4) as reader:
+        async with ApplicationReader("forbidden", url(broker), window=4) as reader:
             rows, _ = await read(reader, 4)
             assert reader._connection is not None
             await reader._connection.client.publish("$SEQ.nonsense", b"")  # is refused
-            with pytest.raises(Refused, match="Permissions Violation"):
+            with pytest.raises(BrokerRefused, match="Permissions Violation"):
                 await read_on(reader, rows)
             rows += (await read(reader, 10 - len(rows)))[0]
         assert [row[1] for row in rows] == [b"%d" % at for at in range(10)]
@@ -365,16 +367,16 @@ INFO = b'INFO {"server_id":"x","headers":true,"max_payload":1048576,"frame":"net
 @pytest.mark.parametrize(
     ("info", "told", "error"),
     [
-        (b"", b"$SEQ.LOST.a.b", Refused),
-        (b"", b"$SEQ.LOST.1", Refused),
-        (b"", b"$SEQ.LOST.2.1", Refused),
-        (b"", b"$SEQ.LOST.1.99", Refused),
-        (b"", b"$SEQ.END.x", Refused),
-        (b"", b"$SEQ.END.3", Refused),
-        (b"", b"$SEQ.END." + b"9" * 5000, Refused),
-        (b'{"journal":"j","last":"5"}', b"", Refused),
-        (b'{"journal":"j","last":-1}', b"", Refused),
-        (b"[]", b"", Refused),
+        (b"", b"$SEQ.LOST.a.b", BrokerRefused),
+        (b"", b"$SEQ.LOST.1", BrokerRefused),
+        (b"", b"$SEQ.LOST.2.1", BrokerRefused),
+        (b"", b"$SEQ.LOST.1.99", BrokerRefused),
+        (b"", b"$SEQ.END.x", BrokerRefused),
+        (b"", b"$SEQ.END.3", BrokerRefused),
+        (b"", b"$SEQ.END." + b"9" * 5000, BrokerRefused),
+        (b'{"journal":"j","last":"5"}', b"", BrokerRefused),
+        (b'{"journal":"j","last":-1}', b"", BrokerRefused),
+        (b"[]", b"", BrokerRefused),
     ],
 )
 def test_given_a_broker_that_says_what_none_would_then_that_is_the_error(
@@ -393,7 +395,7 @@ def test_given_a_broker_that_says_what_none_would_then_that_is_the_error(
         peer.expect(b"never")
 
     async def talked(port: int) -> None:
-        async with Reader("app", f"nats://127.0.0.1:{port}", last=9) as reader:
+        async with ApplicationReader("app", f"nats://127.0.0.1:{port}", last=9) as reader:
             with pytest.raises(error, match=r"the broker says|this broker is not Seriatim"):
                 await read(reader, 1)
 

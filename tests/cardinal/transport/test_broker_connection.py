@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from cardinal.transport.application_reader import Reader
+from cardinal.transport.application_reader import ApplicationReader
 from cardinal.transport.broker_connection import Broken, BrokerConnection
-from cardinal.transport.errors import NoNumbers, Refused
+from cardinal.transport.errors import BrokerRefused, NoNumbers
 from cardinal.transport.publisher import Publisher
 from tests.clients.served import run
 from tests.support.processes import NatsServer, SeriatimServer
@@ -51,7 +51,7 @@ def test_given_a_connection_when_asked_then_the_answer_or_the_status_is_there() 
         info = await connection.info()
         assert set(info) == {"journal", "last"}
         assert not connection.is_over
-        with pytest.raises(Refused, match="404"):
+        with pytest.raises(BrokerRefused, match="404"):
             await connection.ask("$SEQ.GET.7", b"")
         await connection.close()
         assert connection.is_over
@@ -81,7 +81,7 @@ def test_given_an_answer_that_is_none_when_asked_what_there_is_then_it_is_refuse
     async def scenario() -> None:
         async with stub(answer) as url:
             connection = await BrokerConnection.open(url)
-            with pytest.raises(Refused, match="this broker is not Seriatim"):
+            with pytest.raises(BrokerRefused, match="this broker is not Seriatim"):
                 await connection.info()
             await connection.close()
 
@@ -99,7 +99,7 @@ def test_given_a_wrong_user_when_opened_then_it_is_refused_and_not_tried_again()
 
         server = await asyncio.start_server(session, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(Refused, match="does not let us in"):
+        with pytest.raises(BrokerRefused, match="does not let us in"):
             await BrokerConnection.open(f"nats://127.0.0.1:{port}")
         server.close()
 
@@ -109,7 +109,7 @@ def test_given_a_wrong_user_when_opened_then_it_is_refused_and_not_tried_again()
 @pytest.mark.parametrize("url", ["", "nats://", "nats://127.0.0.1:abc", "127.0.0.1:99999"])
 def test_given_what_is_no_address_when_opened_then_it_is_refused_with_the_reason(url: str) -> None:
     async def scenario() -> None:
-        with pytest.raises(Refused, match="is not the address of a broker"):
+        with pytest.raises(BrokerRefused, match="is not the address of a broker"):
             await BrokerConnection.open(url)
 
     run(scenario())
@@ -118,9 +118,9 @@ def test_given_what_is_no_address_when_opened_then_it_is_refused_with_the_reason
 def test_given_nats_server_when_sent_to_or_read_then_it_is_told_what_it_is_not() -> None:
     async def scenario(url: str) -> None:
         async with Publisher("other", url) as publisher:
-            with pytest.raises(Refused, match="this broker is not Seriatim: nobody answers"):
+            with pytest.raises(BrokerRefused, match="this broker is not Seriatim: nobody answers"):
                 await publisher.send({"t": [(b"k", b"")]})
-        async with Reader("other", url) as reader:
+        async with ApplicationReader("other", url) as reader:
             with pytest.raises(NoNumbers, match="frame 'unknown'"):
                 await reader.read(5.0)
 

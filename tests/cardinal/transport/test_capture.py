@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardinal.follower import Follower, Row, Step
+from cardinal.follower import ChainFollower, Row, Step
 from cardinal.producer import Producer
 from cardinal.transport.capture import CaptureReader, CaptureWriter
 from cardinal.transport.errors import BadCapture, BadTopic
@@ -144,7 +144,7 @@ def test_given_a_capture_of_a_chain_when_followed_then_its_state_is_the_producer
     state: dict[str, bytes] = {}
     with file.open("rb") as opened:
         reader = CaptureReader(opened)
-        for event in Follower().take(list(reader), reader.stream, 0.0):
+        for event in ChainFollower().take(list(reader), reader.stream, 0.0):
             assert isinstance(event, Step)
             for block in event.update.added:
                 state = {k: v for k, v in state.items() if k not in block.deletes} | block.updates

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cardinal.follower import Follower, Step
+from cardinal.follower import ChainFollower, Step
 from cardinal.producer import Producer
 from cardinal.token import BadToken, parse_token
 from cardinal.transport.application_reader import Interrupted, JournalChanged, Rewound
@@ -65,13 +65,13 @@ def test_given_a_token_when_consumed_again_then_it_goes_on_behind_the_block(
 ) -> None:
     async def scenario() -> None:
         await send(broker, "token", BLOCKS)
-        async with Consumer("token", url(broker), follower=Follower(threshold=1)) as consumer:
+        async with Consumer("token", url(broker), follower=ChainFollower(threshold=1)) as consumer:
             found = await steps(consumer, 4)
         assert hashes(found) == [block.hash for block in BLOCKS[:4]]
         (number,) = parse_token(found[-1].token).values()
         assert number > 1, "not from the beginning: the threshold is near"
         for rollback in (0, 3, 5000):
-            follower = Follower(start=BLOCKS[3].hash, number=4, threshold=1)
+            follower = ChainFollower(start=BLOCKS[3].hash, number=4, threshold=1)
             async with Consumer(
                 "token", url(broker), follower=follower, token=found[-1].token, rollback=rollback
             ) as consumer:
@@ -86,7 +86,7 @@ def test_given_only_some_topics_when_consumed_then_the_rest_does_not_hold_blocks
 ) -> None:
     async def scenario() -> None:
         await send(broker, "some", BLOCKS)
-        follower = Follower(SCHEMA.track("a/"))
+        follower = ChainFollower(SCHEMA.track("a/"))
         async with Consumer("some", url(broker), follower=follower) as consumer:
             found = await steps(consumer, 6)
         keys = {key for step in found for block in step.update.added for key in block.updates}
@@ -130,13 +130,13 @@ def test_given_a_start_when_waited_for_then_what_was_applied_before_is_known(
     broker: SeriatimServer,
 ) -> None:
     async def scenario() -> None:
-        follower = Follower(start=BLOCKS[3].hash, number=4)
+        follower = ChainFollower(start=BLOCKS[3].hash, number=4)
         async with Consumer("restart", url(broker), follower=follower) as consumer:
             assert await consumer.wait_for_number(4, 0.0) is Outcome.SUCCESS
             assert await consumer.wait_for_number(2, 0.0) is Outcome.SUCCESS
             assert await consumer.wait_for_hash(BLOCKS[3].hash, 0.0) is Outcome.SUCCESS
             assert await consumer.wait_for_number(5, 0.01) is Outcome.TIMEOUT
-        unnumbered = Consumer("restart", url(broker), follower=Follower(start=BLOCKS[3].hash))
+        unnumbered = Consumer("restart", url(broker), follower=ChainFollower(start=BLOCKS[3].hash))
         assert await unnumbered.wait_for_hash(BLOCKS[3].hash, 0.0) is Outcome.SUCCESS
         assert await unnumbered.wait_for_number(0, 0.01) is Outcome.TIMEOUT
         assert await Consumer("restart").wait_for_hash(bytes(32), 0.01) is Outcome.TIMEOUT
@@ -167,7 +167,7 @@ def test_given_a_block_that_is_given_up_when_waited_for_then_it_is_not_found(
     async def scenario() -> None:
         far = branch(branch(GENESIS, "unknown", 30)[-1], "far", 12)
         await send(broker, "giving", [BLOCKS[0], far[0], *BLOCKS[1:2], *branch(BLOCKS[1], "y", 40)])
-        follower = Follower(threshold=3)
+        follower = ChainFollower(threshold=3)
         async with Consumer("giving", url(broker), follower=follower) as consumer:
             waits = asyncio.create_task(consumer.wait_for_hash(far[0].hash, LONG_S))
             async for event in consumer:
@@ -220,7 +220,7 @@ def test_given_a_journal_that_was_cut_when_consuming_then_tokens_reach_back_to_i
         await asyncio.to_thread(server.start, server.port)
 
     async def scenario(server: SeriatimServer) -> None:
-        follower = Follower(threshold=0)
+        follower = ChainFollower(threshold=0)
         async with Consumer("cut", url(server), follower=follower) as consumer:
             await send(server, "cut", BLOCKS[:2])
             await steps(consumer, 2)

@@ -9,9 +9,9 @@ import nats
 import pytest
 
 from cardinal.producer import Producer
-from cardinal.transport.application_reader import Reader
+from cardinal.transport.application_reader import ApplicationReader
 from cardinal.transport.envelope import packed_bytes
-from cardinal.transport.errors import BadTopic, Refused, Unreachable
+from cardinal.transport.errors import BadTopic, BrokerRefused, Unreachable
 from cardinal.transport.publisher import PIECE_MESSAGES, Publisher
 from tests.cardinal.chains import GENESIS, SCHEMA, branch, messages_of, rows_of
 from tests.clients.served import run
@@ -43,7 +43,7 @@ async def last_number(address: str) -> int:
 async def all_of(application: str, address: str, count: int) -> list[tuple[str, bytes, bytes]]:
     """The first messages of an application."""
     found: list[tuple[str, bytes, bytes]] = []
-    async with Reader(application, address) as reader:
+    async with ApplicationReader(application, address) as reader:
         while len(found) < count:
             rows, _ = await reader.read(5.0)
             found += [row[:3] for row in rows]
@@ -93,7 +93,7 @@ def test_given_what_the_broker_will_never_take_when_sent_then_it_is_refused(
 ) -> None:
     async def scenario() -> None:
         async with Publisher("refused", url(broker)) as publisher:
-            with pytest.raises(Refused, match="a message of 2000010 bytes; the broker takes"):
+            with pytest.raises(BrokerRefused, match="a message of 2000010 bytes; the broker takes"):
                 await publisher.send({"t": [(b"k", b"x" * 1_999_997)]})
             with pytest.raises(BadTopic):
                 await publisher.send({"a b": [(b"k", b"")]})
@@ -112,7 +112,7 @@ def test_given_one_message_that_is_too_large_when_sent_then_none_is(broker: Seri
             assert most is not None
             assert packed_bytes(b"k", bytes(most - 13)) == most
             large = [(b"k", b"")] * 2 * PIECE_MESSAGES + [(b"k", bytes(most - 12))]
-            with pytest.raises(Refused, match=f"{most + 1} bytes; the broker takes {most}"):
+            with pytest.raises(BrokerRefused, match=f"{most + 1} bytes; the broker takes {most}"):
                 await publisher.send({"t": large})
             assert await last_number(url(broker)) == before
             assert await publisher.send({"t": [(b"k", bytes(most - 13))]}) == before + 1
@@ -188,7 +188,7 @@ FORBIDDEN = b'Permissions Violation for Publish to "cardinal.x.t"'
 def test_given_a_server_that_numbers_nothing_when_sent_to_then_it_is_refused() -> None:
     async def scenario() -> None:
         async with stub([], b"hello") as address, Publisher("x", address) as publisher:
-            with pytest.raises(Refused, match="this broker is not Seriatim"):
+            with pytest.raises(BrokerRefused, match="this broker is not Seriatim"):
                 await publisher.send({"t": [(b"k", b"")]})
 
     run(scenario())
@@ -212,7 +212,7 @@ def test_given_a_subject_that_is_forbidden_when_sent_to_then_it_is_refused_at_on
     async def scenario() -> None:
         errors = [FULL, FORBIDDEN]
         async with stub(errors, b"1:7,") as address, Publisher("x", address) as publisher:
-            with pytest.raises(Refused, match=r"^Permissions Violation.*x\.t.$"):
+            with pytest.raises(BrokerRefused, match=r"^Permissions Violation.*x\.t.$"):
                 await publisher.send({"t": [(b"k", b""), (b"l", b"")]})
             assert publisher.repeated == 0
 

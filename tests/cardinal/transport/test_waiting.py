@@ -3,7 +3,7 @@
 import asyncio
 
 from cardinal.block import Block
-from cardinal.transport.waiting import Outcome, Waiting
+from cardinal.transport.waiting import AppliedWaiters, Outcome
 from cardinal.update import ChainUpdate
 from tests.clients.served import run
 
@@ -20,7 +20,7 @@ def added(*blocks: Block, removed: tuple[Block, ...] = ()) -> ChainUpdate:
 
 def test_given_somebody_who_waits_when_the_block_is_applied_then_it_is_told() -> None:
     async def scenario() -> None:
-        waiting = Waiting()
+        waiting = AppliedWaiters()
         waits = [
             asyncio.create_task(waiting.for_hash(b"x2", LONG)),
             asyncio.create_task(waiting.for_hash(b"x2", LONG)),
@@ -39,7 +39,7 @@ def test_given_somebody_who_waits_when_the_block_is_applied_then_it_is_told() ->
 
 def test_given_a_block_that_was_applied_when_asked_for_then_the_answer_is_there() -> None:
     async def scenario() -> None:
-        waiting = Waiting(remember=2)
+        waiting = AppliedWaiters(remember=2)
         waiting.applied(added(block(1), block(2), block(3)))
         assert await waiting.for_hash(b"x3", SHORT) is Outcome.SUCCESS
         assert await waiting.for_number(1, SHORT) is Outcome.SUCCESS
@@ -54,7 +54,7 @@ def test_given_a_block_that_was_applied_when_asked_for_then_the_answer_is_there(
 
 def test_given_a_block_that_will_not_come_when_waited_for_then_it_is_told() -> None:
     async def scenario() -> None:
-        waiting = Waiting()
+        waiting = AppliedWaiters()
         one = asyncio.create_task(waiting.for_hash(b"x1", LONG))
         other = asyncio.create_task(waiting.for_hash(b"x2", LONG))
         number = asyncio.create_task(waiting.for_number(7, LONG))
@@ -72,7 +72,7 @@ def test_given_a_block_that_will_not_come_when_waited_for_then_it_is_told() -> N
 
 def test_given_a_wait_that_is_cancelled_when_the_block_comes_then_nothing_is_left() -> None:
     async def scenario() -> None:
-        waiting = Waiting()
+        waiting = AppliedWaiters()
         wait = asyncio.create_task(waiting.for_hash(b"x1", LONG))
         await asyncio.sleep(0)
         wait.cancel()

@@ -7,7 +7,7 @@ import pytest
 
 from sequencer.feed.moldudp64 import MoldUDP64Codec
 from seriatim.receiver import FeedMessage, Group, GroupError, Receiver, ReceiverError, codec_named
-from seriatim.receiver.filler import Filler, Head
+from seriatim.receiver.filler import Filler, JournalHead
 from tests.support.codecs import Closed, Nothing
 from tests.support.multicast import mouth, new_group
 from tests.support.receiving import JOURNAL, message_of
@@ -112,11 +112,11 @@ class Knowing(Filler):
         self.silent = silent  # so often there is no answer at first
         self.asked_twice = asyncio.Event()
 
-    async def head(self) -> Head | None:
+    async def head(self) -> JournalHead | None:
         self.silent -= 1
         if self.silent == -2:
             self.asked_twice.set()
-        return None if self.silent >= 0 else Head(JOURNAL, 1, 0)
+        return None if self.silent >= 0 else JournalHead(JOURNAL, 1, 0)
 
     def room(self) -> int:
         return 0

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from sequencer.feed.feed_message import FeedMessage
-from seriatim.receiver import FillError, Group, Lost, NewStream, Receiver, codec_named
+from seriatim.receiver import FillError, Group, MessagesLost, NewStream, Receiver, codec_named
 from tests.sequencer.stores import WrittenStore
 from tests.support.multicast import Ear, mouth, new_group
 from tests.support.processes import NatsServer, SeriatimServer
@@ -282,7 +282,7 @@ def test_given_numbers_that_the_broker_deleted_then_they_are_lost_and_the_rest_f
             ) as receiver:
                 served.publish(1)
                 events = await gather(receiver, lambda events: len(events) == 22)
-                assert events[0] == Lost(1, 100)
+                assert events[0] == MessagesLost(1, 100)
                 assert [event.number for event in events[1:]] == [*range(101, 122)]
                 assert receiver.counters.lost == 100
 
@@ -408,7 +408,7 @@ def test_given_a_question_that_the_broker_refuses_then_its_reason_is_told(served
             ) as receiver:
                 speaker.send(b"10:1:3,3:abc,,")
                 events = await gather(receiver, lambda events: isinstance(events[-1], FeedMessage))
-                assert events == [Lost(1, 2), FeedMessage(3, b"abc")]
+                assert events == [MessagesLost(1, 2), FeedMessage(3, b"abc")]
                 refused = "is not a subject that can be subscribed to"
                 await until(lambda: refused in "".join(receiver.troubles))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sequencer.feed.codecs import CODECS
 from sequencer.feed.feed_codec import DATA, END, HEARTBEAT, Packet
 from sequencer.feed.feed_message import FeedMessage
-from seriatim.receiver.events import Ended, Lost, NewStream
+from seriatim.receiver.events import Ended, MessagesLost, NewStream
 from seriatim.receiver.order import Order
 from tests.support.receiving import Fate, Run, codec_of, datagrams_of, message_of
 
@@ -49,7 +49,7 @@ def judge(events: list[object], published: list[FeedMessage], start: int) -> set
             assert event.payload == kept[event.number].payload
             passed = range(reached + 1, event.number)
             reached = event.number
-        elif isinstance(event, Lost):
+        elif isinstance(event, MessagesLost):
             passed = range(reached + 1, event.first)
             lost |= set(range(event.first, event.last + 1))
             assert reached < event.first <= event.last
@@ -145,7 +145,7 @@ def test_given_nobody_to_ask_then_what_comes_in_time_is_delivered_and_the_rest_i
     assert numbers_of(run.events) == sorted(run.arrived)
     assert run.questions == []
     if filtered and "netstring" in codec_name:  # it does not tell what a filter left out
-        assert not run.arrived or not any(isinstance(event, Lost) for event in run.events)
+        assert not run.arrived or not any(isinstance(event, MessagesLost) for event in run.events)
     else:
         judge(run.events, messages, run.order.start)
 
@@ -166,7 +166,7 @@ def test_given_little_memory_then_it_is_kept_to_and_all_is_delivered_later(
         sizes = [
             128 + len(m.payload) + len(m.subject) for m in behind if isinstance(m, FeedMessage)
         ]
-        losses = 64 * sum(isinstance(event, Lost) for event in behind)
+        losses = 64 * sum(isinstance(event, MessagesLost) for event in behind)
         assert order.holes.held == sum(sizes) + losses + HOLE_BYTES * len(order.holes.all)
         assert order.holes.held <= held_max + 3 * HOLE_BYTES
 
@@ -249,7 +249,7 @@ def test_given_no_answer_then_each_question_waits_longer_and_the_last_is_a_loss(
             moments.append(now)
     assert moments == pytest.approx([0, 0.1, 0.3, 0.7, 1.5, 3.1])
     assert now == pytest.approx(5.1)
-    assert told(order) == [Lost(1, 3), 4]
+    assert told(order) == [MessagesLost(1, 3), 4]
     assert order.holes.lost == 3
 
 
@@ -274,7 +274,7 @@ def test_given_a_heartbeat_then_what_misses_at_the_tail_is_known(previous: bool)
     assert (wanted.first, wanted.last) == (3, 4 if previous else 5)
     order.lose(0, 3, 5)
     order.offer(spans(5, 7, 6) if previous else packet(6), 0.0)
-    assert told(order) == [1, 2, Lost(3, 4 if previous else 5), 6]
+    assert told(order) == [1, 2, MessagesLost(3, 4 if previous else 5), 6]
 
 
 def test_given_numbers_that_a_filter_left_out_then_they_are_no_hole() -> None:
@@ -346,9 +346,9 @@ def test_given_another_stream_then_it_waits_for_silence_and_the_order_begins_ane
     order.offer(spans(1, 3, 2, session=then), 4.1)
     order.offer(spans(3, 5, 4, session=first), 4.2)
     so_far = told(order)
-    assert so_far[:3] == [Lost(2, 2), 3, NewStream(then)]
+    assert so_far[:3] == [MessagesLost(2, 2), 3, NewStream(then)]
     order.ask(9.0, 1)
-    assert so_far[3:] + told(order) == ([Lost(1, 1), 2] if start else [2])
+    assert so_far[3:] + told(order) == ([MessagesLost(1, 1), 2] if start else [2])
     assert (order.strangers, order.stream, order.holes.lost) == (3, 1, 1 + start)
     order.filled(0, 1, 3, [message_of(3)], 9.0)
     assert told(order) == [], "an answer about the stream before"

@@ -13,7 +13,7 @@ from seriatim.receiver import (
     FeedMessage,
     FillError,
     Group,
-    Lost,
+    MessagesLost,
     NewStream,
     Receiver,
     ReceiverError,
@@ -85,7 +85,13 @@ def test_given_nobody_to_ask_then_what_misses_is_lost_after_a_while_and_the_rest
         with speaking() as speaker:
             async with Receiver(speaker.groups, start=2, patience=PATIENCE) as receiver:
                 speaker.say(1, 4, 3, 7)
-                assert await gather(receiver, 5) == [Lost(2, 2), 3, 4, Lost(5, 6), 7]
+                assert await gather(receiver, 5) == [
+                    MessagesLost(2, 2),
+                    3,
+                    4,
+                    MessagesLost(5, 6),
+                    7,
+                ]
                 assert receiver.counters.lost == 3
                 assert "numbers that nobody had" in "\n".join(receiver.counters.lines())
 
@@ -131,7 +137,7 @@ def test_given_an_application_that_takes_nothing_then_memory_is_bounded_and_it_g
         at, lost = 1, 0
         async with asyncio.timeout(TEST_S):
             async for event in receiver:
-                if isinstance(event, Lost):
+                if isinstance(event, MessagesLost):
                     assert event.first == at
                     lost += event.last - event.first + 1
                     at = event.last + 1

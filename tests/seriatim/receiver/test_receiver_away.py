@@ -12,8 +12,8 @@ import pytest
 
 from sequencer.feed.feed_message import FeedMessage
 from sequencer.feed.moldudp64 import MoldUDP64Codec, parse_request, request, session_name
-from seriatim.receiver import Group, Lost, NewStream, Receiver, codec_named, journal_filler
-from seriatim.receiver.filler import Head
+from seriatim.receiver import Group, MessagesLost, NewStream, Receiver, codec_named, journal_filler
+from seriatim.receiver.filler import JournalHead
 from tests.seriatim.receiver.test_fillers import QUICK, TEST_S, Served, gather, until
 from tests.support.multicast import mouth, new_group
 
@@ -63,7 +63,7 @@ def test_given_a_broker_that_is_away_for_longer_than_all_tries_then_nothing_is_l
 def test_given_a_limit_to_how_long_one_waits_then_what_misses_for_longer_is_lost() -> None:
     async def talk(served: Served, receiver: Receiver) -> None:
         events = await gather(receiver, lambda events: len(events) == 4)
-        assert events[0] == Lost(1, 3)
+        assert events[0] == MessagesLost(1, 3)
         assert [event.number for event in events[1:]] == [4, 5, 6]
 
     with_a_hole(talk, away=0.5)
@@ -75,7 +75,7 @@ def test_given_another_journal_behind_the_address_then_its_messages_fill_no_hole
     async def talk(served: Served, receiver: Receiver) -> None:
         head, asked = receiver.filler.head, []
 
-        async def late() -> Head | None:
+        async def late() -> JournalHead | None:
             """The first answers are lost."""
             asked.append(receiver.filler._client.is_connected)
             return await head() if sum(asked) > 3 else None
@@ -85,7 +85,7 @@ def test_given_another_journal_behind_the_address_then_its_messages_fill_no_hole
         served.process.start(served.process.port)
         served.publish(4, b"orders.other")
         events = await gather(receiver, lambda events: len(events) == 9)
-        assert events[0] == Lost(1, 3)
+        assert events[0] == MessagesLost(1, 3)
         assert [event.number for event in events[1:4]] == [4, 5, 6]
         assert events[4] == NewStream()
         assert [event.number for event in events[5:]] == [1, 2, 3, 4]
@@ -190,7 +190,7 @@ def test_given_a_re_request_server_that_is_not_there_then_what_misses_waits_for_
 def test_given_a_server_that_says_nothing_then_its_tries_are_counted() -> None:
     async def talk(answers: Answers, receiver: Receiver) -> None:
         events = await gather(receiver, lambda events: len(events) == 2)
-        assert events == [Lost(1, 3), FeedMessage(4, b"four")]
+        assert events == [MessagesLost(1, 3), FeedMessage(4, b"four")]
 
     with_mold(talk, tries=2, answer=0.02)
 
@@ -222,7 +222,7 @@ def test_given_a_server_that_answers_some_questions_then_what_it_passes_over_is_
                 speaker.send(codec.datagram(block, block[0].number - 1))
             events = await gather(receiver, lambda events: events[-1] == FeedMessage(last, b"sent"))
         busy.cancel()
-        assert not [event for event in events if isinstance(event, Lost)]
+        assert not [event for event in events if isinstance(event, MessagesLost)]
         assert len(events) == last
         assert max(asked.values()) > tries, "else it would prove nothing"
 
@@ -239,7 +239,7 @@ def test_given_an_answer_to_something_else_then_it_is_no_loss_unless_it_comes_ag
         assert receiver.counters.lost == 0
         answers.answer(2, b"two")
         events = await gather(receiver, lambda events: len(events) == 4)
-        assert events[0] == Lost(1, 1)
+        assert events[0] == MessagesLost(1, 1)
         assert [event.payload for event in events[1:]] == [b"two", b"three", b"four"]
 
     with_mold(talk, answer=TEST_S)  # what it asks at once

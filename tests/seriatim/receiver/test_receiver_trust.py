@@ -7,7 +7,7 @@ import pytest
 
 from sequencer.journal.columns import Collector
 from seriatim.receiver.journal_filler import JournalFiller
-from seriatim.receiver.order import Wanted
+from seriatim.receiver.order import WantedRange
 from tests.support.scripted import Peer, Scripted
 
 FRAMED = b'INFO {"server_id":"x","headers":true,"max_payload":1048576,"frame":"netstring"}\r\n'
@@ -98,7 +98,7 @@ def test_given_an_answer_of_other_numbers_than_were_asked_for_then_it_is_not_use
 
     async def listen(port: int) -> None:
         filler = await opened(port)
-        filler.ask(Wanted(0, 5, 9))
+        filler.ask(WantedRange(0, 5, 9))
         while not filler.trouble:
             await asyncio.sleep(0.01)  # no event to await
         assert "$SEQ.READ" in filler.trouble

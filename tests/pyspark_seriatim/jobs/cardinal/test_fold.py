@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardinal.block import Block
-from cardinal.follower import Follower
+from cardinal.follower import ChainFollower
 from cardinal.messages import Reorg, ReorgComplete
 from cardinal.simulation import Plan
 from pyspark_seriatim.jobs.cardinal import snapshot
@@ -56,7 +56,7 @@ class Applied:
 
 
 def fold(**options: object) -> Fold:
-    return Fold(Follower(**options), JOURNAL, "cardinal.chain.")  # type: ignore[arg-type]
+    return Fold(ChainFollower(**options), JOURNAL, "cardinal.chain.")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("pieces", [1, 4])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardinal.follower import Follower
+from cardinal.follower import ChainFollower
 from cardinal.pending import DONE
 from pyspark_seriatim.jobs.cardinal import snapshot
 from pyspark_seriatim.jobs.cardinal.snapshot import UnreadableSnapshot, dump, load
@@ -24,7 +24,7 @@ ROWS = rows_of([*SENT, CHANNEL.begin(), *SENT])
 def test_given_a_follower_anywhere_when_it_comes_back_then_it_goes_on_as_the_other(
     tracking: object, at: int
 ) -> None:
-    follower = Follower(tracking, age_max=50.0)  # type: ignore[arg-type]
+    follower = ChainFollower(tracking, age_max=50.0)  # type: ignore[arg-type]
     follower.take(ROWS[:at], "s", 0.0)
     about, back = load(dump({"next": at}, follower))
     assert about == {"next": at}
@@ -35,7 +35,7 @@ def test_given_a_follower_anywhere_when_it_comes_back_then_it_goes_on_as_the_oth
 
 def test_given_blocks_that_were_given_when_they_come_back_then_they_are_known() -> None:
     assert pickle.loads(pickle.dumps({"a": DONE}))["a"] is DONE
-    follower = Follower()
+    follower = ChainFollower()
     follower.take(ROWS, "s", 0.0)
     _, back = load(dump({}, follower))
     assert back.take(ROWS, "s", 0.0) == []
@@ -45,7 +45,7 @@ def test_given_blocks_that_were_given_when_they_come_back_then_they_are_known() 
 @settings(deadline=None)
 @given(st.integers(0, 2000), st.integers(1, 255))
 def test_given_a_damaged_octet_when_read_then_it_is_refused(at: int, by: int) -> None:
-    follower = Follower()
+    follower = ChainFollower()
     follower.take(ROWS, "s", 0.0)
     data = bytearray(dump({}, follower))
     at += data.index(b"\n") + 1

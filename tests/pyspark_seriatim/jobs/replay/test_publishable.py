@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark_seriatim.errors import BrokerError, RowError
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.replay.publishable import refused_by, sifted, stage
-from pyspark_seriatim.operation_publishing import Staged, Transaction
+from pyspark_seriatim.operation_publishing import Transaction, WholeStage
 from tests.support.parquet_folders import rows
 
 BATCH = Transaction("replay", 9)
@@ -41,7 +41,7 @@ class Broker:
         self.subjects, self.numbers = set(subjects), set(numbers)
         self.asked = 0
 
-    def stage(self, transaction: Transaction, name: str, made: list[tuple[int, str]]) -> Staged:
+    def stage(self, transaction: Transaction, name: str, made: list[tuple[int, str]]) -> WholeStage:
         assert transaction is BATCH
         self.asked += 1
         for row, (number, subject) in enumerate(made, 1):
@@ -52,7 +52,7 @@ class Broker:
                 why = "99 bytes, and max_control_line is 50"
                 raise RowError(f"a row of subject {subject!r}: {said}{why}")
         self.got = [number for number, _ in made]
-        return Staged(name, len(made), 0, len(made))
+        return WholeStage(name, len(made), 0, len(made))
 
 
 def pairs(given: pa.RecordBatch) -> Iterator[tuple[int, str]]:
