@@ -109,7 +109,6 @@ def destn(
     from seriatim.cli.cquencer import destination
     from seriatim.cli.pubsub import pub
 
-    view = _view(decode, json, raw)
     if first is not None and not fill:
         raise CliError("--from begins in the past, which somebody must have: give --fill")
     pub.checked_subject(filtered, wildcards=True)
@@ -123,7 +122,7 @@ def destn(
                 fill=fill,
                 start="live" if first is None else first,
                 subject=filtered,
-                view=view,
+                view=_view(decode, json, raw),
                 count=count,
                 ordered=ordered,
                 stats=stats,
