@@ -110,7 +110,7 @@ def test_given_a_stream_when_left_before_its_end_then_the_connection_is_closed(
 def test_given_a_refused_stream_when_asked_then_it_is_an_error_and_the_connection_lives(
     connection: SparkConnection,
 ) -> None:
-    with pytest.raises(BrokerError, match=r"400 [Tt]he payload is no JSON"):
+    with pytest.raises(BrokerError, match=r"400 [Tt]he payload is not JSON"):
         list(connection.stream("$SEQ.READ", b"x"))
     assert connection.is_fresh()
 
