@@ -57,7 +57,7 @@ def schema(columns: dict[str, DataType]) -> StructType:
         (
             {"payload": BinaryType()},
             {"subject": "$SEQ.x"},
-            r'subject: "\$SEQ\.x" is not a valid subject',
+            r'subject: "\$SEQ\.x" is not a subject that',
         ),
         (GOOD, {"txnVersion": "5"}, "txnAppId: it is missing; txnVersion alone says nothing"),
         (GOOD, {"txnAppId": "a"}, "txnVersion: it is missing; txnAppId alone says nothing"),
