@@ -300,7 +300,9 @@ def test_given_a_start_when_too_much_is_asked_at_once_then_some_are_told_to_ask_
         asked = [request("BATCH", {"application": "a"})] * 3
         told = publisher.ask(*asked)
         refused = [one for one in told if isinstance(one, Refused)]
-        assert refused == [Refused(503, "What was staged before is being read; ask again")]
+        assert refused == [
+            Refused(503, "Stages from before the start are still being read; ask again")
+        ]
         assert [one for one in publisher.ask(*asked) if isinstance(one, Refused)] == []
         broker.run(asyncio.sleep(0))
 

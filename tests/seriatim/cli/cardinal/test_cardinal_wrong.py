@@ -41,7 +41,7 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> object:
         ("consume --after-block 0x01 --token x", "--token: 'x' is not stream=number"),
         ("consume --after-block 0x01 --from-block 1", "not both"),
         ("consume --after-block 1", '--after-block: "1" is not hex after 0x'),
-        ("consume --from-block -- -1", "no number"),
+        ("consume --from-block -- -1", "neither the number"),
         ("consume --from-block x", '--from-block: "x" is neither the number of a block nor a'),
         ("consume -s http://x", "is not the address of a broker"),
         ("inspect /nowhere", "/nowhere"),

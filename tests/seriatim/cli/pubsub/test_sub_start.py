@@ -229,7 +229,7 @@ def test_given_a_subject_of_the_broker_itself_when_its_past_is_asked_for_then_re
     url: str,
 ) -> None:
     said = refusal("sub", "$SEQ.>", "--from", "1", "--url", url)
-    assert "is not kept, so it cannot be replayed" in said
+    assert "are not kept, so they cannot be replayed" in said
 
 
 def test_given_nats_server_when_the_past_is_asked_for_then_it_says_so() -> None:
