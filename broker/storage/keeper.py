@@ -126,7 +126,7 @@ class Keeper:
         if self._refusing_since == 0.0:
             self._refusing_since = self._loop.time()
             log.error(
-                "Journal: %s: publishers are refused until messages can be written again",
+                "Journal: %s: publishers are refused until the disk accepts writes",
                 self.problem,
             )
         if self._retry_timer is None and self._state is not STOPPING:

@@ -217,8 +217,11 @@ def test_given_somebody_to_ask_then_it_begins_in_the_past(
         (["239.0.0.1", "5000", "--json", "--raw"], "give one of --json and --raw, not both"),
         (["239.0.0.1", "5000", "--from", "1"], "--from begins in the past, which somebody must"),
         (["239.0.0.1", "5000", "--codec", "morse"], "'morse' is not a codec; give netstring, "),
-        (["239.0.0.1", "5000", "--second", "239.0.0.2"], '--second: "239.0.0.2" is no group and'),
-        (["239.0.0.1", "5000", "--second", "239.0.0.2:x"], '--second: "239.0.0.2:x" is no group'),
+        (["239.0.0.1", "5000", "--second", "239.0.0.2"], '--second: "239.0.0.2" is not a group'),
+        (
+            ["239.0.0.1", "5000", "--second", "239.0.0.2:x"],
+            '--second: "239.0.0.2:x" is not a group',
+        ),
         (
             ["239.0.0.1", "5000", "--second", "239.0.0.2:5,ttl=1"],
             '--second: "ttl=1" is not an option; the only one is interface=',
