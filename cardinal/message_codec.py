@@ -43,7 +43,7 @@ from cardinal.messages import (
     SUB_BATCH_MESSAGE,
     UPDATE,
     WEIGHT_MAX,
-    BatchMessage,
+    Batch,
     Delete,
     Entry,
     Message,
@@ -95,7 +95,7 @@ def text(key: bytes, at: int) -> str:
         raise BadText(at + error.start, f"no UTF-8: {error.reason}", "key") from None
 
 
-def decode_batch(key: bytes, value: bytes) -> BatchMessage:
+def decode_batch(key: bytes, value: bytes) -> Batch:
     """A Batch; the kind is not looked at. Raises `MalformedMessage`."""
     _check_length(key, HEAD)
     number, at = _number(value, 0)
@@ -108,7 +108,7 @@ def decode_batch(key: bytes, value: bytes) -> BatchMessage:
     parent, at = avro.fixed(value, at, HASH_SIZE)
     entries, at = _entries(value, at)
     _check_end(value, at)
-    return BatchMessage(key[1:HEAD], number, int.from_bytes(weight, "big"), parent, entries)
+    return Batch(key[1:HEAD], number, int.from_bytes(weight, "big"), parent, entries)
 
 
 def decode_sub_batch_header(key: bytes, value: bytes) -> SubBatchHeader:
@@ -255,7 +255,7 @@ def encode(message: Message) -> tuple[bytes, bytes]:
             return encode_update(hash, key, value)
         case Delete(hash, key):
             return encode_delete(hash, key)
-        case BatchMessage():
+        case Batch():
             return encode_batch(message)
         case SubBatchHeader(hash, id, count):
             return b"\x01" + _hash(hash) + _hash(id), avro.write_long(_int(count, "count"))
@@ -280,7 +280,7 @@ def encode_delete(hash: bytes, key: str) -> tuple[bytes, bytes]:
     return b"\x04" + _hash(hash) + encode_text(key), b""
 
 
-def encode_batch(batch: BatchMessage) -> tuple[bytes, bytes]:
+def encode_batch(batch: Batch) -> tuple[bytes, bytes]:
     """Key and value of a Batch, its entries in the order they have. Raises `NotEncodable`."""
     weight = batch.weight
     if type(weight) is not int or not 0 <= weight <= WEIGHT_MAX:

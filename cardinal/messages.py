@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class BatchMessage:
+class Batch:
     """The head of a block: what it is, and what must be collected until it is whole."""
 
     hash: bytes
@@ -115,6 +115,4 @@ class Ping:
     time: bytes
 
 
-Message = (
-    BatchMessage | SubBatchHeader | SubBatchMessage | Update | Delete | Reorg | ReorgComplete | Ping
-)
+Message = Batch | SubBatchHeader | SubBatchMessage | Update | Delete | Reorg | ReorgComplete | Ping

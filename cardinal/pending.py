@@ -29,7 +29,7 @@ from cardinal.errors import (
     NotCounted,
 )
 from cardinal.message_codec import HEAD, WITH_ID, text
-from cardinal.messages import NO_ID, UPDATE, BatchMessage, Entry, SubBatchHeader
+from cardinal.messages import NO_ID, UPDATE, Batch, Entry, SubBatchHeader
 
 EMPTY = Entry()
 # What is kept takes besides its bytes, as CPython 3.11 was measured: objects, places in dicts and
@@ -120,7 +120,7 @@ class Pending(dict[bytes, bytes]):
         self.hash = hash
         self.since = since
         self.token: dict[str, int] = {}
-        self.batch: BatchMessage | None = None
+        self.batch: Batch | None = None
         self.batch_bytes = 0
         self.want = NEVER
         self.settled = 0  # so many of the entries were counted
@@ -154,7 +154,7 @@ class Pending(dict[bytes, bytes]):
         return len(self) + held + (self.batch is not None)
 
     def begin(
-        self, batch: BatchMessage, size: int, tracked: Callable[[str], bool] | None
+        self, batch: Batch, size: int, tracked: Callable[[str], bool] | None
     ) -> list[Refused]:
         """The Batch has come, of `size` bytes. Returns what had come and does not belong to it."""
         self.batch = batch

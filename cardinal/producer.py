@@ -30,7 +30,7 @@ from cardinal.message_codec import encode, encode_batch, encode_sub_batch_messag
 from cardinal.messages import (
     HASH_SIZE,
     NO_ID,
-    BatchMessage,
+    Batch,
     Entry,
     Reorg,
     ReorgComplete,
@@ -86,7 +86,7 @@ class Producer:
                 raise PrefixConflict(f"{prefix!r} is a key of the Batch and a counted prefix")
             entries[prefix] = Entry(b"", count)
         ordered = dict(sorted(entries.items()))  # the same bytes, whoever makes them
-        batch = encode_batch(BatchMessage(hash, number, weight, parent, ordered))
+        batch = encode_batch(Batch(hash, number, weight, parent, ordered))
         default = self.schema.default
         messages[default] = [*messages.pop(default, []), batch]  # the last topic, and last in it
         for prefix, id in batches.items():

@@ -10,7 +10,7 @@ import re
 
 from cardinal.errors import MalformedMessage
 from cardinal.message_codec import decode, encode
-from cardinal.messages import BatchMessage, SubBatchMessage
+from cardinal.messages import Batch, SubBatchMessage
 from cardinal.pattern import Pattern, PatternError
 from fuzz import model_cardinal
 from fuzz.supply import Supply
@@ -30,7 +30,7 @@ def check_message(key: bytes, value: bytes) -> None:
         error = caught
     else:
         assert decode(*encode(message)) == message, "what was taken can be said again"
-        if isinstance(message, BatchMessage | SubBatchMessage):
+        if isinstance(message, Batch | SubBatchMessage):
             assert model_cardinal.read(type(message), value) == model_cardinal.fields(message)
         return
     assert 0 <= error.offset <= len(key if error.part == "key" else value)

@@ -28,7 +28,7 @@ from sequencer.journal import layout
 from sequencer.journal.chunk import ChunkError, Columns
 from sequencer.journal.columns import NUMBER_MAX, Collector
 from sequencer.journal.crc import crc32c
-from sequencer.journal.record import Batch, Walk, record_size
+from sequencer.journal.record import RecordBatch, Walk, record_size
 from testkit.fence import GRANULE, fenced
 from testkit.model_subject import tokens_match
 
@@ -196,7 +196,7 @@ def judge_chunk(supply: Supply) -> None:
 
 def judge_batch(supply: Supply, checked: bool) -> None:
     """Messages put in, looked at and forgotten; the bytes are those of each by itself."""
-    batch = Batch(SALT, 3, checked)
+    batch = RecordBatch(SALT, 3, checked)
     records: list[Record] = []
     text, number, total = bytearray(), 0, 0
     while supply and total < 1 << 17:
@@ -224,7 +224,7 @@ def judge_batch(supply: Supply, checked: bool) -> None:
     _look_at(batch, records, bytes(text))
 
 
-def _look_at(batch: Batch, records: list[Record], text: bytes) -> None:
+def _look_at(batch: RecordBatch, records: list[Record], text: bytes) -> None:
     with batch.view() as view:
         assert bytes(view) == text, "the records, one behind the other"
     ends = (records[0].number, records[-1].number) if records else (0, 0)

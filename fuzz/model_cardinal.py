@@ -5,7 +5,7 @@ from typing import Any
 
 import fastavro
 
-from cardinal.messages import BatchMessage, SubBatchMessage
+from cardinal.messages import Batch, SubBatchMessage
 
 FIXED = {"type": "fixed", "size": 32}
 ENTRY = {
@@ -39,12 +39,12 @@ SUB_BATCH = {
     ],
 }
 SCHEMAS = {
-    BatchMessage: fastavro.parse_schema(BATCH),
+    Batch: fastavro.parse_schema(BATCH),
     SubBatchMessage: fastavro.parse_schema(SUB_BATCH),
 }
 
 
-def fields(message: BatchMessage | SubBatchMessage) -> dict[str, Any]:
+def fields(message: Batch | SubBatchMessage) -> dict[str, Any]:
     """What the specification's schema has of a message, the weight as a number."""
     if isinstance(message, SubBatchMessage):
         return {"delete": list(message.deletes), "updates": dict(message.updates)}
@@ -64,7 +64,7 @@ def fields(message: BatchMessage | SubBatchMessage) -> dict[str, Any]:
     }
 
 
-def written(message: BatchMessage | SubBatchMessage) -> bytes:
+def written(message: Batch | SubBatchMessage) -> bytes:
     """The value of a message as fastavro writes it: each map or array in one block."""
     out, record = io.BytesIO(), fields(message)
     if "weight" in record:
@@ -73,7 +73,7 @@ def written(message: BatchMessage | SubBatchMessage) -> bytes:
     return out.getvalue()
 
 
-def read(kind: type[BatchMessage | SubBatchMessage], value: bytes) -> Any:
+def read(kind: type[Batch | SubBatchMessage], value: bytes) -> Any:
     """What fastavro reads, as `fields` has it."""
     record: Any = fastavro.schemaless_reader(io.BytesIO(value), SCHEMAS[kind], None)
     if "weight" in record:

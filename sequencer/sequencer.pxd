@@ -1,6 +1,6 @@
 # The compiler's view of sequencer.py: types only, never behaviour.
 cimport cython
-from sequencer.journal.record cimport Batch, record_size
+from sequencer.journal.record cimport RecordBatch, record_size
 from sequencer.message cimport Message
 
 cdef enum:
@@ -9,7 +9,7 @@ cdef enum:
 @cython.final
 cdef class Sequencer:
     cdef readonly unsigned long long number, written, safe, now
-    cdef Batch batch
+    cdef RecordBatch batch
     cdef readonly object store
     cdef readonly Py_ssize_t room
     cdef Py_ssize_t wanted
@@ -19,16 +19,16 @@ cdef class Sequencer:
     cdef readonly list feeds
 
     cpdef tick(self, unsigned long long now)
-    @cython.locals(batch=Batch, need=Py_ssize_t)
+    @cython.locals(batch=RecordBatch, need=Py_ssize_t)
     cdef unsigned long long take(self, Message message) except? 0
-    @cython.locals(batch=Batch)
+    @cython.locals(batch=RecordBatch)
     cpdef bint release(self) except -1
     cpdef synced(self, unsigned long long number)
     cpdef hold_back(self)
-    @cython.locals(batch=Batch)
+    @cython.locals(batch=RecordBatch)
     cdef bint _reserve(self, Py_ssize_t need) except -1
-    cdef int _write(self, Batch batch) except -1
-    cdef _append(self, Batch batch)
-    @cython.locals(batch=Batch)
+    cdef int _write(self, RecordBatch batch) except -1
+    cdef _append(self, RecordBatch batch)
+    @cython.locals(batch=RecordBatch)
     cpdef resume(self)
     cdef _tell(self, error)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import cython
 
-from sequencer.journal.record import Batch, record_size
+from sequencer.journal.record import RecordBatch, record_size
 from sequencer.message import Message
 
 if TYPE_CHECKING:  # its modules are loaded where there is one
@@ -37,7 +37,7 @@ class Sequencer:
         assert 0 <= number < NUMBER_MAX, "a number is 1 to 2^63-1"
         self.number = number  # the last one given; 0 before the first
         self.written = self.safe = number
-        self.batch: Batch | None = None
+        self.batch: RecordBatch | None = None
         self.store: Any = None
         self.room = 0  # bytes that the store can surely take, and no record has claimed
         self.synced_only = False  # what is written may be seen when it is synced, not before
@@ -56,7 +56,7 @@ class Sequencer:
         `trouble` is told of. The state is then `full`, until `resume`.
         """
         self.store = store
-        self.batch = Batch(store.salt, store.epoch, store.checked)
+        self.batch = RecordBatch(store.salt, store.epoch, store.checked)
         self.number = self.written = self.safe = store.last
         self.now = store.newest_time
         self.room = store.room
@@ -136,7 +136,7 @@ class Sequencer:
         self.room = self.store.room - batch.end
         return True
 
-    def _write(self, batch: Batch) -> int:
+    def _write(self, batch: RecordBatch) -> int:
         try:
             self._append(batch)
         except OSError as error:
@@ -145,7 +145,7 @@ class Sequencer:
             self._tell(error)
         return 0
 
-    def _append(self, batch: Batch) -> None:
+    def _append(self, batch: RecordBatch) -> None:
         with batch.view() as view:
             self.store.write(view, batch.first, batch.last, batch.time, batch.ids)
         self.written = batch.last

@@ -2,7 +2,7 @@
 cimport cython
 from libc.string cimport memcpy
 from sequencer.feed.feed_message cimport FeedMessage
-from sequencer.journal.record cimport RECORD, Batch, Walk
+from sequencer.journal.record cimport RECORD, RecordBatch, Walk
 
 @cython.final
 cdef class Packet:
@@ -27,7 +27,7 @@ cdef class Codec:
     cdef int seal(self, unsigned char *out, Py_ssize_t start, Py_ssize_t end,
                   unsigned long long previous, unsigned long long first,
                   unsigned long long last, unsigned long long count) except -1
-    @cython.locals(batch=Batch, message=FeedMessage)
+    @cython.locals(batch=RecordBatch, message=FeedMessage)
     cpdef bytes datagram(self, messages, unsigned long long previous)
     @cython.locals(walk=Walk, size=Py_ssize_t, at=Py_ssize_t, count='unsigned long long',
                    out=bytearray)

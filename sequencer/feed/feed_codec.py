@@ -26,7 +26,7 @@ import cython
 
 from sequencer.feed.errors import CodecError
 from sequencer.feed.feed_message import FeedMessage
-from sequencer.journal.record import Batch, Walk
+from sequencer.journal.record import RecordBatch, Walk
 
 if not cython.compiled:
     from sequencer.journal.layout import RECORD
@@ -138,7 +138,7 @@ class Codec:
 
     def datagram(self, messages: Sequence[FeedMessage], previous: int) -> bytes:
         """Return these messages in one datagram, however long: for answers, and for tests."""
-        batch = Batch(0, self.epoch, False)
+        batch = RecordBatch(0, self.epoch, False)
         for message in messages:
             batch.append_message(
                 message.number, message.time, message.subject, b"", message.headers, message.payload

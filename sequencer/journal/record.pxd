@@ -33,7 +33,7 @@ cdef enum:
     STORE_MAX = 1048576
 
 @cython.final
-cdef class Batch:
+cdef class RecordBatch:
     cdef readonly unsigned int salt, epoch
     cdef readonly bint checked
     cdef bytearray store

@@ -11,7 +11,7 @@ Little-endian; docs/journal-format.md tells why each field is there. The salt is
 the store: a payload that looks like a record cannot pass for one when a damaged segment is
 searched for the next good record.
 
-`Batch` holds the records of one read event until they are written; `Walk` gives spans of the
+`RecordBatch` holds the records of one read event until they are written; `Walk` gives spans of the
 buffer it walks, and no object for a record.
 """
 
@@ -38,7 +38,7 @@ def record_size(subject_size: int, reply_size: int, size: int) -> int:
     return (HEADER_SIZE + subject_size + reply_size + size + 7) & ~7
 
 
-class Batch:
+class RecordBatch:
     """Records one behind the other, in the order of their numbers. Numbers are 0 when empty."""
 
     def __init__(self, salt: int, epoch: int, checked: bool = True) -> None:

@@ -7,7 +7,7 @@ from cardinal.messages import (
     NO_ID,
     NUMBER_MAX,
     WEIGHT_MAX,
-    BatchMessage,
+    Batch,
     Delete,
     Entry,
     Message,
@@ -26,7 +26,7 @@ numbers = st.integers(0, NUMBER_MAX) | st.integers(0, 200)
 values = st.binary(max_size=300)
 entries = st.builds(Entry, values, ints, st.booleans(), st.just(NO_ID) | hashes)
 batches = st.builds(
-    BatchMessage,
+    Batch,
     hashes,
     numbers,
     st.integers(0, WEIGHT_MAX),

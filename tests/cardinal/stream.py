@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from cardinal.block import Block
 from cardinal.message_codec import encode
-from cardinal.messages import BatchMessage, Entry, Message
+from cardinal.messages import Batch, Entry, Message
 from cardinal.producer import Messages
 
 Row = tuple[bytes, bytes, int]
@@ -21,8 +21,8 @@ def block(name: str, number: int, parent: str, weight: int | None = None) -> Blo
     return Block(named(name), number, weight, named(parent), {}, set())
 
 
-def batch(entries: Mapping[str, Entry], name: str = "b", number: int = 7) -> BatchMessage:
-    return BatchMessage(named(name), number, number, named("p"), entries)
+def batch(entries: Mapping[str, Entry], name: str = "b", number: int = 7) -> Batch:
+    return Batch(named(name), number, number, named("p"), entries)
 
 
 def rows(messages: Iterable[Message], first: int = 0) -> list[Row]:

@@ -8,7 +8,7 @@ from cardinal.assembler import Assembler
 from cardinal.block import Block
 from cardinal.message_codec import encode
 from cardinal.messages import (
-    BatchMessage,
+    Batch,
     Delete,
     Entry,
     Ping,
@@ -237,7 +237,7 @@ def test_given_several_sources_when_a_block_is_whole_then_its_token_has_each_low
 def test_given_pending_blocks_when_asked_for_the_floor_then_none_of_them_is_cut() -> None:
     assembler = Assembler()
     assert assembler.floor("s") == 0
-    assembler.feed(rows([BatchMessage(named("x"), 1, 1, B, {"k": Entry(count=1)})], 40), "s")
+    assembler.feed(rows([Batch(named("x"), 1, 1, B, {"k": Entry(count=1)})], 40), "s")
     assembler.feed(rows([batch({"a/": Entry(count=1)}), Update(B, "a/1", b"")], 41), "s")
     assembler.feed(rows([Update(named("y"), "a/1", b"")], 3), "other")
     assert assembler.floor("s") == 40

@@ -9,7 +9,7 @@ from cardinal.errors import NotEncodable
 from cardinal.message_codec import decode, encode, sub_batch_content
 from cardinal.messages import (
     NO_ID,
-    BatchMessage,
+    Batch,
     Delete,
     Entry,
     Message,
@@ -42,7 +42,7 @@ def test_given_a_batch_of_the_reference_when_decoded_and_encoded_then_it_is_the_
     value = vectors.unhex(one["avro_hex"])
     weight = vectors.unhex(one["weight_hex"])
     batch = decode(b"\x00" + HASH, value)
-    assert batch == BatchMessage(
+    assert batch == Batch(
         HASH,
         one["num"],
         int.from_bytes(weight, "big"),
@@ -59,7 +59,7 @@ def test_given_a_batch_of_the_reference_when_decoded_and_encoded_then_it_is_the_
 def test_given_250_entries_as_the_reference_wrote_them_when_decoded_then_all_are_there() -> None:
     value = vectors.unhex(vectors.load("batch_250_entries")["avro_hex"])
     batch = decode(b"\x00" + HASH, value)
-    assert isinstance(batch, BatchMessage)
+    assert isinstance(batch, Batch)
     assert batch.entries == {f"k{n:03}": Entry(count=n + 1) for n in range(250)}
     assert encode(batch)[1] == value, "in the order they came, in blocks of a hundred"
     assert decode(b"\x00" + HASH, judge.written(batch)) == batch, "and in one block without a size"
@@ -139,7 +139,7 @@ def test_given_any_message_when_encoded_then_it_decodes_to_itself(message: Messa
 
 @given(made.batches | made.sub_batch_messages)
 def test_given_any_avro_when_fastavro_reads_or_writes_it_then_both_understand_each_other(
-    message: BatchMessage | SubBatchMessage,
+    message: Batch | SubBatchMessage,
 ) -> None:
     key, value = encode(message)
     assert judge.read(type(message), value) == judge.fields(message)
@@ -174,12 +174,12 @@ def test_given_one_update_of_any_size_when_decoded_then_the_short_cut_changes_no
         Reorg(HASH, -1),
         Reorg(HASH, 2**63),
         ReorgComplete(HASH, True),
-        BatchMessage(HASH, 2**63, 0, HASH, {}),
-        BatchMessage(HASH, 0, -1, HASH, {}),
-        BatchMessage(HASH, 0, 2**256, HASH, {}),
-        BatchMessage(HASH, 0, 0, HASH[:31], {}),
-        BatchMessage(HASH, 0, 0, HASH, {"a": Entry(count=-1)}),
-        BatchMessage(HASH, 0, 0, HASH, {"a": Entry(sub_batch=b"")}),
+        Batch(HASH, 2**63, 0, HASH, {}),
+        Batch(HASH, 0, -1, HASH, {}),
+        Batch(HASH, 0, 2**256, HASH, {}),
+        Batch(HASH, 0, 0, HASH[:31], {}),
+        Batch(HASH, 0, 0, HASH, {"a": Entry(count=-1)}),
+        Batch(HASH, 0, 0, HASH, {"a": Entry(sub_batch=b"")}),
         "no message",
     ],
     ids=repr,
@@ -190,8 +190,6 @@ def test_given_a_field_out_of_its_range_when_encoded_then_it_is_refused(message:
 
 
 def test_given_an_entry_without_a_sub_batch_when_decoded_then_its_id_is_the_empty_one() -> None:
-    batch = decode(
-        *encode(BatchMessage(HASH, 1, 1, ID, {"a": Entry(b""), "b": Entry(delete=True)}))
-    )
-    assert isinstance(batch, BatchMessage)
+    batch = decode(*encode(Batch(HASH, 1, 1, ID, {"a": Entry(b""), "b": Entry(delete=True)})))
+    assert isinstance(batch, Batch)
     assert {one.sub_batch for one in batch.entries.values()} == {NO_ID}

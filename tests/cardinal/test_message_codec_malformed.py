@@ -23,7 +23,7 @@ from cardinal.errors import (
     UnknownType,
 )
 from cardinal.message_codec import decode, encode
-from cardinal.messages import BatchMessage, Entry, Message, SubBatchMessage
+from cardinal.messages import Batch, Entry, Message, SubBatchMessage
 from tests.cardinal import made
 
 HASH, ID = b"h" * 32, b"i" * 32
@@ -47,9 +47,9 @@ NOTHING = b"\x00\x00\x00" + bytes(32)  # of an entry: no value, no count, not de
         (b"\x02" + HASH + ID + b"\x80" * 11, BadAvroNumber, 65, "more than 10 bytes"),
         (b"\x02" + HASH + ID + b"\x80\x80\x80\x80\x10", BadAvroNumber, 65, "more than 32 bits"),
         (b"\x02" + HASH + ID + b"\x00\x00", LongKey, 66, "1 bytes after the index"),
-        (b"\x00" + HASH + b"more", LongKey, 33, "4 bytes behind"),
-        (b"\x01" + HASH + ID + b"x", LongKey, 65, "1 bytes behind"),
-        (b"\x06" + HASH + b"x", LongKey, 33, "1 bytes behind"),
+        (b"\x00" + HASH + b"more", LongKey, 33, "4 bytes after"),
+        (b"\x01" + HASH + ID + b"x", LongKey, 65, "1 bytes after"),
+        (b"\x06" + HASH + b"x", LongKey, 33, "1 bytes after"),
         (b"\x03" + HASH + b"a\xff", BadText, 34, "no UTF-8"),
         (b"\x04" + HASH + b"\xed\xa0\x80", BadText, 33, "no UTF-8"),
         (b"\x07" + HASH, UnknownType, 0, "no message has the type 07"),
@@ -75,7 +75,7 @@ def test_given_a_key_that_is_none_when_decoded_then_it_is_told_where_and_why(
         (b"\x02\x42" + bytes(70), BadAvroNumber, 1, "a weight of 33 bytes"),
         (b"\x02\x02\x01" + bytes(31), TruncatedMessage, 3, "32 bytes, of which 31"),
         (HEADLESS, TruncatedMessage, 35, "no number"),
-        (HEADLESS + b"\x00x", TrailingFieldBytes, 36, "1 bytes behind"),
+        (HEADLESS + b"\x00x", TrailingFieldBytes, 36, "1 bytes after"),
         (HEADLESS + b"\x02", BadCount, 35, "a block of 1 entries in 0 bytes"),
         (HEADLESS + avro.write_long(2**62) + b"\x00" * 99, BadCount, 35, "in 99 bytes"),
         (HEADLESS + b"\x02\x02a" + NOTHING, TruncatedMessage, 73, "no number"),
@@ -101,7 +101,7 @@ def test_given_a_batch_that_is_none_when_decoded_then_it_is_told_where_and_why(
     value: bytes, error: type[MalformedMessage] | None, offset: int, reason: str
 ) -> None:
     if error is None:
-        assert decode(b"\x00" + HASH, value) == BatchMessage(HASH, 1, 1, bytes(32), {"a": Entry()})
+        assert decode(b"\x00" + HASH, value) == Batch(HASH, 1, 1, bytes(32), {"a": Entry()})
         return
     with pytest.raises(error, match=reason) as caught:
         decode(b"\x00" + HASH, value)

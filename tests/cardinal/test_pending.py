@@ -3,7 +3,7 @@
 import pytest
 
 from cardinal.errors import BadText, NotCounted
-from cardinal.messages import BatchMessage, Entry
+from cardinal.messages import Batch, Entry
 from cardinal.pending import EACH_BYTES, NEVER, Missing, Pending
 from tests.cardinal.stream import batch, named
 
@@ -85,7 +85,7 @@ def test_given_a_block_when_asked_then_it_says_what_is_missing() -> None:
         "s": Entry(sub_batch=bytes(31) + b"\xff"),
         "t": Entry(sub_batch=bytes(30) + b"\x12\x34"),
     }
-    block.begin(BatchMessage(named("b"), 1, 1, named("p"), entries), 0, None)
+    block.begin(Batch(named("b"), 1, 1, named("p"), entries), 0, None)
     block.sub_batches[bytes(30) + b"\x12\x34"].count = 2
     expected = "3 of 'a/', the header of sub-batch 0xff, 2 of sub-batch 0x1234"
     assert str(block.missing()) == expected

@@ -18,7 +18,7 @@ from cardinal.errors import (
 from cardinal.message_codec import decode
 from cardinal.messages import (
     NO_ID,
-    BatchMessage,
+    Batch,
     Delete,
     Entry,
     Reorg,
@@ -54,7 +54,7 @@ def check_block(made: Messages, vector: list[dict[str, str]], entries: dict[str,
     (batch,) = (decode(*row) for some in made.values() for row in some if row[0][0] == 0)
     (theirs,) = (decode(*row) for some in expected.values() for row in some if row[0][0] == 0)
     assert batch == theirs
-    assert isinstance(batch, BatchMessage)
+    assert isinstance(batch, Batch)
     assert {
         key: (one.value.hex(), one.count, one.delete) for key, one in batch.entries.items()
     } == {key: (one["value_hex"], one["count"], one["delete"]) for key, one in entries.items()}
@@ -111,7 +111,7 @@ def test_given_any_block_when_made_then_its_counts_are_exact_and_nothing_is_miss
     messages = [(topic, decode(*row)) for topic, some in made.items() for row in some]
     topic, batch = messages.pop()
     assert topic == "main"
-    assert isinstance(batch, BatchMessage)
+    assert isinstance(batch, Batch)
     assert (batch.hash, batch.number, batch.weight, batch.parent) == (A, 7, 8, B)
     left = {key: entry.count for key, entry in batch.entries.items() if entry.count}
     seen_updates = {
@@ -147,7 +147,7 @@ def test_given_a_key_set_and_deleted_when_counted_then_both_are_sent_and_counted
     made = Producer(schema()).block(1, A, B, 1, {"a/1": b"x"}, ["a/1", "a/1"])
     assert [decode(*row) for row in made["one"]] == [Update(A, "a/1", b"x"), Delete(A, "a/1")]
     batch = decode(*made["main"][0])
-    assert isinstance(batch, BatchMessage)
+    assert isinstance(batch, Batch)
     assert batch.entries == {"a/": Entry(count=2)}
 
 

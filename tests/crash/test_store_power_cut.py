@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from sequencer.journal.record import Batch
+from sequencer.journal.record import RecordBatch
 from sequencer.journal.store import Store
 from tests.crash import shim
 from tests.crash.contents import NOW, recover
@@ -34,7 +34,7 @@ def payload(number: int) -> bytes:
     return b"%d " % number + bytes(Random(number).randrange(3000))
 
 
-def append(store: Store, batch: Batch, chance: Random, now: int) -> None:
+def append(store: Store, batch: RecordBatch, chance: Random, now: int) -> None:
     """A few messages, as the sequencer writes them."""
     number, need = store.last, 0
     for _ in range(chance.choice((1, 1, 3, 40))):
@@ -55,7 +55,7 @@ def work(path: str, seed: int, tell: socket.socket) -> None:
         now = NOW + life * MEBIBYTE
         store = Store.open(path, now, segment_bytes=65_536, retain_bytes=RETAIN)
         tell.send(b"%d %d\n" % (store.first, store.sync()))
-        batch = Batch(store.salt, store.epoch)
+        batch = RecordBatch(store.salt, store.epoch)
         for step in range(80):
             append(store, batch, chance, now + step)
             what = chance.randrange(20)
@@ -153,7 +153,7 @@ def test_given_a_power_cut_then_all_that_was_safe_is_there(
 def go_on(store: Store, folder: Path) -> None:
     """A recovered store takes more, and has it the next time."""
     last = store.last
-    append(store, Batch(store.salt, store.epoch), Random(3), NOW + (1 << 31))
+    append(store, RecordBatch(store.salt, store.epoch), Random(3), NOW + (1 << 31))
     assert store.sync() == store.last > last
     store.close()
     again, numbers = kept(folder)

@@ -16,7 +16,7 @@ from pyspark_seriatim.client import Chunk
 from pyspark_seriatim.errors import BrokerError
 from sequencer.journal.chunk import Columns
 from sequencer.journal.columns import Collector
-from sequencer.journal.record import Batch
+from sequencer.journal.record import RecordBatch
 
 SALT = 77
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,7 +36,7 @@ Message = tuple[bytes, bytes, bytes, bytes]  # subject, reply, headers, payload
 
 def columns_of(messages: list[Message], first: int = 1) -> Columns:
     """Messages as a broker would answer them, each 1.5 us after the one before."""
-    batch = Batch(SALT, 1)
+    batch = RecordBatch(SALT, 1)
     for number, (subject, reply, headers, payload) in enumerate(messages, first):
         batch.append_message(number, 1_500 * number, subject, reply, headers, payload)
     collector = Collector(SALT, 1 << 20, 1 << 30)

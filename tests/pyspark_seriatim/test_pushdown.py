@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from pyspark_seriatim.options import Options
 from pyspark_seriatim.reading import TYPES
 from pyspark_seriatim.source import BatchReader, PushdownReader
-from sequencer.journal.record import Batch
+from sequencer.journal.record import RecordBatch
 from tests.support.processes import SeriatimServer
 from tests.support.stores import give, open_store
 
@@ -66,7 +66,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     store = open_store(path, BEGIN_NS)
     random = Random(7)
     for number in range(1, COUNT + 1):
-        batch = Batch(store.salt, store.epoch)
+        batch = RecordBatch(store.salt, store.epoch)
         subject = random.choice(SUBJECTS)
         time = BEGIN_NS + number * STEP_NS
         batch.append_message(number, time, subject, b"", b"", b"%d" % number)

@@ -6,7 +6,7 @@ from pathlib import Path
 from sequencer.journal import Lost, Record
 from sequencer.journal.header import START, Head, encode_head, stem
 from sequencer.journal.identity import Identity, write_identity
-from sequencer.journal.record import Batch, record_size
+from sequencer.journal.record import RecordBatch, record_size
 
 JOURNAL = "00c0ffee00c0ffee"
 SALT = 0x5EA1
@@ -28,7 +28,7 @@ def payload_of(number: int) -> bytes:
 
 def records(first: int, last: int, salt: int = SALT) -> bytes:
     """The records of these numbers, as they stand in a segment."""
-    batch = Batch(salt, 1)
+    batch = RecordBatch(salt, 1)
     for number in range(first, last + 1):
         subject, payload = subject_of(number), payload_of(number)
         headers = b"NATS/1.0\r\nA: %d\r\n\r\n" % number if number % 5 == 0 else b""

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sequencer.journal.layout import MORE, RECORD
-from sequencer.journal.record import Batch, Walk
+from sequencer.journal.record import RecordBatch, Walk
 from sequencer.message import Message
 
 many = settings(max_examples=100, deadline=None, derandomize=True, database=None)
@@ -23,7 +23,7 @@ def test_given_no_message_yet_then_all_its_spans_are_empty() -> None:
 def test_given_a_record_when_walked_then_the_walk_is_the_message_that_was_put(
     subject: bytes, reply: bytes, headers: bytes, payload: bytes, before: int, mutable: bool
 ) -> None:
-    batch = Batch(SALT, 3)
+    batch = RecordBatch(SALT, 3)
     batch.append_message(5, 6, subject, reply, headers, payload, 7, 8, 1)
     records = b"\0" * before + bytes(batch.view())
     buffer = bytearray(records) if mutable else records

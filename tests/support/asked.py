@@ -12,7 +12,7 @@ from broker.dataplane.outcomes import BAD, MORE
 from broker.replay.cursor import Cursor
 from broker.replay.memory import Memory
 from sequencer.journal.layout import RECORD
-from sequencer.journal.record import Batch, Walk
+from sequencer.journal.record import RecordBatch, Walk
 from sequencer.message import Message
 
 SALT = 77
@@ -39,7 +39,7 @@ class OnePiece:
     gone = False
 
     def __init__(self, records: list[Kept]) -> None:
-        batch = Batch(SALT, 1)
+        batch = RecordBatch(SALT, 1)
         for kept in records:
             batch.append_message(
                 kept.number, kept.time, kept.subject, b"", kept.headers, kept.payload
@@ -127,7 +127,7 @@ class Asker:
 
 def question(payload: bytes = b"") -> Message:
     """A message with this payload, as the data plane hands one over."""
-    batch, walk = Batch(SALT, 1), Walk(SALT)
+    batch, walk = RecordBatch(SALT, 1), Walk(SALT)
     batch.append_message(1, 0, b"$SEQ.", b"r", b"", payload)
     records = bytearray(batch.view())
     walk.begin(records, 0, len(records))

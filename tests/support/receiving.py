@@ -10,7 +10,7 @@ from sequencer.feed.codecs import codec_named
 from sequencer.feed.feed import Feed
 from sequencer.feed.feed_codec import Codec
 from sequencer.feed.feed_message import FeedMessage
-from sequencer.journal.record import Batch
+from sequencer.journal.record import RecordBatch
 from seriatim.receiver.order import Order, WantedRange
 
 JOURNAL = "00c0ffee00c0ffee"
@@ -23,8 +23,8 @@ def message_of(number: int, left_out: bool = False, size: int = 9) -> FeedMessag
     return FeedMessage(number, payload, LEFT_OUT if left_out else KEPT)
 
 
-def batch_of(messages: list[FeedMessage]) -> Batch:
-    batch = Batch(0, 1, False)
+def batch_of(messages: list[FeedMessage]) -> RecordBatch:
+    batch = RecordBatch(0, 1, False)
     for one in messages:
         batch.append_message(one.number, 0, one.subject, b"", one.headers, one.payload)
     return batch

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sequencer.journal.layout import HEADER_SIZE, ID_FLAG, LENGTH_MAX, RECORD
-from sequencer.journal.record import Batch, Walk
+from sequencer.journal.record import RecordBatch, Walk
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 
@@ -30,9 +30,9 @@ def headers_of(number: int) -> bytes:
 
 def batch_of(
     store: Store | Ring, count: int = 1, *, size: int = 0, time: int = 0, ids: bool = False
-) -> Batch:
+) -> RecordBatch:
     """The next `count` messages of a store, all of one time."""
-    batch = Batch(store.salt, store.epoch)
+    batch = RecordBatch(store.salt, store.epoch)
     when = time or (store.last + 1) * SECOND
     for number in range(store.last + 1, store.last + 1 + count):
         headers = headers_of(number) if ids else b""
@@ -43,7 +43,7 @@ def batch_of(
     return batch
 
 
-def give(store: Store | Ring, batch: Batch) -> None:
+def give(store: Store | Ring, batch: RecordBatch) -> None:
     """Make room for a batch and write it."""
     store.reserve(batch.end)
     with batch.view() as view:

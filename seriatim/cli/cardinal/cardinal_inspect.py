@@ -20,7 +20,7 @@ from cardinal.message_codec import decode
 from cardinal.messages import (
     HASH_SIZE,
     NO_ID,
-    BatchMessage,
+    Batch,
     Delete,
     Message,
     Ping,
@@ -282,7 +282,7 @@ def _described(message: Message) -> tuple[dict[str, Any], str]:
     fields["hash"] = hexed(message.hash)
     words = f"{fields['type']:<15} {message.hash.hex()[:8]}"
     match message:
-        case BatchMessage(_, number, weight, parent, entries):
+        case Batch(_, number, weight, parent, entries):
             counts = {key: one.count for key, one in entries.items() if one.count}
             ids = {
                 key: hexed(one.sub_batch) for key, one in entries.items() if one.sub_batch != NO_ID

@@ -19,7 +19,7 @@ from cardinal.draft import ReorgDraft
 from cardinal.errors import CardinalError
 from cardinal.lineage import Lineage
 from cardinal.message_codec import decode
-from cardinal.messages import BatchMessage, SubBatchMessage, Update
+from cardinal.messages import Batch, SubBatchMessage, Update
 from cardinal.producer import Messages, Producer
 from cardinal.schema import Schema
 from cardinal.transport.envelope import packed_bytes
@@ -158,7 +158,7 @@ def _named(key: bytes, value: bytes) -> str:
     """What a message is, for the author of the line."""
     message = decode(key, value)
     match message:
-        case BatchMessage():
+        case Batch():
             return "the Batch, with all keys that no pattern takes,"
         case Update(_, name, _):
             return f"the key {name!r:.{KEY_SHOWN}}"

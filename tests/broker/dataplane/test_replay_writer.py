@@ -6,7 +6,7 @@ import pytest
 
 from broker.dataplane.outcomes import BAD, ENDED, FULL, GAP, MORE
 from broker.dataplane.replay_writer import ReplayWriter
-from sequencer.journal.record import Batch
+from sequencer.journal.record import RecordBatch
 from sublist.subscription import Subscription
 from testkit.messages import Message, message
 from testkit.peer import Peer
@@ -17,7 +17,7 @@ HEADERS = b"NATS/1.0\r\nKey: value\r\n\r\n"
 
 
 def records(*sent: tuple[int, Message], origin: int = 0) -> bytearray:
-    batch = Batch(SALT, 1)
+    batch = RecordBatch(SALT, 1)
     for number, one in sent:
         fields = (one.subject, one.reply, one.headers, one.payload)
         batch.append_message(number, 1000 * number, *fields, origin=origin)

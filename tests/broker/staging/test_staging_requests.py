@@ -93,8 +93,8 @@ def test_given_a_commit_when_read_then_it_is_what_it_says() -> None:
 @pytest.mark.parametrize(
     ("payload", "why"),
     [
-        (b"", "the payload is no JSON"),
-        (b"[" * 100_000, "the payload is no JSON"),
+        (b"", "the payload is not JSON"),
+        (b"[" * 100_000, "the payload is not JSON"),
         (b"[]", "the payload is not a JSON object"),
         (
             commit(bach=7),
@@ -139,7 +139,7 @@ def test_given_an_abort_when_read_then_it_names_stages_or_means_all() -> None:
 
 def test_given_an_application_when_read_then_nothing_else_may_be_said() -> None:
     assert read_application(b'{"application":"a"}') == "a"
-    with pytest.raises(BadRequest, match='"batch" is no key'):
+    with pytest.raises(BadRequest, match='"batch" is not a valid key'):
         read_application(b'{"application":"a","batch":1}')
 
 

@@ -64,7 +64,7 @@ def test_given_one_that_takes_all_names_then_others_have_theirs_also_after_a_res
         assert names(same, "b", 40) == 10, "another connection, up to half for the address"
         assert same.one(Batch("c", 0, 0, stages=0).commit()) == Refused(
             429,
-            "Of the applications that are known this address has 20 of its 20"
+            "Too many applications are known: this address has 20 of its 20"
             " (staging.address_share)",
         )
         assert same.publish(Batch("a0", 1, 3))["rows"] == 3, "its own go on"
@@ -112,7 +112,7 @@ def test_given_one_that_takes_all_bytes_then_others_have_theirs_also_after_a_res
         told = stage(Publisher(broker, GREEDY), "a")
         assert told[10] == Refused(
             413,
-            "Of the bytes that may be staged this connection has 9930 of its 10000"
+            "Too many bytes are staged: this connection has 9930 of its 10000"
             " (staging.connection_share)",
         )
         assert len(refused(stage(Publisher(broker, GREEDY), "b"))) == 30
@@ -296,7 +296,7 @@ def test_given_one_that_has_many_commits_wait_then_others_may_wait_too(tmp_path:
         batches = [Batch(f"a{at}", 0, 0, stages=0) for at in range(WAITING_MAX)]
         told = publisher.ask(*(one.commit() for one in batches))
         few = WAITING_MAX // 4
-        words = f"Of the commits that may wait this connection has {few} of its {few}"
+        words = f"Too many commits wait: this connection has {few} of its {few}"
         assert refused(told)[0] == Refused(429, f"{words} (staging.connection_share)")
         again = publisher.ask(*(one.commit() for one in batches[:few]))
         assert refused(again) == [], "those that are done wait no more"

@@ -9,7 +9,7 @@ from sequencer.feed.errors import CodecError
 from sequencer.feed.feed import Feed
 from sequencer.feed.feed_codec import DATA, END, HEARTBEAT, Codec, Packet
 from sequencer.feed.feed_message import FeedMessage
-from sequencer.journal.record import Batch
+from sequencer.journal.record import RecordBatch
 from tests.support.multicast import Ear, mouth, new_group
 
 HEAD = struct.Struct(">4sQQHI")  # journal's first digits, previous, after, count, epoch
@@ -46,8 +46,8 @@ class Lines(Codec):
         return HEAD.pack(self.journal[:4].encode(), previous, after, 0, self.epoch)
 
 
-def batch_of(*messages: FeedMessage) -> Batch:
-    batch = Batch(0, 1, False)
+def batch_of(*messages: FeedMessage) -> RecordBatch:
+    batch = RecordBatch(0, 1, False)
     for one in messages:
         batch.append_message(one.number, one.time, one.subject, b"", one.headers, one.payload)
     return batch

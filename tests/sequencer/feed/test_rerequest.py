@@ -14,7 +14,7 @@ from sequencer.feed.feed_codec import DATA, HEARTBEAT, Packet
 from sequencer.feed.feed_message import FeedMessage
 from sequencer.feed.moldudp64 import MoldUDP64Codec, request, session_name
 from sequencer.feed.rerequest import PEERS_MAX, REQUEST_COST, Allowances, Rerequests
-from sequencer.journal.record import Batch
+from sequencer.journal.record import RecordBatch
 from sequencer.journal.ring import Ring
 from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
@@ -78,7 +78,7 @@ def numbers(found: Packet) -> list[int]:
 def write(store: Store | Ring, messages: list[FeedMessage]) -> None:
     """Messages of any kind, each in a batch of its own."""
     for one in messages:
-        batch = Batch(store.salt, store.epoch)
+        batch = RecordBatch(store.salt, store.epoch)
         fields = (one.subject, b"", one.headers, one.payload)
         batch.append_message(one.number, BEGIN + one.number, *fields)
         give(store, batch)

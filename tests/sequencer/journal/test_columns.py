@@ -16,7 +16,7 @@ from sequencer.journal import columns as columns_module
 from sequencer.journal.chunk import END, FULL, GAP, HEAD_SIZE
 from sequencer.journal.columns import Collector
 from sequencer.journal.layout import BAD, MORE
-from sequencer.journal.record import Batch
+from sequencer.journal.record import RecordBatch
 from tests.sequencer.stores import SALT, payload_of, records, subject_of, time_of
 
 COMPILED = not str(columns_module.__file__).endswith(".py")
@@ -104,7 +104,7 @@ def test_given_many_bytes_when_collected_then_a_chunk_keeps_to_its_limit() -> No
 
 
 def test_given_one_record_longer_than_a_chunk_when_collected_then_it_is_a_chunk_alone() -> None:
-    batch = Batch(SALT, 1)
+    batch = RecordBatch(SALT, 1)
     for number, size in ((1, 10), (2, 100_000), (3, 10)):
         batch.append_message(number, number, b"a", b"", b"", b"x" * size)
     collector = Collector(SALT, bytes_max=1000)
@@ -183,7 +183,7 @@ def test_given_a_filter_that_fails_when_collected_then_its_error_comes_out() -> 
 
 
 def test_given_more_subjects_than_are_remembered_when_filtered_then_it_is_right_still() -> None:
-    batch = Batch(SALT, 1)
+    batch = RecordBatch(SALT, 1)
     for number in range(1, 40_001):
         batch.append_message(number, number, b"s.%d" % number, b"", b"", b"")
     collector = Collector(SALT, rows_max=50_000)
@@ -242,7 +242,7 @@ def test_given_offsets_out_of_bounds_when_turned_into_arrow_then_it_is_refused()
 def test_given_any_messages_when_collected_in_any_pieces_then_they_come_out_as_they_were(
     messages: list[tuple[bytes, bytes, bytes, bytes]], step: int, rows_max: int
 ) -> None:
-    batch = Batch(SALT, 1)
+    batch = RecordBatch(SALT, 1)
     for number, message in enumerate(messages, 1):
         batch.append_message(number, number * 7, *message)
     found = [

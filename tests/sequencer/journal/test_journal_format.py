@@ -9,7 +9,7 @@ from sequencer.journal.columns import Collector
 from sequencer.journal.header import START, Head, encode_head, stem
 from sequencer.journal.identity import Identity, write_identity
 from sequencer.journal.index import HEAD_SIZE, Marks, Summary, write_index
-from sequencer.journal.record import Batch
+from sequencer.journal.record import RecordBatch
 from tests.support.places import ROOT
 
 PAGE = (ROOT / "docs" / "journal-format.md").read_text()
@@ -30,7 +30,7 @@ def dumps() -> list[bytes]:
 
 
 def records() -> bytes:
-    batch = Batch(SALT, 1)
+    batch = RecordBatch(SALT, 1)
     batch.append_message(7, TIME, b"orders.new", b"", b"", b"hello world", PUBLISHER, 1)
     headers = b"NATS/1.0\r\nNats-Msg-Id: a\r\n\r\n"
     batch.append_message(

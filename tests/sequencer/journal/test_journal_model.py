@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from sequencer.journal.record import Batch
+from sequencer.journal.record import RecordBatch
 from sequencer.journal.store import Store
 from tests.support.stores import abandon, give, headers_of, open_store, payload_of, read_from
 
@@ -41,7 +41,7 @@ class Journal(RuleBasedStateMachine):
     )
     def write(self, sizes: list[int], later: int, ids: bool) -> None:
         self.time += later
-        batch = Batch(self.store.salt, self.store.epoch)
+        batch = RecordBatch(self.store.salt, self.store.epoch)
         for number, size in enumerate(sizes, self.store.last + 1):
             headers = headers_of(number) if ids else b""
             payload = payload_of(number, size)

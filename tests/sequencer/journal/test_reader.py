@@ -205,11 +205,11 @@ def test_given_a_torn_end_that_is_cut_and_written_anew_when_tailed_then_the_new_
 
 
 def test_given_a_record_longer_than_a_chunk_when_read_then_it_is_whole(tmp_path: Path) -> None:
-    from sequencer.journal.record import Batch
+    from sequencer.journal.record import RecordBatch
     from tests.sequencer.stores import SALT
 
     store = WrittenStore(tmp_path, (1, 3))
-    batch = Batch(SALT, 1)
+    batch = RecordBatch(SALT, 1)
     long = bytes(range(256)) * 200
     for number, payload in ((4, b"x"), (5, long), (6, b"y"), (7, long)):
         batch.append_message(number, time_of(number), b"a", b"", b"", payload)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sequencer.journal.layout import BAD, HEADER_SIZE, ID_FLAG, MORE, RECORD
-from sequencer.journal.record import Batch, Walk, record_size
+from sequencer.journal.record import RecordBatch, Walk, record_size
 
 SALT = 0xC0FFEE
 Message = tuple[bytes, bytes, bytes, bytes]
@@ -19,8 +19,8 @@ MESSAGES = st.lists(
 )
 
 
-def batch_of(messages: Sequence[Message], first: int = 1) -> Batch:
-    batch = Batch(SALT, 7)
+def batch_of(messages: Sequence[Message], first: int = 1) -> RecordBatch:
+    batch = RecordBatch(SALT, 7)
     for at, message in enumerate(messages):
         batch.append_message(first + at, 1000 + at, *message, origin=5, origin_sequence=at)
     return batch
@@ -61,7 +61,7 @@ def test_given_a_batch_that_is_looked_at_in_between_then_it_is_the_same_in_the_e
     messages: list[Message], data: st.DataObject
 ) -> None:
     whole = bytes(batch_of(messages).view())
-    batch = Batch(SALT, 7)
+    batch = RecordBatch(SALT, 7)
     for at, message in enumerate(messages):
         batch.append_message(1 + at, 1000 + at, *message, origin=5, origin_sequence=at)
         if data.draw(st.booleans()):
@@ -146,7 +146,7 @@ def test_given_any_bit_flipped_when_a_number_is_sought_then_the_damage_is_found_
 
 
 def test_given_no_checksums_then_both_sides_do_without() -> None:
-    batch = Batch(SALT, 7, checked=False)
+    batch = RecordBatch(SALT, 7, checked=False)
     batch.append_message(1, 1, b"a", b"", b"", b"x")
     store = bytes(batch.view())
     walk = Walk(SALT, checked=False)
@@ -158,7 +158,7 @@ def test_given_no_checksums_then_both_sides_do_without() -> None:
 
 
 def test_given_a_batch_when_cleared_then_it_is_empty_and_small_again() -> None:
-    batch = Batch(SALT, 7)
+    batch = RecordBatch(SALT, 7)
     batch.append_message(9, 1, b"a", b"", b"NATS/1.0\r\n\r\n", b"x" * (2 << 20), flags=ID_FLAG)
     assert batch.ids
     assert batch.size > 2 << 20

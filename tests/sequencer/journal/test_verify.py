@@ -8,7 +8,7 @@ import pytest
 from sequencer.journal.cut import truncate
 from sequencer.journal.errors import StoreError, StoreLocked
 from sequencer.journal.header import stem
-from sequencer.journal.record import Batch
+from sequencer.journal.record import RecordBatch
 from sequencer.journal.verify import Finding, verify
 from tests.support.stores import SECOND, abandon, give, messages, open_store, payload_of, put
 
@@ -123,7 +123,7 @@ def test_given_an_index_missing_or_of_another_segment_when_verified_then_it_is_f
 
 def test_given_times_that_fall_when_verified_then_the_number_is_found(path: str) -> None:
     store = open_store(path)
-    batch = Batch(store.salt, store.epoch)
+    batch = RecordBatch(store.salt, store.epoch)
     for number, time in ((14, 90), (15, 80), (16, 95)):
         batch.append_message(number, time * SECOND, b"a", b"", b"", payload_of(number))
     give(store, batch)

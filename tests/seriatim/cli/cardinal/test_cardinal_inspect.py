@@ -9,7 +9,7 @@ import pytest
 
 from cardinal.message_codec import encode
 from cardinal.messages import (
-    BatchMessage,
+    Batch,
     Delete,
     Entry,
     Message,
@@ -27,7 +27,7 @@ from tests.support.processes import SeriatimServer
 B, C, ID = b"\xb0" * 32, b"\xc0" * 32, bytes(31) + b"\x07"
 ENTRIES = {"a/": Entry(count=2), "s/": Entry(sub_batch=ID), "x": Entry(b"1")}
 MESSAGES: list[tuple[str, Message]] = [
-    ("blocks", BatchMessage(B, 7, 9, C, ENTRIES)),
+    ("blocks", Batch(B, 7, 9, C, ENTRIES)),
     ("accounts", Update(B, "a/1", b"hello")),
     ("accounts", Delete(B, "a/2")),
     ("accounts", Delete(B, "a/2")),

@@ -173,11 +173,11 @@ def test_given_numbers_that_are_not_there_when_printed_then_that_is_said(tmp_pat
 def test_given_a_payload_that_is_no_text_when_printed_as_json_then_it_is_base64(
     tmp_path: Path,
 ) -> None:
-    from sequencer.journal.record import Batch
+    from sequencer.journal.record import RecordBatch
     from tests.sequencer.stores import SALT
 
     store = WrittenStore(tmp_path, (1, 0))
-    batch = Batch(SALT, 1)
+    batch = RecordBatch(SALT, 1)
     batch.append_message(1, 5, b"a", b"", b"NATS/1.0\r\nK: 1\r\nK: 2\r\nL:x\r\n\r\n", b"\xff\0")
     store.append(1, bytes(batch.view()))
     found = json.loads(cat(tmp_path, "--json"))

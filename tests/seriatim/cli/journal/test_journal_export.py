@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sequencer.journal.record import Batch
+from sequencer.journal.record import RecordBatch
 from seriatim.cli import main
 from seriatim.cli.journal import journal_export
 from tests.sequencer.stores import SALT, WrittenStore, payload_of, subject_of, time_of
@@ -28,7 +28,7 @@ def exported(path: Path, target: Path, *arguments: str) -> str:
 def with_odd_bytes(path: Path) -> WrittenStore:
     """A store of three messages, two of them with bytes that are no text."""
     store = WrittenStore(path, (1, 0))
-    batch = Batch(SALT, 1)
+    batch = RecordBatch(SALT, 1)
     batch.append_message(1, time_of(1), b"a.\xff", b"", b"", b"\xff\0")
     batch.append_message(2, time_of(2), b"a.b", b"r", b"NATS/1.0\r\nK: v\r\n\r\n", b"base64:x")
     batch.append_message(3, time_of(3), b"a.b", b"", b"", b"")

@@ -177,10 +177,10 @@ def test_given_missing_and_wrong_indexes_when_indexed_then_they_are_written(
 def test_given_an_index_when_a_number_or_time_is_looked_up_then_reading_begins_near_it(
     tmp_path: Path,
 ) -> None:
-    from sequencer.journal.record import Batch
+    from sequencer.journal.record import RecordBatch
 
     store = WrittenStore(tmp_path, (1, 0))
-    batch = Batch(SALT, 1)
+    batch = RecordBatch(SALT, 1)
     for number in range(1, 1001):
         batch.append_message(number, number * 10, b"a", b"", b"", b"x" * 1000)
     store.append(1, bytes(batch.view()))
