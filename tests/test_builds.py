@@ -175,7 +175,7 @@ def test_given_the_compiled_build_then_hot_classes_are_extension_types(module: s
         "sequencer.feed.feed_message.FeedMessage",
         "sequencer.feed.datagrams.Datagrams",
         "sequencer.feed.feed.Feed",
-        "sequencer.journal.record.Batch",
+        "sequencer.journal.record.RecordBatch",
         "sequencer.journal.record.Walk",
         "broker.dataplane.connection.Connection",
         "broker.dataplane.gate.Gate",
