@@ -302,7 +302,7 @@ def test_given_a_subject_that_a_user_may_not_publish_to_then_it_is_said_at_once(
 
 def test_given_a_broker_that_is_none_of_ours_then_it_can_only_be_published_to_at_once() -> None:
     with NatsServer() as nats, OperationPublisher(options(nats.port)) as publisher:
-        with pytest.raises(BrokerError, match="no Seriatim"):
+        with pytest.raises(BrokerError, match="not Seriatim"):
             publisher.stage(QUERY, "one", rows(0, 10))
         with RawClient(nats.port, QUIET) as ear:
             assert ear.ask(b"SUB orders.> 1\r\n") == []
