@@ -22,12 +22,20 @@ CLASSES: Final = {
     "cardinal.block": {"Block"},
     "cardinal.branch": {"Branch"},
     "cardinal.chain": {"Chain"},
-    "cardinal.follower": {"Follower", "Lane"},
+    "cardinal.follower": {"ChainFollower", "Lane"},
     "cardinal.messages": {"Batch", "Entry", "Reorg"},
     "cardinal.pending": {"DONE", "Pending", "SubBatch"},
     "cardinal.schema": {"Tracking"},
     "cardinal.start": {"Start"},
     "cardinal.tree": {"Lowest", "Spare", "Tree"},
+}
+# A snapshot names classes as they were called when it was written.
+RENAMED: Final = {
+    ("cardinal.follower", "Follower"): ("cardinal.follower", "ChainFollower"),
+    **{
+        ("cardinal.message", name): ("cardinal.messages", name)
+        for name in CLASSES["cardinal.messages"]
+    },
 }
 
 
@@ -77,6 +85,7 @@ def loads(body: bytes) -> Any:
 class _SnapshotUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Of `CLASSES` only."""
+        module, name = RENAMED.get((module, name), (module, name))
         if name not in CLASSES.get(module, ()):
             raise UnreadableSnapshot(f"it holds a {module}.{name}, which no snapshot does")
         return super().find_class(module, name)

@@ -11,6 +11,7 @@ from cardinal.pending import DONE
 from pyspark_seriatim.jobs.cardinal import snapshot
 from pyspark_seriatim.jobs.cardinal.snapshot import UnreadableSnapshot, dump, load
 from tests.cardinal.chains import GENESIS, SCHEMA, Producer, branch, messages_of, rows_of
+from tests.support.places import VECTORS
 
 BLOCKS = [*branch(GENESIS, "x", 4), *branch(GENESIS, "y", 3)]
 CHANNEL = Producer(SCHEMA).reorg(0, GENESIS.hash, 0, BLOCKS[-1].hash)
@@ -42,6 +43,15 @@ def test_given_blocks_that_were_given_when_they_come_back_then_they_are_known() 
     assert back.assembler.duplicates >= len(SENT)
 
 
+def test_given_a_snapshot_with_the_names_of_old_when_loaded_then_it_goes_on() -> None:
+    about, back = load((VECTORS / "cardinal_snapshot_4.bin").read_bytes())
+    at = about["next"]
+    follower = ChainFollower(SCHEMA.track("a/"), age_max=50.0)
+    follower.take(ROWS[:at], "s", 0.0)
+    assert back.take(ROWS[at:], "s", 9.0) == follower.take(ROWS[at:], "s", 9.0)
+    assert back.token("s") == follower.token("s")
+
+
 @settings(deadline=None)
 @given(st.integers(0, 2000), st.integers(1, 255))
 def test_given_a_damaged_octet_when_read_then_it_is_refused(at: int, by: int) -> None:
@@ -57,8 +67,8 @@ def test_given_a_damaged_octet_when_read_then_it_is_refused(at: int, by: int) ->
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "no snapshot"),
-        (b"something else\nand more", "no snapshot"),
+        (b"", "not a snapshot"),
+        (b"something else\nand more", "not a snapshot"),
         (dump({}, 1)[:-1], "damaged"),
         (dump({}, 1).replace(b"cardinal 4 ", b"cardinal 9 "), "its version is 9"),
     ],

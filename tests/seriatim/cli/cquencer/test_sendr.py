@@ -222,7 +222,7 @@ def test_given_a_server_that_never_answers_then_it_is_told_and_does_not_hang(
     monkeypatch.setattr(command, "ANSWER_SECONDS_MAX", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         line = command.Line("127.0.0.1", silent.getsockname()[1], netstrings)
-        answers = command.Answers(io.BytesIO())
+        answers = command.AnswerPrinter(io.BytesIO())
         talk = command._pour if netstrings else command._one_by_one
         with line, pytest.raises(CliError, match="no answer in time"):
             talk(line, io.BytesIO(b"hello\n"), answers)
