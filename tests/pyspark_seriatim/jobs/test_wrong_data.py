@@ -45,14 +45,14 @@ check_rows((1, 10), {rows}, {seen})
 """
 REORG = """
 from cardinal.block import Block
-from cardinal.follower import Follower
+from cardinal.follower import ChainFollower
 from cardinal.update import ChainUpdate
 from pyspark_seriatim.jobs.cardinal.fold import Fold
 
 def block(name, number, parent):
     return Block(name * 32, number, number, parent * 32, {}, set(), {"j": number}, number, 0)
 
-fold = Fold(Follower(), "j", "x.")
+fold = Fold(ChainFollower(), "j", "x.")
 one, other, new = block(b"1", 1, b"0"), block(b"2", 1, b"0"), block(b"3", 2, b"0")
 fold._move(ChainUpdate([one], [], one.parent), lambda block: 0, None)
 fold._move(ChainUpdate([new], [other], one.parent), lambda block: 0, None)
