@@ -67,7 +67,9 @@ def test_given_a_broker_with_tls_when_connecting_then_its_certificate_is_looked_
     with serve(tls(certificates, PATIENT)) as server:
         attempt(server.port, tlsCaFile=trusted)
         attempt(server.port, "tls://127.0.0.1:{}", tlsCaFile=trusted)
-        with pytest.raises(BrokerError, match=r"certificate is not trusted.*set tlsCaFile to the CA"):
+        with pytest.raises(
+            BrokerError, match=r"certificate is not trusted.*set tlsCaFile to the CA"
+        ):
             attempt(server.port)
         with pytest.raises(BrokerError, match="certificate is not trusted"):
             attempt(server.port, tlsCaFile=certificates / "client.pem")

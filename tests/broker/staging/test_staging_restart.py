@@ -14,13 +14,13 @@ from broker.staging.staging_service import StagingService
 from sequencer.journal.record import RecordBatch as Records
 from tests.crash.staging import kept, settled
 from tests.support.serving import Broker, serving
-from tests.support.staging import Publisher, RecordBatch, Refused, judge, piece, request
+from tests.support.staging import Publisher, Batch, Refused, judge, piece, request
 from tests.support.stores import open_store
 
 ROW = b"PUB orders 5\r\nhello\r\n"
 
 
-def promise(folder: Path, batch: RecordBatch, there: int, **other: Any) -> Intent:
+def promise(folder: Path, batch: Batch, there: int, **other: Any) -> Intent:
     """Leave a batch as a broker does that is killed when so many of its rows have numbers."""
     with serving(folder) as broker:
         publisher = Publisher(broker)
@@ -39,7 +39,7 @@ def promise(folder: Path, batch: RecordBatch, there: int, **other: Any) -> Inten
     return intent
 
 
-def append(store: Any, batch: RecordBatch, rows: Any, origin: int) -> None:
+def append(store: Any, batch: Batch, rows: Any, origin: int) -> None:
     """Write rows as those of a commit."""
     for at in rows:
         records = Records(store.salt, store.epoch)
@@ -57,7 +57,7 @@ def append(store: Any, batch: RecordBatch, rows: Any, origin: int) -> None:
 def test_given_a_promise_when_started_then_the_rows_that_are_missing_are_published(
     tmp_path: Path, there: int
 ) -> None:
-    batch = RecordBatch("app", 5, 40, stages=3)
+    batch = Batch("app", 5, 40, stages=3)
     promise(tmp_path, batch, there)
     with serving(tmp_path) as broker:
         publisher = Publisher(broker)
@@ -70,7 +70,7 @@ def test_given_a_promise_when_started_then_the_rows_that_are_missing_are_publish
 
 
 def test_given_a_promise_when_nobody_asks_then_it_is_kept_all_the_same(tmp_path: Path) -> None:
-    batch = RecordBatch("app", 5, 40)
+    batch = Batch("app", 5, 40)
     promise(tmp_path, batch, 7)
     with serving(tmp_path) as broker:
         broker.until(lambda: settled(broker))
@@ -81,7 +81,7 @@ def test_given_a_promise_when_nobody_asks_then_it_is_kept_all_the_same(tmp_path:
 def test_given_rows_that_a_power_cut_has_taken_from_between_then_those_are_published(
     tmp_path: Path,
 ) -> None:
-    batch = RecordBatch("app", 5, 40, stages=2)
+    batch = Batch("app", 5, 40, stages=2)
     intent = promise(tmp_path, batch, 0)
     store = open_store(tmp_path)
     for rows in (range(5, 10), range(12, 13), range(30, 35)):
@@ -96,7 +96,7 @@ def test_given_a_promise_from_beyond_the_journals_end_then_a_second_crash_finds_
     tmp_path: Path,
 ) -> None:
     """A power cut has taken what came before it, too: others have had those numbers before."""
-    batch = RecordBatch("app", 5, 30_000)
+    batch = Batch("app", 5, 30_000)
     promise(tmp_path, batch, 0, number=1000)
     with serving(tmp_path) as broker:
         broker.until(lambda: broker.server.last_number > 1000)
@@ -110,7 +110,7 @@ def test_given_a_promise_from_beyond_the_journals_end_then_a_second_crash_finds_
 
 
 def test_given_a_promise_whose_stage_is_not_on_the_disk_then_it_was_none(tmp_path: Path) -> None:
-    batch = RecordBatch("app", 5, 40, stages=2)
+    batch = Batch("app", 5, 40, stages=2)
     promise(tmp_path, batch, 0)
     stage = sorted((tmp_path / "staging").glob("*.stage"))[1]
     stage.write_bytes(stage.read_bytes()[:-10])
@@ -127,7 +127,7 @@ def test_given_a_promise_whose_stage_is_not_on_the_disk_then_it_was_none(tmp_pat
 def test_given_a_promise_that_is_begun_and_cannot_be_kept_then_it_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    batch = RecordBatch("app", 5, 40)
+    batch = Batch("app", 5, 40)
     intent = promise(tmp_path, batch, 7)
     (stage,) = (tmp_path / "staging").glob("*.stage")
     os.unlink(stage)
@@ -138,13 +138,13 @@ def test_given_a_promise_that_is_begun_and_cannot_be_kept_then_it_is_said(
     for _ in range(2):
         with serving(tmp_path) as broker:
             assert Publisher(broker).one(batch.commit()) == Refused(500, words)
-            assert Publisher(broker).publish(RecordBatch("other", 1, 3))["rows"] == 3
+            assert Publisher(broker).publish(Batch("other", 1, 3))["rows"] == 3
     assert "33 of its 40 rows cannot be published" in caplog.text
     assert Path(intent_file(str(tmp_path / "staging"), intent.origin)).exists()
 
 
 def test_given_a_promise_that_cannot_be_kept_then_what_is_left_of_it_stays(tmp_path: Path) -> None:
-    batch = RecordBatch("app", 5, 40, stages=2)
+    batch = Batch("app", 5, 40, stages=2)
     promise(tmp_path, batch, 7)
     missing = sorted((tmp_path / "staging").glob("*.stage"))[1]
     kept_beside = missing.rename(tmp_path / "beside")
@@ -164,7 +164,7 @@ def test_given_a_promise_that_cannot_be_kept_then_what_is_left_of_it_stays(tmp_p
 def test_given_a_promise_of_a_batch_that_is_known_as_done_then_it_is_forgotten(
     tmp_path: Path,
 ) -> None:
-    batch = RecordBatch("app", 5, 40)
+    batch = Batch("app", 5, 40)
     promise(tmp_path, batch, 40)
     done = {"application": "app", "batch": 5, "first": 2, "last": 41, "rows": 40}
     (tmp_path / "staging" / "applications").write_bytes(
@@ -177,7 +177,7 @@ def test_given_a_promise_of_a_batch_that_is_known_as_done_then_it_is_forgotten(
 
 
 def test_given_a_torn_promise_then_it_was_none(tmp_path: Path) -> None:
-    batch = RecordBatch("app", 5, 40)
+    batch = Batch("app", 5, 40)
     intent = promise(tmp_path, batch, 0)
     file = Path(intent_file(str(tmp_path / "staging"), intent.origin))
     file.write_bytes(file.read_bytes()[:-9])
@@ -195,7 +195,7 @@ def test_given_a_torn_promise_then_it_was_none(tmp_path: Path) -> None:
 def test_given_a_damaged_promise_when_rows_are_published_then_it_is_said_and_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    batch = RecordBatch("app", 5, 40)
+    batch = Batch("app", 5, 40)
     promise(tmp_path, batch, 25)
     folder = tmp_path / "staging"
     file = Path(intent_file(str(folder), 77)).rename(folder / name)
@@ -213,7 +213,7 @@ def test_given_a_damaged_promise_when_rows_are_published_then_it_is_said_and_sta
 def test_given_a_broker_that_stops_in_a_commit_then_the_next_one_carries_it_on(
     tmp_path: Path,
 ) -> None:
-    batch = RecordBatch("app", 1, 30_000, stages=2)
+    batch = Batch("app", 1, 30_000, stages=2)
     with serving(tmp_path) as broker:
         publisher = Publisher(broker)
         publisher.stage(batch, 900_000)
@@ -272,7 +272,7 @@ def test_given_lines_of_applications_when_torn_then_the_whole_ones_count(tmp_pat
     with serving(tmp_path) as broker:
         publisher = Publisher(broker)
         for number in (1, 2, 3):
-            publisher.publish(RecordBatch("app", number, number))
+            publisher.publish(Batch("app", number, number))
     lines = file.read_bytes().splitlines(keepends=True)
     assert [(unseal(line) or {})["batch"] for line in lines] == [1, 2, 3]
     file.write_bytes(b"".join(lines[:2]) + lines[2][:-20])
@@ -281,7 +281,7 @@ def test_given_lines_of_applications_when_torn_then_the_whole_ones_count(tmp_pat
         told = publisher.one(request("BATCH", {"application": "app"}))
         assert isinstance(told, dict)
         assert (told["batch"], told["first"], told["last"]) == (2, 2, 3)
-        publisher.publish(RecordBatch("app", 4, 1))
+        publisher.publish(Batch("app", 4, 1))
     assert [(unseal(line) or {})["batch"] for line in file.read_bytes().splitlines()] == [4]
 
 
@@ -311,7 +311,7 @@ def test_given_a_batch_that_need_not_be_remembered_then_it_is_forgotten_when_it_
 ) -> None:
     with serving(tmp_path) as broker:
         publisher = Publisher(broker)
-        batch, other = RecordBatch("once", 0, 3), RecordBatch("kept", 0, 3)
+        batch, other = Batch("once", 0, 3), Batch("kept", 0, 3)
         publisher.publish(other)
         publisher.stage(batch)
         assert isinstance(publisher.one(batch.commit(remember=False)), dict)
@@ -328,7 +328,7 @@ def test_given_a_batch_that_need_not_be_remembered_then_it_is_forgotten_when_it_
 def test_given_a_name_that_was_forgotten_when_it_begins_anew_then_its_last_batch_counts(
     tmp_path: Path,
 ) -> None:
-    once, again = RecordBatch("app", 9, 3), RecordBatch("app", 2, 3)
+    once, again = Batch("app", 9, 3), Batch("app", 2, 3)
     with serving(tmp_path) as broker:
         publisher = Publisher(broker)
         publisher.stage(once)
@@ -345,7 +345,7 @@ def test_given_a_name_that_was_forgotten_when_it_begins_anew_then_its_last_batch
 def test_given_other_limits_when_started_then_what_was_promised_is_published(
     tmp_path: Path,
 ) -> None:
-    batch = RecordBatch("app", 5, 40)
+    batch = Batch("app", 5, 40)
     promise(tmp_path, batch, 7)
     flags = {"limits.max_payload": "16", "sequencer.exclude": "rows.>", "staging.max_bytes": "0"}
     with serving(tmp_path, flags=flags) as broker:
