@@ -19,8 +19,8 @@ FILES = 8  # segments that are open
 ROUNDS = 3 if is_compiled() else 1  # after the one that warms up
 COUNT = 2000 if is_compiled() else 40  # of a kind, each time
 SEGMENTS = ["--segment_bytes", "1MiB", "--retain_bytes", "64MiB"]
-# What stays in the allocator's corners is less. 250 bytes of each of one kind would be as much.
-GROWN_MAX = 1_500_000
+# What stays in the allocator's corners is less. 330 bytes of each of one kind would be as much.
+GROWN_MAX = 2_000_000
 HANGS_S = 10.0
 ABANDONED, WAITING = (200_000, 50_000) if is_compiled() else (5000, 5000)
 

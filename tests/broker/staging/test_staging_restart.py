@@ -14,7 +14,7 @@ from broker.staging.staging_service import StagingService
 from sequencer.journal.record import RecordBatch as Records
 from tests.crash.staging import kept, settled
 from tests.support.serving import Broker, serving
-from tests.support.staging import Publisher, Batch, Refused, judge, piece, request
+from tests.support.staging import Batch, Publisher, Refused, judge, piece, request
 from tests.support.stores import open_store
 
 ROW = b"PUB orders 5\r\nhello\r\n"
