@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_seriatim.client import Client
 from pyspark_seriatim.options import Options
 from pyspark_seriatim.spark_connection import SparkConnection
+from seriatim.client.protocol import MessageReceived, PongReceived
 from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.raw import QUIET, RawClient
 from tests.support.relay import Relay
@@ -46,11 +47,10 @@ def written(spark: SparkSession, server: ServerProcess, **given: object) -> list
     writer.option("deliveryGuarantee", "at-least-once").save()
     heard: list[bytes] = []
     ear.send(b"PING\r\n")
-    verb = ""
-    while verb != "PONG":
-        ear._expect(SECONDS_MAX)
-        verb, _, answer = ear._operation()
-        heard += [bytes(answer.payload)] if answer is not None else []
+    ear._expect(SECONDS_MAX)
+    while not isinstance(event := ear._event(), PongReceived):
+        if isinstance(event, MessageReceived):  # not the server's own PING
+            heard.append(bytes(event.view))
     ear.close()
     return sorted(heard, key=int)
 

@@ -14,7 +14,7 @@ from pyspark_seriatim.jobs.archive.archive_job import archive as archive_job
 from pyspark_seriatim.jobs.audit.audit_job import audit
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.replay.replay_job import replay
-from pyspark_seriatim.jobs.replay.replay_options import ArchiveOptions, Renaming, wish_of
+from pyspark_seriatim.jobs.replay.replay_options import Renaming, ReplayOptions, wish_of
 from pyspark_seriatim.jobs.replay.replaying import Replayed, ReplayRun
 from pyspark_seriatim.jobs.running.command import run
 from tests.support.parquet_folders import rows, write
@@ -69,7 +69,7 @@ def got(spark: SparkSession, port: int, first: int = 1) -> list[tuple[Any, ...]]
     ]
 
 
-def wish(archive: str, port: int, rate: float = 0.0, **more: Any) -> ArchiveOptions:
+def wish(archive: str, port: int, rate: float = 0.0, **more: Any) -> ReplayOptions:
     """All of the archive, to the broker at `port`."""
     asked: dict[str, Any] = {"first": None, "last": None, "subject": ">", "renaming": Renaming()}
     asked |= {"application": None, "origin": False} | more
