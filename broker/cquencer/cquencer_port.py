@@ -54,7 +54,7 @@ if not cython.compiled:
 class CquencerPort:
     """One per broker, for its one thread. `owner` is told when somebody has gone or goes.
 
-    `owner.closed(caller)` after a connection has ended; `owner.ending(caller)` when it was told
+    `owner.closed(client)` after a connection has ended; `owner.ending(client)` when it was told
     all, and has a while to end it; `owner.wake()` when there is a turn to be had at once. What is
     longer than `max_payload` is taken if `owner.refusal(size)` has no words against it.
     """
@@ -99,7 +99,7 @@ class CquencerPort:
         self.messages = self.bytes = self.queries = self.errors = 0
 
     def admit(self, client: CquencerClient) -> None:
-        """Serve one more caller from now on."""
+        """Serve one more client from now on."""
         missing = client.fd + 1 - len(self.clients)
         if missing > 0:
             self.clients.extend([None] * missing)
@@ -191,7 +191,7 @@ class CquencerPort:
             self.sequencer.tick(time.time_ns())
 
     def _serve(self, fd: int, events: int) -> int:
-        """One caller has said something, takes more, or has gone."""
+        """One client has said something, takes more, or has gone."""
         item = self.clients[fd]
         if item is None:
             return 0
@@ -212,7 +212,7 @@ class CquencerPort:
         return 0
 
     def _read(self, client: CquencerClient) -> int:
-        """One read of a caller that has all its answers, and what it brings."""
+        """One read of a client that has all its answers, and what it brings."""
         if self.netstrings:
             return self._read_netstrings(client)
         size = self._receive(client, self.store, 0, len(self.store))
@@ -277,7 +277,7 @@ class CquencerPort:
         return -1
 
     def _cut(self, client: CquencerClient, got: int) -> int:
-        """The caller says no more; one that is in the middle of a message is told."""
+        """The client says no more; one that is in the middle of a message is told."""
         if got < 0:
             return 0
         if client.held or client.skip:
@@ -433,7 +433,7 @@ class CquencerPort:
         return 0
 
     def _answer(self, client: CquencerClient) -> int:
-        """Send what a caller is to be told; the rest when its socket takes more."""
+        """Send what a client is to be told; the rest when its socket takes more."""
         if client.fd < 0:
             return 0
         if client.sent < client.end:
@@ -476,9 +476,9 @@ class CquencerPort:
         return 0
 
     def _finish(self, client: CquencerClient) -> None:
-        """Tell a caller that nothing comes any more, and wait until it ends too.
+        """Tell a client that nothing comes any more, and wait until it ends too.
 
-        A socket that is closed with unread input is reset, and what the caller has not received
+        A socket that is closed with unread input is reset, and what the client has not received
         of its answers is lost with it. So it is read, and thrown away; `owner` sees how long.
         """
         if not client.ended:

@@ -209,7 +209,7 @@ class Connection:
         return True
 
     def take_store(self) -> bytearray:
-        """Give away the store, which the caller has emptied."""
+        """Give away the buffer, which the caller has emptied."""
         store = self.store
         self._adopt(bytearray())
         self.end = 0

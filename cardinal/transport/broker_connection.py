@@ -48,7 +48,7 @@ class BrokerConnection:
     async def open(cls, url: str, **options: Any) -> "BrokerConnection":
         """Connect; `options` are those of `seriatim.client.aio.connect`.
 
-        Raises `Broken`, and `BrokerRefused` for who we are or what is no address.
+        Raises `Broken`; `BrokerRefused` if the address is not valid or we are not let in.
         """
         shown = without_credentials(url)
         made: BrokerConnection | None = None

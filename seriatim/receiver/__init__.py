@@ -1,4 +1,4 @@
-"""Receiving a feed: in order, each number once, and what misses fetched or told as lost.
+"""Receiving a feed: in order, each number once; missing ones are fetched or reported as lost.
 
     from seriatim.receiver import Ended, FeedMessage, Group, MessagesLost, NewStream, Receiver
 

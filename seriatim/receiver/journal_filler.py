@@ -6,7 +6,7 @@ as the wire. `$SEQ.INFO` tells what was given last, and of which journal: nothin
 a connection before that is known, for behind the same address may be another broker by now.
 
 TCP loses nothing. So no answer means that nobody is there, or that all are busy: then the filler
-is away until one comes, and what misses is not given up.
+is away until one comes, and missing numbers are not given up.
 """
 
 import asyncio

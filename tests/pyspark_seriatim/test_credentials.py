@@ -13,7 +13,7 @@ from tests.support.processes import ServerProcess
 from tests.support.scripted import Scripted
 from tests.support.secured import Vouching, make_certificates, nats_server, tls
 
-PATIENT = ", timeout: 60"  # nats-server waits two seconds for who we are, and for our part of TLS
+PATIENT = ", timeout: 60"  # nats-server gives a client two seconds for CONNECT, and for TLS
 
 
 @pytest.fixture(scope="module")

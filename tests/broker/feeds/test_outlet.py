@@ -43,7 +43,7 @@ def test_given_a_message_too_long_for_a_datagram_then_it_is_not_cut_and_the_feed
         publisher.publish(b"orders", b"one", long, b"three", b"y" * 65_000)
         packets = [one for one in decoded("binary", ear.rest()) if one.kind == DATA]
         assert numbers(packets) == [1, 3, 4]
-        assert packets[1].previous == 2, "so that a receiver sees that one misses"
+        assert packets[1].previous == 2, "so that a receiver sees that one is missing"
         assert len(subscriber.ask(b"")) == 4
         broker.until(lambda: "Feed A: 1 messages were too long for a datagram" in caplog.text)
         assert broker.outlets[0].feed.too_long == 1

@@ -16,7 +16,7 @@ from tests.support.processes import NatsServer, ServerProcess
 from tests.support.scripted import INFO, Peer, Scripted
 from tests.support.secured import Vouching, make_certificates, nats_server, tls
 
-PATIENT = ", timeout: 60"  # nats-server waits two seconds for who we are
+PATIENT = ", timeout: 60"  # nats-server gives a client two seconds for CONNECT
 
 
 @pytest.fixture
