@@ -18,8 +18,8 @@ class Inbox:
 
     def __init__(self, size: int, max_control_line: int) -> None:
         # Room for one whole argument line before what a read brings.
-        self.store = bytearray(size + max_control_line + 2)
-        self.window = memoryview(self.store)
+        self.buffer = bytearray(size + max_control_line + 2)
+        self.window = memoryview(self.buffer)
         self.rest_max = max(size // 4, max_control_line + 2)
 
 
@@ -40,7 +40,7 @@ class Intake:
             return memoryview(self._own)[self._end :]
         size = len(self._rest)
         if size:
-            self._inbox.store[:size] = self._rest
+            self._inbox.buffer[:size] = self._rest
             return self._inbox.window[size:]
         return self._inbox.window
 
@@ -49,9 +49,9 @@ class Intake:
         if self._own is not None:
             self._end += count
             return self._own, self._end
-        return self._inbox.store, len(self._rest) + count
+        return self._inbox.buffer, len(self._rest) + count
 
-    def keep(self, store: bytearray, start: int, stop: int, parser: Parser) -> None:
+    def keep(self, buffer: bytearray, start: int, stop: int, parser: Parser) -> None:
         """Keep what was not consumed, for the next read."""
         size = stop - start
         need = parser.need
@@ -60,16 +60,16 @@ class Intake:
             if size == 0:
                 self._own = None
                 parser.begin(bytearray(), 0, 0)  # it must not keep the store alive either
-            elif stop == len(store):
-                self._grow(memoryview(store)[start:stop], need)
+            elif stop == len(buffer):
+                self._grow(memoryview(buffer)[start:stop], need)
             self._rest = b""
         elif size == 0:
             self._rest = b""
-        elif size <= self._inbox.rest_max and need <= len(self._inbox.store):
-            self._rest = bytes(memoryview(store)[start:stop])
+        elif size <= self._inbox.rest_max and need <= len(self._inbox.buffer):
+            self._rest = bytes(memoryview(buffer)[start:stop])
         else:
             self._rest = b""
-            self._grow(memoryview(store)[start:stop], need)
+            self._grow(memoryview(buffer)[start:stop], need)
 
     def _grow(self, kept: memoryview, need: int) -> None:
         """Move to an own store: twice what is there, but no byte beyond the message's end."""

@@ -19,7 +19,7 @@ cdef class Connection:
     cdef readonly Parser parser
     cdef readonly dict subs
     # the outbox
-    cdef bytearray store
+    cdef bytearray buffer
     cdef unsigned char *data
     cdef Py_ssize_t size, end
     cdef readonly object waiting
@@ -50,9 +50,9 @@ cdef class Connection:
     cdef bint write(self, bytes text) except -1
     cpdef Py_ssize_t held(self)
     cpdef Py_ssize_t kept(self)
-    @cython.locals(size=Py_ssize_t, held=Py_ssize_t, store=bytearray, kept=bytearray)
+    @cython.locals(size=Py_ssize_t, held=Py_ssize_t, buffer=bytearray, kept=bytearray)
     cdef bint make_room(self, Py_ssize_t need, list spare) except -1
-    cdef _adopt(self, bytearray store)
+    cdef _adopt(self, bytearray buffer)
     cpdef bytearray take_store(self)
     cpdef shut(self)
     cpdef drop_output(self)

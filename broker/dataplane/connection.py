@@ -87,8 +87,8 @@ class Connection:
         self.session = session
         self.parser = parser
         self.subs: dict[bytes, Any] = {}
-        self.store = bytearray()
-        self.data = self.store
+        self.buffer = bytearray()
+        self.data = self.buffer
         self.size = self.end = 0
         self.waiting: deque[memoryview] | None = None
         self.waiting_bytes = 0
@@ -144,7 +144,7 @@ class Connection:
             memcpy(to + head, data + payload, size)
             memcpy(to + head + size, frame.tail, 4)  # of fixed size: one move, no call
         else:
-            text = frame.store[frame.start : frame.end]
+            text = frame.buffer[frame.start : frame.end]
             text += data[payload : payload + size]
             text += frame.tail
             self.data[end : end + len(text)] = text
@@ -171,7 +171,7 @@ class Connection:
 
     def kept(self) -> int:
         """Bytes of memory for that."""
-        return self.waiting_bytes + len(self.store)
+        return self.waiting_bytes + len(self.buffer)
 
     def stored(self) -> int:
         """Bytes in the store that is being filled."""
@@ -191,7 +191,7 @@ class Connection:
         if self.end >= SEGMENT or (self.end and self.end + need > SEGMENT):
             if self.waiting is None:
                 self.waiting = deque()
-            kept = self.store
+            kept = self.buffer
             if 4 * self.end < 3 * len(kept):  # the unused rest would be kept, and not counted
                 kept = kept[: self.end]
             self.waiting.append(memoryview(kept)[: self.end])
@@ -202,23 +202,23 @@ class Connection:
         size = self.size * 2 if self.size else STORE_MIN
         while size < self.end + need:
             size *= 2
-        store = bytearray(size)
+        buffer = bytearray(size)
         if self.end:
-            store[: self.end] = memoryview(self.store)[: self.end]
-        self._adopt(store)
+            buffer[: self.end] = memoryview(self.buffer)[: self.end]
+        self._adopt(buffer)
         return True
 
     def take_store(self) -> bytearray:
         """Give away the buffer, which the caller has emptied."""
-        store = self.store
+        buffer = self.buffer
         self._adopt(bytearray())
         self.end = 0
-        return store
+        return buffer
 
     def _emptied(self, count: int) -> None:
         """The first `count` bytes of the buffer were written, or handed over as a copy."""
         if count < self.end:
-            self.store[: self.end - count] = self.store[count : self.end]
+            self.buffer[: self.end - count] = self.buffer[count : self.end]
         self.end -= count
         self.passed += count
         if self.shutting:
@@ -254,7 +254,7 @@ class Connection:
             write(view)
         size = self._passable(self.end)
         if size and (self.writable or stalled):
-            with memoryview(self.store)[:size] as unsent:
+            with memoryview(self.buffer)[:size] as unsent:
                 write(unsent)
             self._emptied(size)
 
@@ -305,8 +305,8 @@ class Connection:
         self.drop_output()
         self.session = None
 
-    def _adopt(self, store: bytearray) -> None:
-        self.budget.bytes += len(store) - len(self.store)
-        self.store = store
-        self.data = self.store
-        self.size = len(store)
+    def _adopt(self, buffer: bytearray) -> None:
+        self.budget.bytes += len(buffer) - len(self.buffer)
+        self.buffer = buffer
+        self.data = self.buffer
+        self.size = len(buffer)

@@ -14,7 +14,7 @@ cdef enum:
 @cython.final
 cdef class Frame:
     cdef readonly int shape
-    cdef bytearray store
+    cdef bytearray buffer
     cdef unsigned char *data
     cdef Py_ssize_t room, margin
     cdef readonly Py_ssize_t start, end
@@ -45,7 +45,7 @@ cdef class Frame:
                    end=Py_ssize_t)
     cdef int address(self, Message message, bytes sid, Route route) except -1
     cdef bint is_addressed(self, Route route, bytes sid) noexcept
-    @cython.locals(store=bytearray, moved=Py_ssize_t)
+    @cython.locals(buffer=bytearray, moved=Py_ssize_t)
     cdef int _widen(self, Py_ssize_t margin, Py_ssize_t room) except -1
     cdef void _copy(self, const unsigned char *source, Py_ssize_t start, Py_ssize_t count) noexcept
     cdef void _literal(self, bytes text) noexcept

@@ -46,8 +46,8 @@ class Frame:
         self.tail_size = 4 if framed else 2
         self.margin = MARGIN_MIN
         self.room = ROOM_MIN
-        self.store = bytearray(MARGIN_MIN + ROOM_MIN)
-        self.data = self.store
+        self.buffer = bytearray(MARGIN_MIN + ROOM_MIN)
+        self.data = self.buffer
         self.start = self.end = self.margin
         self.number = 0
         self.size = -1  # the payload's, for which the head is laid out
@@ -232,9 +232,9 @@ class Frame:
 
     def _widen(self, margin: int, room: int) -> int:
         """Make room for a longer line or longer headers; the head must be stamped anew."""
-        head = self.store[self.margin : self.end]
-        store = bytearray(margin + room)
-        store[margin : margin + len(head)] = head
+        head = self.buffer[self.margin : self.end]
+        buffer = bytearray(margin + room)
+        buffer[margin : margin + len(head)] = head
         moved = margin - self.margin
         self.digits += moved
         self.digits_end += moved
@@ -243,8 +243,8 @@ class Frame:
         self.addressed = None
         self.margin = margin
         self.room = room
-        self.store = store
-        self.data = self.store
+        self.buffer = buffer
+        self.data = self.buffer
         return 0
 
     def _copy(self, source: bytes | bytearray, start: int, count: int) -> None:

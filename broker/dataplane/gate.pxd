@@ -29,5 +29,5 @@ cdef class Gate:
     cpdef seal(self)
     @cython.locals(connection=Connection, fenced=list, safe=bint)
     cpdef let_out(self)
-    @cython.locals(store=bytearray, crowded=bint)
+    @cython.locals(buffer=bytearray, crowded=bint)
     cdef _flush(self, Connection connection)

@@ -184,6 +184,6 @@ class Gate:
             if crowded and not connection.lagging and not connection.detached:
                 self.crowded.append(connection)
         if connection.end == 0 and connection.size:
-            store = connection.take_store()
-            if len(self.spare) < SPARE_MAX and len(store) <= 2 * SEGMENT:
-                self.spare.append(store)
+            buffer = connection.take_store()
+            if len(self.spare) < SPARE_MAX and len(buffer) <= 2 * SEGMENT:
+                self.spare.append(buffer)

@@ -35,8 +35,8 @@ class Datagrams:
         self.wait_ms = int(1000 * (socket.gettimeout() or 0))
         self.segment_max = 0xFFFF if segment else 0
         self.pending_max = pending_max
-        self.store = bytearray(STORE_MIN)
-        self.data = self.store
+        self.buffer = bytearray(STORE_MIN)
+        self.data = self.buffer
         self.size = STORE_MIN
         self.end = 0
         self.count = 0
@@ -57,9 +57,9 @@ class Datagrams:
             return 0
         while size < self.end + need:
             size *= 2
-        store = bytearray(size)
-        store[: self.size] = self.store  # behind `end` is what is being built
-        return self._adopt(store)
+        buffer = bytearray(size)
+        buffer[: self.size] = self.buffer  # behind `end` is what is being built
+        return self._adopt(buffer)
 
     def add(self, end: int, last: int) -> int:
         """What was written up to `end` is a datagram; the last number in it is `last`."""
@@ -118,7 +118,7 @@ class Datagrams:
             )
         else:
             self.failure = 0
-            with memoryview(self.store) as view:
+            with memoryview(self.buffer) as view:
                 for sent in range(stop - at):
                     try:
                         self.socket.send(view[start : self.ends[at + sent]])
@@ -149,7 +149,7 @@ class Datagrams:
         if cython.compiled:
             memmove(self.data, self.data + start, self.end - start)
         else:
-            self.store[: self.end - start] = self.store[start : self.end]
+            self.buffer[: self.end - start] = self.buffer[start : self.end]
         for index in range(left):
             self.ends[index] = self.ends[gone + index] - start
             self.lasts[index] = self.lasts[gone + index]
@@ -162,10 +162,10 @@ class Datagrams:
         self._make_places(PLACES_MIN)
         return self._adopt(bytearray(STORE_MIN))
 
-    def _adopt(self, store: bytearray) -> int:
-        self.store = store
-        self.data = self.store
-        self.size = len(store)
+    def _adopt(self, buffer: bytearray) -> int:
+        self.buffer = buffer
+        self.data = self.buffer
+        self.size = len(buffer)
         return 0
 
     def _make_places(self, places: int) -> int:

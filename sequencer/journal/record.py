@@ -45,8 +45,8 @@ class RecordBatch:
         self.salt = salt
         self.epoch = epoch
         self.checked = checked  # else no checksums: for what never leaves this process
-        self.store = bytearray(STORE_MIN)
-        self.data = self.store
+        self.buffer = bytearray(STORE_MIN)
+        self.data = self.buffer
         self.size = STORE_MIN
         self.end = 0
         self.sealed = 0  # the records before have their checksums
@@ -139,7 +139,7 @@ class RecordBatch:
         if cython.compiled and self.checked:
             crc32c_seal(self.data + self.sealed, self.end - self.sealed, self.salt)
             self.sealed = self.end
-        return memoryview(self.store)[: self.end]
+        return memoryview(self.buffer)[: self.end]
 
     def clear(self) -> None:
         """Forget the records, and the room that only an unusual many of them needed."""
@@ -153,14 +153,14 @@ class RecordBatch:
         size = self.size
         while size < self.end + need:
             size *= 2
-        store = bytearray(size)
-        store[: self.end] = memoryview(self.store)[: self.end]
-        return self._adopt(store)
+        buffer = bytearray(size)
+        buffer[: self.end] = memoryview(self.buffer)[: self.end]
+        return self._adopt(buffer)
 
-    def _adopt(self, store: bytearray) -> int:
-        self.store = store
-        self.data = self.store
-        self.size = len(store)
+    def _adopt(self, buffer: bytearray) -> int:
+        self.buffer = buffer
+        self.data = self.buffer
+        self.size = len(buffer)
         return 0
 
 

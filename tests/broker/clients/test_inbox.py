@@ -92,17 +92,17 @@ def test_given_nothing_kept_then_a_read_has_the_whole_inbox() -> None:
     inbox = Inbox(1000, 512)
     reader = Reader(inbox)
     reader.read(publish(b"x") * 3, 1 << 20)
-    assert len(reader.intake.buffer()) == len(inbox.store) >= 1000
+    assert len(reader.intake.buffer()) == len(inbox.buffer) >= 1000
 
 
 def test_given_a_short_rest_then_it_stands_before_what_comes_next() -> None:
     inbox = Inbox(1000, 512)
     reader = Reader(inbox)
     reader.read(b"PUB subj", 1 << 20)
-    assert len(reader.intake.buffer()) == len(inbox.store) - len(b"subj")
+    assert len(reader.intake.buffer()) == len(inbox.buffer) - len(b"subj")
     reader.read(b"ect 1\r\nx\r\n", 1 << 20)
     assert reader.payloads == [b"x"]
-    assert len(reader.intake.buffer()) == len(inbox.store)
+    assert len(reader.intake.buffer()) == len(inbox.buffer)
 
 
 @pytest.mark.parametrize("size", [200_000, 1_000_000])
