@@ -65,7 +65,7 @@ cdef class CquencerPort:
     @cython.locals(plane=Plane, count=int, at=int, look=int, first=int, served=int)
     cpdef turn(self)
     @cython.locals(waiting=list, client=CquencerClient)
-    cpdef let_out(self)
+    cpdef release_safe(self)
     @cython.locals(client=CquencerClient)
     cpdef drain(self)
     cpdef close(self, CquencerClient client)

@@ -136,7 +136,7 @@ class CquencerPort:
         if self.late:
             self.owner.wake()
 
-    def let_out(self) -> None:
+    def release_safe(self) -> None:
         """Answer what is safe by now."""
         waiting = self.waiting
         self.waiting = []

@@ -28,6 +28,6 @@ cdef class Gate:
     cpdef release(self, Connection last)
     cpdef seal(self)
     @cython.locals(connection=Connection, fenced=list, safe=bint)
-    cpdef let_out(self)
+    cpdef release_safe(self)
     @cython.locals(buffer=bytearray, crowded=bint)
     cdef _flush(self, Connection connection)

@@ -5,7 +5,7 @@
 
 In a read event links become dirty; its release writes the journal, then flushes them. Where
 a number may be seen only when it is synced, or could not be written, the links that show
-one are fenced until the store's keeper says `let_out`: nothing else waits.
+one are fenced until the store's keeper says `release_safe`: nothing else waits.
 
 An outbox that grows too large has one of three ends: the journal serves its link from now
 on (`detached`), its publishers are held a little (`crowded`), or it is cut off.
@@ -159,7 +159,7 @@ class Gate:
         for item in self.fenced:
             cython.cast(Connection, item).seal()
 
-    def let_out(self) -> None:
+    def release_safe(self) -> None:
         """Let out what was sealed; it is safe."""
         safe = self.sequencer.safe == self.sequencer.number
         fenced = self.fenced
@@ -174,7 +174,7 @@ class Gate:
                 connection
             )  # one that takes in nothing more, too: the broker may be stopping
         if self.port is not None:
-            self.port.let_out()
+            self.port.release_safe()
 
     def _flush(self, connection: Connection) -> None:
         if connection.end or connection.waiting_bytes:

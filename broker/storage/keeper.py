@@ -252,7 +252,7 @@ class Keeper:
 
     def _let_out(self, number: int) -> None:
         self._sequencer.synced(number)
-        self._gate.let_out()
+        self._gate.release_safe()
         self._replays.wake_all()
         self._replays.advance()
 
