@@ -47,7 +47,7 @@ INNERMOST = {
     "seriatim.receiver.order": "offer is_sound _after_of",
     "seriatim.receiver.arrivals": "read _receive _size _part",
     "sequencer.sequencer": "take release",
-    "broker.dataplane.frame": "stamp _stamp_headers _sizes expire address is_addressed"
+    "broker.dataplane.frame": "write_head _write_headers_head _sizes expire write_line has_line_of"
     " _count_up _frame_head _copy _literal _decimal",
     "sequencer.digits": "width_of inner_size frame_size write_decimal write_netstring",
     "broker.dataplane.connection": "deliver write held stored position _adopt",
