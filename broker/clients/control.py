@@ -361,8 +361,8 @@ class Control:
                 self.finished(sub)
             elif key == sub.sid:  # else it is ending by now
                 self._finish_lagging(connection, sub)
-        if len(connection.subs) > DEFERRED_MAX:
-            self.plane.gate.cut(connection)  # more would have to wait for what it has not read
+        if len(connection.subs) > DEFERRED_MAX:  # more would have to wait for what it has not read
+            self.plane.gate.disconnect_slow(connection)
 
     def _finish_late(self, sub: Subscription) -> None:
         if sub.owner is not None:

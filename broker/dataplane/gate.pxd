@@ -23,7 +23,7 @@ cdef class Gate:
     @cython.locals(stored=Py_ssize_t, full=bint, held=Py_ssize_t, most=Py_ssize_t)
     cdef bint make_room(self, Connection connection, Py_ssize_t need, unsigned long long number) except -1
     cdef bint _relieve(self, Connection connection) except -1
-    cpdef cut(self, Connection connection)
+    cpdef disconnect_slow(self, Connection connection)
     @cython.locals(connection=Connection, safe=bint, slow=list)
     cpdef release(self, Connection last)
     cpdef seal(self)

@@ -111,7 +111,7 @@ class Gate:
             return False
         if connection.make_room(need, self.spare):
             return True
-        self.cut(connection)
+        self.disconnect_slow(connection)
         return False
 
     def _relieve(self, connection: Connection) -> bool:
@@ -124,7 +124,7 @@ class Gate:
             self.control.relieve()
         return connection.closed
 
-    def cut(self, connection: Connection) -> None:
+    def disconnect_slow(self, connection: Connection) -> None:
         """This one is too slow: it is told so, and closed, at the release."""
         if not connection.closed:
             connection.closed = True

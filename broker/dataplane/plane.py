@@ -373,7 +373,7 @@ class Plane:
         if sub.limit and sub.delivered + len(sub.owed) >= sub.limit:
             return False  # it will have had all it wants by then
         if connection.owed >= OWED_MAX:
-            self.gate.cut(connection)
+            self.gate.disconnect_slow(connection)
             return False
         connection.owed += 1
         sub.owed.append(number)
