@@ -44,7 +44,7 @@ class Wanted:
     sid: bytes
     seen: int
     limit: int
-    owed: set[int] | None  # of a queue group's member
+    deferred_numbers: set[int] | None  # of a queue group's member
     delivered: int = 0
 
 
@@ -79,7 +79,7 @@ class Case:
         sub = Subscription(pattern, wanted.sid, b"q" if in_group else None, connection)
         sub.limit, sub.seen = wanted.limit, wanted.seen
         if in_group:
-            wanted.owed = set(range(supply.take(), 120, 1 + (what >> 6)))
+            wanted.deferred_numbers = set(range(supply.take(), 120, 1 + (what >> 6)))
         connection.subs[wanted.sid] = sub
         self.wanted.append(wanted)
         if self.replayed:
@@ -94,13 +94,15 @@ class Case:
     def owe(self, records: list[Record]) -> None:
         """A queue group's member is owed nothing that its pattern does not take in."""
         for wish in self.wanted:
-            if wish.owed is None:
+            if wish.deferred_numbers is None:
                 continue
-            wish.owed &= {record.number for record in records}
+            wish.deferred_numbers &= {record.number for record in records}
             for record in records:
                 if not tokens_match(wish.subject, record.subject):
-                    wish.owed.discard(record.number)
-            self.client.connection.subs[wish.sid].owed = deque(sorted(wish.owed))
+                    wish.deferred_numbers.discard(record.number)
+            self.client.connection.subs[wish.sid].deferred_numbers = deque(
+                sorted(wish.deferred_numbers)
+            )
 
     # The model
 
@@ -121,8 +123,8 @@ class Case:
             self.events.append(Event(texts))
 
     def _wants(self, wish: Wanted, record: Record) -> bool:
-        if wish.owed is not None:
-            return record.number in wish.owed
+        if wish.deferred_numbers is not None:
+            return record.number in wish.deferred_numbers
         passed_by = self.replayed or record.number > wish.seen
         # An old journal may have records with an empty token. Only replays meet these.
         every = self.replayed and wish.subject == b">"

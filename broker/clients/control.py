@@ -201,9 +201,9 @@ class Control:
 
     def remove(self, sub: Subscription) -> None:
         """Route nothing more to it; one that is still being replayed to has no route yet."""
-        if sub.owed:
-            sub.owner.owed -= len(sub.owed)
-            sub.owed = None
+        if sub.deferred_numbers:
+            sub.owner.deferred_numbers -= len(sub.deferred_numbers)
+            sub.deferred_numbers = None
         if self.matches.counts:
             self.matches.remove(sub)
         if sub.replay is None:
@@ -350,8 +350,8 @@ class Control:
             del connection.subs[sub.sid]  # the client may give its sid to another one
             connection.subs[_late_key(sub)] = sub
             self.replays.in_turn(connection, lambda: self._finish_late(sub))
-        elif sub.owed:
-            sub.limit = sub.delivered + len(sub.owed)
+        elif sub.deferred_numbers:
+            sub.limit = sub.delivered + len(sub.deferred_numbers)
         else:
             self.finished(sub)
 

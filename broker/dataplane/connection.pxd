@@ -33,7 +33,7 @@ cdef class Connection:
     cdef readonly bint fenced
     cdef bint shutting
     cdef public unsigned long long origin
-    cdef public Py_ssize_t owed
+    cdef public Py_ssize_t deferred_numbers
     # what the client chose
     cdef public bint verbose, pedantic, echo, headers, no_responders
     cdef readonly bint chatty

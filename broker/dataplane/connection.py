@@ -100,7 +100,9 @@ class Connection:
         self.allowed = self.sealed = 0
         self.numbered = False  # a number was put in since the last release
         self.detached = False  # served from the journal; live messages pass it by
-        self.owed = 0  # numbers that its members of queue groups still get from the journal
+        self.deferred_numbers = (
+            0  # numbers that its members of queue groups still get from the journal
+        )
         self.origin = 0  # who it is in the journal's records
         self.dirty = False  # in the plane's list of links to flush
         self.writable = True  # the socket takes what is written
