@@ -140,16 +140,16 @@ class Case:
 
     # The real one
 
-    def play(self, store: bytes, number: int, until: int, since: int, cut: int) -> bool:
-        """Play all of `store`, and hear it; whether numbers were such as a store has."""
-        size = len(store)
-        held = bytearray(store + PAST)
+    def play(self, buffer: bytes, number: int, until: int, since: int, cut: int) -> bool:
+        """Play all of `buffer`, and hear it; whether numbers were such as a store has."""
+        size = len(buffer)
+        held = bytearray(buffer + PAST)
         stop = min(cut or size, size)
         follower = Follower(self, number, until, since)
         at = 0
         while True:
             number, at, outcome = self._ask(held, at, stop, number, until, since)
-            state = follower.follow(store, stop)
+            state = follower.follow(buffer, stop)
             if not follower.sane:
                 return False
             if self.sub is not None and self.sub.owner is None:
@@ -216,12 +216,12 @@ class Follower:
         self.at = 0
         self.sane = True  # numbers are such as a store has
 
-    def follow(self, store: bytes, stop: int) -> str:
+    def follow(self, buffer: bytes, stop: int) -> str:
         """Hear all whole records from the next number on; what comes behind them."""
         case = self.case
         salt = SALT if case.checked else None
         while True:
-            state, record, after = decode(store, self.at, stop, salt)
+            state, record, after = decode(buffer, self.at, stop, salt)
             if record is None:
                 return state
             self.sane = self.sane and 0 < record.number <= NUMBER_MAX
@@ -247,9 +247,9 @@ def check(data: bytes) -> None:
     if not case.replayed:
         number = number or 1
         until = 0
-    store = read_records(supply, max(number, 1), case.checked)
-    store = store[: max(len(store) - (flags >> 4), 0)]
-    piece = max(cut * 8, len(store) // PIECES_MAX) if cut else 0
-    case.owe(walk(store, 0, SALT if case.checked else None)[0])
-    if case.play(store, number, until, where >> 4 & 7, piece):
+    buffer = read_records(supply, max(number, 1), case.checked)
+    buffer = buffer[: max(len(buffer) - (flags >> 4), 0)]
+    piece = max(cut * 8, len(buffer) // PIECES_MAX) if cut else 0
+    case.owe(walk(buffer, 0, SALT if case.checked else None)[0])
+    if case.play(buffer, number, until, where >> 4 & 7, piece):
         case.finish()

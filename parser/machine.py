@@ -1,6 +1,6 @@
 r"""The byte machine: a receive buffer in, operations out, as spans of that buffer.
 
-    begin(store, start, stop)          the bytes that have not been consumed yet
+    begin(buffer, start, stop)         the bytes that have not been consumed yet
     next() -> PUB, SUB, PING, ...      a whole operation; its spans are in the attributes
            -> IGNORED                  a whole line that means nothing to a server
            -> MORE                     what is left waits for more bytes

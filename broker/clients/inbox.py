@@ -2,7 +2,7 @@
 
     nothing kept            the shared buffer, from its start
     a short rest kept       the shared buffer, behind a copy of the rest
-    a long message begun    a store of its own, which grows with what has arrived
+    a long message begun    a buffer of its own, which grows with what has arrived
 
 An idle connection therefore holds no buffer, and one that announces a megabyte and sends
 ten bytes holds some kilobytes.
@@ -45,7 +45,7 @@ class Intake:
         return self._inbox.window
 
     def filled(self, count: int) -> tuple[bytearray, int]:
-        """`count` bytes were read: the store and how much of it is filled."""
+        """`count` bytes were read: the buffer and how much of it is filled."""
         if self._own is not None:
             self._end += count
             return self._own, self._end
@@ -56,10 +56,10 @@ class Intake:
         size = stop - start
         need = parser.need
         if self._own is not None:
-            assert start == 0 or size == 0, "an own store holds one operation and no more"
+            assert start == 0 or size == 0, "an own buffer holds one operation and no more"
             if size == 0:
                 self._own = None
-                parser.begin(bytearray(), 0, 0)  # it must not keep the store alive either
+                parser.begin(bytearray(), 0, 0)  # it must not keep the buffer alive either
             elif stop == len(buffer):
                 self._grow(memoryview(buffer)[start:stop], need)
             self._rest = b""
@@ -72,7 +72,7 @@ class Intake:
             self._grow(memoryview(buffer)[start:stop], need)
 
     def _grow(self, kept: memoryview, need: int) -> None:
-        """Move to an own store: twice what is there, but no byte beyond the message's end."""
+        """Move to an own buffer: twice what is there, but no byte beyond the message's end."""
         size = len(kept)
         own = bytearray(min(max(2 * size, OWN_MIN), max(need, size + 1)))
         own[:size] = kept

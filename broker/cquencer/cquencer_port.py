@@ -5,7 +5,7 @@
         plane.submit          its number; the journal's batch and subscribers' outboxes get it
       _settle                 one release for all that was read: journal, feeds, subscribers
         _answer               the numbers that are safe, each client's in one send
-    let_out                   the others, when the keeper says that they are safe
+    release_safe              the others, when the keeper says that they are safe
 
 Framing `recv`: what one recv gives is a message, without one NUL at its end; one byte asks
 for the last number. `netstring`: each netstring is a message, and the empty one asks.

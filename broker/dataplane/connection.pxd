@@ -4,7 +4,7 @@ from parser.machine cimport Parser
 from broker.dataplane.frame cimport Frame
 
 cdef enum:
-    STORE_MIN = 4096
+    BUFFER_MIN = 4096
     SEGMENT = 262144
 
 @cython.final
@@ -53,7 +53,7 @@ cdef class Connection:
     @cython.locals(size=Py_ssize_t, held=Py_ssize_t, buffer=bytearray, kept=bytearray)
     cdef bint make_room(self, Py_ssize_t need, list spare) except -1
     cdef _adopt(self, bytearray buffer)
-    cpdef bytearray take_store(self)
+    cpdef bytearray take_buffer(self)
     cpdef shut(self)
     cpdef drop_output(self)
     @cython.locals(size=Py_ssize_t)
@@ -66,4 +66,4 @@ cdef class Connection:
     cpdef seal(self)
     cpdef bint lower_fence(self)
     cdef Py_ssize_t _passable(self, Py_ssize_t size) noexcept
-    cpdef Py_ssize_t stored(self)
+    cpdef Py_ssize_t buffered(self)

@@ -1,13 +1,13 @@
 """A connection as the data plane sees it: what its client chose, and its outbox.
 
-The outbox is one store that deliveries are copied into, and behind a client that does not
-read a queue of full stores, `waiting`. Every store ends at the end of a message, so what is
+The outbox is one buffer that deliveries are copied into, and behind a client that does not
+read a queue of full buffers, `waiting`. Every buffer ends at the end of a message, so what is
 handed to the transport always does, and an error can be told between two messages.
 
-    deliver -> store --(full, client reads)--> flushed by the plane, used again
+    deliver -> buffer --(full, client reads)--> flushed by the plane, used again
                      `-(full, client stalls)-> waiting ... up to max_pending, then cut off
 
-Memory: nothing while idle (the plane lends stores), `max_pending` and one store at most; of all
+Memory: nothing while idle (the plane lends buffers), `max_pending` and one buffer at most; of all
 links together what their `budget` says.
 
 What shows a number that is not safe yet stays behind a fence until it is: positions in all
@@ -22,7 +22,7 @@ that was ever put into the outbox.   passed ... allowed ... sealed ... passed + 
 # client's bytes keep their order. What lies before it may go. The fence is the border.
 #
 # Positions count all bytes that were ever put into this outbox, from the connection's beginning.
-# They only grow, so they stay true while bytes leave, move to a new store, or are forgotten:
+# They only grow, so they stay true while bytes leave, move to a new buffer, or are forgotten:
 #
 #      written to the socket | may go            | fenced, next to be let out | fenced
 #     -----------------------+-------------------+----------------------------+-----------------
@@ -62,8 +62,8 @@ if cython.compiled:
 else:
     from broker.dataplane.frame import BARE, BARE_HEADERS, FRAMED, FRAMED_HEADERS, NUMBERED_HEADERS
 
-    STORE_MIN = 4096
-    SEGMENT = 262144  # a store is not grown beyond this, unless for one message
+    BUFFER_MIN = 4096
+    SEGMENT = 262144  # a buffer is not grown beyond this, unless for one message
 
 
 class Budget:
@@ -175,8 +175,8 @@ class Connection:
         """Bytes of memory for that."""
         return self.waiting_bytes + len(self.buffer)
 
-    def stored(self) -> int:
-        """Bytes in the store that is being filled."""
+    def buffered(self) -> int:
+        """Bytes in the buffer that is being filled."""
         return self.end
 
     def make_room(self, need: int, spare: list[bytearray]) -> bool:
@@ -201,7 +201,7 @@ class Connection:
             self.budget.bytes += self.end
             self.end = 0
             self.size = 0
-        size = self.size * 2 if self.size else STORE_MIN
+        size = self.size * 2 if self.size else BUFFER_MIN
         while size < self.end + need:
             size *= 2
         buffer = bytearray(size)
@@ -210,7 +210,7 @@ class Connection:
         self._adopt(buffer)
         return True
 
-    def take_store(self) -> bytearray:
+    def take_buffer(self) -> bytearray:
         """Give away the buffer, which the caller has emptied."""
         buffer = self.buffer
         self._adopt(bytearray())
@@ -227,7 +227,7 @@ class Connection:
             self.size = self.end
 
     def _next_waiting(self) -> memoryview | None:
-        """Take the oldest full store, as far as it may pass, out of the queue."""
+        """Take the oldest full buffer, as far as it may pass, out of the queue."""
         if not self.waiting:
             return None
         view: memoryview = self.waiting[0]

@@ -235,7 +235,7 @@ class Stages:
             buffer, at, stop = joined, 0, len(joined)
         rows = self._staged.check(stage.parser, buffer, at, stop)
         stage.checked += stage.parser.at - at
-        stage.parser.begin(bytearray(), 0, 0)  # it must not keep the store
+        stage.parser.begin(bytearray(), 0, 0)  # it must not keep the buffer
         if rows < 0:
             row = stage.rows + self._staged.row
             self._forget(stage)

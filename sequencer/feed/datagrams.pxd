@@ -8,8 +8,8 @@ cdef extern from "datagrams.h":
     int datagrams_wait(int fd, int wait_ms) noexcept
 
 cdef enum:
-    STORE_MIN = 65536
-    STORE_MAX = 1048576
+    BUFFER_MIN = 65536
+    BUFFER_MAX = 1048576
     PLACES_MIN = 1024
     PLACES_KEPT = 65536
     PLACE_BYTES = 16

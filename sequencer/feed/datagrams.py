@@ -1,6 +1,6 @@
 """What is encoded and not sent yet: datagrams one behind the other, and the way out.
 
-    store:  |-- datagram --|-- datagram --|-- being built ...
+    buffer: |-- datagram --|-- datagram --|-- being built ...
             start          ends[0]        ends[1]         end
 
 Each datagram knows its last number; `send_safe` sends those that may be seen. A datagram that
@@ -17,8 +17,8 @@ from typing import Any
 import cython
 
 if not cython.compiled:
-    STORE_MIN = 1 << 16
-    STORE_MAX = 1 << 20  # kept while nothing waits
+    BUFFER_MIN = 1 << 16
+    BUFFER_MAX = 1 << 20  # kept while nothing waits
     PLACES_MIN = 1024
     PLACES_KEPT = 65536  # while nothing waits
     PLACE_BYTES = 16
@@ -35,9 +35,9 @@ class Datagrams:
         self.wait_ms = int(1000 * (socket.gettimeout() or 0))
         self.segment_max = 0xFFFF if segment else 0
         self.pending_max = pending_max
-        self.buffer = bytearray(STORE_MIN)
+        self.buffer = bytearray(BUFFER_MIN)
         self.data = self.buffer
-        self.size = STORE_MIN
+        self.size = BUFFER_MIN
         self.end = 0
         self.count = 0
         self.end_bytes = self.last_bytes = bytearray()
@@ -143,7 +143,7 @@ class Datagrams:
         left = self.count - gone
         if left == 0:
             self.count = self.end = 0
-            if self.size > STORE_MAX or self.places > PLACES_KEPT:
+            if self.size > BUFFER_MAX or self.places > PLACES_KEPT:
                 self._shrink()
             return 0
         if cython.compiled:
@@ -160,7 +160,7 @@ class Datagrams:
     def _shrink(self) -> int:
         """Let go of the room that only an unusual backlog needed."""
         self._make_places(PLACES_MIN)
-        return self._adopt(bytearray(STORE_MIN))
+        return self._adopt(bytearray(BUFFER_MIN))
 
     def _adopt(self, buffer: bytearray) -> int:
         self.buffer = buffer

@@ -1,6 +1,6 @@
 """One feed: the records of a batch in, datagrams to one multicast group out.
 
-    take(store, stop)   the journal has these records: encode what the filter lets through
+    take(buffer, stop)  the journal has these records: encode what the filter lets through
     flush(safe)         send what may be seen
 
 A datagram holds one message, or with packing as many of one batch as fit. It is never cut:

@@ -29,8 +29,8 @@ cdef enum:
     HEADER_SIZE = 56
     LENGTH_MAX = 134217728
     ID_FLAG = 1
-    STORE_MIN = 65536
-    STORE_MAX = 1048576
+    BUFFER_MIN = 65536
+    BUFFER_MAX = 1048576
 
 @cython.final
 cdef class RecordBatch:

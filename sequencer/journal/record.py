@@ -27,8 +27,8 @@ else:
     from sequencer.journal.crc import crc32c
     from sequencer.journal.layout import BAD, HEADER_SIZE, ID_FLAG, LENGTH_MAX, MORE, RECORD
 
-    STORE_MIN = 1 << 16
-    STORE_MAX = 1 << 20  # kept from one batch to the next
+    BUFFER_MIN = 1 << 16
+    BUFFER_MAX = 1 << 20  # kept from one batch to the next
 
 HEAD = struct.Struct("<IIQQQQIHHHHI")
 
@@ -45,9 +45,9 @@ class RecordBatch:
         self.salt = salt
         self.epoch = epoch
         self.checked = checked  # else no checksums: for what never leaves this process
-        self.buffer = bytearray(STORE_MIN)
+        self.buffer = bytearray(BUFFER_MIN)
         self.data = self.buffer
-        self.size = STORE_MIN
+        self.size = BUFFER_MIN
         self.end = 0
         self.sealed = 0  # the records before have their checksums
         self.first = self.last = 0
@@ -146,8 +146,8 @@ class RecordBatch:
         self.end = self.sealed = 0
         self.first = self.last = self.time = 0
         self.ids = False
-        if self.size > STORE_MAX:
-            self._adopt(bytearray(STORE_MIN))
+        if self.size > BUFFER_MAX:
+            self._adopt(bytearray(BUFFER_MIN))
 
     def _grow(self, need: int) -> int:
         size = self.size
