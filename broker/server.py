@@ -109,7 +109,7 @@ class Server:
 
             subject = settings.sequencer.subject.encode()
             fitting = self.feeds.fitting(subject) if self.feeds is not None else None
-            self.cquencer = Cquencer(self.core, self, self.inbox.store, fitting)
+            self.cquencer = Cquencer(self.core, self, self.inbox.buffer, fitting)
         self.staging: StoppableStager | None = None
         if isinstance(self.store, Store) and os.path.isdir(os.path.join(self.store.path, STAGING)):
             self.open_staging()

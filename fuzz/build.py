@@ -2,7 +2,7 @@
 
 The hot modules are compiled by clang with the address and undefined-behaviour sanitizers and
 with libFuzzer's coverage; their runtime comes preloaded (fuzz/__main__.py), so nothing is
-linked. In the copy some sizes are small (`SHRUNK`), so that a few bytes of input fill a store,
+linked. In the copy some sizes are small (`SHRUNK`), so that a few bytes of input fill a buffer,
 a slot or a table; tests/fuzz runs the corpus with the true ones. Built again when a source or
 a flag has changed; `python -m fuzz.build` does only this.
 """
@@ -33,12 +33,12 @@ CFLAGS = (
 STAMP = "fuzz-build.sha256"
 SHRUNK = {
     "broker/dataplane/gate.pxd": {"SPARE_MAX": 2},
-    "broker/dataplane/connection.pxd": {"STORE_MIN": 64, "SEGMENT": 4096},
+    "broker/dataplane/connection.pxd": {"BUFFER_MIN": 64, "SEGMENT": 4096},
     "broker/dataplane/plane.pxd": {"OWED_MAX": 50, "ROUTES_NEAR": 8, "WORK_MAX": 100},
     "broker/dataplane/replay_writer.pxd": {"OUTBOX": 1024, "FEW": 2},
     "broker/dataplane/frame.pxd": {"MARGIN_MIN": 16},
     "sequencer/sequencer.pxd": {"BATCH_MAX": 2048},
-    "sequencer/journal/record.pxd": {"STORE_MIN": 128, "STORE_MAX": 2048},
+    "sequencer/journal/record.pxd": {"BUFFER_MIN": 128, "BUFFER_MAX": 2048},
     "sequencer/journal/columns.pxd": {"ROOM_MIN": 64, "ROWS_MIN": 2, "KNOWN_MIN": 400},
     "sublist/sublist.pxd": {
         "SLOTS_MIN": 8,

@@ -52,37 +52,37 @@ def _floor(at: int) -> int:
 # Walk
 
 
-def judge_walk(store: bytes, at: int, checked: bool, cut: int) -> None:
+def judge_walk(buffer: bytes, at: int, checked: bool, cut: int) -> None:
     """Every record with its spans, in pieces that end anywhere; then the same without checksums."""
     for salt in (SALT, None) if checked else (None,):
-        _walk_as(store, at, checked, salt, cut)
+        _walk_as(buffer, at, checked, salt, cut)
 
 
-def _walk_as(store: bytes, at: int, checked: bool, salt: int | None, cut: int) -> None:
+def _walk_as(buffer: bytes, at: int, checked: bool, salt: int | None, cut: int) -> None:
     walker = Walk(SALT, checked)
-    held = bytearray(store + PAST)
-    stop = len(store) if cut == 0 else min(at + cut, len(store))
+    held = bytearray(buffer + PAST)
+    stop = len(buffer) if cut == 0 else min(at + cut, len(buffer))
     while True:
         with fenced(held, _floor(at), stop):
             walker.begin(held, at, stop)
             read = walker.next if salt is not None or not checked else walker.skim
             state = STATES[read()]
             while state == RECORD:
-                wanted, record, after = decode(store, at, stop, salt)
+                wanted, record, after = decode(buffer, at, stop, salt)
                 assert wanted == RECORD, f"no record at {at}, but {wanted}"
                 assert record is not None
                 assert (walker.at, walker.after) == (at, after), "it lies where it lies"
-                _same_record(walker, store, record)
+                _same_record(walker, buffer, record)
                 at = after
                 state = STATES[read()]
             assert STATES[read()] == state, "asking again changes nothing"
-        assert (state, walker.at) == (decode(store, at, stop, salt)[0], at)
-        if state == BAD or stop == len(store):
+        assert (state, walker.at) == (decode(buffer, at, stop, salt)[0], at)
+        if state == BAD or stop == len(buffer):
             return
-        stop = min(stop + cut, len(store))
+        stop = min(stop + cut, len(buffer))
 
 
-def _same_record(walker: Walk, store: bytes, record: Record) -> None:
+def _same_record(walker: Walk, buffer: bytes, record: Record) -> None:
     spans = (
         (walker.subject, walker.subject_size),
         (walker.reply, walker.reply_size),
@@ -90,7 +90,7 @@ def _same_record(walker: Walk, store: bytes, record: Record) -> None:
         (walker.payload, walker.payload_size),
     )
     fields = (walker.number, walker.time, walker.origin, walker.origin_sequence)
-    found = (*fields, walker.epoch, walker.flags, *(store[at : at + size] for at, size in spans))
+    found = (*fields, walker.epoch, walker.flags, *(buffer[at : at + size] for at, size in spans))
     assert found == tuple(record), f"{found} is not {record}"
 
 
@@ -112,12 +112,12 @@ class Gathering:
     def wants(self, subject: bytes) -> bool:
         return tokens_match(self.pattern, subject) if self.pattern else True
 
-    def judge(self, store: bytes, checked: bool, cut: int) -> None:
-        """All of `store`, in pieces, must give what the model says."""
-        records, end, end_at = walk(store, 0, SALT if checked else None)
+    def judge(self, buffer: bytes, checked: bool, cut: int) -> None:
+        """All of `buffer`, in pieces, must give what the model says."""
+        records, end, end_at = walk(buffer, 0, SALT if checked else None)
         steps, reached = collect(records, self.first, self.last, self.wants)
         wanted = [step if step[0] == GAP else _row(step) for step in steps]
-        state = self._take_all(bytearray(store + PAST), len(store), cut)
+        state = self._take_all(bytearray(buffer + PAST), len(buffer), cut)
         self.take_chunk(None)
         assert self.steps == wanted, f"{self.steps} is not {wanted}"
         if reached:
@@ -182,8 +182,8 @@ def _read_chunk(chunk: bytes) -> list[Row] | None:
 def judge_chunk(supply: Supply) -> None:
     """A chunk of some records with some bytes changed, read by both."""
     gathering = Gathering(0, 0, True)
-    store = read_records(Supply(b"\0\2\5\x18\3\x30\1\0\0\x08"), 1, True)
-    assert gathering.collector.take(bytearray(store), 0, len(store)) == layout.MORE
+    buffer = read_records(Supply(b"\0\2\5\x18\3\x30\1\0\0\x08"), 1, True)
+    assert gathering.collector.take(bytearray(buffer), 0, len(buffer)) == layout.MORE
     chunk = bytearray(gathering.collector.chunk())
     while supply:
         where, byte = supply.take(), supply.take()
@@ -247,11 +247,11 @@ def check(data: bytes) -> None:
         assert crc32c(data[:256], seed) == _crc_by_bits(data[:256], seed)
     else:
         raw = mode % 4 == RAW
-        store = supply.rest() if raw else read_records(supply, FIRSTS[other & 3], checked)
-        store = store[: max(len(store) - (flags >> 4), 0)]
-        step = max(cut * (8 if flags & 2 else 1), len(store) // PIECES_MAX) if cut else 0
-        judge_walk(store, min(flags >> 2 & 3, len(store)) if raw else 0, checked, step)
-        Gathering(choice, other, checked).judge(store, checked, step)
+        buffer = supply.rest() if raw else read_records(supply, FIRSTS[other & 3], checked)
+        buffer = buffer[: max(len(buffer) - (flags >> 4), 0)]
+        step = max(cut * (8 if flags & 2 else 1), len(buffer) // PIECES_MAX) if cut else 0
+        judge_walk(buffer, min(flags >> 2 & 3, len(buffer)) if raw else 0, checked, step)
+        Gathering(choice, other, checked).judge(buffer, checked, step)
 
 
 def _crc_by_bits(data: bytes, seed: int) -> int:

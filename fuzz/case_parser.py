@@ -55,13 +55,13 @@ class Reader:
     def feed(self, chunk: bytes) -> None:
         """Parse what was kept and the chunk behind it, in a buffer of its own."""
         filled = bytes(self.start) + self.kept + chunk
-        store = bytearray(filled + PAST)
+        buffer = bytearray(filled + PAST)
         stop = len(filled)
-        with fenced(store, self.start, stop):
-            self.parser.begin(store, self.start, stop)
-            self._drain(store, stop)
+        with fenced(buffer, self.start, stop):
+            self.parser.begin(buffer, self.start, stop)
+            self._drain(buffer, stop)
 
-    def _drain(self, store: bytearray, stop: int) -> None:
+    def _drain(self, buffer: bytearray, stop: int) -> None:
         parser = self.parser
         while True:
             before = parser.at
@@ -73,13 +73,13 @@ class Reader:
                 self._broken()
                 return
             if op == ops.MORE:
-                self._keep(store, stop)
+                self._keep(buffer, stop)
                 return
             assert parser.at > before, "an operation consumes the bytes it is made of"
             assert parser.state == START, "an operation ends where the next begins"
-            self.ops.append(self._taken(op, store, before))
+            self.ops.append(self._taken(op, buffer, before))
 
-    def _taken(self, op: int, store: bytearray, before: int) -> Op:
+    def _taken(self, op: int, buffer: bytearray, before: int) -> Op:
         parser, name = self.parser, NAMES[op]
         if name in ("PING", "PONG", "+OK"):
             return Op(name, 0)
@@ -88,7 +88,7 @@ class Reader:
             if start == end:
                 return b""
             assert before <= start < end <= parser.at, "spans lie in the bytes just consumed"
-            return bytes(store[start:end])
+            return bytes(buffer[start:end])
 
         subject = span(parser.subject, parser.subject_end)
         reply = span(parser.reply, parser.reply_end)
@@ -107,9 +107,9 @@ class Reader:
         payload = span(middle, payload_end)
         return Op(name, 0, subject, reply, digits, header_digits, headers, payload)
 
-    def _keep(self, store: bytearray, stop: int) -> None:
+    def _keep(self, buffer: bytearray, stop: int) -> None:
         parser, limits = self.parser, self.limits
-        self.kept = bytes(store[parser.at : stop])
+        self.kept = bytes(buffer[parser.at : stop])
         # A line with its CR LF, then a payload with its CR, but never a whole operation.
         line_max = limits.max_control_line + 1
         most = line_max + 1 + limits.max_payload + 1 if parser.need else line_max

@@ -44,7 +44,7 @@ class Wanted:
     sid: bytes
     seen: int
     limit: int
-    owed: set[int] | None  # of a queue group's member
+    deferred_numbers: set[int] | None  # of a queue group's member
     delivered: int = 0
 
 
@@ -79,7 +79,7 @@ class Case:
         sub = Subscription(pattern, wanted.sid, b"q" if in_group else None, connection)
         sub.limit, sub.seen = wanted.limit, wanted.seen
         if in_group:
-            wanted.owed = set(range(supply.take(), 120, 1 + (what >> 6)))
+            wanted.deferred_numbers = set(range(supply.take(), 120, 1 + (what >> 6)))
         connection.subs[wanted.sid] = sub
         self.wanted.append(wanted)
         if self.replayed:
@@ -94,13 +94,15 @@ class Case:
     def owe(self, records: list[Record]) -> None:
         """A queue group's member is owed nothing that its pattern does not take in."""
         for wish in self.wanted:
-            if wish.owed is None:
+            if wish.deferred_numbers is None:
                 continue
-            wish.owed &= {record.number for record in records}
+            wish.deferred_numbers &= {record.number for record in records}
             for record in records:
                 if not tokens_match(wish.subject, record.subject):
-                    wish.owed.discard(record.number)
-            self.client.connection.subs[wish.sid].owed = deque(sorted(wish.owed))
+                    wish.deferred_numbers.discard(record.number)
+            self.client.connection.subs[wish.sid].deferred_numbers = deque(
+                sorted(wish.deferred_numbers)
+            )
 
     # The model
 
@@ -121,8 +123,8 @@ class Case:
             self.events.append(Event(texts))
 
     def _wants(self, wish: Wanted, record: Record) -> bool:
-        if wish.owed is not None:
-            return record.number in wish.owed
+        if wish.deferred_numbers is not None:
+            return record.number in wish.deferred_numbers
         passed_by = self.replayed or record.number > wish.seen
         # An old journal may have records with an empty token. Only replays meet these.
         every = self.replayed and wish.subject == b">"
@@ -138,16 +140,16 @@ class Case:
 
     # The real one
 
-    def play(self, store: bytes, number: int, until: int, since: int, cut: int) -> bool:
-        """Play all of `store`, and hear it; whether numbers were such as a store has."""
-        size = len(store)
-        held = bytearray(store + PAST)
+    def play(self, buffer: bytes, number: int, until: int, since: int, cut: int) -> bool:
+        """Play all of `buffer`, and hear it; whether numbers were such as a store has."""
+        size = len(buffer)
+        held = bytearray(buffer + PAST)
         stop = min(cut or size, size)
         follower = Follower(self, number, until, since)
         at = 0
         while True:
             number, at, outcome = self._ask(held, at, stop, number, until, since)
-            state = follower.follow(store, stop)
+            state = follower.follow(buffer, stop)
             if not follower.sane:
                 return False
             if self.sub is not None and self.sub.owner is None:
@@ -214,12 +216,12 @@ class Follower:
         self.at = 0
         self.sane = True  # numbers are such as a store has
 
-    def follow(self, store: bytes, stop: int) -> str:
+    def follow(self, buffer: bytes, stop: int) -> str:
         """Hear all whole records from the next number on; what comes behind them."""
         case = self.case
         salt = SALT if case.checked else None
         while True:
-            state, record, after = decode(store, self.at, stop, salt)
+            state, record, after = decode(buffer, self.at, stop, salt)
             if record is None:
                 return state
             self.sane = self.sane and 0 < record.number <= NUMBER_MAX
@@ -245,9 +247,9 @@ def check(data: bytes) -> None:
     if not case.replayed:
         number = number or 1
         until = 0
-    store = read_records(supply, max(number, 1), case.checked)
-    store = store[: max(len(store) - (flags >> 4), 0)]
-    piece = max(cut * 8, len(store) // PIECES_MAX) if cut else 0
-    case.owe(walk(store, 0, SALT if case.checked else None)[0])
-    if case.play(store, number, until, where >> 4 & 7, piece):
+    buffer = read_records(supply, max(number, 1), case.checked)
+    buffer = buffer[: max(len(buffer) - (flags >> 4), 0)]
+    piece = max(cut * 8, len(buffer) // PIECES_MAX) if cut else 0
+    case.owe(walk(buffer, 0, SALT if case.checked else None)[0])
+    if case.play(buffer, number, until, where >> 4 & 7, piece):
         case.finish()

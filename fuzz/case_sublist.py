@@ -90,14 +90,14 @@ class Case:
         self._receive(QUIET)
 
     def _receive(self, text: bytes) -> None:
-        store = bytearray(text)
+        buffer = bytearray(text)
         while True:
-            with fenced(store, 0, len(store)):
-                read = self.plane.receive(self.publisher.connection, store, len(store))
+            with fenced(buffer, 0, len(buffer)):
+                read = self.plane.receive(self.publisher.connection, buffer, len(buffer))
             if not self.plane.interrupted:
                 break
-            store = store[read:]
-        assert read == len(store), "whole operations are read whole"
+            buffer = buffer[read:]
+        assert read == len(buffer), "whole operations are read whole"
         assert not self.publisher.connection.closed, "and are right"
 
     def insert(self, subject: bytes, choice: int) -> None:

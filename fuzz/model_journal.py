@@ -46,36 +46,36 @@ def encode(record: Record, salt: int, checked: bool = True) -> bytes:
     return struct.pack("<I", crc) + text[4:]
 
 
-def padded_length(store: bytes | bytearray, at: int) -> int:
+def padded_length(buffer: bytes | bytearray, at: int) -> int:
     """The bytes that the record at `at` says it takes."""
-    return int.from_bytes(store[at + 4 : at + 8], "little") + 7 & ~7
+    return int.from_bytes(buffer[at + 4 : at + 8], "little") + 7 & ~7
 
 
-def decode(store: bytes, at: int, stop: int, salt: int | None) -> tuple[str, Record | None, int]:
+def decode(buffer: bytes, at: int, stop: int, salt: int | None) -> tuple[str, Record | None, int]:
     """What is at `at`, and where the next one begins. Without a salt nothing is checked."""
     if stop - at < HEAD.size:
         return MORE, None, at
-    crc, length, *fields, subject_size, reply_size, _, header_size = HEAD.unpack_from(store, at)
+    crc, length, *fields, subject_size, reply_size, _, header_size = HEAD.unpack_from(buffer, at)
     spans_size = subject_size + reply_size + header_size
     if length > LENGTH_MAX or length < 56 + spans_size:
         return BAD, None, at
     after = at + (length + 7 & ~7)
     if after > stop:
         return MORE, None, at
-    if salt is not None and checksum(salt, store[at:after]) != crc:
+    if salt is not None and checksum(salt, buffer[at:after]) != crc:
         return BAD, None, at
     place, spans = at + 56, []
     for size in (subject_size, reply_size, header_size):
-        spans.append(store[place : place + size])
+        spans.append(buffer[place : place + size])
         place += size
-    return RECORD, Record(*(*fields, *spans, store[place : at + length])), after
+    return RECORD, Record(*(*fields, *spans, buffer[place : at + length])), after
 
 
-def walk(store: bytes, at: int, salt: int | None) -> tuple[list[Record], str, int]:
+def walk(buffer: bytes, at: int, salt: int | None) -> tuple[list[Record], str, int]:
     """All records from `at` on, how they end, and where."""
     found: list[Record] = []
     while True:
-        state, record, after = decode(store, at, len(store), salt)
+        state, record, after = decode(buffer, at, len(buffer), salt)
         if record is None:
             return found, state, at
         found.append(record)

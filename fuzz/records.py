@@ -16,7 +16,7 @@ from fuzz.supply import Supply
 
 SALT = 0x5EA1A71D
 OWN_ORIGIN = 7 << 32 | 1
-STORE_MAX = 1 << 16  # bytes of one input's records
+BUFFER_MAX = 1 << 16  # bytes of one input's records
 SUBJECTS = (b"a", b"b", b"a.b", b"a.b.c", b"b.a", b"c", b"a.bb", b"x" * 200, b"a..b", b"a.*", b"")
 HEADERS = (b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n", b"none", b"\r\n", b"x" * 700)
 KEEP_CRC_FROM = 0xC0
@@ -33,9 +33,9 @@ class Damage(NamedTuple):
 
 def read_records(supply: Supply, first: int, checked: bool) -> bytes:
     """The bytes of all the records that an input says, as a segment has them."""
-    store, damages = bytearray(), []
+    buffer, damages = bytearray(), []
     number, time = first, 1
-    while supply and len(store) < STORE_MAX:
+    while supply and len(buffer) < BUFFER_MAX:
         what = supply.take()
         subject = SUBJECTS[supply.take() % len(SUBJECTS)]
         size = supply.take() * (64 if what & 128 else 1)
@@ -52,19 +52,19 @@ def read_records(supply: Supply, first: int, checked: bool) -> bytes:
         if what & 32:
             where, low, byte = supply.take(), supply.take(), supply.take()
             offset = 4 + low % 52 if where & 63 < 48 else low
-            damages.append(Damage(len(store), offset, byte, where < KEEP_CRC_FROM))
-        store += encode(record, SALT, checked)
+            damages.append(Damage(len(buffer), offset, byte, where < KEEP_CRC_FROM))
+        buffer += encode(record, SALT, checked)
         number += 1
     for damage in reversed(damages):
-        _damage(store, damage, checked)
-    return bytes(store)
+        _damage(buffer, damage, checked)
+    return bytes(buffer)
 
 
-def _damage(store: bytearray, damage: Damage, checked: bool) -> None:
+def _damage(buffer: bytearray, damage: Damage, checked: bool) -> None:
     """From the last one to the first: a length may have been made longer than its record."""
     at = damage.at
-    if at + damage.offset < len(store):
-        store[at + damage.offset] = damage.byte
-    after = at + padded_length(store, at)
-    if damage.sealed and checked and at + HEAD.size <= after <= len(store):
-        struct.pack_into("<I", store, at, checksum(SALT, bytes(store[at:after])))
+    if at + damage.offset < len(buffer):
+        buffer[at + damage.offset] = damage.byte
+    after = at + padded_length(buffer, at)
+    if damage.sealed and checked and at + HEAD.size <= after <= len(buffer):
+        struct.pack_into("<I", buffer, at, checksum(SALT, bytes(buffer[at:after])))

@@ -27,7 +27,7 @@ cdef enum:
 @cython.final
 cdef class Parser:
     cdef bytes transitions
-    cdef bytearray store
+    cdef bytearray buffer
     cdef const unsigned char *table
     cdef const unsigned char *data
     cdef readonly Py_ssize_t stop
@@ -43,7 +43,7 @@ cdef class Parser:
     cdef readonly Py_ssize_t body, size, header_size
     cdef readonly object fault
 
-    cpdef int begin(self, bytearray store, Py_ssize_t start, Py_ssize_t stop) except -1
+    cpdef int begin(self, bytearray buffer, Py_ssize_t start, Py_ssize_t stop) except -1
     @cython.locals(data='const unsigned char *', stop=Py_ssize_t, at=Py_ssize_t, start=Py_ssize_t,
                    subject_end=Py_ssize_t, digits=Py_ssize_t, size=Py_ssize_t, digest='unsigned int',
                    reply=Py_ssize_t, reply_end=Py_ssize_t)

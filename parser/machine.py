@@ -1,6 +1,6 @@
 r"""The byte machine: a receive buffer in, operations out, as spans of that buffer.
 
-    begin(store, start, stop)          the bytes that have not been consumed yet
+    begin(buffer, start, stop)         the bytes that have not been consumed yet
     next() -> PUB, SUB, PING, ...      a whole operation; its spans are in the attributes
            -> IGNORED                  a whole line that means nothing to a server
            -> MORE                     what is left waits for more bytes
@@ -8,7 +8,7 @@ r"""The byte machine: a receive buffer in, operations out, as spans of that buff
 
 States and transitions are parser/table.py's. Verbs, and lines that are ignored, need no
 bytes to be kept: `state` remembers them. An argument line and its payload stay in the
-buffer from `at` on until they are whole, and the caller keeps `store[at:stop]`; `need`
+buffer from `at` on until they are whole, and the caller keeps `buffer[at:stop]`; `need`
 says how many bytes from `at` on the operation takes at least, 0 if that is not known yet.
 
 Rule 1  This file knows the wire and nothing else: no socket, no clock, no subscriptions.
@@ -93,8 +93,8 @@ class Parser:
     """One per connection; holds no bytes, only positions. Written by its connection's reader."""
 
     def __init__(self, max_control_line: int = 4096, max_payload: int = 1 << 20) -> None:
-        self.store = bytearray()
-        self.data = self.store
+        self.buffer = bytearray()
+        self.data = self.buffer
         self.transitions = TRANSITIONS
         self.table = self.transitions
         self.max_control_line = max_control_line
@@ -110,11 +110,11 @@ class Parser:
         self.body = self.size = self.header_size = 0
         self.fault: WireError | None = None
 
-    def begin(self, store: bytearray, start: int, stop: int) -> int:
-        """Look at `store[start:stop]`, which begins with what was kept."""
-        assert 0 <= start <= stop <= len(store), "the span must lie in the buffer"
-        self.store = store
-        self.data = self.store
+    def begin(self, buffer: bytearray, start: int, stop: int) -> int:
+        """Look at `buffer[start:stop]`, which begins with what was kept."""
+        assert 0 <= start <= stop <= len(buffer), "the span must lie in the buffer"
+        self.buffer = buffer
+        self.data = self.buffer
         self.at = start
         self.stop = stop
         self.peeked = -1
@@ -357,7 +357,7 @@ class Parser:
             text = name
             return memmem(self.data + self.body, self.header_size, text, size) != cython.NULL
         else:
-            return name in self.store[self.body : self.body + self.header_size]
+            return name in self.buffer[self.body : self.body + self.header_size]
 
     def _number(self, at: int, end: int) -> int:
         """A decimal of one to nine digits, or -1."""

@@ -38,7 +38,7 @@ class Sequencer:
         self.number = number  # the last one given; 0 before the first
         self.written = self.safe = number
         self.batch: RecordBatch | None = None
-        self.store: Any = None
+        self.journal: Any = None
         self.room = 0  # bytes that the store can surely take, and no record has claimed
         self.synced_only = False  # what is written may be seen when it is synced, not before
         self.full = False  # the store has no room, or does not take the batch
@@ -48,18 +48,18 @@ class Sequencer:
         self.feeds: list[Feed] = []  # they need a store; a ring will do
         self.now = 0
 
-    def keep(self, store: Any, synced_only: bool, trouble: Callable[[OSError], None]) -> None:
+    def keep(self, journal: Any, synced_only: bool, trouble: Callable[[OSError], None]) -> None:
         """Keep all that is numbered from now on in a store, and go on after its last number.
 
-        `store` has `last`, `salt`, `epoch`, `checked`, `newest_time`, `room`, `reserve(need)` and
+        `journal` has `last`, `salt`, `epoch`, `checked`, `newest_time`, `room`, `reserve(need)` and
         `write(view, first, last, time, ids)`; the last two raise `OSError`, which
         `trouble` is told of. The state is then `full`, until `resume`.
         """
-        self.store = store
-        self.batch = RecordBatch(store.salt, store.epoch, store.checked)
-        self.number = self.written = self.safe = store.last
-        self.now = store.newest_time
-        self.room = store.room
+        self.journal = journal
+        self.batch = RecordBatch(journal.salt, journal.epoch, journal.checked)
+        self.number = self.written = self.safe = journal.last
+        self.now = journal.newest_time
+        self.room = journal.room
         self.synced_only = synced_only
         self.trouble = trouble
 
@@ -117,9 +117,9 @@ class Sequencer:
         if batch.end:
             self._append(batch)
         self.stuck = False
-        self.store.reserve(self.wanted)
+        self.journal.reserve(self.wanted)
         self.full = False
-        self.room = self.store.room
+        self.room = self.journal.room
 
     def _reserve(self, need: int) -> bool:
         """Have the store make room."""
@@ -127,13 +127,13 @@ class Sequencer:
         if self.full or batch is None:
             return False
         try:
-            self.store.reserve(batch.end + need)
+            self.journal.reserve(batch.end + need)
         except OSError as error:
             self.full = True
             self.wanted = need
             self._tell(error)
             return False
-        self.room = self.store.room - batch.end
+        self.room = self.journal.room - batch.end
         return True
 
     def _write(self, batch: RecordBatch) -> int:
@@ -147,13 +147,13 @@ class Sequencer:
 
     def _append(self, batch: RecordBatch) -> None:
         with batch.view() as view:
-            self.store.write(view, batch.first, batch.last, batch.time, batch.ids)
+            self.journal.write(view, batch.first, batch.last, batch.time, batch.ids)
         self.written = batch.last
         if not self.synced_only:
             self.safe = batch.last
         try:
             for feed in self.feeds:
-                feed.take(batch.store, batch.end)
+                feed.take(batch.buffer, batch.end)
                 feed.flush(self.safe)
         finally:  # the store has it, whatever becomes of the feeds: it must not be written twice
             batch.clear()

@@ -14,14 +14,14 @@ import cython
 
 
 class Subscription:
-    """Writers: `delivered`, `seen`, `owed` the data plane, `limit` the conversation, the chain
-    the trie; `replay` whoever plays the past to it."""
+    """The data plane writes `delivered`, `seen` and `deferred_numbers`; the conversation `limit`;
+    the trie the chain; and whoever plays the past to it, `replay`."""
 
     __slots__ = (
+        "deferred_numbers",
         "delivered",
         "following",
         "limit",
-        "owed",
         "owner",
         "preceding",
         "queue",
@@ -39,7 +39,9 @@ class Subscription:
         self.delivered = 0
         self.limit = 0  # deliveries after which it ends; 0: none
         self.seen = 0  # the last number it got, or at its making; none below comes any more
-        self.owed: deque[int] | None = None  # numbers that only this member of its group gets
+        self.deferred_numbers: deque[int] | None = (
+            None  # numbers that only this member of its group gets
+        )
         self.replay: Any = None  # while the past is played to it, and it is in no sublist
         self.following: Subscription | None = None
         self.preceding: Subscription | None = None

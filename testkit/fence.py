@@ -21,13 +21,13 @@ for _mark in (_poison, _unpoison):
 
 
 @contextmanager
-def fenced(store: bytearray, start: int, stop: int) -> Iterator[None]:
-    """Only `store[start:stop]` may be read meanwhile; `start` is a multiple of `GRANULE`."""
-    if _poison is None or _unpoison is None or not store:
+def fenced(buffer: bytearray, start: int, stop: int) -> Iterator[None]:
+    """Only `buffer[start:stop]` may be read meanwhile; `start` is a multiple of `GRANULE`."""
+    if _poison is None or _unpoison is None or not buffer:
         yield
         return
-    address = ctypes.addressof(ctypes.c_char.from_buffer(store))
-    size = len(store) + 1  # and the NUL that Python keeps behind every bytearray
+    address = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+    size = len(buffer) + 1  # and the NUL that Python keeps behind every bytearray
     _poison(address, start)
     _poison(address + stop, size - stop)
     try:

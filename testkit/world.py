@@ -26,7 +26,7 @@ from testkit.model_stream import (
 from testkit.peer import SLOW, Peer
 from testkit.stage import Stage
 
-STORE_MAX = 262144  # of an outbox, unless one message is longer
+BUFFER_MAX = 262144  # of an outbox, unless one message is longer
 BARE, IN_MEMORY, ON_DISK, SYNCED = range(4)  # where messages are kept; SYNCED: seen when synced
 MILLISECOND = 1_000_000
 CATCHUP = 2048  # unsent bytes over which the journal serves a connection
@@ -267,10 +267,10 @@ class World:
 
     def _bounded(self, peer: JudgedPeer) -> None:
         connection = peer.connection
-        slack = max(STORE_MAX, 2 * self.model.max_payload)
+        slack = max(BUFFER_MAX, 2 * self.model.max_payload)
         assert connection.held() <= self.max_pending + slack, "unsent bytes are bounded"
-        stores = sum(memoryview(view.obj).nbytes for view in connection.waiting or ())
-        assert stores <= 2 * (self.max_pending + slack), "so is the memory for them"
+        buffers = sum(memoryview(view.obj).nbytes for view in connection.waiting or ())
+        assert buffers <= 2 * (self.max_pending + slack), "so is the memory for them"
         if connection.writable and not connection.closed and not connection.fenced:
             assert connection.held() == 0, "what a socket takes is not held back"
 

@@ -47,10 +47,10 @@ INNERMOST = {
     "seriatim.receiver.order": "offer is_sound _after_of",
     "seriatim.receiver.arrivals": "read _receive _size _part",
     "sequencer.sequencer": "take release",
-    "broker.dataplane.frame": "stamp _stamp_headers _sizes expire address is_addressed"
+    "broker.dataplane.frame": "write_head _write_headers_head _sizes expire write_line has_line_of"
     " _count_up _frame_head _copy _literal _decimal",
     "sequencer.digits": "width_of inner_size frame_size write_decimal write_netstring",
-    "broker.dataplane.connection": "deliver write held stored position _adopt",
+    "broker.dataplane.connection": "deliver write held buffered position _adopt",
     "broker.dataplane.gate": "mark_dirty say",
     "broker.dataplane.outbox_writer": "offer expire _make_room",
     "broker.dataplane.plane": "_publish describe _offer _offer_group say sequence submit is_spent",
@@ -75,7 +75,7 @@ BY_NAME = re.compile(
 # whose modules a broker without them does not load.
 OTHERS = {
     "broker.cquencer.cquencer_client": {"time"},
-    "broker.dataplane.gate": {"clear", "detached", "flush", "let_out"},
+    "broker.dataplane.gate": {"clear", "detached", "flush", "release_safe"},
     "broker.dataplane.plane": {"add", "clear", "find", "no_responders"},
     "broker.cquencer.cquencer_port": {"clear", "close", "closed", "ending", "reply"},
     "sequencer.feed.feed_codec": {"datagram", "head"},

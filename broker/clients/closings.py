@@ -78,14 +78,16 @@ def connect_violation(why: str) -> str:
     return f'Protocol Violation: {why[:WHY_MAX]}: "CONNECT {HIDDEN}"'
 
 
-def violation(why: str, store: bytes | bytearray, at: int, stop: int) -> str:
+def violation(why: str, buffer: bytes | bytearray, at: int, stop: int) -> str:
     """Any other protocol fault: what is wrong, and how the line around `at` begins.
 
     The store may lack the line's first bytes, which came in an earlier read: never call this for
     a line that is known to be a CONNECT. What lies at `stop` and beyond belongs to others.
     """
-    start = store.rfind(b"\n", 0, at) + 1
-    line = bytes(store[start : min(start + QUOTED_MAX + 1, stop)]).partition(b"\n")[0].rstrip(b"\r")
+    start = buffer.rfind(b"\n", 0, at) + 1
+    line = (
+        bytes(buffer[start : min(start + QUOTED_MAX + 1, stop)]).partition(b"\n")[0].rstrip(b"\r")
+    )
     shown = quoted(hide_object(line[:QUOTED_MAX])).decode("utf-8", "replace")
     more = "..." if len(line) > QUOTED_MAX else ""
     return f"Protocol Violation: {why[:WHY_MAX]}: {shown}{more}"

@@ -201,9 +201,9 @@ class Control:
 
     def remove(self, sub: Subscription) -> None:
         """Route nothing more to it; one that is still being replayed to has no route yet."""
-        if sub.owed:
-            sub.owner.owed -= len(sub.owed)
-            sub.owed = None
+        if sub.deferred_numbers:
+            sub.owner.deferred_numbers -= len(sub.deferred_numbers)
+            sub.deferred_numbers = None
         if self.matches.counts:
             self.matches.remove(sub)
         if sub.replay is None:
@@ -350,8 +350,8 @@ class Control:
             del connection.subs[sub.sid]  # the client may give its sid to another one
             connection.subs[_late_key(sub)] = sub
             self.replays.in_turn(connection, lambda: self._finish_late(sub))
-        elif sub.owed:
-            sub.limit = sub.delivered + len(sub.owed)
+        elif sub.deferred_numbers:
+            sub.limit = sub.delivered + len(sub.deferred_numbers)
         else:
             self.finished(sub)
 
@@ -361,8 +361,8 @@ class Control:
                 self.finished(sub)
             elif key == sub.sid:  # else it is ending by now
                 self._finish_lagging(connection, sub)
-        if len(connection.subs) > DEFERRED_MAX:
-            self.plane.gate.cut(connection)  # more would have to wait for what it has not read
+        if len(connection.subs) > DEFERRED_MAX:  # more would have to wait for what it has not read
+            self.plane.gate.disconnect_slow(connection)
 
     def _finish_late(self, sub: Subscription) -> None:
         if sub.owner is not None:

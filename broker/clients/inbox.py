@@ -2,7 +2,7 @@
 
     nothing kept            the shared buffer, from its start
     a short rest kept       the shared buffer, behind a copy of the rest
-    a long message begun    a store of its own, which grows with what has arrived
+    a long message begun    a buffer of its own, which grows with what has arrived
 
 An idle connection therefore holds no buffer, and one that announces a megabyte and sends
 ten bytes holds some kilobytes.
@@ -18,8 +18,8 @@ class Inbox:
 
     def __init__(self, size: int, max_control_line: int) -> None:
         # Room for one whole argument line before what a read brings.
-        self.store = bytearray(size + max_control_line + 2)
-        self.window = memoryview(self.store)
+        self.buffer = bytearray(size + max_control_line + 2)
+        self.window = memoryview(self.buffer)
         self.rest_max = max(size // 4, max_control_line + 2)
 
 
@@ -40,39 +40,39 @@ class Intake:
             return memoryview(self._own)[self._end :]
         size = len(self._rest)
         if size:
-            self._inbox.store[:size] = self._rest
+            self._inbox.buffer[:size] = self._rest
             return self._inbox.window[size:]
         return self._inbox.window
 
     def filled(self, count: int) -> tuple[bytearray, int]:
-        """`count` bytes were read: the store and how much of it is filled."""
+        """`count` bytes were read: the buffer and how much of it is filled."""
         if self._own is not None:
             self._end += count
             return self._own, self._end
-        return self._inbox.store, len(self._rest) + count
+        return self._inbox.buffer, len(self._rest) + count
 
-    def keep(self, store: bytearray, start: int, stop: int, parser: Parser) -> None:
+    def keep(self, buffer: bytearray, start: int, stop: int, parser: Parser) -> None:
         """Keep what was not consumed, for the next read."""
         size = stop - start
         need = parser.need
         if self._own is not None:
-            assert start == 0 or size == 0, "an own store holds one operation and no more"
+            assert start == 0 or size == 0, "an own buffer holds one operation and no more"
             if size == 0:
                 self._own = None
-                parser.begin(bytearray(), 0, 0)  # it must not keep the store alive either
-            elif stop == len(store):
-                self._grow(memoryview(store)[start:stop], need)
+                parser.begin(bytearray(), 0, 0)  # it must not keep the buffer alive either
+            elif stop == len(buffer):
+                self._grow(memoryview(buffer)[start:stop], need)
             self._rest = b""
         elif size == 0:
             self._rest = b""
-        elif size <= self._inbox.rest_max and need <= len(self._inbox.store):
-            self._rest = bytes(memoryview(store)[start:stop])
+        elif size <= self._inbox.rest_max and need <= len(self._inbox.buffer):
+            self._rest = bytes(memoryview(buffer)[start:stop])
         else:
             self._rest = b""
-            self._grow(memoryview(store)[start:stop], need)
+            self._grow(memoryview(buffer)[start:stop], need)
 
     def _grow(self, kept: memoryview, need: int) -> None:
-        """Move to an own store: twice what is there, but no byte beyond the message's end."""
+        """Move to an own buffer: twice what is there, but no byte beyond the message's end."""
         size = len(kept)
         own = bytearray(min(max(2 * size, OWN_MIN), max(need, size + 1)))
         own[:size] = kept

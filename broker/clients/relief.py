@@ -19,5 +19,5 @@ def relieve(gate: Gate, budget: Budget, connections: Iterable[Connection]) -> No
         connection.session.cut_reason = (
             f"MaxPendingTotal of {budget.limit} Exceeded, and its {held} bytes are the most of all"
         )
-        gate.cut(connection)
+        gate.disconnect_slow(connection)
         connection.drop_output()

@@ -208,26 +208,26 @@ class Session(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self.connection.closed or self._draining:
             return  # nothing that it says counts any more
-        store, stop = self._intake.filled(nbytes)
+        buffer, stop = self._intake.filled(nbytes)
         self._heard = self._core.loop.time()
         if self._reads is not None:
-            read = bytes(memoryview(store)[stop - nbytes : stop])
+            read = bytes(memoryview(buffer)[stop - nbytes : stop])
             log.debug("%s - <<- %r", self.label, self._reads.shown(read))
-        self._serve(store, stop)
+        self._serve(buffer, stop)
 
-    def _serve(self, store: bytearray, stop: int) -> None:
+    def _serve(self, buffer: bytearray, stop: int) -> None:
         """Have the plane serve what was read, in more than one turn if it is much work."""
         begun = TURNS.begin()
         plane = self._core.plane
         plane.sequencer.tick(time.time_ns())
-        rest = plane.receive(self.connection, store, stop)
+        rest = plane.receive(self.connection, buffer, stop)
         if plane.interrupted:
-            self._backlog = store[rest:stop]
-            self._intake.keep(store, stop, stop, self.connection.parser)
+            self._backlog = buffer[rest:stop]
+            self._intake.keep(buffer, stop, stop, self.connection.parser)
             self._transport.pause_reading()
             self._core.loop.call_soon(self.go_on)
         elif not self.connection.closed:
-            self._intake.keep(store, rest, stop, self.connection.parser)
+            self._intake.keep(buffer, rest, stop, self.connection.parser)
         if plane.gate.crowded:
             self._core.hold(self)
             if self.held_by:
@@ -285,7 +285,7 @@ class Session(asyncio.BufferedProtocol):
     # Output
 
     def flush(self) -> None:
-        """Write the outbox, as far as the socket takes it; the rest of a store waits there."""
+        """Write the outbox, as far as the socket takes it; the rest of a buffer waits there."""
         self.connection.drain(self._send)
         if self._late and not self.connection.held():
             self._close()

@@ -39,6 +39,6 @@ cdef class CquencerClient:
     cdef int emptied(self) except -1
     cdef int shrink(self) except -1
     @cython.locals(size=Py_ssize_t)
-    cdef int keep(self, bytearray store, Py_ssize_t at, Py_ssize_t stop) except -1
+    cdef int keep(self, bytearray buffer, Py_ssize_t at, Py_ssize_t stop) except -1
     @cython.locals(kept=bytearray, larger=bytearray)
     cdef int grow(self) except -1

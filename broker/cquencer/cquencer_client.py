@@ -111,7 +111,7 @@ class CquencerClient:
         """Give back the room that many answers have taken."""
         return self.adopt(bytearray(OUT_MIN))
 
-    def keep(self, store: bytearray, at: int, stop: int) -> int:
+    def keep(self, buffer: bytearray, at: int, stop: int) -> int:
         """Keep what was not served, for the next read; a long one has a store of its own."""
         size = stop - at
         self.held = size
@@ -120,11 +120,11 @@ class CquencerClient:
         if size == 0:
             self.kept = None
         elif size <= REST_MAX or self.late:
-            self.kept = store[at:stop]
+            self.kept = buffer[at:stop]
         else:  # twice what is there, so that who announces a megabyte does not get one
             self.need = self.awaited
             self.kept = bytearray(min(2 * size, self.need))
-            self.kept[:size] = memoryview(store)[at:stop]
+            self.kept[:size] = memoryview(buffer)[at:stop]
         return 0
 
     def grow(self) -> int:

@@ -47,7 +47,7 @@ cdef class CquencerPort:
     cdef Sequencer sequencer
     cdef Sublist sublist
     cdef Message message
-    cdef bytearray store, subject
+    cdef bytearray buffer, subject
     cdef const unsigned char *text
     cdef Py_ssize_t max_payload, subject_size, length
     cdef unsigned int digest
@@ -65,7 +65,7 @@ cdef class CquencerPort:
     @cython.locals(plane=Plane, count=int, at=int, look=int, first=int, served=int)
     cpdef turn(self)
     @cython.locals(waiting=list, client=CquencerClient)
-    cpdef let_out(self)
+    cpdef release_safe(self)
     @cython.locals(client=CquencerClient)
     cpdef drain(self)
     cpdef close(self, CquencerClient client)
@@ -80,23 +80,23 @@ cdef class CquencerPort:
     @cython.locals(held=Py_ssize_t, got=Py_ssize_t, own=bytearray)
     cdef int _read_netstrings(self, CquencerClient client) except -1
     @cython.locals(data='unsigned char *', got=Py_ssize_t)
-    cdef Py_ssize_t _receive(self, CquencerClient client, bytearray store, Py_ssize_t at,
+    cdef Py_ssize_t _receive(self, CquencerClient client, bytearray buffer, Py_ssize_t at,
                              Py_ssize_t size) except -2
     cdef int _cut(self, CquencerClient client, Py_ssize_t got) except -1
     @cython.locals(data='const unsigned char *', at=Py_ssize_t, body=Py_ssize_t, end=Py_ssize_t,
                    words=bytes)
-    cdef Py_ssize_t _walk(self, CquencerClient client, bytearray store, Py_ssize_t stop) except -1
+    cdef Py_ssize_t _walk(self, CquencerClient client, bytearray buffer, Py_ssize_t stop) except -1
     @cython.locals(data='const unsigned char *', first=Py_ssize_t, length=Py_ssize_t, whole=bint)
-    cdef Py_ssize_t _head(self, CquencerClient client, bytearray store, Py_ssize_t at,
+    cdef Py_ssize_t _head(self, CquencerClient client, bytearray buffer, Py_ssize_t at,
                           Py_ssize_t stop) except -1
     @cython.locals(data='const unsigned char *', size=Py_ssize_t)
-    cdef Py_ssize_t _pass_over(self, CquencerClient client, bytearray store, Py_ssize_t at,
+    cdef Py_ssize_t _pass_over(self, CquencerClient client, bytearray buffer, Py_ssize_t at,
                                Py_ssize_t stop) except -1
-    cdef int _break_at(self, CquencerClient client, bytearray store, Py_ssize_t at, Py_ssize_t stop,
+    cdef int _break_at(self, CquencerClient client, bytearray buffer, Py_ssize_t at, Py_ssize_t stop,
                        bytes expected) except -1
     cdef int _break(self, CquencerClient client, Py_ssize_t at, bytes expected, bytes seen) except -1
     @cython.locals(route=Route, message=Message, number='unsigned long long')
-    cdef int _take(self, CquencerClient client, bytearray store, Py_ssize_t at,
+    cdef int _take(self, CquencerClient client, bytearray buffer, Py_ssize_t at,
                    Py_ssize_t size) except -1
     cdef bytes _judge(self, Py_ssize_t size)
     cdef int _query(self, CquencerClient client) except -1

@@ -5,7 +5,7 @@
         plane.submit          its number; the journal's batch and subscribers' outboxes get it
       _settle                 one release for all that was read: journal, feeds, subscribers
         _answer               the numbers that are safe, each client's in one send
-    let_out                   the others, when the keeper says that they are safe
+    release_safe              the others, when the keeper says that they are safe
 
 Framing `recv`: what one recv gives is a message, without one NUL at its end; one byte asks
 for the last number. `netstring`: each netstring is a message, and the empty one asks.
@@ -62,7 +62,7 @@ class CquencerPort:
     def __init__(
         self,
         plane: Plane,
-        store: bytearray,
+        buffer: bytearray,
         subject: bytes,
         max_payload: int,
         netstrings: bool,
@@ -73,7 +73,7 @@ class CquencerPort:
         self.gate: Gate = self.plane.gate
         self.sequencer: Sequencer = self.plane.sequencer
         self.sublist: Sublist = self.plane.sublist
-        self.store = store
+        self.buffer = buffer
         self.max_payload = max_payload
         self.netstrings = netstrings
         self.poller = poller
@@ -136,7 +136,7 @@ class CquencerPort:
         if self.late:
             self.owner.wake()
 
-    def let_out(self) -> None:
+    def release_safe(self) -> None:
         """Answer what is safe by now."""
         waiting = self.waiting
         self.waiting = []
@@ -215,22 +215,22 @@ class CquencerPort:
         """One read of a client that has all its answers, and what it brings."""
         if self.netstrings:
             return self._read_netstrings(client)
-        size = self._receive(client, self.store, 0, len(self.store))
+        size = self._receive(client, self.buffer, 0, len(self.buffer))
         if size <= 0:
             if size == 0:
                 self.close(client)
             return 0
         if size == 1:
             return self._query(client)
-        if self.store[size - 1] == 0:
+        if self.buffer[size - 1] == 0:
             size -= 1
         if size > self.max_payload and (words := self._judge(size)):
             return self._refuse(client, words)
-        return self._take(client, self.store, 0, size)
+        return self._take(client, self.buffer, 0, size)
 
     def _throw_away(self, client: CquencerClient) -> int:
         """Read what counts no more."""
-        if self._receive(client, self.store, 0, len(self.store)) == 0:
+        if self._receive(client, self.buffer, 0, len(self.buffer)) == 0:
             if client.end == 0:
                 self.close(client)
             else:
@@ -251,16 +251,16 @@ class CquencerPort:
             return client.grow() if client.held == len(own) else 0
         if held:
             assert client.kept is not None, "what is held is kept"
-            self.store[:held] = client.kept
-        got = self._receive(client, self.store, held, min(len(self.store) - held, READ_MAX))
+            self.buffer[:held] = client.kept
+        got = self._receive(client, self.buffer, held, min(len(self.buffer) - held, READ_MAX))
         if got <= 0:
             return self._cut(client, got)
-        return client.keep(self.store, self._walk(client, self.store, held + got), held + got)
+        return client.keep(self.buffer, self._walk(client, self.buffer, held + got), held + got)
 
-    def _receive(self, client: CquencerClient, store: bytearray, at: int, size: int) -> int:
+    def _receive(self, client: CquencerClient, buffer: bytearray, at: int, size: int) -> int:
         """Read into a store; the bytes, 0 at the end, -1 if there are none now or ever again."""
         if cython.compiled:
-            data = store
+            data = buffer
             got = recv(client.fd, data + at, size, 0)
             if got >= 0:
                 client.heard = self.sequencer.now
@@ -269,7 +269,7 @@ class CquencerPort:
         else:
             try:
                 client.heard = self.sequencer.now
-                return int(client.connection.recv_into(memoryview(store)[at : at + size]))
+                return int(client.connection.recv_into(memoryview(buffer)[at : at + size]))
             except OSError as error:
                 self.error = error.errno or errno.EIO
         if self.error not in (EAGAIN, EINTR):
@@ -286,16 +286,16 @@ class CquencerPort:
             self.close(client)
         return 0
 
-    def _walk(self, client: CquencerClient, store: bytearray, stop: int) -> int:
-        """Serve the netstrings in `store[:stop]`; where the unserved rest begins."""
-        data = store
+    def _walk(self, client: CquencerClient, buffer: bytearray, stop: int) -> int:
+        """Serve the netstrings in `buffer[:stop]`; where the unserved rest begins."""
+        data = buffer
         at = 0
         client.awaited = 0
         while at < stop and not client.ending:
             if client.skip:
-                at = self._pass_over(client, store, at, stop)
+                at = self._pass_over(client, buffer, at, stop)
                 continue
-            body = self._head(client, store, at, stop)
+            body = self._head(client, buffer, at, stop)
             if body == 0:
                 break
             end = body + self.length
@@ -308,10 +308,10 @@ class CquencerPort:
                 client.awaited = end + 1 - at
                 break
             if data[end] != ord(","):
-                self._break_at(client, store, end, stop, b"','")
+                self._break_at(client, buffer, end, stop, b"','")
                 break
             if self.length:
-                self._take(client, store, body, self.length)
+                self._take(client, buffer, body, self.length)
             else:
                 self._query(client)
             at = end + 1
@@ -320,9 +320,9 @@ class CquencerPort:
                 break
         return stop if client.ending else at
 
-    def _head(self, client: CquencerClient, store: bytearray, at: int, stop: int) -> int:
+    def _head(self, client: CquencerClient, buffer: bytearray, at: int, stop: int) -> int:
         """Read a length into `length`; where the content begins, 0 if that is not here."""
-        data = store
+        data = buffer
         first = at
         length = 0
         while at < stop and at - first < DIGITS_MAX and ord("0") <= data[at] <= ord("9"):
@@ -337,26 +337,26 @@ class CquencerPort:
             return at + 1
         whole = at > first and (length == 0 or at - first == DIGITS_MAX)
         expected = b"':'" if whole else b"a digit or ':'" if at > first else b"a digit"
-        self._break_at(client, store, at, stop, expected)
+        self._break_at(client, buffer, at, stop, expected)
         return 0
 
-    def _pass_over(self, client: CquencerClient, store: bytearray, at: int, stop: int) -> int:
+    def _pass_over(self, client: CquencerClient, buffer: bytearray, at: int, stop: int) -> int:
         """Leave out what is here of a netstring that is too long; where what follows begins."""
-        data = store
+        data = buffer
         size = stop - at
         if size > client.skip:
             size = client.skip
         client.skip -= size
         at += size
         if client.skip == 0 and data[at - 1] != ord(","):
-            self._break_at(client, store, at - 1, stop, b"','")
+            self._break_at(client, buffer, at - 1, stop, b"','")
         return at
 
     def _break_at(
-        self, client: CquencerClient, store: bytearray, at: int, stop: int, expected: bytes
+        self, client: CquencerClient, buffer: bytearray, at: int, stop: int, expected: bytes
     ) -> int:
         """What stands there is wrong."""
-        seen = b"0x%02x" % store[at]
+        seen = b"0x%02x" % buffer[at]
         return self._break(client, client.passed + at, expected, seen)
 
     def _break(self, client: CquencerClient, at: int, expected: bytes, seen: bytes) -> int:
@@ -368,13 +368,13 @@ class CquencerPort:
 
     # Messages and answers
 
-    def _take(self, client: CquencerClient, store: bytearray, at: int, size: int) -> int:
+    def _take(self, client: CquencerClient, buffer: bytearray, at: int, size: int) -> int:
         """One message: its number is the answer."""
         route = self.sublist.find(self.text, 0, self.subject_size, self.digest)
         self.plane.spend(ANSWER_WORK + (size >> BYTES_SHIFT))
         message = self.message
-        message.buffer = store
-        message.data = store
+        message.buffer = buffer
+        message.data = buffer
         message.body = message.payload = at
         message.size = message.payload_size = size
         message.origin = client.origin

@@ -4,7 +4,7 @@ from parser.machine cimport Parser
 from broker.dataplane.frame cimport Frame
 
 cdef enum:
-    STORE_MIN = 4096
+    BUFFER_MIN = 4096
     SEGMENT = 262144
 
 @cython.final
@@ -19,7 +19,7 @@ cdef class Connection:
     cdef readonly Parser parser
     cdef readonly dict subs
     # the outbox
-    cdef bytearray store
+    cdef bytearray buffer
     cdef unsigned char *data
     cdef Py_ssize_t size, end
     cdef readonly object waiting
@@ -33,7 +33,7 @@ cdef class Connection:
     cdef readonly bint fenced
     cdef bint shutting
     cdef public unsigned long long origin
-    cdef public Py_ssize_t owed
+    cdef public Py_ssize_t deferred_numbers
     # what the client chose
     cdef public bint verbose, pedantic, echo, headers, no_responders
     cdef readonly bint chatty
@@ -50,10 +50,10 @@ cdef class Connection:
     cdef bint write(self, bytes text) except -1
     cpdef Py_ssize_t held(self)
     cpdef Py_ssize_t kept(self)
-    @cython.locals(size=Py_ssize_t, held=Py_ssize_t, store=bytearray, kept=bytearray)
+    @cython.locals(size=Py_ssize_t, held=Py_ssize_t, buffer=bytearray, kept=bytearray)
     cdef bint make_room(self, Py_ssize_t need, list spare) except -1
-    cdef _adopt(self, bytearray store)
-    cpdef bytearray take_store(self)
+    cdef _adopt(self, bytearray buffer)
+    cpdef bytearray take_buffer(self)
     cpdef shut(self)
     cpdef drop_output(self)
     @cython.locals(size=Py_ssize_t)
@@ -66,4 +66,4 @@ cdef class Connection:
     cpdef seal(self)
     cpdef bint lower_fence(self)
     cdef Py_ssize_t _passable(self, Py_ssize_t size) noexcept
-    cpdef Py_ssize_t stored(self)
+    cpdef Py_ssize_t buffered(self)

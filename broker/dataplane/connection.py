@@ -1,13 +1,13 @@
 """A connection as the data plane sees it: what its client chose, and its outbox.
 
-The outbox is one store that deliveries are copied into, and behind a client that does not
-read a queue of full stores, `waiting`. Every store ends at the end of a message, so what is
+The outbox is one buffer that deliveries are copied into, and behind a client that does not
+read a queue of full buffers, `waiting`. Every buffer ends at the end of a message, so what is
 handed to the transport always does, and an error can be told between two messages.
 
-    deliver -> store --(full, client reads)--> flushed by the plane, used again
+    deliver -> buffer --(full, client reads)--> flushed by the plane, used again
                      `-(full, client stalls)-> waiting ... up to max_pending, then cut off
 
-Memory: nothing while idle (the plane lends stores), `max_pending` and one store at most; of all
+Memory: nothing while idle (the plane lends buffers), `max_pending` and one buffer at most; of all
 links together what their `budget` says.
 
 What shows a number that is not safe yet stays behind a fence until it is: positions in all
@@ -22,7 +22,7 @@ that was ever put into the outbox.   passed ... allowed ... sealed ... passed + 
 # client's bytes keep their order. What lies before it may go. The fence is the border.
 #
 # Positions count all bytes that were ever put into this outbox, from the connection's beginning.
-# They only grow, so they stay true while bytes leave, move to a new store, or are forgotten:
+# They only grow, so they stay true while bytes leave, move to a new buffer, or are forgotten:
 #
 #      written to the socket | may go            | fenced, next to be let out | fenced
 #     -----------------------+-------------------+----------------------------+-----------------
@@ -62,8 +62,8 @@ if cython.compiled:
 else:
     from broker.dataplane.frame import BARE, BARE_HEADERS, FRAMED, FRAMED_HEADERS, NUMBERED_HEADERS
 
-    STORE_MIN = 4096
-    SEGMENT = 262144  # a store is not grown beyond this, unless for one message
+    BUFFER_MIN = 4096
+    SEGMENT = 262144  # a buffer is not grown beyond this, unless for one message
 
 
 class Budget:
@@ -87,8 +87,8 @@ class Connection:
         self.session = session
         self.parser = parser
         self.subs: dict[bytes, Any] = {}
-        self.store = bytearray()
-        self.data = self.store
+        self.buffer = bytearray()
+        self.data = self.buffer
         self.size = self.end = 0
         self.waiting: deque[memoryview] | None = None
         self.waiting_bytes = 0
@@ -100,7 +100,9 @@ class Connection:
         self.allowed = self.sealed = 0
         self.numbered = False  # a number was put in since the last release
         self.detached = False  # served from the journal; live messages pass it by
-        self.owed = 0  # numbers that its members of queue groups still get from the journal
+        self.deferred_numbers = (
+            0  # numbers that its members of queue groups still get from the journal
+        )
         self.origin = 0  # who it is in the journal's records
         self.dirty = False  # in the plane's list of links to flush
         self.writable = True  # the socket takes what is written
@@ -144,7 +146,7 @@ class Connection:
             memcpy(to + head, data + payload, size)
             memcpy(to + head + size, frame.tail, 4)  # of fixed size: one move, no call
         else:
-            text = frame.store[frame.start : frame.end]
+            text = frame.buffer[frame.start : frame.end]
             text += data[payload : payload + size]
             text += frame.tail
             self.data[end : end + len(text)] = text
@@ -171,10 +173,10 @@ class Connection:
 
     def kept(self) -> int:
         """Bytes of memory for that."""
-        return self.waiting_bytes + len(self.store)
+        return self.waiting_bytes + len(self.buffer)
 
-    def stored(self) -> int:
-        """Bytes in the store that is being filled."""
+    def buffered(self) -> int:
+        """Bytes in the buffer that is being filled."""
         return self.end
 
     def make_room(self, need: int, spare: list[bytearray]) -> bool:
@@ -191,7 +193,7 @@ class Connection:
         if self.end >= SEGMENT or (self.end and self.end + need > SEGMENT):
             if self.waiting is None:
                 self.waiting = deque()
-            kept = self.store
+            kept = self.buffer
             if 4 * self.end < 3 * len(kept):  # the unused rest would be kept, and not counted
                 kept = kept[: self.end]
             self.waiting.append(memoryview(kept)[: self.end])
@@ -199,33 +201,33 @@ class Connection:
             self.budget.bytes += self.end
             self.end = 0
             self.size = 0
-        size = self.size * 2 if self.size else STORE_MIN
+        size = self.size * 2 if self.size else BUFFER_MIN
         while size < self.end + need:
             size *= 2
-        store = bytearray(size)
+        buffer = bytearray(size)
         if self.end:
-            store[: self.end] = memoryview(self.store)[: self.end]
-        self._adopt(store)
+            buffer[: self.end] = memoryview(self.buffer)[: self.end]
+        self._adopt(buffer)
         return True
 
-    def take_store(self) -> bytearray:
+    def take_buffer(self) -> bytearray:
         """Give away the buffer, which the caller has emptied."""
-        store = self.store
+        buffer = self.buffer
         self._adopt(bytearray())
         self.end = 0
-        return store
+        return buffer
 
     def _emptied(self, count: int) -> None:
         """The first `count` bytes of the buffer were written, or handed over as a copy."""
         if count < self.end:
-            self.store[: self.end - count] = self.store[count : self.end]
+            self.buffer[: self.end - count] = self.buffer[count : self.end]
         self.end -= count
         self.passed += count
         if self.shutting:
             self.size = self.end
 
     def _next_waiting(self) -> memoryview | None:
-        """Take the oldest full store, as far as it may pass, out of the queue."""
+        """Take the oldest full buffer, as far as it may pass, out of the queue."""
         if not self.waiting:
             return None
         view: memoryview = self.waiting[0]
@@ -254,7 +256,7 @@ class Connection:
             write(view)
         size = self._passable(self.end)
         if size and (self.writable or stalled):
-            with memoryview(self.store)[:size] as unsent:
+            with memoryview(self.buffer)[:size] as unsent:
                 write(unsent)
             self._emptied(size)
 
@@ -305,8 +307,8 @@ class Connection:
         self.drop_output()
         self.session = None
 
-    def _adopt(self, store: bytearray) -> None:
-        self.budget.bytes += len(store) - len(self.store)
-        self.store = store
-        self.data = self.store
-        self.size = len(store)
+    def _adopt(self, buffer: bytearray) -> None:
+        self.budget.bytes += len(buffer) - len(self.buffer)
+        self.buffer = buffer
+        self.data = self.buffer
+        self.size = len(buffer)

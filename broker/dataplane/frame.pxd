@@ -14,7 +14,7 @@ cdef enum:
 @cython.final
 cdef class Frame:
     cdef readonly int shape
-    cdef bytearray store
+    cdef bytearray buffer
     cdef unsigned char *data
     cdef Py_ssize_t room, margin
     cdef readonly Py_ssize_t start, end
@@ -23,13 +23,13 @@ cdef class Frame:
     cdef bytes tail_bytes, verb
     cdef const unsigned char *tail
     cdef readonly Py_ssize_t tail_size
-    cdef Route addressed
+    cdef Route line_route
     cdef bytes sid
 
     @cython.locals(size=Py_ssize_t, digits=Py_ssize_t, width=Py_ssize_t)
-    cdef int stamp(self, Message message) except -1
+    cdef int write_head(self, Message message) except -1
     @cython.locals(number='unsigned long long', header_size=Py_ssize_t)
-    cdef int _stamp_headers(self, Message message) except -1
+    cdef int _write_headers_head(self, Message message) except -1
     @cython.locals(digits=Py_ssize_t)
     cdef int _sizes(self, Message message) except -1
     cdef void expire(self) noexcept
@@ -43,9 +43,9 @@ cdef class Frame:
                             Py_ssize_t body, Py_ssize_t header_size, Py_ssize_t size) except -1
     @cython.locals(subject_size=Py_ssize_t, reply_size=Py_ssize_t, need=Py_ssize_t,
                    end=Py_ssize_t)
-    cdef int address(self, Message message, bytes sid, Route route) except -1
-    cdef bint is_addressed(self, Route route, bytes sid) noexcept
-    @cython.locals(store=bytearray, moved=Py_ssize_t)
+    cdef int write_line(self, Message message, bytes sid, Route route) except -1
+    cdef bint has_line_of(self, Route route, bytes sid) noexcept
+    @cython.locals(buffer=bytearray, moved=Py_ssize_t)
     cdef int _widen(self, Py_ssize_t margin, Py_ssize_t room) except -1
     cdef void _copy(self, const unsigned char *source, Py_ssize_t start, Py_ssize_t count) noexcept
     cdef void _literal(self, bytes text) noexcept

@@ -46,23 +46,23 @@ class Frame:
         self.tail_size = 4 if framed else 2
         self.margin = MARGIN_MIN
         self.room = ROOM_MIN
-        self.store = bytearray(MARGIN_MIN + ROOM_MIN)
-        self.data = self.store
+        self.buffer = bytearray(MARGIN_MIN + ROOM_MIN)
+        self.data = self.buffer
         self.start = self.end = self.margin
         self.number = 0
         self.size = -1  # the payload's, for which the head is laid out
         self.width = 0  # digits of the size, when bare
         self.digits = self.digits_end = 0  # where the number stands
-        self.addressed: Route | None = None  # whose line it is, with
+        self.line_route: Route | None = None  # whose line it is, with
         self.sid = b""
 
-    def stamp(self, message: Message) -> int:
+    def write_head(self, message: Message) -> int:
         """Write the head for a message, with its headers where this shape has them.
 
         A size as the publisher wrote it is relayed to the letter (`005`), as a plain server does.
         """
         if message.header_size and self.shape >= FRAMED_HEADERS:
-            return self._stamp_headers(message)
+            return self._write_headers_head(message)
         size = message.payload_size
         if self.shape == BARE:
             digits = 0 if message.header_size else message.digits_end - message.digits
@@ -81,7 +81,7 @@ class Frame:
         self.number = message.number
         return 0
 
-    def _stamp_headers(self, message: Message) -> int:
+    def _write_headers_head(self, message: Message) -> int:
         """Write the head for a message with headers."""
         number, header_size = message.number, message.header_size
         if self.room < header_size + ROOM_MIN:
@@ -122,13 +122,13 @@ class Frame:
         """Be stale for whatever number comes next, for one without a number too."""
         self.number = 0xFFFFFFFFFFFFFFFF
 
-    def address(self, message: Message, sid: bytes, route: Route | None) -> int:
+    def write_line(self, message: Message, sid: bytes, route: Route | None) -> int:
         """Write the line `MSG subject sid [reply] ` to the left of the head, for this route."""
         subject_size, reply_size = message.subject_size, message.reply_size
         need = subject_size + len(sid) + reply_size + 8
         if self.margin < need:
             self._widen(need, self.room)
-        self.addressed = route
+        self.line_route = route
         self.sid = sid
         end = self.end  # _copy and _literal write at `end`: lend it to the line
         self.start = self.margin - len(self.verb) - subject_size - len(sid) - 2
@@ -147,9 +147,9 @@ class Frame:
         self.end = end
         return 0
 
-    def is_addressed(self, route: Route, sid: bytes) -> bool:
+    def has_line_of(self, route: Route, sid: bytes) -> bool:
         """Whether the line is that of this route and sid."""
-        return self.addressed is route and (self.sid is sid or self.sid == sid)
+        return self.line_route is route and (self.sid is sid or self.sid == sid)
 
     def _count_up(self) -> bool:
         """Add one to the number where it stands; False when it has no digit left to grow."""
@@ -232,19 +232,19 @@ class Frame:
 
     def _widen(self, margin: int, room: int) -> int:
         """Make room for a longer line or longer headers; the head must be stamped anew."""
-        head = self.store[self.margin : self.end]
-        store = bytearray(margin + room)
-        store[margin : margin + len(head)] = head
+        head = self.buffer[self.margin : self.end]
+        buffer = bytearray(margin + room)
+        buffer[margin : margin + len(head)] = head
         moved = margin - self.margin
         self.digits += moved
         self.digits_end += moved
         self.end += moved
         self.start = margin
-        self.addressed = None
+        self.line_route = None
         self.margin = margin
         self.room = room
-        self.store = store
-        self.data = self.store
+        self.buffer = buffer
+        self.data = self.buffer
         return 0
 
     def _copy(self, source: bytes | bytearray, start: int, count: int) -> None:

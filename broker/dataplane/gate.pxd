@@ -20,14 +20,14 @@ cdef class Gate:
 
     cdef mark_dirty(self, Connection connection)
     cpdef bint say(self, Connection connection, bytes text) except -1
-    @cython.locals(stored=Py_ssize_t, full=bint, held=Py_ssize_t, most=Py_ssize_t)
+    @cython.locals(buffered=Py_ssize_t, full=bint, held=Py_ssize_t, most=Py_ssize_t)
     cdef bint make_room(self, Connection connection, Py_ssize_t need, unsigned long long number) except -1
     cdef bint _relieve(self, Connection connection) except -1
-    cpdef cut(self, Connection connection)
+    cpdef disconnect_slow(self, Connection connection)
     @cython.locals(connection=Connection, safe=bint, slow=list)
     cpdef release(self, Connection last)
     cpdef seal(self)
     @cython.locals(connection=Connection, fenced=list, safe=bint)
-    cpdef let_out(self)
-    @cython.locals(store=bytearray, crowded=bint)
+    cpdef release_safe(self)
+    @cython.locals(buffer=bytearray, crowded=bint)
     cdef _flush(self, Connection connection)

@@ -1,11 +1,11 @@
 """What leaves the process, and when: never before the journal has it.
 
     deliver, say -> outbox, dirty --(release: journal first)--> flushed
-                                  `-(not safe yet)--> fenced --(let_out)--> flushed
+                                  `-(not safe yet)--> fenced --(release_safe)--> flushed
 
 In a read event links become dirty; its release writes the journal, then flushes them. Where
 a number may be seen only when it is synced, or could not be written, the links that show
-one are fenced until the store's keeper says `let_out`: nothing else waits.
+one are fenced until the store's keeper says `release_safe`: nothing else waits.
 
 An outbox that grows too large has one of three ends: the journal serves its link from now
 on (`detached`), its publishers are held a little (`crowded`), or it is cut off.
@@ -30,7 +30,7 @@ on (`detached`), its publishers are held a little (`crowded`), or it is cut off.
 #
 # The keeper of the journal moves the fences, always all of them at once, in this round:
 #
-#     release (unsafe) --> keeper: seal() --> a thread syncs --> keeper: let_out() --> flushed
+#     release (unsafe) --> keeper: seal() --> a thread syncs --> keeper: release_safe() --> flushed
 #                              ^                                     |
 #                              `------ something came meanwhile -----'
 #
@@ -48,7 +48,7 @@ from sequencer.sequencer import Sequencer
 if not cython.compiled:
     from broker.dataplane.connection import SEGMENT
 
-    SPARE_MAX = 16  # stores kept for the next read event: as many links, up to 512 KiB each
+    SPARE_MAX = 16  # buffers kept for the next read event: as many links, up to 512 KiB each
 
 
 class Gate:
@@ -92,9 +92,9 @@ class Gate:
         """
         if connection.closed:
             return False
-        stored = connection.stored()
-        full = stored >= SEGMENT // 2 or connection.held() + need > connection.max_pending
-        if connection.writable and stored and full and not connection.fenced:
+        buffered = connection.buffered()
+        full = buffered >= SEGMENT // 2 or connection.held() + need > connection.max_pending
+        if connection.writable and buffered and full and not connection.fenced:
             self.release(self.reader)  # it reads: one read event must not cut it off
             if not connection.dirty:
                 self.mark_dirty(connection)
@@ -111,7 +111,7 @@ class Gate:
             return False
         if connection.make_room(need, self.spare):
             return True
-        self.cut(connection)
+        self.disconnect_slow(connection)
         return False
 
     def _relieve(self, connection: Connection) -> bool:
@@ -124,7 +124,7 @@ class Gate:
             self.control.relieve()
         return connection.closed
 
-    def cut(self, connection: Connection) -> None:
+    def disconnect_slow(self, connection: Connection) -> None:
         """This one is too slow: it is told so, and closed, at the release."""
         if not connection.closed:
             connection.closed = True
@@ -159,7 +159,7 @@ class Gate:
         for item in self.fenced:
             cython.cast(Connection, item).seal()
 
-    def let_out(self) -> None:
+    def release_safe(self) -> None:
         """Let out what was sealed; it is safe."""
         safe = self.sequencer.safe == self.sequencer.number
         fenced = self.fenced
@@ -174,7 +174,7 @@ class Gate:
                 connection
             )  # one that takes in nothing more, too: the broker may be stopping
         if self.port is not None:
-            self.port.let_out()
+            self.port.release_safe()
 
     def _flush(self, connection: Connection) -> None:
         if connection.end or connection.waiting_bytes:
@@ -184,6 +184,6 @@ class Gate:
             if crowded and not connection.lagging and not connection.detached:
                 self.crowded.append(connection)
         if connection.end == 0 and connection.size:
-            store = connection.take_store()
-            if len(self.spare) < SPARE_MAX and len(store) <= 2 * SEGMENT:
-                self.spare.append(store)
+            buffer = connection.take_buffer()
+            if len(self.spare) < SPARE_MAX and len(buffer) <= 2 * SEGMENT:
+                self.spare.append(buffer)

@@ -52,9 +52,9 @@ class OutboxWriter:
             shape = BARE_HEADERS if headed else BARE
         frame = cython.cast(Frame, self.frames[shape])
         if frame.number != number:
-            frame.stamp(message)
-        if route is None or message.reply_size or not frame.is_addressed(route, sub.sid):
-            frame.address(message, sub.sid, None if message.reply_size else route)
+            frame.write_head(message)
+        if route is None or message.reply_size or not frame.has_line_of(route, sub.sid):
+            frame.write_line(message, sub.sid, None if message.reply_size else route)
         if not connection.dirty:
             self.gate.mark_dirty(connection)
         data, payload, size = message.data, message.payload, message.payload_size

@@ -14,7 +14,7 @@ from sublist.subscription cimport Subscription
 
 cdef enum:
     ID_FLAG = 1
-    OWED_MAX = 262144
+    DEFERRED_NUMBERS_MAX = 262144
     PREFIX_SIZE = 9
 
 cdef enum:
@@ -74,7 +74,7 @@ cdef class Plane:
     cdef bint _offer_group(self, Message message, Route route, tuple members) except -1
     @cython.locals(connection=Connection)
     cdef bint _offer(self, Message message, Route route, Subscription sub) except -1
-    cdef bint _owe(self, Connection connection, Subscription sub, unsigned long long number) except -1
+    cdef bint _defer_to_journal(self, Connection connection, Subscription sub, unsigned long long number) except -1
     cpdef bint say(self, Connection connection, bytes text) except -1
     cpdef answer(self, Connection asker, bytes reply, bytes payload, bytes headers)
     cpdef bint listens(self, Connection asker, bytes reply) except -1

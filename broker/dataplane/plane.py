@@ -38,7 +38,7 @@ Which way a publish takes. The first must be fast; `_publish` tells it from the 
 # from now on the journal serves it (it is `detached`), it is disconnected, or it gets more
 # memory. Messages pass a detached client by, and replays bring it what it has not had. For a
 # member of a queue group only the plane knows which messages were its share, so it notes their
-# numbers in `owed`.
+# numbers in `deferred_numbers`.
 #
 # A frame is written once for all subscribers that see a message the same way. A fan-out to ten
 # clients with the same settings writes one head, and one line for each different sid.
@@ -82,7 +82,9 @@ if not cython.compiled:
     from sublist.subject import digest_span
 
     PREFIX_SIZE = 9  # of `$SEQ.PUB.`
-    OWED_MAX = 1 << 18  # numbers a link, 10 MiB; its queue groups have not been read for so long
+    DEFERRED_NUMBERS_MAX = (
+        1 << 18
+    )  # numbers a link, 10 MiB; its queue groups have not been read for so long
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
     WORK_MAX = 1 << 18  # offers in one read event; in the time they take nobody else is served
     MASK32 = 0xFFFFFFFF
@@ -362,21 +364,21 @@ class Plane:
                 return True
             if not connection.detached or message.number == 0:
                 return False
-        return self._owe(connection, sub, message.number)
+        return self._defer_to_journal(connection, sub, message.number)
 
-    def _owe(self, connection: Connection, sub: Subscription, number: int) -> bool:
+    def _defer_to_journal(self, connection: Connection, sub: Subscription, number: int) -> bool:
         """The journal will serve this; a member of a queue group must know what was its."""
         if sub.queue is None:
             return True
-        if sub.owed is None:
-            sub.owed = deque()
-        if sub.limit and sub.delivered + len(sub.owed) >= sub.limit:
+        if sub.deferred_numbers is None:
+            sub.deferred_numbers = deque()
+        if sub.limit and sub.delivered + len(sub.deferred_numbers) >= sub.limit:
             return False  # it will have had all it wants by then
-        if connection.owed >= OWED_MAX:
-            self.gate.cut(connection)
+        if connection.deferred_numbers >= DEFERRED_NUMBERS_MAX:
+            self.gate.disconnect_slow(connection)
             return False
-        connection.owed += 1
-        sub.owed.append(number)
+        connection.deferred_numbers += 1
+        sub.deferred_numbers.append(number)
         return True
 
     # What the broker says itself

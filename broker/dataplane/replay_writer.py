@@ -153,16 +153,16 @@ class ReplayWriter:
             return True
         if sub.queue is None:
             return number <= sub.seen or not self._covered(sub) or self._offer(connection, sub)
-        if sub.owed:
-            while sub.owed and sub.owed[0] < number:
-                sub.owed.popleft()
-                connection.owed -= 1
-            if sub.owed and sub.owed[0] == number:
+        if sub.deferred_numbers:
+            while sub.deferred_numbers and sub.deferred_numbers[0] < number:
+                sub.deferred_numbers.popleft()
+                connection.deferred_numbers -= 1
+            if sub.deferred_numbers and sub.deferred_numbers[0] == number:
                 if not self._offer(connection, sub):
                     return False
-                if sub.owed:  # it may have ended with this one
-                    sub.owed.popleft()
-                    connection.owed -= 1
+                if sub.deferred_numbers:  # it may have ended with this one
+                    sub.deferred_numbers.popleft()
+                    connection.deferred_numbers -= 1
         return True
 
     def _offer(self, connection: Connection, sub: Subscription) -> bool:

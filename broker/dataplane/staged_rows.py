@@ -138,7 +138,7 @@ class Staged:
 
     def _is_reserved(self, rows: int, parser: Parser) -> bool:
         """Whether the reply at hand is one that may not be; it is refused then."""
-        reply = bytes(parser.store[parser.reply : parser.reply_end])
+        reply = bytes(parser.buffer[parser.reply : parser.reply_end])
         if not is_reserved_reply(reply):
             return False
         self._refuse(rows, f"the reply {_shown(reply)} is a reserved subject")
@@ -149,7 +149,7 @@ class Staged:
         if not parser.mentions(b"Nats-Trace-Dest", 15):
             return False
         end = parser.body + parser.header_size
-        if not is_trace_only(bytes(parser.store[parser.body : end])):
+        if not is_trace_only(bytes(parser.buffer[parser.body : end])):
             return False
         self._refuse(rows, "is only to be traced (Nats-Trace-Only), and would get no number")
         return True

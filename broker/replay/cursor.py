@@ -214,7 +214,7 @@ class CatchUp(Cursor):
         """Do something when all up to `number`, the last one given, was played."""
         self._deferred.append((number, action))
         if len(self._deferred) > DEFERRED_MAX:
-            self.replays.plane.gate.cut(self.connection)
+            self.replays.plane.gate.disconnect_slow(self.connection)
 
     def play(self, buffer: bytearray, stop: int) -> int:
         replay_writer = self.replay_writer

@@ -20,7 +20,7 @@ from sequencer.journal.columns import Collector
 READS_PART = 4
 SHORT = 1 << 18  # a chunk, when memory is short: one buffer of records, so any usual message
 GATHERED = 3  # times its length: a chunk's columns, which double, and a filter's subjects
-ANSWERED = 2  # times its length: an answer in an outbox, whose store doubles
+ANSWERED = 2  # times its length: an answer in an outbox, whose buffer doubles
 BASE = 1 << 14  # of a cursor that gathers, beside its chunk
 FREED = 1 << 13  # subjects in one turn, at least
 MARGIN = 1 << 20  # what one step of a survey may find

@@ -186,7 +186,7 @@ class Replays:
                 "%s - does not read its answers, and others wait for the memory they take",
                 connection.session.label,
             )
-            self.plane.gate.cut(connection)
+            self.plane.gate.disconnect_slow(connection)
         self.plane.release(None)
 
     def _since(self, sub: Subscription, time_ns: int) -> None:
@@ -237,7 +237,7 @@ class Replays:
             first,
             last,
         )
-        self.plane.gate.cut(connection)
+        self.plane.gate.disconnect_slow(connection)
 
     def go_on(self, cursor: Cursor) -> None:
         """It has another step to make, when it is its turn."""

@@ -88,7 +88,7 @@ class Stepper:
     def fail(self, cursor: Cursor, error: BaseException) -> None:
         """A defect: its client is disconnected, and all others are served on."""
         log.exception("Journal: a connection cannot be served from it", exc_info=error)
-        self._plane.gate.cut(cursor.connection)
+        self._plane.gate.disconnect_slow(cursor.connection)
         self._end(cursor)
 
     def _serve(self, cursor: Cursor) -> int:

@@ -125,7 +125,7 @@ class Publishing:
             while commit.missing and not ended:
                 first, last = commit.missing[0]
                 if row < first:
-                    place = (rest.store, rest.at, rest.stop)
+                    place = (rest.buffer, rest.at, rest.stop)
                     row += self._judge(staged.pass_over(rest.parser, *place, first - row))
                     rest.at = staged.at
                     ended = row < first
@@ -144,7 +144,7 @@ class Publishing:
         """One turn: publish rows from that one on, and let out what it has caused; how many."""
         plane, staged = self._core.plane, self._staged
         plane.sequencer.tick(time.time_ns())
-        place = (rest.store, rest.at, rest.stop)
+        place = (rest.buffer, rest.at, rest.stop)
         rows = staged.publish(rest.parser, *place, commit.origin, row, most)
         plane.release(None)
         self._judge(rows)
@@ -181,11 +181,11 @@ class Publishing:
 
 
 class Rest:
-    """What is left of a stage: `store[at:stop]`, and what is behind it in the file."""
+    """What is left of a stage: `buffer[at:stop]`, and what is behind it in the file."""
 
     def __init__(self, fd: int, stage: Stage) -> None:
         self.parser = Parser(ANY_SIZE, ANY_SIZE)
-        self.store = bytearray(min(READ_BYTES, stage.bytes))
+        self.buffer = bytearray(min(READ_BYTES, stage.bytes))
         self.at = self.stop = 0
         self._fd = fd
         self._offset = stage.head
@@ -198,10 +198,10 @@ class Rest:
             if left or self.parser.state != START:
                 raise Damaged("a stage ends in the middle of a row")
             return False
-        store = self.store
-        if left == len(store):
-            self.store = bytearray(2 * left)
-        self.store[:left] = store[self.at : self.stop]
+        buffer = self.buffer
+        if left == len(buffer):
+            self.buffer = bytearray(2 * left)
+        self.buffer[:left] = buffer[self.at : self.stop]
         self.at, self.stop = 0, left
         got = await run(self._read)
         if got == 0:
@@ -211,6 +211,6 @@ class Rest:
         return True
 
     def _read(self) -> int:
-        room = min(len(self.store) - self.stop, self._end - self._offset)
-        with memoryview(self.store)[self.stop : self.stop + room] as view:
+        room = min(len(self.buffer) - self.stop, self._end - self._offset)
+        with memoryview(self.buffer)[self.stop : self.stop + room] as view:
             return os.preadv(self._fd, [view], self._offset)

@@ -108,13 +108,13 @@ class Stages:
     def append(
         self,
         piece: StagedPiece,
-        store: bytearray,
+        buffer: bytearray,
         at: int,
         stop: int,
         now: float,
         by: Owner = NOBODY,
     ) -> Stage:
-        """Add `store[at:stop]` to a stage, made where it misses. Raises `Refusal`.
+        """Add `buffer[at:stop]` to a stage, made where it misses. Raises `Refusal`.
 
         What is there already is passed over, so that a piece may be sent again. Whoever has made
         a stage has all that is in it. Where there is no room, who has little takes it from the
@@ -133,7 +133,7 @@ class Stages:
         if stage is None:
             stage = self._make(piece.key, now, owner)
         try:
-            self._add(stage, store, at, stop)
+            self._add(stage, buffer, at, stop)
         except OSError as error:
             if fresh:
                 remove(stage.file)
@@ -188,7 +188,7 @@ class Stages:
     def _parser(self) -> Parser:
         return Parser(*self._limits)
 
-    def _add(self, stage: Stage, store: bytearray, at: int, stop: int) -> None:
+    def _add(self, stage: Stage, buffer: bytearray, at: int, stop: int) -> None:
         """Check, then write. Raises `OSError`, with the stage as it was, and `Refusal`, without."""
         fd = os.open(stage.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
@@ -200,13 +200,13 @@ class Stages:
                 pwrite_all(fd, line, 0)
                 stage.head = len(line)
             end = stage.head + stage.bytes
-            with memoryview(store)[at:stop] as view:
+            with memoryview(buffer)[at:stop] as view:
                 self._write(fd, view, end)
                 crc = crc32(view, stage.crc)
             rest = stage.bytes - stage.checked
             # A row that is far from whole is not looked at again with every piece of it.
             if rest == 0 or stage.parser.need <= rest + stop - at:
-                self._check(stage, fd, store, at, stop)
+                self._check(stage, fd, buffer, at, stop)
         finally:
             os.close(fd)
         stage.crc = crc
@@ -223,7 +223,7 @@ class Stages:
                 os.ftruncate(fd, end)
             raise
 
-    def _check(self, stage: Stage, fd: int, store: bytearray, at: int, stop: int) -> None:
+    def _check(self, stage: Stage, fd: int, buffer: bytearray, at: int, stop: int) -> None:
         """Check what is new, and with it what the last piece has cut."""
         rest = stage.bytes - stage.checked
         if rest:
@@ -232,10 +232,10 @@ class Stages:
                 got = os.preadv(fd, [view], stage.head + stage.checked)
             if got != len(joined):
                 raise OSError(5, f"the file has {got} bytes where {len(joined)} were written")
-            store, at, stop = joined, 0, len(joined)
-        rows = self._staged.check(stage.parser, store, at, stop)
+            buffer, at, stop = joined, 0, len(joined)
+        rows = self._staged.check(stage.parser, buffer, at, stop)
         stage.checked += stage.parser.at - at
-        stage.parser.begin(bytearray(), 0, 0)  # it must not keep the store
+        stage.parser.begin(bytearray(), 0, 0)  # it must not keep the buffer
         if rows < 0:
             row = stage.rows + self._staged.row
             self._forget(stage)
@@ -332,10 +332,10 @@ class StageSurvey:
 
     def take(self, data: bytes) -> bool:
         """Check them; False where they are no operations that could be published."""
-        stage, store = self.stage, bytearray(self._rest + data)
-        rows = self._staged.check(stage.parser, store, 0, len(store))
+        stage, buffer = self.stage, bytearray(self._rest + data)
+        rows = self._staged.check(stage.parser, buffer, 0, len(buffer))
         at = stage.parser.at
-        self._rest = bytes(store[at:])
+        self._rest = bytes(buffer[at:])
         stage.parser.begin(bytearray(), 0, 0)
         if rows < 0:
             return False

@@ -108,18 +108,18 @@ class StagingService:
         return WORK + (size << JSON_SHIFT) + LOOK_WORK * looked_at
 
     def _do(
-        self, word: str, asker: Asker, headers: bytes, store: bytearray, at: int, stop: int
+        self, word: str, asker: Asker, headers: bytes, buffer: bytearray, at: int, stop: int
     ) -> None:
-        """One request, whose payload is `store[at:stop]`."""
+        """One request, whose payload is `buffer[at:stop]`."""
         match word:
             case "STAGE":
-                self.attempt(asker, lambda: self._stage(asker, headers, store, at, stop))
+                self.attempt(asker, lambda: self._stage(asker, headers, buffer, at, stop))
             case "COMMIT":
-                self.attempt(asker, lambda: self._commit(asker, bytes(store[at:stop])))
+                self.attempt(asker, lambda: self._commit(asker, bytes(buffer[at:stop])))
             case "ABORT":
-                self.attempt(asker, lambda: self._abort(asker, bytes(store[at:stop])))
+                self.attempt(asker, lambda: self._abort(asker, bytes(buffer[at:stop])))
             case "BATCH":
-                self.attempt(asker, lambda: self._batch(asker, bytes(store[at:stop])))
+                self.attempt(asker, lambda: self._batch(asker, bytes(buffer[at:stop])))
 
     def attempt(self, asker: Asker, work: Callable[[], None]) -> None:
         """Do something, or answer why it is not done."""
@@ -130,11 +130,11 @@ class StagingService:
         except Refusal as problem:
             self.space.refuse(asker, problem)
 
-    def _stage(self, asker: Asker, headers: bytes, store: bytearray, at: int, stop: int) -> None:
+    def _stage(self, asker: Asker, headers: bytes, buffer: bytearray, at: int, stop: int) -> None:
         piece = operations_asked.read_piece(headers)
         now = self.loop.time()
         try:
-            stage = self.stages.append(piece, store, at, stop, now, owner_of(asker[0]))
+            stage = self.stages.append(piece, buffer, at, stop, now, owner_of(asker[0]))
         finally:
             self.space.delete(self.stages.litter)
             self.stages.litter.clear()

@@ -225,7 +225,7 @@ class Keeper:
         self._short = False
         self.synced = future.result()
         self._report_unnoted()
-        self._let_out(self.synced)
+        self._release_safe(self.synced)
         if self._sequencer.safe < self._sequencer.written:
             self.unsafe()
         self._sync_awaited()
@@ -250,9 +250,9 @@ class Keeper:
             log.warning("Journal: %s: %s", error.filename or "the highest number", error.strerror)
         self._unnoted = error is not None
 
-    def _let_out(self, number: int) -> None:
+    def _release_safe(self, number: int) -> None:
         self._sequencer.synced(number)
-        self._gate.let_out()
+        self._gate.release_safe()
         self._replays.wake_all()
         self._replays.advance()
 
@@ -283,7 +283,7 @@ class Keeper:
             return
         self._enter(IDLE)
         self.synced = future.result()
-        self._let_out(self.synced)
+        self._release_safe(self.synced)
         self._sync_awaited()
         self._resume()
 
@@ -301,7 +301,7 @@ class Keeper:
             self.unsafe()
         else:
             self._gate.seal()
-            self._let_out(self._sequencer.written)
+            self._release_safe(self._sequencer.written)
         self._sync_awaited()
         refused, self._refused = self._refused, []
         for call in refused:

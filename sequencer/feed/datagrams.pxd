@@ -8,8 +8,8 @@ cdef extern from "datagrams.h":
     int datagrams_wait(int fd, int wait_ms) noexcept
 
 cdef enum:
-    STORE_MIN = 65536
-    STORE_MAX = 1048576
+    BUFFER_MIN = 65536
+    BUFFER_MAX = 1048576
     PLACES_MIN = 1024
     PLACES_KEPT = 65536
     PLACE_BYTES = 16
@@ -23,7 +23,7 @@ cdef class Datagrams:
     cdef int fd, wait_ms, failure
     cdef readonly long long segment_max
     cdef Py_ssize_t pending_max
-    cdef bytearray store, end_bytes, last_bytes
+    cdef bytearray buffer, end_bytes, last_bytes
     cdef unsigned char *data
     cdef Py_ssize_t size, places
     cdef readonly Py_ssize_t end, count
@@ -32,7 +32,7 @@ cdef class Datagrams:
     cdef readonly unsigned long long datagrams, bytes, errors
     cdef readonly int error
 
-    @cython.locals(size=Py_ssize_t, store=bytearray)
+    @cython.locals(size=Py_ssize_t, buffer=bytearray)
     cdef int reserve(self, Py_ssize_t need) except -1
     cdef int add(self, Py_ssize_t end, unsigned long long last) except -1
     @cython.locals(stop=int, at=int, start='long long', sent=int, waits=int, full=bint, lost=int)
@@ -42,6 +42,6 @@ cdef class Datagrams:
     @cython.locals(left=Py_ssize_t, index=Py_ssize_t)
     cdef int _forget(self, Py_ssize_t gone, long long start) except -1
     cdef int _shrink(self) except -1
-    cdef int _adopt(self, bytearray store) except -1
+    cdef int _adopt(self, bytearray buffer) except -1
     @cython.locals(ends=bytearray, lasts=bytearray, raw='unsigned char *')
     cdef int _make_places(self, Py_ssize_t places) except -1

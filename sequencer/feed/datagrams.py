@@ -1,6 +1,6 @@
 """What is encoded and not sent yet: datagrams one behind the other, and the way out.
 
-    store:  |-- datagram --|-- datagram --|-- being built ...
+    buffer: |-- datagram --|-- datagram --|-- being built ...
             start          ends[0]        ends[1]         end
 
 Each datagram knows its last number; `send_safe` sends those that may be seen. A datagram that
@@ -17,8 +17,8 @@ from typing import Any
 import cython
 
 if not cython.compiled:
-    STORE_MIN = 1 << 16
-    STORE_MAX = 1 << 20  # kept while nothing waits
+    BUFFER_MIN = 1 << 16
+    BUFFER_MAX = 1 << 20  # kept while nothing waits
     PLACES_MIN = 1024
     PLACES_KEPT = 65536  # while nothing waits
     PLACE_BYTES = 16
@@ -35,9 +35,9 @@ class Datagrams:
         self.wait_ms = int(1000 * (socket.gettimeout() or 0))
         self.segment_max = 0xFFFF if segment else 0
         self.pending_max = pending_max
-        self.store = bytearray(STORE_MIN)
-        self.data = self.store
-        self.size = STORE_MIN
+        self.buffer = bytearray(BUFFER_MIN)
+        self.data = self.buffer
+        self.size = BUFFER_MIN
         self.end = 0
         self.count = 0
         self.end_bytes = self.last_bytes = bytearray()
@@ -57,9 +57,9 @@ class Datagrams:
             return 0
         while size < self.end + need:
             size *= 2
-        store = bytearray(size)
-        store[: self.size] = self.store  # behind `end` is what is being built
-        return self._adopt(store)
+        buffer = bytearray(size)
+        buffer[: self.size] = self.buffer  # behind `end` is what is being built
+        return self._adopt(buffer)
 
     def add(self, end: int, last: int) -> int:
         """What was written up to `end` is a datagram; the last number in it is `last`."""
@@ -118,7 +118,7 @@ class Datagrams:
             )
         else:
             self.failure = 0
-            with memoryview(self.store) as view:
+            with memoryview(self.buffer) as view:
                 for sent in range(stop - at):
                     try:
                         self.socket.send(view[start : self.ends[at + sent]])
@@ -143,13 +143,13 @@ class Datagrams:
         left = self.count - gone
         if left == 0:
             self.count = self.end = 0
-            if self.size > STORE_MAX or self.places > PLACES_KEPT:
+            if self.size > BUFFER_MAX or self.places > PLACES_KEPT:
                 self._shrink()
             return 0
         if cython.compiled:
             memmove(self.data, self.data + start, self.end - start)
         else:
-            self.store[: self.end - start] = self.store[start : self.end]
+            self.buffer[: self.end - start] = self.buffer[start : self.end]
         for index in range(left):
             self.ends[index] = self.ends[gone + index] - start
             self.lasts[index] = self.lasts[gone + index]
@@ -160,12 +160,12 @@ class Datagrams:
     def _shrink(self) -> int:
         """Let go of the room that only an unusual backlog needed."""
         self._make_places(PLACES_MIN)
-        return self._adopt(bytearray(STORE_MIN))
+        return self._adopt(bytearray(BUFFER_MIN))
 
-    def _adopt(self, store: bytearray) -> int:
-        self.store = store
-        self.data = self.store
-        self.size = len(store)
+    def _adopt(self, buffer: bytearray) -> int:
+        self.buffer = buffer
+        self.data = self.buffer
+        self.size = len(buffer)
         return 0
 
     def _make_places(self, places: int) -> int:

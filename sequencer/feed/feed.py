@@ -1,6 +1,6 @@
 """One feed: the records of a batch in, datagrams to one multicast group out.
 
-    take(store, stop)   the journal has these records: encode what the filter lets through
+    take(buffer, stop)  the journal has these records: encode what the filter lets through
     flush(safe)         send what may be seen
 
 A datagram holds one message, or with packing as many of one batch as fit. It is never cut:
@@ -59,13 +59,13 @@ class Feed:
         self.first = self.last = 0
         self.held = 0  # messages in it; 0: none is being built
 
-    def take(self, store: bytearray, stop: int) -> int:
-        """Encode the records in `store[:stop]`."""
+    def take(self, buffer: bytearray, stop: int) -> int:
+        """Encode the records in `buffer[:stop]`."""
         walk, codec = self.walk, self.codec
-        walk.begin(store, 0, stop)
-        data = store
+        walk.begin(buffer, 0, stop)
+        data = buffer
         while walk.skim() == RECORD:
-            skip = self.matches is not None and not self._wanted(store)
+            skip = self.matches is not None and not self._wanted(buffer)
             if skip:
                 self.skipped += 1
                 if codec.skip_size == 0:
@@ -167,10 +167,10 @@ class Feed:
         self.broken += messages
         self.fault = f"{type(error).__name__}: {error}"
 
-    def _wanted(self, store: bytearray) -> bool:
+    def _wanted(self, buffer: bytearray) -> bool:
         """Whether the filter lets the record at hand through."""
         walk = self.walk
-        subject = bytes(store[walk.subject : walk.subject + walk.subject_size])
+        subject = bytes(buffer[walk.subject : walk.subject + walk.subject_size])
         wanted = self.decided.get(subject)
         if wanted is None:
             assert self.matches is not None, "only a feed with a filter asks"

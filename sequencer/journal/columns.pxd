@@ -17,7 +17,7 @@ cdef enum:
 
 @cython.final
 cdef class Strings:
-    cdef bytearray offsets, store
+    cdef bytearray offsets, buffer
     cdef unsigned char *ends
     cdef unsigned char *data
     cdef Py_ssize_t room, size
@@ -49,13 +49,13 @@ cdef class Collector:
     cpdef int begin(self, unsigned long long first, unsigned long long last,
                     object wanted) except -1
     @cython.locals(walk=Walk, state=int, size=Py_ssize_t)
-    cpdef int take(self, object store, Py_ssize_t at, Py_ssize_t stop) except -1
+    cpdef int take(self, object buffer, Py_ssize_t at, Py_ssize_t stop) except -1
     cpdef skip(self, unsigned long long number)
     cpdef bytes chunk(self)
     cpdef clear(self)
     @cython.locals(walk=Walk, row=Py_ssize_t, source='const unsigned char *')
-    cdef int _append(self, object store) except -1
+    cdef int _append(self, object buffer) except -1
     cdef int _make_rows(self, Py_ssize_t rows) except -1
     @cython.locals(walk=Walk, subject_at='const unsigned char *', subject=bytes,
                    before='const unsigned char *', size=Py_ssize_t)
-    cdef bint _is_wanted(self, object store) except -1
+    cdef bint _is_wanted(self, object buffer) except -1

@@ -48,7 +48,7 @@ class Strings:
 
     def __init__(self) -> None:
         self.size = self.room = 0
-        self.store = self.data = bytearray()
+        self.buffer = self.data = bytearray()
         self.offsets = self.ends = bytearray()
         self._make_room(ROOM_MIN)
         self.make_rows(ROWS_MIN)
@@ -87,11 +87,11 @@ class Strings:
         room = ROOM_MIN
         while room < need:
             room *= 2
-        store = bytearray(room)
+        buffer = bytearray(room)
         if self.size:
-            store[: self.size] = memoryview(self.store)[: self.size]
-        self.store = store
-        self.data = self.store
+            buffer[: self.size] = memoryview(self.buffer)[: self.size]
+        self.buffer = buffer
+        self.data = self.buffer
         self.room = room
         return 0
 
@@ -140,10 +140,10 @@ class Collector:
         self.clear()
         return 0
 
-    def take(self, store: bytes | bytearray, at: int, stop: int) -> int:
-        """Take the records of `store[at:stop]`; `self.at` is where it came to. See above."""
+    def take(self, buffer: bytes | bytearray, at: int, stop: int) -> int:
+        """Take the records of `buffer[at:stop]`; `self.at` is where it came to. See above."""
         walk = self.walk
-        walk.begin(store, at, stop)
+        walk.begin(buffer, at, stop)
         while True:
             if self.next > self.last:
                 self.at = walk.after
@@ -160,14 +160,14 @@ class Collector:
                 else:
                     self.found = walk.number
                 return GAP
-            if self.filtered and not self._is_wanted(store):
+            if self.filtered and not self._is_wanted(buffer):
                 self.next += 1
                 continue
             size = self.size + ROW_SIZE + walk.payload + walk.payload_size - walk.subject
             if self.rows == self.rows_max or (size > self.bytes_max and self.rows):
                 return FULL
             self.size = size
-            self._append(store)
+            self._append(buffer)
 
     def skip(self, number: int) -> None:
         """Go on at `number`: those before it are known to be missing."""
@@ -183,7 +183,7 @@ class Collector:
         ]
         for strings in (self.subjects, self.replies, self.headers, self.payloads):
             sections.append(memoryview(strings.offsets)[: 4 * (rows + 1)])
-            sections.append(memoryview(strings.store)[: strings.size])
+            sections.append(memoryview(strings.buffer)[: strings.size])
         head = [HEAD.pack(MAGIC, rows, 0, SECTIONS)]
         body: list[bytes | memoryview] = []
         offset = HEAD_SIZE
@@ -205,7 +205,7 @@ class Collector:
         self.headers.clear(room_max)
         self.payloads.clear(room_max)
 
-    def _append(self, store: bytes | bytearray) -> int:
+    def _append(self, buffer: bytes | bytearray) -> int:
         walk = self.walk
         row = self.rows
         if row == self.rows_room:
@@ -217,7 +217,7 @@ class Collector:
         else:
             struct.pack_into("<q", self.numbers, 8 * row, walk.number)
             struct.pack_into("<q", self.times, 8 * row, walk.time)
-            source = store
+            source = buffer
         self.subjects.put(row, source, walk.subject, walk.subject_size)
         self.replies.put(row, source, walk.reply, walk.reply_size)
         self.headers.put(row, source, walk.body, walk.header_size)
@@ -243,7 +243,7 @@ class Collector:
         self.rows_room = rows
         return 0
 
-    def _is_wanted(self, store: bytes | bytearray) -> bool:
+    def _is_wanted(self, buffer: bytes | bytearray) -> bool:
         """Whether the filter takes the subject at hand; most often it is the one before's."""
         walk = self.walk
         if cython.compiled:
@@ -254,7 +254,7 @@ class Collector:
                 return self.subject_taken
             subject = cython.cast("const char *", subject_at)[:size]
         else:
-            subject = bytes(store[walk.subject : walk.subject + walk.subject_size])
+            subject = bytes(buffer[walk.subject : walk.subject + walk.subject_size])
         taken = self.known.get(subject)
         if taken is None:
             if self.known_size > max(self.bytes_max, KNOWN_MIN):

@@ -170,7 +170,7 @@ class Sweep:
         trail = Trail(view, True, self._reader.chunk_bytes)
         try:
             while True:
-                state = collector.take(trail.store, trail.at, trail.stop)
+                state = collector.take(trail.buffer, trail.at, trail.stop)
                 trail.at = collector.at
                 found: bool | Lost = True
                 if state == GAP:
@@ -240,9 +240,9 @@ class Follower:
     def _records(self) -> list[Record | Lost]:
         """The records of the bytes at hand."""
         walk, trail = self._walk, self._trail
-        store, view = trail.store, memoryview(trail.store)
+        buffer, view = trail.buffer, memoryview(trail.buffer)
         items: list[Record | Lost] = []
-        walk.begin(store, trail.at, trail.stop)
+        walk.begin(buffer, trail.at, trail.stop)
         state = RECORD
         while not self.done and (state := walk.next()) == RECORD:
             number = walk.number
@@ -254,7 +254,7 @@ class Follower:
                     break
             self.next = number + 1
             headers, payload = walk.body, walk.payload
-            subject = store[walk.subject : walk.reply]
+            subject = buffer[walk.subject : walk.reply]
             if subject != self._subject:
                 self._subject = bytes(subject)
             if self._wanted is not None and not self._is_wanted():
@@ -264,7 +264,7 @@ class Follower:
                     number,
                     walk.time,
                     self._subject,
-                    bytes(store[walk.reply : headers]),
+                    bytes(buffer[walk.reply : headers]),
                     view[headers:payload] if payload > headers else NOTHING,
                     view[payload : payload + walk.payload_size],
                 )

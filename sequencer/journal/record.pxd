@@ -29,14 +29,14 @@ cdef enum:
     HEADER_SIZE = 56
     LENGTH_MAX = 134217728
     ID_FLAG = 1
-    STORE_MIN = 65536
-    STORE_MAX = 1048576
+    BUFFER_MIN = 65536
+    BUFFER_MAX = 1048576
 
 @cython.final
 cdef class RecordBatch:
     cdef readonly unsigned int salt, epoch
     cdef readonly bint checked
-    cdef bytearray store
+    cdef bytearray buffer
     cdef unsigned char *data
     cdef readonly Py_ssize_t size, end
     cdef Py_ssize_t sealed
@@ -47,7 +47,7 @@ cdef class RecordBatch:
                    subject_size=Py_ssize_t, reply_size=Py_ssize_t, size=Py_ssize_t)
     cdef int put(self, Message message) except -1
     cdef int _grow(self, Py_ssize_t need) except -1
-    cdef int _adopt(self, bytearray store) except -1
+    cdef int _adopt(self, bytearray buffer) except -1
     @cython.locals(message=Message, parts=bytes)
     cpdef int append_message(self, unsigned long long number, unsigned long long time,
                              bytes subject, bytes reply, bytes headers, bytes payload,

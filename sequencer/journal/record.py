@@ -27,8 +27,8 @@ else:
     from sequencer.journal.crc import crc32c
     from sequencer.journal.layout import BAD, HEADER_SIZE, ID_FLAG, LENGTH_MAX, MORE, RECORD
 
-    STORE_MIN = 1 << 16
-    STORE_MAX = 1 << 20  # kept from one batch to the next
+    BUFFER_MIN = 1 << 16
+    BUFFER_MAX = 1 << 20  # kept from one batch to the next
 
 HEAD = struct.Struct("<IIQQQQIHHHHI")
 
@@ -45,9 +45,9 @@ class RecordBatch:
         self.salt = salt
         self.epoch = epoch
         self.checked = checked  # else no checksums: for what never leaves this process
-        self.store = bytearray(STORE_MIN)
-        self.data = self.store
-        self.size = STORE_MIN
+        self.buffer = bytearray(BUFFER_MIN)
+        self.data = self.buffer
+        self.size = BUFFER_MIN
         self.end = 0
         self.sealed = 0  # the records before have their checksums
         self.first = self.last = 0
@@ -139,28 +139,28 @@ class RecordBatch:
         if cython.compiled and self.checked:
             crc32c_seal(self.data + self.sealed, self.end - self.sealed, self.salt)
             self.sealed = self.end
-        return memoryview(self.store)[: self.end]
+        return memoryview(self.buffer)[: self.end]
 
     def clear(self) -> None:
         """Forget the records, and the room that only an unusual many of them needed."""
         self.end = self.sealed = 0
         self.first = self.last = self.time = 0
         self.ids = False
-        if self.size > STORE_MAX:
-            self._adopt(bytearray(STORE_MIN))
+        if self.size > BUFFER_MAX:
+            self._adopt(bytearray(BUFFER_MIN))
 
     def _grow(self, need: int) -> int:
         size = self.size
         while size < self.end + need:
             size *= 2
-        store = bytearray(size)
-        store[: self.end] = memoryview(self.store)[: self.end]
-        return self._adopt(store)
+        buffer = bytearray(size)
+        buffer[: self.end] = memoryview(self.buffer)[: self.end]
+        return self._adopt(buffer)
 
-    def _adopt(self, store: bytearray) -> int:
-        self.store = store
-        self.data = self.store
-        self.size = len(store)
+    def _adopt(self, buffer: bytearray) -> int:
+        self.buffer = buffer
+        self.data = self.buffer
+        self.size = len(buffer)
         return 0
 
 

@@ -1,6 +1,6 @@
 """Goes along the segments of a store that someone else is writing, and asks nobody.
 
-    more(number) -> True: bytes are at hand, `store[at:stop]`, from a record's border on
+    more(number) -> True: bytes are at hand, `buffer[at:stop]`, from a record's border on
                  -> Lost: numbers from `number` on that are not there; go on behind them
                  -> False: nothing more, for now
 
@@ -44,7 +44,7 @@ class Trail:
     def __init__(self, view: StoreView, reuse: bool, chunk_bytes: int = CHUNK_BYTES) -> None:
         """`reuse` one buffer again and again, or have a new one each time, for views of it."""
         self.view = view
-        self.store: bytes | bytearray = b""
+        self.buffer: bytes | bytearray = b""
         self.at = self.stop = 0
         self._reuse = bytearray(chunk_bytes) if reuse else None
         self._chunk_bytes = chunk_bytes
@@ -61,7 +61,7 @@ class Trail:
             self._fd = -1
 
     def more(self, number: int, bad: bool = False) -> bool | Lost:
-        """Go on; `store[:at]` was used up, `number` comes next. `bad`: at `at` is no record.
+        """Go on; `buffer[:at]` was used up, `number` comes next. `bad`: at `at` is no record.
 
         True: there are new bytes. False: nothing more for now.
         """
@@ -104,7 +104,7 @@ class Trail:
             return False
         size = self._chunk_bytes
         if left >= HEADER_SIZE:
-            length = int.from_bytes(self.store[self.at + 4 : self.at + 8], "little")
+            length = int.from_bytes(self.buffer[self.at + 4 : self.at + 8], "little")
             size = max(size, (length + 7) & ~7)
         if size > available and size > self._chunk_bytes:
             return False  # in flight, or its length is damaged: `_leap` finds out
@@ -113,14 +113,14 @@ class Trail:
 
     def _read(self, offset: int, size: int) -> None:
         if self._reuse is None:
-            self.store = os.pread(self._fd, size, offset)
-            self.stop = len(self.store)
+            self.buffer = os.pread(self._fd, size, offset)
+            self.stop = len(self.buffer)
         else:
             if len(self._reuse) < size:
                 self._reuse = bytearray(size)
             with memoryview(self._reuse) as view:
                 self.stop = os.preadv(self._fd, [view[:size]], offset)
-            self.store = self._reuse
+            self.buffer = self._reuse
         self._offset, self.at = offset, 0
 
     # How a segment is entered and left

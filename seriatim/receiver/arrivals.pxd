@@ -4,7 +4,7 @@ from sequencer.feed.feed_codec cimport Codec, Packet, packet_of
 from seriatim.receiver.order cimport Order
 
 cdef extern from "arrivals.h":
-    int arrivals_receive(int fd, unsigned char *store, int *sizes, int *parts,
+    int arrivals_receive(int fd, unsigned char *buffer, int *sizes, int *parts,
                          long long *sources, unsigned int *drops, int *error) noexcept
 
 cdef enum:
@@ -17,7 +17,7 @@ cdef enum:
 cdef class Arrivals:
     cdef object socket
     cdef int fd
-    cdef bytearray store
+    cdef bytearray buffer
     cdef unsigned char *data
     cdef int got
     cdef list slots

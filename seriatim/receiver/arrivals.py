@@ -32,8 +32,8 @@ class Arrivals:
     def __init__(self, socket: Any) -> None:
         self.socket = socket
         self.fd = socket.fileno()
-        self.store = bytearray(SLOTS * SLOT_BYTES if cython.compiled else 0)
-        self.data = self.store
+        self.buffer = bytearray(SLOTS * SLOT_BYTES if cython.compiled else 0)
+        self.data = self.buffer
         self.got = 0  # slots that are filled
         self.count = 0  # datagrams, ever
         self.malformed = 0

@@ -37,19 +37,19 @@ class Said:
     digest: int = 0
 
 
-def said(parser: Parser, op: int, store: bytearray) -> Said:
+def said(parser: Parser, op: int, buffer: bytearray) -> Said:
     """What the machine's spans say of the operation it has just returned."""
-    subject = bytes(store[parser.subject : parser.subject_end])
-    reply = bytes(store[parser.reply : parser.reply_end])
-    digits = bytes(store[parser.digits : parser.digits_end])
+    subject = bytes(buffer[parser.subject : parser.subject_end])
+    reply = bytes(buffer[parser.reply : parser.reply_end])
+    digits = bytes(buffer[parser.digits : parser.digits_end])
     name = NAMES[op]
     if op == FAULT:
         return Said(f"FAULT {type(parser.fault).__name__}")
     if op in (PUB, HPUB):
-        body = bytes(store[parser.body : parser.body + parser.size])
+        body = bytes(buffer[parser.body : parser.body + parser.size])
         if op == PUB:
             return Said(name, (subject, reply, digits), body, 0, parser.digest)
-        header_digits = bytes(store[parser.header_digits : parser.header_digits_end])
+        header_digits = bytes(buffer[parser.header_digits : parser.header_digits_end])
         words = (subject, reply, header_digits, digits)
         return Said(name, words, body, parser.header_size, parser.digest)
     if op in (SUB, UNSUB):
@@ -62,21 +62,21 @@ def said(parser: Parser, op: int, store: bytearray) -> Said:
 def read(parser: Parser, chunks: Iterable[bytes], lead: int = 0) -> list[Said]:
     """All operations in a stream that comes in these chunks, up to a fault.
 
-    Each chunk lies in a store of its own, `lead` bytes from its start, with poison behind it.
+    Each chunk lies in a buffer of its own, `lead` bytes from its start, with poison behind it.
     """
     found: list[Said] = []
     kept = b""
     for chunk in chunks:
         data = kept + chunk
-        store = bytearray(b"\xee" * lead + data + POISON)
+        buffer = bytearray(b"\xee" * lead + data + POISON)
         stop = lead + len(data)
-        parser.begin(store, lead, stop)
+        parser.begin(buffer, lead, stop)
         while (op := parser.next()) != MORE:
-            found.append(said(parser, op, store))
+            found.append(said(parser, op, buffer))
             if op == FAULT:
                 return found
         assert lead <= parser.at <= stop
-        kept = bytes(store[parser.at : stop])
+        kept = bytes(buffer[parser.at : stop])
         assert parser.need == 0 or parser.need > len(kept), "what is awaited is not here yet"
     return found
 

@@ -102,10 +102,10 @@ def test_given_an_unfinished_operation_when_read_then_it_waits(wire: bytes) -> N
 
 def test_given_a_verb_in_pieces_when_waiting_then_no_byte_need_be_kept() -> None:
     parser = Parser()
-    store = bytearray(b"PING and what follows without a line feed")
-    parser.begin(store, 0, len(store))
+    buffer = bytearray(b"PING and what follows without a line feed")
+    parser.begin(buffer, 0, len(buffer))
     assert parser.next() == MORE
-    assert parser.at == len(store), "the state remembers it"
+    assert parser.at == len(buffer), "the state remembers it"
     assert parser.need == 0
     parser.begin(bytearray(b"\n"), 0, 1)
     assert parser.next() == PING

@@ -182,10 +182,10 @@ def test_given_a_line_that_is_ignored_then_it_may_be_as_long_as_it_likes(verb: b
 
 def test_given_the_limits_changed_between_reads_then_the_next_operation_keeps_to_them() -> None:
     parser = Parser()
-    store = bytearray(b"PUB a 5\r\nhello\r\n")
-    parser.begin(store, 0, len(store))
+    buffer = bytearray(b"PUB a 5\r\nhello\r\n")
+    parser.begin(buffer, 0, len(buffer))
     assert parser.next() == PUB
     assert parser.next() == MORE
     parser.max_payload = 4
-    parser.begin(store, 0, len(store))
+    parser.begin(buffer, 0, len(buffer))
     assert parser.next() == FAULT

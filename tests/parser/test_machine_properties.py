@@ -113,9 +113,9 @@ def test_given_any_stream_when_peeked_at_before_each_step_then_it_is_read_the_sa
     wire: bytes,
 ) -> None:
     peeking, plain = Parser(), Parser()
-    store = bytearray(wire + b"PUB z 1\r\n")
-    peeking.begin(store, 0, len(wire))
-    plain.begin(store, 0, len(wire))
+    buffer = bytearray(wire + b"PUB z 1\r\n")
+    peeking.begin(buffer, 0, len(wire))
+    plain.begin(buffer, 0, len(wire))
     while plain.fault is None:
         seen = peeking.peek()
         assert seen == peeking.peek(), "to look twice changes nothing"
@@ -125,9 +125,9 @@ def test_given_any_stream_when_peeked_at_before_each_step_then_it_is_read_the_sa
         assert (peeking.at, peeking.state) == (plain.at, plain.state)
         if op == PUB:
             assert peeking.digest == plain.digest
-            short = store[at : at + 4] == b"PUB " and store[at + 4] not in b" \t"
+            short = buffer[at : at + 4] == b"PUB " and buffer[at + 4] not in b" \t"
             if short:
-                assert seen in (0, plain.digest) or min(store[at + 4 : plain.subject_end]) <= 32
+                assert seen in (0, plain.digest) or min(buffer[at + 4 : plain.subject_end]) <= 32
         if op == MORE:
             break
 

@@ -173,7 +173,7 @@ def test_given_many_addresses_then_few_are_remembered_and_a_minute_forgets_them(
 
 
 @pytest.mark.parametrize(
-    ("store", "at", "seen"),
+    ("buffer", "at", "seen"),
     [
         (b"PING\r\nfoo\r\nPING\r\n", 6, '"foo"'),
         (b"PING\r\nSUB a\r\n", 10, '"SUB a"'),
@@ -183,9 +183,9 @@ def test_given_many_addresses_then_few_are_remembered_and_a_minute_forgets_them(
     ],
 )
 def test_given_a_place_in_what_was_read_then_its_line_is_shown_escaped_and_short(
-    store: bytes, at: int, seen: str
+    buffer: bytes, at: int, seen: str
 ) -> None:
-    assert violation("why", store, at, len(store)) == f"Protocol Violation: why: {seen}"
+    assert violation("why", buffer, at, len(buffer)) == f"Protocol Violation: why: {seen}"
 
 
 def test_given_bytes_behind_what_was_read_then_they_are_not_shown() -> None:

@@ -37,13 +37,13 @@ class Reader:
             self._serve(count)
 
     def _serve(self, count: int) -> None:
-        store, stop = self.intake.filled(count)
+        buffer, stop = self.intake.filled(count)
         parser = self.parser
-        parser.begin(store, 0, stop)
+        parser.begin(buffer, 0, stop)
         while (op := parser.next()) != MORE:
             assert op == PUB, parser.fault
-            self.payloads.append(bytes(store[parser.body : parser.body + parser.size]))
-        self.intake.keep(store, parser.at, stop, parser)
+            self.payloads.append(bytes(buffer[parser.body : parser.body + parser.size]))
+        self.intake.keep(buffer, parser.at, stop, parser)
 
 
 def publish(payload: bytes) -> bytes:
@@ -92,17 +92,17 @@ def test_given_nothing_kept_then_a_read_has_the_whole_inbox() -> None:
     inbox = Inbox(1000, 512)
     reader = Reader(inbox)
     reader.read(publish(b"x") * 3, 1 << 20)
-    assert len(reader.intake.buffer()) == len(inbox.store) >= 1000
+    assert len(reader.intake.buffer()) == len(inbox.buffer) >= 1000
 
 
 def test_given_a_short_rest_then_it_stands_before_what_comes_next() -> None:
     inbox = Inbox(1000, 512)
     reader = Reader(inbox)
     reader.read(b"PUB subj", 1 << 20)
-    assert len(reader.intake.buffer()) == len(inbox.store) - len(b"subj")
+    assert len(reader.intake.buffer()) == len(inbox.buffer) - len(b"subj")
     reader.read(b"ect 1\r\nx\r\n", 1 << 20)
     assert reader.payloads == [b"x"]
-    assert len(reader.intake.buffer()) == len(inbox.store)
+    assert len(reader.intake.buffer()) == len(inbox.buffer)
 
 
 @pytest.mark.parametrize("size", [200_000, 1_000_000])
@@ -119,7 +119,7 @@ def test_given_a_long_message_in_small_reads_then_it_moves_a_few_times_only() ->
     moves = sum(
         later > earlier for earlier, later in zip(reader.room, reader.room[1:], strict=False)
     )
-    assert moves < 12, "a store doubles"
+    assert moves < 12, "a buffer doubles"
 
 
 def traced(stage: Stage, wires: list[list[bytes]]) -> int:
@@ -139,7 +139,7 @@ def traced(stage: Stage, wires: list[list[bytes]]) -> int:
 def test_given_idle_connections_that_sent_a_long_message_then_they_hold_no_buffer() -> None:
     stage = Stage(receive_buffer=64 * KIB)
     wires = [[publish(b"x" * MIB)] for _ in range(10)]
-    assert traced(stage, wires) < 2 * MIB, "the last store may still be at hand, but only that one"
+    assert traced(stage, wires) < 2 * MIB, "the last buffer may still be at hand, but only that one"
     assert stage.number == 10
 
 

@@ -84,7 +84,7 @@ def test_given_a_new_link_then_it_is_what_a_client_is_before_connect() -> None:
     )
     assert (connection.frame, connection.shape) == ("netstring", FRAMED)
     assert connection.max_pending == 100
-    assert connection.held() == connection.stored() == 0
+    assert connection.held() == connection.buffered() == 0
     assert drained(connection) == b""
 
 
@@ -134,7 +134,7 @@ def test_given_pieces_of_any_size_then_they_wait_whole_and_in_order(
     said = [bytes([65 + turn % 26]) * piece for turn in range(40)]
     for one in said:
         assert plane.say(connection, one)
-    assert connection.held() == 40 * piece == connection.waiting_bytes + connection.stored()
+    assert connection.held() == 40 * piece == connection.waiting_bytes + connection.buffered()
     assert drained(connection) == b"".join(said)
     assert connection.held() == 0
 
@@ -206,8 +206,8 @@ def test_given_a_store_that_is_taken_then_the_link_has_none_and_begins_another(
     connection = stalled()
     plane.say(connection, b"x")
     assert drained(connection) == b"x"
-    assert len(connection.take_store()) >= 1
-    assert len(connection.take_store()) == 0
+    assert len(connection.take_buffer()) >= 1
+    assert len(connection.take_buffer()) == 0
     plane.say(connection, b"y")
     assert drained(connection) == b"y"
 

@@ -57,7 +57,7 @@ def test_given_a_stalled_subscriber_below_max_pending_then_it_gets_everything_la
     assert stalled.connection.held() == 0
 
 
-def test_given_a_subscriber_then_what_it_holds_is_at_most_max_pending_and_one_store() -> None:
+def test_given_a_subscriber_then_what_it_holds_is_at_most_max_pending_and_one_buffer() -> None:
     stage = Stage()
     stalled = listener(stage, MIB)
     stalled.stall()
@@ -189,7 +189,7 @@ def test_given_many_connections_that_have_heard_enough_then_their_stores_are_giv
             ear.heard = bytearray()
         return ears
 
-    assert traced(work) < 17 * 128 * KIB, "sixteen stores are kept for the next read event"
+    assert traced(work) < 17 * 128 * KIB, "sixteen buffers are kept for the next read event"
 
 
 def test_given_more_work_than_one_turn_may_be_then_the_rest_is_served_in_the_next() -> None:

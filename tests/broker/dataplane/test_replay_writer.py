@@ -41,11 +41,11 @@ class Scene:
         self.peer.connection.subs[b"7"] = self.sub
 
     def play(
-        self, store: bytearray, number: int = 1, until: int = 0, since: int = 0, start: int = 0
+        self, buffer: bytearray, number: int = 1, until: int = 0, since: int = 0, start: int = 0
     ) -> int:
         connection, replay_writer = self.peer.connection, self.replay_writer
-        stop = len(store)
-        at = replay_writer.play(connection, self.sub, number, until, since, store, start, stop)
+        stop = len(buffer)
+        at = replay_writer.play(connection, self.sub, number, until, since, buffer, start, stop)
         self.stage.plane.release(None)
         return at
 
@@ -77,15 +77,15 @@ def test_given_a_number_that_is_missing_then_the_player_stops_there_and_says_wha
     None
 ):
     scene = Scene()
-    store = some(1, 3) + some(6, 8)
-    at = scene.play(store)
+    buffer = some(1, 3) + some(6, 8)
+    at = scene.play(buffer)
     assert (scene.replay_writer.outcome, scene.replay_writer.number, scene.replay_writer.found) == (
         GAP,
         4,
         6,
     )
     assert at == len(some(1, 3))
-    assert scene.play(store, 6, start=at) == len(store)
+    assert scene.play(buffer, 6, start=at) == len(buffer)
     assert scene.sub.delivered == 6
 
 
@@ -107,29 +107,29 @@ def test_given_a_time_then_what_is_older_is_passed_over() -> None:
 
 def test_given_a_record_that_is_cut_or_changed_then_it_is_not_told() -> None:
     scene = Scene()
-    store = some(1, 3)
-    assert scene.play(store[:-8]) == len(some(1, 2))
+    buffer = some(1, 3)
+    assert scene.play(buffer[:-8]) == len(some(1, 2))
     assert (scene.replay_writer.outcome, scene.replay_writer.number) == (MORE, 3)
-    store[-12] ^= 1
+    buffer[-12] ^= 1
     scene = Scene()
-    assert scene.play(store) == len(some(1, 2))
+    assert scene.play(buffer) == len(some(1, 2))
     assert (scene.replay_writer.outcome, scene.replay_writer.number) == (BAD, 3)
 
 
 def test_given_a_reader_that_stalls_then_the_player_stops_and_cuts_nobody_off() -> None:
     scene = Scene(max_pending=100_000)
     scene.peer.stall()
-    store = some(1, 50, 9000)
-    at = scene.play(store)
+    buffer = some(1, 50, 9000)
+    at = scene.play(buffer)
     assert scene.replay_writer.outcome == FULL
-    assert 0 < scene.peer.connection.held() < 200_000  # what it may hold, and one store
+    assert 0 < scene.peer.connection.held() < 200_000  # what it may hold, and one buffer
     assert not scene.peer.connection.closed
     told = scene.replay_writer.number - 1
     assert at == len(some(1, told, 9000))
-    assert scene.play(store, told + 1, start=at) == at
+    assert scene.play(buffer, told + 1, start=at) == at
     heard = scene.peer.resume()
     while scene.replay_writer.outcome == FULL:
-        at = scene.play(store, scene.replay_writer.number, start=at)
+        at = scene.play(buffer, scene.replay_writer.number, start=at)
         heard += scene.peer.take()
     sent = Message(b"a", b"x" * 9000)
     assert heard == b"".join(message(sent, b"7", n, "netstring", False) for n in range(1, 51))
@@ -191,14 +191,14 @@ def test_given_many_wishes_of_one_link_then_each_gets_what_it_has_not_seen_and_n
     subs = peer.connection.subs
     subs[b"1"].seen = 2
     replay_writer = ReplayWriter(stage.plane.gate, stage.sublist, SALT)
-    store = some(1, 9, 5000)
+    buffer = some(1, 9, 5000)
     at, number, heard, turns = 0, 1, b"", 0
     while number < 10:
         peer.stall()
-        at = replay_writer.play(peer.connection, None, number, 0, 0, store, at, len(store))
+        at = replay_writer.play(peer.connection, None, number, 0, 0, buffer, at, len(buffer))
         number = replay_writer.number
         stage.plane.release(None)
-        assert peer.connection.held() < 180_000  # what it may hold, and one store
+        assert peer.connection.held() < 180_000  # what it may hold, and one buffer
         heard += peer.resume()
         turns += 1
     assert turns > 1 or count < 9
@@ -216,11 +216,11 @@ def test_given_numbers_that_are_owed_then_a_member_of_a_group_gets_just_those() 
     peer = stage.join(QUIET)
     peer.send(b"SUB a q 1\r\n")
     sub = peer.connection.subs[b"1"]
-    sub.owed = deque([2, 3, 7])
+    sub.deferred_numbers = deque([2, 3, 7])
     replay_writer = ReplayWriter(stage.plane.gate, stage.sublist, SALT)
-    store = some(1, 9)
-    replay_writer.play(peer.connection, None, 3, 0, 0, store, 0, len(store))
+    buffer = some(1, 9)
+    replay_writer.play(peer.connection, None, 3, 0, 0, buffer, 0, len(buffer))
     stage.plane.release(None)
     sent = Message(b"a", b"xxx")
     assert peer.take() == b"".join(message(sent, b"1", n, "netstring", False) for n in (3, 7))
-    assert sub.owed == deque()
+    assert sub.deferred_numbers == deque()

@@ -95,7 +95,7 @@ ENDINGS: dict[str, Callable[[Peer], object]] = {
     "UNSUB max": lambda peer: (peer.send(b"UNSUB 1 1\r\n"), peer.resume()),
     "gone": lambda peer: peer.leave(),
     "too slow": lambda peer: (
-        peer.stage.plane.gate.cut(peer.connection),
+        peer.stage.plane.gate.disconnect_slow(peer.connection),
         peer.stage.plane.release(None),
     ),
     "a defect": lambda peer: fail(peer),

@@ -24,27 +24,27 @@ text = st.binary(max_size=40)
 messages = st.lists(st.tuples(text, text, text, st.binary(max_size=300)), min_size=1, max_size=40)
 
 
-def collected(store: bytes, *, first: int = 1, rows_max: int = 100) -> Columns:
+def collected(buffer: bytes, *, first: int = 1, rows_max: int = 100) -> Columns:
     """What one chunk takes of these records."""
     collector = Collector(SALT, rows_max)
     collector.begin(first, 1 << 62, None)
-    collector.take(store, 0, len(store))
+    collector.take(buffer, 0, len(buffer))
     return Columns(collector.chunk())
 
 
-def chunks(collector: Collector, store: bytes, step: int) -> Iterator[Columns]:
+def chunks(collector: Collector, buffer: bytes, step: int) -> Iterator[Columns]:
     """All of a store, handed over in pieces of `step` bytes more each time."""
     at, stop = 0, 0
     while True:
-        state = collector.take(store, at, stop)
+        state = collector.take(buffer, at, stop)
         at = collector.at
-        if state == FULL or stop == len(store):
+        if state == FULL or stop == len(buffer):
             yield Columns(collector.chunk())
             collector.clear()
         if state == MORE:
-            if stop == len(store):
+            if stop == len(buffer):
                 return
-            stop = min(stop + step, len(store))
+            stop = min(stop + step, len(buffer))
         else:
             assert state == FULL
 
@@ -61,8 +61,8 @@ def test_given_records_when_collected_then_each_row_is_the_message() -> None:
 
 def test_given_a_chunk_when_looked_at_then_every_section_begins_at_a_multiple_of_eight() -> None:
     collector = Collector(SALT)
-    store = records(1, 9)
-    collector.take(store, 0, len(store))
+    buffer = records(1, 9)
+    collector.take(buffer, 0, len(buffer))
     chunk = collector.chunk()
     assert struct.unpack_from("<4s3I", chunk) == (b"SQC1", 9, 0, 10)
     sections = list(struct.iter_unpack("<II", chunk[16:HEAD_SIZE]))
@@ -74,8 +74,8 @@ def test_given_a_chunk_when_looked_at_then_every_section_begins_at_a_multiple_of
 def test_given_a_start_and_an_end_when_collected_then_those_are_the_rows() -> None:
     collector = Collector(SALT)
     collector.begin(3, 6, None)
-    store = records(1, 9)
-    assert collector.take(store, 0, len(store)) == END
+    buffer = records(1, 9)
+    assert collector.take(buffer, 0, len(buffer)) == END
     assert list(Columns(collector.chunk()).numbers) == [3, 4, 5, 6]
     assert (collector.first, collector.next, collector.rows) == (3, 7, 4)
     assert collector.at == len(records(1, 6))
@@ -89,9 +89,9 @@ def test_given_more_rows_than_a_chunk_takes_when_collected_then_the_next_goes_on
 
 def test_given_many_bytes_when_collected_then_a_chunk_keeps_to_its_limit() -> None:
     collector = Collector(SALT, bytes_max=2000)
-    store = records(1, 100)
+    buffer = records(1, 100)
     sizes, numbers, at = [], [], 0
-    while collector.take(store, at, len(store)) == FULL:
+    while collector.take(buffer, at, len(buffer)) == FULL:
         at = collector.at
         chunk = collector.chunk()
         sizes.append(len(chunk))
@@ -114,39 +114,39 @@ def test_given_one_record_longer_than_a_chunk_when_collected_then_it_is_a_chunk_
 
 def test_given_a_number_that_misses_when_collected_then_it_is_a_gap_until_it_is_skipped() -> None:
     collector = Collector(SALT)
-    store = records(1, 3) + records(6, 8)
-    assert collector.take(store, 0, len(store)) == GAP
+    buffer = records(1, 3) + records(6, 8)
+    assert collector.take(buffer, 0, len(buffer)) == GAP
     assert (collector.next, collector.found, collector.at) == (4, 6, len(records(1, 3)))
-    assert collector.take(store, collector.at, len(store)) == GAP, "it is not passed over"
+    assert collector.take(buffer, collector.at, len(buffer)) == GAP, "it is not passed over"
     collector.skip(6)
-    assert collector.take(store, collector.at, len(store)) == MORE
+    assert collector.take(buffer, collector.at, len(buffer)) == MORE
     assert list(Columns(collector.chunk()).numbers) == [1, 2, 3, 6, 7, 8]
 
 
 def test_given_a_gap_over_the_end_when_collected_then_only_what_was_asked_for_misses() -> None:
     collector = Collector(SALT)
     collector.begin(1, 4, None)
-    store = records(1, 3) + records(6, 8)
-    assert collector.take(store, 0, len(store)) == GAP
+    buffer = records(1, 3) + records(6, 8)
+    assert collector.take(buffer, 0, len(buffer)) == GAP
     assert (collector.next, collector.found) == (4, 5)
     collector.skip(5)
-    assert collector.take(store, collector.at, len(store)) == END
+    assert collector.take(buffer, collector.at, len(buffer)) == END
 
 
 def test_given_a_flipped_bit_when_collected_then_the_record_is_bad_and_those_before_are_kept() -> (
     None
 ):
-    store = bytearray(records(1, 9))
-    store[len(records(1, 4)) + 70] ^= 4
+    buffer = bytearray(records(1, 9))
+    buffer[len(records(1, 4)) + 70] ^= 4
     collector = Collector(SALT)
-    assert collector.take(store, 0, len(store)) == BAD
+    assert collector.take(buffer, 0, len(buffer)) == BAD
     assert collector.at == len(records(1, 4))
     assert list(Columns(collector.chunk()).numbers) == [1, 2, 3, 4]
 
 
 def test_given_another_salt_when_collected_then_nothing_is_a_record() -> None:
-    store = records(1, 9, salt=SALT + 1)
-    assert Collector(SALT).take(store, 0, len(store)) == BAD
+    buffer = records(1, 9, salt=SALT + 1)
+    assert Collector(SALT).take(buffer, 0, len(buffer)) == BAD
 
 
 def test_given_a_filter_when_collected_then_it_is_asked_once_for_each_subject() -> None:
@@ -158,8 +158,8 @@ def test_given_a_filter_when_collected_then_it_is_asked_once_for_each_subject() 
 
     collector = Collector(SALT)
     collector.begin(1, 1 << 62, wanted)
-    store = records(1, 30)
-    assert collector.take(store, 0, len(store)) == MORE
+    buffer = records(1, 30)
+    assert collector.take(buffer, 0, len(buffer)) == MORE
     assert list(Columns(collector.chunk()).numbers) == list(range(1, 31, 3))
     assert asked == [b"orders.1", b"orders.2", b"orders.0"]
     assert collector.next == 31, "what is not wanted was seen, too"
@@ -168,8 +168,8 @@ def test_given_a_filter_when_collected_then_it_is_asked_once_for_each_subject() 
 def test_given_a_filter_that_takes_nothing_when_collected_then_the_chunk_is_empty() -> None:
     collector = Collector(SALT)
     collector.begin(1, 1 << 62, lambda subject: False)
-    store = records(1, 9)
-    assert collector.take(store, 0, len(store)) == MORE
+    buffer = records(1, 9)
+    assert collector.take(buffer, 0, len(buffer)) == MORE
     chunk = collector.chunk()
     assert (len(Columns(chunk)), collector.rows, collector.first) == (0, 0, 0)
     assert Columns(chunk).to_arrow().num_rows == 0
@@ -188,8 +188,8 @@ def test_given_more_subjects_than_are_remembered_when_filtered_then_it_is_right_
         batch.append_message(number, number, b"s.%d" % number, b"", b"", b"")
     collector = Collector(SALT, rows_max=50_000)
     collector.begin(1, 1 << 62, lambda subject: subject.endswith(b"7"))
-    store = bytes(batch.view())
-    assert collector.take(store, 0, len(store)) == MORE
+    buffer = bytes(batch.view())
+    assert collector.take(buffer, 0, len(buffer)) == MORE
     assert list(Columns(collector.chunk()).numbers) == list(range(7, 40_001, 10))
 
 
@@ -197,8 +197,8 @@ def test_given_a_collector_when_begun_anew_then_nothing_of_before_is_left() -> N
     collector = Collector(SALT)
     collector.take(records(1, 9), 0, len(records(1, 9)))
     collector.begin(5, 1 << 62, None)
-    store = records(5, 6)
-    collector.take(store, 0, len(store))
+    buffer = records(5, 6)
+    collector.take(buffer, 0, len(buffer))
     assert list(Columns(collector.chunk()).numbers) == [5, 6]
 
 
@@ -218,16 +218,16 @@ def test_given_columns_when_turned_into_arrow_then_it_is_the_same_memory() -> No
 @pytest.mark.parametrize("size", [0, 10, HEAD_SIZE - 1, HEAD_SIZE, HEAD_SIZE + 8, -1])
 def test_given_a_part_of_a_chunk_when_decoded_then_it_is_refused(size: int) -> None:
     collector = Collector(SALT)
-    store = records(1, 9)
-    collector.take(store, 0, len(store))
+    buffer = records(1, 9)
+    collector.take(buffer, 0, len(buffer))
     with pytest.raises(ChunkError):
         Columns.from_bytes(collector.chunk()[:-8][:size])
 
 
 def test_given_offsets_out_of_bounds_when_turned_into_arrow_then_it_is_refused() -> None:
     collector = Collector(SALT)
-    store = records(1, 9)
-    collector.take(store, 0, len(store))
+    buffer = records(1, 9)
+    collector.take(buffer, 0, len(buffer))
     chunk = bytearray(collector.chunk())
     (offset,) = struct.unpack_from("<I", chunk, 16 + 8 * 8)  # the payloads' offsets
     struct.pack_into("<i", chunk, offset + 12, 1 << 30)

@@ -26,10 +26,10 @@ def batch_of(messages: Sequence[Message], first: int = 1) -> RecordBatch:
     return batch
 
 
-def walked(store: bytes, salt: int = SALT) -> tuple[list[tuple[int, Message]], int, int]:
+def walked(buffer: bytes, salt: int = SALT) -> tuple[list[tuple[int, Message]], int, int]:
     """Numbers and messages, how it ended, and where."""
     walk = Walk(salt)
-    walk.begin(store, 0, len(store))
+    walk.begin(buffer, 0, len(buffer))
     found = []
     while (state := walk.next()) == RECORD:
         parts = (
@@ -38,7 +38,7 @@ def walked(store: bytes, salt: int = SALT) -> tuple[list[tuple[int, Message]], i
             (walk.body, walk.header_size),
             (walk.payload, walk.payload_size),
         )
-        message = tuple(store[at : at + size] for at, size in parts)
+        message = tuple(buffer[at : at + size] for at, size in parts)
         found.append((walk.number, message))
         assert (walk.time - 1000, walk.origin, walk.epoch) == (walk.origin_sequence, 5, 7)
     return found, state, walk.at
@@ -49,11 +49,11 @@ def test_given_any_messages_when_walked_then_they_are_the_same(
     messages: list[Message], first: int
 ) -> None:
     batch = batch_of(messages, first)
-    store = bytes(batch.view())
+    buffer = bytes(batch.view())
     assert (batch.first, batch.last, batch.time) == (first, first + len(messages) - 1, 1000)
     sizes = [record_size(len(m[0]), len(m[1]), len(m[2]) + len(m[3])) for m in messages]
-    assert sum(sizes) == len(store) == batch.end
-    assert walked(store) == (list(enumerate(messages, first)), MORE, len(store))
+    assert sum(sizes) == len(buffer) == batch.end
+    assert walked(buffer) == (list(enumerate(messages, first)), MORE, len(buffer))
 
 
 @given(MESSAGES, st.data())
@@ -71,24 +71,24 @@ def test_given_a_batch_that_is_looked_at_in_between_then_it_is_the_same_in_the_e
 
 @given(MESSAGES)
 def test_given_a_cut_anywhere_then_whole_records_come_and_no_other(messages: list[Message]) -> None:
-    store = bytes(batch_of(messages).view())
+    buffer = bytes(batch_of(messages).view())
     ends, at = [], 0
     for message in messages:
         at += record_size(len(message[0]), len(message[1]), len(message[2]) + len(message[3]))
         ends.append(at)
-    for cut in range(len(store)):
-        found, state, _ = walked(store[:cut])
+    for cut in range(len(buffer)):
+        found, state, _ = walked(buffer[:cut])
         assert [number for number, _ in found] == list(range(1, 1 + sum(e <= cut for e in ends)))
         assert state == MORE
 
 
 def test_given_any_bit_flipped_then_no_other_message_comes() -> None:
     messages: list[Message] = [(b"a.b", b"r", b"NATS/1.0\r\n\r\n", b"hello"), (b"c", b"", b"", b"")]
-    store = bytes(batch_of(messages).view())
+    buffer = bytes(batch_of(messages).view())
     right = list(enumerate(messages, 1))
-    for at in range(len(store)):
+    for at in range(len(buffer)):
         for bit in range(8):
-            spoilt = bytearray(store)
+            spoilt = bytearray(buffer)
             spoilt[at] ^= 1 << bit
             found, state, where = walked(bytes(spoilt))
             assert found == right[: len(found)]
@@ -98,43 +98,43 @@ def test_given_any_bit_flipped_then_no_other_message_comes() -> None:
 
 
 def test_given_another_salt_then_nothing_is_a_record() -> None:
-    store = bytes(batch_of([(b"a", b"", b"", b"x")]).view())
-    assert walked(store, SALT + 1) == ([], BAD, 0)
+    buffer = bytes(batch_of([(b"a", b"", b"", b"x")]).view())
+    assert walked(buffer, SALT + 1) == ([], BAD, 0)
 
 
-@pytest.mark.parametrize("store", [bytes(HEADER_SIZE), b"\xff" * 200, b"x" * HEADER_SIZE])
-def test_given_what_is_no_record_then_it_is_bad(store: bytes) -> None:
-    assert walked(store)[1] == BAD
+@pytest.mark.parametrize("buffer", [bytes(HEADER_SIZE), b"\xff" * 200, b"x" * HEADER_SIZE])
+def test_given_what_is_no_record_then_it_is_bad(buffer: bytes) -> None:
+    assert walked(buffer)[1] == BAD
 
 
 def test_given_a_skim_then_it_hops_over_what_is_spoilt() -> None:
-    store = bytearray(batch_of([(b"a", b"", b"", b"x" * 100), (b"b", b"", b"", b"y")]).view())
-    store[HEADER_SIZE + 50] ^= 1
+    buffer = bytearray(batch_of([(b"a", b"", b"", b"x" * 100), (b"b", b"", b"", b"y")]).view())
+    buffer[HEADER_SIZE + 50] ^= 1
     walk = Walk(SALT)
-    walk.begin(store, 0, len(store))
+    walk.begin(buffer, 0, len(buffer))
     assert [walk.skim(), walk.skim(), walk.skim()] == [RECORD, RECORD, MORE]
     assert walk.number == 2
 
 
 @pytest.mark.parametrize("wanted", range(8))
 def test_given_a_number_that_is_sought_then_next_reads_it(wanted: int) -> None:
-    store = batch_of([(b"a", b"", b"", bytes(10 * at)) for at in range(5)]).view()
+    buffer = batch_of([(b"a", b"", b"", bytes(10 * at)) for at in range(5)]).view()
     walk = Walk(SALT)
-    walk.begin(bytes(store), 0, len(store))
+    walk.begin(bytes(buffer), 0, len(buffer))
     walk.seek(wanted)
     assert walk.next() == RECORD
     assert walk.number == min(max(1, wanted), 5)
 
 
 def test_given_any_bit_flipped_when_a_number_is_sought_then_the_damage_is_found_before_it() -> None:
-    store = bytes(batch_of([(b"a", b"", b"", bytes(100)) for _ in range(4)]).view())
-    size = len(store) // 4
+    buffer = bytes(batch_of([(b"a", b"", b"", bytes(100)) for _ in range(4)]).view())
+    size = len(buffer) // 4
     for at in range(size, size + HEADER_SIZE):
         for bit in range(8):
-            spoilt = bytearray(store)
+            spoilt = bytearray(buffer)
             spoilt[at] ^= 1 << bit
             walk = Walk(SALT)
-            walk.begin(bytes(spoilt), 0, len(store))
+            walk.begin(bytes(spoilt), 0, len(buffer))
             walk.seek(4)
             while (outcome := walk.next()) == RECORD and walk.number < 4:
                 pass
@@ -148,12 +148,12 @@ def test_given_any_bit_flipped_when_a_number_is_sought_then_the_damage_is_found_
 def test_given_no_checksums_then_both_sides_do_without() -> None:
     batch = RecordBatch(SALT, 7, checked=False)
     batch.append_message(1, 1, b"a", b"", b"", b"x")
-    store = bytes(batch.view())
+    buffer = bytes(batch.view())
     walk = Walk(SALT, checked=False)
-    walk.begin(store, 0, len(store))
+    walk.begin(buffer, 0, len(buffer))
     assert walk.next() == RECORD
     walk = Walk(SALT)
-    walk.begin(store, 0, len(store))
+    walk.begin(buffer, 0, len(buffer))
     assert walk.next() == BAD
 
 
