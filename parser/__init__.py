@@ -1,1 +1,1 @@
-"""The wire: bytes of the NATS client protocol to operations, as spans of the receive buffer."""
+"""The wire protocol: parses the bytes a NATS client sends into operations."""

@@ -1,8 +1,8 @@
-"""What a peer can do wrong on the wire, and the exact words it is told.
+"""Protocol errors: what a client can do wrong, and the exact text it gets back.
 
-One class per rule. A class carries its wire text and whether the connection goes on,
-so no caller compares strings or keeps a table of its own. An empty `reply` means that
-the peer is hung up on without a word, as nats-server does:
+There is one class for each rule. The class holds the text for the client and says whether
+the connection is closed, so callers compare no strings and keep no table of their own. If
+`reply` is empty, the connection is closed without an error message, as nats-server does:
 
     WireError
     |-- Fatal                          the connection is closed after `reply`
@@ -10,28 +10,29 @@ the peer is hung up on without a word, as nats-server does:
     |   |   `-- PayloadUnended
     |   |-- ControlLineTooLong
     |   |-- PayloadTooLarge
-    |   |-- BadArguments               (without a word)
-    |   |-- PeerError                  (without a word) the client said -ERR
-    |   |-- BadConnect                 (without a word)
-    |   |-- HeadersNotAgreed           (without a word)
+    |   |-- BadArguments               (no reply)
+    |   |-- PeerError                  (no reply) the client sent -ERR
+    |   |-- BadConnect                 (no reply)
+    |   |-- HeadersNotAgreed           (no reply)
     |   |-- BadProtocol, NoRespondersNeedsHeaders, BadFrameOption, NoSuchAccount
     |   `-- ConnectionsExceeded, StaleConnection, SlowConsumer
-    `-- Refused                        this one operation is dropped; the next one is fine
+    `-- Refused                        only this operation is dropped
         |-- InvalidSubject, InvalidPublishSubject, SubscriptionsExceeded
         |-- PublishForbidden, ReplyForbidden, SubscribeForbidden, ReplayRefused
         `-- TooManyNodes, TooManyMatches, JournalFull
 
-`str(error)` is for our log and says what was seen; `error.reply` is for the peer and says
-which rule it broke. Words: nats-server 2.15.1's, for clients look for them to the letter.
+`str(error)` goes to our log and says what was received. `error.reply` goes to the client and
+says which rule it broke. Its words are those of nats-server 2.15.1, because client libraries
+match them literally.
 """
 
 _ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r"}
 
 
 def quoted(text: bytes) -> bytes:
-    """A subject between quotes as Go's `%q` writes it: what does not print is escaped.
+    """Quote a subject as Go's `%q` does: characters that cannot be printed are escaped.
 
-    So no byte of a peer's can end the line that it is told in.
+    So no byte that a client chose can end the line of the error message.
     """
     parts = []
     for char in text.decode("utf-8", "surrogateescape"):
@@ -40,7 +41,7 @@ def quoted(text: bytes) -> bytes:
             parts.append("\\" + char)
         elif char.isprintable():
             parts.append(char)
-        elif 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8
+        elif 0xDC80 <= code <= 0xDCFF:  # a byte that is not valid UTF-8
             parts.append(f"\\x{code - 0xDC00:02x}")
         elif code in _ESCAPES:
             parts.append(_ESCAPES[code])
@@ -52,7 +53,7 @@ def quoted(text: bytes) -> bytes:
 
 
 class WireError(Exception):
-    """Base of all; catch this to catch every fault of a peer."""
+    """The base class; catch this to catch every protocol error."""
 
     reply = b""
     closes = True
@@ -67,11 +68,11 @@ class UnknownOperation(Fatal):
 
 
 class PayloadUnended(UnknownOperation):
-    """What follows a payload is not CR LF."""
+    """A payload is not followed by CR LF."""
 
 
 class ControlLineTooLong(Fatal):
-    """`of_connect`: the line is a CONNECT, and may hold credentials."""
+    """`of_connect`: the line is a CONNECT, so it may contain credentials."""
 
     reply = b"-ERR 'maximum control line exceeded'\r\n"
 
@@ -85,15 +86,15 @@ class PayloadTooLarge(Fatal):
 
 
 class BadArguments(Fatal):
-    """Too few or too many words, or a size that is no number."""
+    """Too few or too many words, or a size that is not a number."""
 
 
 class PeerError(Fatal):
-    """The client reported an error of ours."""
+    """The client sent -ERR."""
 
 
 class BadConnect(Fatal):
-    """The options of CONNECT are no JSON object, or one has the wrong type."""
+    """The options of CONNECT are not a JSON object, or one has the wrong type."""
 
 
 class HeadersNotAgreed(Fatal):
@@ -129,7 +130,7 @@ class SlowConsumer(Fatal):
 
 
 class Refused(WireError):
-    """The operation is dropped, the connection lives."""
+    """The operation is dropped; the connection stays open."""
 
     closes = False
 
@@ -147,7 +148,7 @@ class SubscriptionsExceeded(Refused):
 
 
 class PublishForbidden(Refused):
-    """`why`, of one line, follows the words that clients look for."""
+    """`why` is one line; it comes after the words that clients look for."""
 
     def __init__(self, subject: bytes, why: str = "") -> None:
         because = f": {why}" if why else ""
@@ -172,7 +173,7 @@ class SubscribeForbidden(Refused):
 
 
 class TooManyNodes(Refused):
-    """A pattern with which matching one subject could visit too many nodes."""
+    """With this pattern, matching one subject could visit too many nodes."""
 
     def __init__(self, subject: bytes, most: int) -> None:
         super().__init__(f"subscribe to {subject!r}: over {most} nodes to match")
@@ -184,7 +185,7 @@ class TooManyNodes(Refused):
 
 
 class TooManyMatches(Refused):
-    """A subscription with which one message could match too many of its connection."""
+    """With this subscription, one message could match too many subscriptions of the connection."""
 
     def __init__(self, subject: bytes, most: int) -> None:
         super().__init__(f"subscribe to {subject!r}: over {most} matches of one message")
@@ -197,7 +198,7 @@ class TooManyMatches(Refused):
 
 
 class ReplayRefused(Refused):
-    """A `$SEQ.` subscription that says something wrong, and what would be right."""
+    """A `$SEQ.` subscription with an invalid request; `reason` says what would be valid."""
 
     def __init__(self, subject: bytes, reason: bytes) -> None:
         super().__init__(f"replay of {subject!r}: {reason!r}")
@@ -206,7 +207,10 @@ class ReplayRefused(Refused):
 
 
 class JournalFull(Refused):
-    """Refused before it had a number. The words are those after which clients stay connected."""
+    """The message was refused before it got a number.
+
+    Clients stay connected after an error with these words.
+    """
 
     def __init__(self, subject: bytes, problem: bytes) -> None:
         super().__init__(f"publish to {subject!r}: no room in the journal: {problem!r}")

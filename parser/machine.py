@@ -1,57 +1,57 @@
-r"""The byte machine: a receive buffer in, operations out, as spans of that buffer.
+r"""The byte machine: reads the receive buffer and returns operations as spans of that buffer.
 
     begin(buffer, start, stop)         the bytes that have not been consumed yet
     next() -> PUB, SUB, PING, ...      a whole operation; its spans are in the attributes
-           -> IGNORED                  a whole line that means nothing to a server
-           -> MORE                     what is left waits for more bytes
+           -> IGNORED                  a whole line that a server ignores
+           -> MORE                     the rest is incomplete; more bytes are needed
            -> FAULT                    `fault` says what was wrong; the stream has ended
 
-States and transitions are parser/table.py's. Verbs, and lines that are ignored, need no
-bytes to be kept: `state` remembers them. An argument line and its payload stay in the
-buffer from `at` on until they are whole, and the caller keeps `buffer[at:stop]`; `need`
-says how many bytes from `at` on the operation takes at least, 0 if that is not known yet.
+parser/table.py defines the states and transitions. A verb, or a line that is ignored, need
+not stay in the buffer: `state` remembers how far it got. An argument line and its payload
+stay in the buffer from `at` on until they are complete, so the caller keeps `buffer[at:stop]`.
+`need` says how many bytes, from `at` on, the operation takes at least; 0 if not known yet.
 
-Rule 1  This file knows the wire and nothing else: no socket, no clock, no subscriptions.
-Rule 2  Every index is below `stop` when it is read. A size has at most nine digits, so
-        that no sum of spans can overflow.
-Rule 3  `next` holds a short cut for `PUB subject size`, the commonest line by far. It
-        takes what is whole and plain and leaves all else to `_walk`, which alone would do.
+Rule 1  This file knows the wire protocol only: no socket, no clock, no subscriptions.
+Rule 2  Every index is below `stop` when it is read. A size has at most nine digits, so no
+        sum of spans can overflow.
+Rule 3  `next` has a fast path for `PUB subject size`, by far the most common line. It takes
+        complete, plain lines only and leaves the rest to `_walk`, which could do all of it.
 """
 
 # Theory of operation
 #
-# There are two ways through this file, and both say the same of any bytes.
+# There are two ways through this file, and they give the same result for any bytes.
 #
 # `_walk` is the machine: one table look-up for each byte of a verb. What follows the verb is not
-# in the table but a scan of the line, which is over at the line feed:
+# in the table. It is scanned as a line, up to the line feed:
 #
 #     bytes    HPUB a.b in.1 12 20 CR LF  NATS/1.0 ... payload  CR LF
 #              ----                                             -----
 #     table    verb                                             none: `_payload` looks at two bytes
 #     scan          `_line` finds the end, `_words` the spans, `_number` the sizes
 #
-# So the payload's state is drawn in docs/protocol.md and is not in the table: parser/table.py adds
-# its arrows by hand. A table of it would be a look-up for each byte of each payload.
+# So the PAYLOAD state that docs/protocol.md shows is not in the table: parser/table.py adds its
+# arrows by hand. In a table, each byte of each payload would cost a look-up.
 #
-# `next` is the short cut, for what clients send most: `PUB subject [reply] size` in upper-case
-# letters, with one blank between words, whole in the buffer with its payload. It scans such a line
-# once, computes the subject's digest on its way, and sets the spans. At the first thing that is
-# not so it has changed nothing, and leaves the line to `_walk`: it never refuses anything itself.
+# `next` has the fast path, for what clients send most: `PUB subject [reply] size` in upper-case
+# letters, with single blanks, complete in the buffer with its payload. It scans the line once,
+# computes the subject's digest on the way, and sets the spans. If the line is anything else,
+# nothing has been changed yet, and `_walk` takes it: the fast path itself refuses nothing.
 # tests/parser compares both with a reference.
 #
-# `peek` does half of the short cut for the operation after this one, so that the sublist can fetch
-# that subject's route into the cache meanwhile. `next` then takes over what was scanned.
+# `peek` does half of the fast path for the operation after this one. The sublist can then load
+# that subject's route into the cache in the meantime. `next` reuses the result of that scan.
 #
-# The digest is FNV-1a with 32 bits, and stands in four places: in `next` and in `peek`, which
-# compute it in the loop that finds the subject's end; in `_digest`, for all other lines; and in
-# sublist/subject.py, for the parser and the sublist know nothing of each other. They must be one
-# function, for a route is found by it: test_machine_properties.py compares them with a fifth that
-# is written from the definition, and tests/test_twins.py compares the constants.
+# The digest is 32-bit FNV-1a and is computed in four places: in `next` and in `peek`, in the loop
+# that finds the end of the subject; in `_digest`, for all other lines; and in sublist/subject.py,
+# because the parser and the sublist must not import each other. All must give the same value,
+# because it is the key of a route. test_machine_properties.py compares them with a fifth one,
+# written from the definition, and tests/test_twins.py compares the constants.
 #
-# When bytes run out, nothing that was scanned is kept, but where the operation begins (`at`) and
-# the state after the verb. A payload that comes in many pieces has its control line scanned again
-# at each, a few dozen bytes for one read. `need` tells the reader how many bytes to
-# wait for, so that it need not ask before they are here.
+# When bytes run out, only two things are kept: where the operation begins (`at`), and the state
+# after the verb. So when a payload arrives in pieces, its control line is scanned again for each
+# piece, which is a few dozen bytes per read. `need` tells the reader how many bytes to wait for,
+# so it need not call `next` before they have arrived.
 
 import cython
 
@@ -90,7 +90,7 @@ if not cython.compiled:
 
 
 class Parser:
-    """One per connection; holds no bytes, only positions. Written by its connection's reader."""
+    """One per connection; holds positions, not bytes. Written by its connection's reader."""
 
     def __init__(self, max_control_line: int = 4096, max_payload: int = 1 << 20) -> None:
         self.buffer = bytearray()
@@ -103,7 +103,7 @@ class Parser:
         self.state = START
         self.at = self.stop = self.need = 0
         self.digest = 0
-        self.peeked = -1  # the subject that `peek` has scanned, its end and its digest
+        self.peeked = -1  # the subject that `peek` scanned, its end and its digest
         self.peeked_end = self.peeked_digest = 0
         self.subject = self.subject_end = self.reply = self.reply_end = 0
         self.digits = self.digits_end = self.header_digits = self.header_digits_end = 0
@@ -111,7 +111,7 @@ class Parser:
         self.fault: WireError | None = None
 
     def begin(self, buffer: bytearray, start: int, stop: int) -> int:
-        """Look at `buffer[start:stop]`, which begins with what was kept."""
+        """Parse `buffer[start:stop]`, which begins with the bytes that were kept."""
         assert 0 <= start <= stop <= len(buffer), "the span must lie in the buffer"
         self.buffer = buffer
         self.data = self.buffer
@@ -121,7 +121,7 @@ class Parser:
         return 0
 
     def next(self) -> int:
-        """The next whole operation, MORE or FAULT. See the module for what follows each."""
+        """Return the next whole operation, MORE or FAULT. See the module's docstring."""
         data = self.data
         stop = self.stop
         start = self.at
@@ -155,7 +155,7 @@ class Parser:
                     at += 1
                 if reply or at >= stop or data[at] == CR:
                     break
-                reply = digits  # what was no size is a reply, and then comes one
+                reply = digits  # it was not the size, so it is the reply; the size comes next
                 while at < stop and data[at] > SPACE:
                     at += 1
                 reply_end = at
@@ -187,9 +187,9 @@ class Parser:
         return self._walk()
 
     def peek(self) -> int:
-        """The digest of the next operation's subject, if it is a plain PUB; 0 if it is not.
+        """Return the digest of the next operation's subject if it is a plain PUB, else 0.
 
-        For whoever wants to fetch what belongs to that subject before its turn comes.
+        Callers use it to load what belongs to that subject in advance.
         """
         data = self.data
         stop = self.stop
@@ -207,21 +207,21 @@ class Parser:
         return digest
 
     def _walk(self) -> int:
-        """The machine itself, a byte at a time, through the verb; then what the verb asks for."""
+        """Run the machine, byte by byte, through the verb; then handle what follows the verb."""
         data = self.data
         table = self.table
         stop = self.stop
         at = self.at
         state = self.state
         if self.fault is not None:
-            return FAULT  # there is no way back
+            return FAULT  # nothing can be parsed after a fault
         while state < FIRST_FINAL:
             if at == stop:
                 return self._wait(state, at, 0)
             state = table[state << 8 | data[at]]
             at += 1
             if state >= FIRST_FINAL and state < PING_END:
-                at -= 1  # an argument's state is entered by the argument's first byte
+                at -= 1  # the argument's first byte moves the machine to the argument state
         if state < PING_END:
             return self._line(state, at)
         if state == BROKEN:
@@ -233,19 +233,19 @@ class Parser:
         return PING if state == PING_END else PONG
 
     def _line(self, state: int, at: int) -> int:
-        """The argument line that begins at `at`: find its end, and see to what it says."""
+        """Find the end of the argument line that begins at `at`, check its length, and parse it."""
         data = self.data
         stop = self.stop
         if at == stop:
             return self._wait(state, at, 0)
-        end = at + 1  # the first byte begins the arguments whatever it is, a line feed too
+        end = at + 1  # the first byte begins the arguments whatever it is, even a line feed
         while end < stop and data[end] != LF:
             end += 1
         length = end - at
         if length and data[end - 1] == CR:
             length -= 1
         if length > self.max_control_line:
-            of_connect = state == CONNECT_ARGUMENT  # the verb may be gone from the buffer by now
+            of_connect = state == CONNECT_ARGUMENT  # the verb may have left the buffer already
             return self._broken(ControlLineTooLong(f"{length} bytes of arguments", of_connect))
         if end == stop:
             return self._wait(state, at, 0)
@@ -271,17 +271,17 @@ class Parser:
             return SUB
         if state == UNSUB_ARGUMENT and 1 <= words <= 2:
             return UNSUB
-        self.at = at  # so that what was wrong can be shown
+        self.at = at  # so that the log can show the line
         return self._broken(BadArguments(f"{words} words after the verb"))
 
     def _words(self, at: int, end: int, any_blank: bool) -> int:
-        """Set the spans of up to four words; how many words there are (5: more than four).
+        """Set the spans of up to four words; return how many there are (5: more than four).
 
-        Blanks are space and tab, with `any_blank` CR and LF too, as nats-server splits SUB
-        and UNSUB, whose line may begin with a line feed.
+        Blanks are space and tab. With `any_blank`, CR and LF are too: nats-server splits SUB and
+        UNSUB that way, and their lines may begin with a line feed.
 
-        The first is the subject (an UNSUB's sid), the last the digits (a SUB's sid, an
-        UNSUB's max), between them the reply (a SUB's queue) and an HPUB's header size.
+        The first word is the subject (in UNSUB: the sid). The last is the digits (in SUB: the sid;
+        in UNSUB: the max). Between them are the reply (in SUB: the queue) and HPUB's header size.
         """
         data = self.data
         count = 0
@@ -311,7 +311,7 @@ class Parser:
         return byte in (SPACE, TAB) or (any_blank and (byte in (CR, LF)))
 
     def _publish(self, state: int, at: int, end: int, after: int) -> int:
-        """The spans and sizes of PUB and HPUB, checked before any payload is awaited."""
+        """Set the spans and sizes of PUB and HPUB, and check them before the payload arrives."""
         self.reply = self.reply_end = self.digits = self.digits_end = 0
         words = self._words(at, end, False)
         if state == PUB_ARGUMENT:
@@ -337,7 +337,7 @@ class Parser:
         return self._payload(state, at, after)
 
     def _payload(self, state: int, at: int, body: int) -> int:
-        """The payload and its line end, as far as they are here."""
+        """Check the payload and its line end, as far as they have arrived."""
         data = self.data
         stop = self.stop
         end = body + self.size
@@ -352,7 +352,7 @@ class Parser:
         return PUB if state == PUB_ARGUMENT else HPUB
 
     def mentions(self, name: bytes, size: int) -> bool:
-        """Whether a name, of `size` bytes, is somewhere in the headers of the HPUB at hand."""
+        """Whether a name, of `size` bytes, occurs in the headers of the current HPUB."""
         if cython.compiled:
             text = name
             return memmem(self.data + self.body, self.header_size, text, size) != cython.NULL
@@ -360,7 +360,7 @@ class Parser:
             return name in self.buffer[self.body : self.body + self.header_size]
 
     def _number(self, at: int, end: int) -> int:
-        """A decimal of one to nine digits, or -1."""
+        """Parse a decimal of one to nine digits; -1 if it is not one."""
         data = self.data
         value = 0
         if end == at or end - at > DIGITS_MAX:
@@ -374,7 +374,7 @@ class Parser:
         return value
 
     def _digest(self, at: int, end: int) -> int:
-        """FNV-1a of a span, as the short cut in `next` computes it on its way."""
+        """FNV-1a of a span; `next` computes the same on its fast path."""
         data = self.data
         digest = DIGEST_BASIS
         while at < end:
@@ -389,7 +389,7 @@ class Parser:
         return MORE
 
     def _broken(self, fault: WireError) -> int:
-        """There is no way back: the connection that reads this stream is closed."""
+        """Fail for good: the connection that reads this stream is closed."""
         self.state = BROKEN
         self.fault = fault
         return FAULT

@@ -1,4 +1,4 @@
-"""The numbers of the operations that the byte machine returns; machine.pxd repeats them."""
+"""The operations that the byte machine returns, as numbers; machine.pxd repeats them."""
 
 from typing import Final
 

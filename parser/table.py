@@ -1,21 +1,21 @@
-"""The states of the byte machine and its one table of transitions, drawn from the verbs.
+"""The states of the byte machine and its transition table, built from the verbs.
 
-Each verb is a path of letters, in either case. Where the path ends, one of three things
-follows, as nats-server has it:
+Each verb is a path of letters, in either case. What may follow the last letter is one of
+three, as in nats-server:
 
-    BLANKS   at least one blank, then the first byte of the arguments      PUB, SUB, ...
-    LOOSE    any number of blanks, none too, then the arguments            CONNECT{...}, INFO
-    REST     anything at all up to the line feed is ignored                PING, PONG, +OK
+    BLANKS   one blank or more, then the first byte of the arguments       PUB, SUB, ...
+    LOOSE    any number of blanks, or none, then the arguments             CONNECT{...}, INFO
+    REST     everything up to the line feed is ignored                     PING, PONG, +OK
 
-Every byte without a way on leads to BROKEN at once: no line feed needs to be awaited.
-`python -m parser.table` prints the machine as a Mermaid state diagram; the drawing in
-docs/protocol.md is that output, and a test holds the two together.
+A byte that no transition allows leads to BROKEN at once, without waiting for a line feed.
+`python -m parser.table` prints the machine as a Mermaid state diagram. The diagram in
+docs/protocol.md is that output; a test checks that they agree.
 """
 
 from typing import Final
 
 START: Final = 0
-# The states in which the machine hands over; machine.pxd repeats these numbers as an enum.
+# The states where the table ends and the scan begins; machine.pxd repeats them as an enum.
 (
     CONNECT_ARGUMENT,
     PUB_ARGUMENT,
@@ -61,7 +61,7 @@ _SPACE, _TAB, _LF = 32, 9, 10
 
 
 class _Builder:
-    """Grows the states while the verbs are laid into the table."""
+    """Adds states while the verbs are entered into the table."""
 
     def __init__(self) -> None:
         self.names: list[str] = ["START"]
@@ -72,7 +72,7 @@ class _Builder:
         return bytearray([otherwise]) * 256
 
     def state(self, name: str, otherwise: int = BROKEN) -> int:
-        """The number of the state of that name, made when it is new."""
+        """Return the number of the state with that name; add the state if it is new."""
         if name not in self.names:
             assert len(self.names) < FIRST_FINAL, "the final states' numbers start at 64"
             self.names.append(name)
@@ -80,7 +80,7 @@ class _Builder:
         return self.names.index(name)
 
     def verb(self, verb: str, ending: str, final: int) -> None:
-        """Lay the path of one verb and what may follow it."""
+        """Enter the path of one verb and what may follow it."""
         at = START
         for length, letter in enumerate(verb, 1):
             last = length == len(verb)
@@ -119,7 +119,7 @@ def name_of(state: int) -> str:
 
 
 def _label(byte_values: list[int]) -> str:
-    """The bytes of one arrow in words: letters in both cases as one, blanks, LF or the rest."""
+    """The label of an arrow: letters of both cases as one, `blank`, `LF` or `any other byte`."""
     if len(byte_values) > 3:
         return "any other byte"
     names = {_SPACE: "blank", _TAB: "", _LF: "LF"}
@@ -132,7 +132,7 @@ def _safe(name: str) -> str:
 
 
 def mermaid() -> str:
-    """The table as a Mermaid state diagram, and what follows it; without the ways to BROKEN."""
+    """The table, and what follows it, as a Mermaid state diagram; arrows to BROKEN are left out."""
     lines = ["stateDiagram-v2", "    direction LR", "    [*] --> START"]
     for state, name in enumerate(STATE_NAMES):
         arrows: dict[int, list[int]] = {}
@@ -142,7 +142,7 @@ def mermaid() -> str:
             if onward != BROKEN:
                 arrow = f"{_safe(name)} --> {_safe(name_of(onward))}"
                 lines.append(f"    {arrow}: {_label(byte_values)}")
-    # What follows an argument line is not in the table: `_line` and `_payload` of the machine.
+    # What follows the verb is not in the table: see `_line` and `_payload` in machine.py.
     lines += [
         "    PUB_ARGUMENT --> PAYLOAD: line feed",
         "    HPUB_ARGUMENT --> PAYLOAD: line feed",

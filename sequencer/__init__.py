@@ -1,1 +1,1 @@
-"""The one order: the number, and the frame that carries it."""
+"""The one total order: the numbers, the journal that keeps them, and the feeds."""

@@ -1,4 +1,4 @@
-"""Numbers in ASCII decimal: how wide they are, and written.
+"""Numbers in ASCII decimal: their width, and how to write them.
 
 A frame is `L:<n>:<number>,<m>:<payload>,,` (https://cr.yp.to/proto/netstrings.txt).
 """
@@ -19,7 +19,7 @@ def width_of(value: int) -> int:
 
 
 def inner_size(number: int, size: int) -> int:
-    """The length of what is in a frame's outer netstring."""
+    """The length of the content of a frame's outer netstring."""
     width = width_of(number)
     return width_of(width) + width + 2 + width_of(size) + size + 2
 
@@ -31,7 +31,7 @@ def frame_size(number: int, size: int) -> int:
 
 
 def write_decimal(out: bytearray, at: int, value: int) -> int:
-    """Write a number at `out[at:]`; where it ends."""
+    """Write a number at `out[at:]`; return where it ends."""
     end = at + width_of(value)
     at = end
     while True:
@@ -43,7 +43,7 @@ def write_decimal(out: bytearray, at: int, value: int) -> int:
 
 
 def write_netstring(out: bytearray, at: int, value: int) -> int:
-    """Write a number as a netstring at `out[at:]`; where it ends."""
+    """Write a number as a netstring at `out[at:]`; return where it ends."""
     at = write_decimal(out, at, width_of(value))
     out[at] = ord(":")
     at = write_decimal(out, at + 1, value)

@@ -1,14 +1,14 @@
-"""Header blocks of publishers, with what the broker says in front of their own lines.
+"""Header blocks of publishers, with the broker's own fields added in front.
 
     NATS/1.0\r\nA: b\r\n\r\n  ->  NATS/1.0\r\nNats-Sequence: 7\r\nA: b\r\n\r\n
 
-What the broker says stands alone: a publisher's lines of the same name are taken out, in any
-case, with blanks around the name, and behind the empty line that ends the block for some readers
-and not for others. Readers differ in where a line ends, so a CR or an LF alone ends one here, too;
-and a line that begins with a blank continues the one before, so it goes with it.
+Only the broker may set its fields. So a publisher's lines with the same name are removed: in any
+case, with blanks around the name, and also after the empty line that ends the block for some
+readers but not for others. Readers also differ in where a line ends, so a single CR or LF ends
+one here. A line that begins with a blank continues the line before and is removed with it.
 
-A block that does not begin with a line `NATS/1.0` has no headers that anyone could read. In its
-place stands the broker's own, which says how many bytes were left out.
+If a block does not begin with the line `NATS/1.0`, nobody can read headers from it. The broker's
+own block replaces it and says how many bytes were left out.
 """
 
 import re
@@ -23,17 +23,17 @@ _BLANKS = bytes(range(33))
 
 
 def with_fields(block: bytes, fields: bytes) -> bytes:
-    """The block with `fields`, whole lines, after its first line and nowhere else."""
+    """Return the block with `fields`, whole lines, inserted after its first line."""
     first = _FIRST_LINE.match(block)
     if first is None:
         left_out = LEFT_OUT % len(block) if block else b""
         return STATUS_LINE + fields + left_out + b"\r\n"
     names = {line.partition(b":")[0].lower() for line in fields.splitlines()}
-    kept, taken_out = [], True  # what continues the first line would continue ours
+    kept, taken_out = [], True  # a continuation of the first line would continue ours
     at = first.end()
     while at < len(block):
         line = _LINE.match(block, at)
-        assert line is not None, "it matches any bytes"
+        assert line is not None, "the pattern matches any bytes"
         at = line.end()
         if not (taken_out and line[0][:1] in (b" ", b"\t")):
             taken_out = line[0].partition(b":")[0].strip(_BLANKS).lower() in names

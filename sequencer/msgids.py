@@ -1,17 +1,17 @@
-"""The window of `Nats-Msg-Id`: which ids were sequenced lately, and as what number.
+"""Deduplication by `Nats-Msg-Id`: the ids of recent messages, and their numbers.
 
     find(id, now)           the number of a message with this id in the window, or 0
-    add(id, number, now)    a message with this id has just been sequenced
+    add(id, number, now)    a message with this id has just been numbered
 
 Rule 1  The window is exact. By time: what `find` returns was added less than `window_ns` ago.
-        By count: it is among the last `count_max` that were added.
-Rule 2  Time does not run backwards, nor do numbers: the journal's clock sees to the one, the
-        sequencer to the other.
-Rule 3  No call takes long: an `add` forgets at most `FORGET_MAX` of what is too old.
+        By count: it is among the last `count_max` ids added.
+Rule 2  Neither time nor numbers go backwards: the journal's clock ensures the former, the
+        sequencer the latter.
+Rule 3  No call takes long: `add` forgets at most `FORGET_MAX` expired ids.
 
-Memory, measured with a million ids in the window and many more gone by: 232 bytes for each of
-22 letters, as NATS clients make them, and 248 for a UUID of 36. Ids longer than `PLAIN_MAX` are
-kept as a digest, so that no id takes more than 290.
+Memory, measured with a million ids in the window after many more had expired: 232 bytes for an
+id of 22 letters, as NATS clients make them, and 248 for a UUID of 36. Ids longer than
+`PLAIN_MAX` are kept as a digest, so no id takes more than 290.
 """
 
 from array import array
@@ -19,25 +19,25 @@ from collections.abc import Iterable
 from typing import Final
 
 PLAIN_MAX: Final = 63
-DIGEST_SIZE: Final = 64  # longer than any id that is kept as it is, so that none equals it
+DIGEST_SIZE: Final = 64  # longer than any id that is kept as it is, so the two never collide
 FORGET_MAX: Final = 64
-KEPT_MIN: Final = 4096  # forgotten entries at the front, before they are cut away
+KEPT_MIN: Final = 4096  # forgotten entries at the front before the lists are cut
 
 _FIELD = b"\r\nNats-Msg-Id:"
 
 
 class Window:
-    """One per broker; written by the data plane, and by `rebuild` before it."""
+    """One per broker; written by the data plane, and before that by `rebuild`."""
 
     def __init__(self, window_ns: int, count_max: int) -> None:
-        assert window_ns > 0, "a window of no time remembers nothing"
-        assert count_max > 0, "nor does one of no ids"
+        assert window_ns > 0, "a window of 0 ns remembers nothing"
+        assert count_max > 0, "a window of 0 ids remembers nothing"
         self.window_ns = window_ns
         self.count_max = count_max
         self.duplicates = 0  # how often `find` found something
-        # Entries in the order of their making. The first `_head` of them are forgotten, and
-        # `_cut` that came before are no longer there. The dictionary has counts from the
-        # very first on, so that nothing in it changes when the front is cut away.
+        # Entries, oldest first. The first `_head` are forgotten. `_cut` entries before those were
+        # removed from the lists. The dictionary counts from the very first entry on, so that
+        # nothing in it changes when the front is removed.
         self._places: dict[bytes, int] = {}
         self._ids: list[bytes] = []
         self._numbers = array("q")
@@ -48,7 +48,7 @@ class Window:
         return len(self._ids) - self._head
 
     def find(self, message_id: bytes, now: int) -> int:
-        """The number of the message with this id; 0 if there is none in the window."""
+        """Return the number of the message with this id; 0 if the window has none."""
         place = self._places.get(_key(message_id))
         if place is None:
             return 0
@@ -59,7 +59,7 @@ class Window:
         return self._numbers[at]
 
     def add(self, message_id: bytes, number: int, now: int) -> None:
-        """Remember the number that a message with this id has got now."""
+        """Remember the number that the message with this id was given."""
         self._forget_old(now)
         if len(self) == self.count_max:
             self._forget_first()
@@ -79,7 +79,7 @@ class Window:
 
     def _forget_first(self) -> None:
         key = self._ids[self._head]
-        if self._places[key] == self._cut + self._head:  # else it came again, and that one stays
+        if self._places[key] == self._cut + self._head:  # else it was added again
             del self._places[key]
         self._ids[self._head] = b""
         self._head += 1
@@ -93,10 +93,10 @@ class Window:
 
 
 def id_of(headers: bytes | bytearray | memoryview) -> bytes:
-    """The value of the header Nats-Msg-Id, empty if there is none; read as nats-server does.
+    """Return the value of the header Nats-Msg-Id, or b""; parsed as nats-server does.
 
-    The name is written just so, at the start of a line and with its colon; blanks before the
-    value do not count, those after it do; the first such header is the one.
+    The name must be spelled exactly so, at the start of a line, with its colon. Blanks before
+    the value are skipped, blanks after it are part of it. The first such header counts.
     """
     text = bytes(headers)
     at = text.find(_FIELD)
@@ -108,7 +108,7 @@ def id_of(headers: bytes | bytearray | memoryview) -> bytes:
 
 
 def rebuild(window: Window, records: Iterable[tuple[int, int, bytes]]) -> None:
-    """Fill an empty window from the tail of a store: number, time and headers, oldest first."""
+    """Fill an empty window from the tail of a journal: number, time and headers, oldest first."""
     for number, time, headers in records:
         message_id = id_of(headers)
         if message_id:
@@ -116,9 +116,9 @@ def rebuild(window: Window, records: Iterable[tuple[int, int, bytes]]) -> None:
 
 
 def _key(message_id: bytes) -> bytes:
-    """What an id is kept as."""
+    """The form in which an id is kept."""
     if len(message_id) <= PLAIN_MAX:
         return message_id
-    from hashlib import blake2b  # which brings all of OpenSSL, and nobody has such ids
+    from hashlib import blake2b  # imports OpenSSL, and such long ids are very rare
 
     return blake2b(message_id, digest_size=DIGEST_SIZE).digest()

@@ -1,20 +1,20 @@
-r"""Netstrings and our frames of two of them: encode, decode, and decode a stream in any chunks.
+r"""Netstrings, and frames of two netstrings: encode, decode, and decode a stream in chunks.
 
     netstring   <length>:<content>,          5:hello,
     frame       <length>:<number><payload>,  8:1:1,1:a,,      both children are netstrings
 
-In come bytes, out go payloads, or numbers with payloads; no I/O. Plain Python for readers of the
-stream (subscribers, tools, tests); the broker's own hot path writes its frames in `frame.py`.
+Bytes in; payloads, or numbers with payloads, out; no I/O. This is plain Python for readers of the
+stream: subscribers, tools, tests. The broker's hot path writes its frames in `frame.py`.
 
-Rule 1  Exactly one spelling of everything: a length or a number is ASCII digits without a sign,
-        a blank or a leading zero, so that a frame can be compared and hashed as bytes.
+Rule 1  Everything has exactly one spelling: a length or a number is ASCII digits without a
+        sign, a blank or a leading zero. So frames can be compared and hashed as bytes.
 Rule 2  A length over the limit is refused at its first digit too many, before any content is
-        held: a decoder never keeps more than one unfinished item of at most `max_length` bytes.
-Rule 3  The good items before a fault in the same chunk are delivered first, then the error is
-        raised; and again at every later call, for after a fault the stream has no borders.
+        buffered: a decoder holds at most one unfinished item of `max_length` bytes.
+Rule 3  If a chunk has good items before a fault, they are delivered first; then the error is
+        raised. Every later call raises it again: after a fault the stream cannot be framed.
 
 Errors: NetstringError (a ValueError, with `offset`, `expected`, `got`)
-          BadLength     no digit where a length starts    TooLong        length over the limit
+          BadLength     a length must start with a digit  TooLong        length over the limit
           LeadingZero   (a BadLength) 05:...              MissingColon   5x...  or  5 :...
           MissingComma  content without its comma         Truncated      the input ends too early
           TrailingBytes more than one item given          BadNumber      not a decimal 0..2^64-1
@@ -50,14 +50,14 @@ __all__ = [
 
 BytesLike = bytes | bytearray | memoryview
 
-# The format's bound, an unsigned 64-bit integer, as cquencer counts. The sequencing contract is
-# narrower: messages get 1 to 2^63-1, and 0 only answers "what is the last number?" before any.
+# The format's limit is an unsigned 64-bit integer, as in cquencer. Seriatim's own range is
+# narrower: messages get 1 to 2^63-1, and 0 means that there is no message yet.
 NUMBER_MAX = 2**64 - 1
 
-# The largest `max_payload` a broker can be configured with: no default refuses what it may send.
+# The largest `max_payload` that a broker can have: the default accepts all it may send.
 LENGTH_MAX = 64 * 1024 * 1024
 
-# Bytes already in memory need no limit but this: what an index can be.
+# For bytes already in memory the only limit is the largest index.
 _INDEX_MAX = 2**63 - 1
 
 _COMMA, _COLON, _ZERO, _NINE = b",:09"
@@ -66,7 +66,7 @@ Item = TypeVar("Item")
 
 
 class NetstringError(ValueError):
-    """Bytes that are not what they should be: where, what was expected there, what was found."""
+    """Invalid bytes: where they are, what was expected there, and what was found."""
 
     def __init__(self, offset: int, expected: str, got: str) -> None:
         super().__init__(offset, expected, got)
@@ -79,7 +79,7 @@ class NetstringError(ValueError):
 
 
 class BadLength(NetstringError):
-    """Something that is no digit stands where a length starts."""
+    """A length does not start with a digit."""
 
 
 class LeadingZero(BadLength):
@@ -87,7 +87,7 @@ class LeadingZero(BadLength):
 
 
 class TooLong(NetstringError):
-    """A length is over the limit; nothing of the content was held."""
+    """A length is over the limit; none of the content was buffered."""
 
 
 class MissingColon(NetstringError):
@@ -95,7 +95,7 @@ class MissingColon(NetstringError):
 
 
 class MissingComma(NetstringError):
-    """The byte after the content is no comma."""
+    """The byte after the content is not a comma."""
 
 
 class Truncated(NetstringError):
@@ -103,7 +103,7 @@ class Truncated(NetstringError):
 
 
 class TrailingBytes(NetstringError):
-    """Bytes follow where the item should be all there is."""
+    """Bytes follow after the one item."""
 
 
 class BadNumber(NetstringError):
@@ -159,7 +159,7 @@ def decode_frame(frame: BytesLike) -> tuple[int, bytes]:
 
 
 def frame_view(frame: BytesLike) -> tuple[int, memoryview]:
-    """As `decode_frame`, but the payload is a view of `frame`: nothing is copied.
+    """Like `decode_frame`, but the payload is a view of `frame`: nothing is copied.
 
     The view keeps `frame` alive, and a bytearray cannot be resized while it exists.
     """
@@ -169,10 +169,10 @@ def frame_view(frame: BytesLike) -> tuple[int, memoryview]:
 
 
 class Decoder:
-    """A stream of netstrings in chunks of any size; one writer: whoever reads the stream.
+    """Decodes a stream of netstrings in chunks of any size. One writer: the stream's reader.
 
-    `for payload in decoder.feed(chunk)` gives every payload that `chunk` completes, and raises
-    `NetstringError` after the last good one. Call `finish` where the stream ends.
+    `for payload in decoder.feed(chunk)` yields every payload that `chunk` completes, and raises
+    `NetstringError` after the last good one. Call `finish` when the stream ends.
     """
 
     __slots__ = ("_stream",)
@@ -182,24 +182,24 @@ class Decoder:
 
     @property
     def pending(self) -> int:
-        """How many bytes of an unfinished netstring are held; at most `max_length` and a length."""
+        """How many bytes of an unfinished netstring are held: at most `max_length` and a length."""
         return self._stream.pending
 
     def feed(self, chunk: BytesLike) -> Iterator[bytes]:
-        """Take `chunk` now, whether or not the returned iterator is used; give its payloads."""
+        """Take in `chunk` now, even if the returned iterator is not used; yield its payloads."""
         payloads = [content for _, content in self._stream.scan(chunk)]
         return _deliver(payloads, self._stream.error)
 
     def finish(self) -> None:
-        """Raise `Truncated` if the stream ended inside a netstring, or the earlier fault again."""
+        """Raise `Truncated` if the stream ended inside a netstring, or the earlier error again."""
         self._stream.finish()
 
 
 class FrameDecoder:
-    """A stream of frames in chunks of any size; one writer: whoever reads the stream.
+    """Decodes a stream of frames in chunks of any size. One writer: the stream's reader.
 
-    As `Decoder`, but gives (number, payload) pairs, and `max_length` bounds the payload. It does
-    not compare numbers: a stream of one subject has gaps, and only its reader knows the subject.
+    Like `Decoder`, but yields (number, payload) pairs, and `max_length` limits the payload. It
+    does not compare numbers: a stream of one subject has gaps, and only its reader knows that.
     """
 
     __slots__ = ("_max_length", "_stream")
@@ -211,11 +211,11 @@ class FrameDecoder:
 
     @property
     def pending(self) -> int:
-        """How many bytes of an unfinished frame are held; at most a payload and its numbers."""
+        """How many bytes of an unfinished frame are held: at most a payload and its numbers."""
         return self._stream.pending
 
     def feed(self, chunk: BytesLike) -> Iterator[tuple[int, bytes]]:
-        """Take `chunk` now, whether or not the returned iterator is used; give its frames."""
+        """Take in `chunk` now, even if the returned iterator is not used; yield its frames."""
         frames = []
         for offset, content in self._stream.scan(chunk):
             try:
@@ -227,15 +227,15 @@ class FrameDecoder:
         return _deliver(frames, self._stream.error)
 
     def finish(self) -> None:
-        """Raise `Truncated` if the stream ended inside a frame, or the earlier fault again."""
+        """Raise `Truncated` if the stream ended inside a frame, or the earlier error again."""
         self._stream.finish()
 
 
 class _Stream:
-    """The borders of netstrings in a stream: what is unfinished, and the first fault.
+    """Finds the netstrings in a stream; holds the unfinished one and the first error.
 
-    Between chunks it is in one of two places: in a length (`_missing` is 0, `_head` holds the
-    digits so far), or in a content (`_missing` counts its bytes to come and the comma).
+    Between chunks it is inside a length (`_missing` is 0, `_head` holds the digits so far) or
+    inside a content (`_missing` counts the bytes to come, with the comma).
     """
 
     __slots__ = ("_body", "_head", "_limit", "_missing", "_offset", "error")
@@ -246,14 +246,14 @@ class _Stream:
         self._head = b""
         self._body = bytearray()
         self._missing = 0
-        self._offset = 0  # of the next byte, counted from the start of the stream
+        self._offset = 0  # of the next byte, from the start of the stream
 
     @property
     def pending(self) -> int:
         return len(self._head) + len(self._body)
 
     def scan(self, chunk: BytesLike) -> list[tuple[int, bytes]]:
-        """Return offset and content of each netstring that `chunk` ends; a fault in `error`."""
+        """Return offset and content of each netstring that `chunk` completes; set `error`."""
         found: list[tuple[int, bytes]] = []
         if self.error is None:
             data = chunk if type(chunk) is bytes else bytes(_bytes_view(chunk))
@@ -265,7 +265,7 @@ class _Stream:
         return found
 
     def fail(self, error: NetstringError) -> None:
-        """Remember the fault and drop what cannot be finished any more."""
+        """Keep the error and drop what can never be completed."""
         self.error = error
         self._head = b""
         self._body = bytearray()
@@ -315,7 +315,7 @@ def _deliver(items: Iterable[Item], error: NetstringError | None) -> Iterator[It
 
 
 def _only(view: memoryview) -> memoryview:
-    """Return the content of the one netstring that `view` is."""
+    """Return the content of `view`, which must be exactly one netstring."""
     start, stop = _span(view, 0, 0, _INDEX_MAX)
     if stop + 1 != len(view):
         raise TrailingBytes(stop + 1, "the end", f"{len(view) - stop - 1} bytes more")
@@ -323,7 +323,7 @@ def _only(view: memoryview) -> memoryview:
 
 
 def _children(content: memoryview, base: int, limit: int) -> tuple[int, memoryview]:
-    """Return number and payload of a frame's content, which starts at `base` of the input."""
+    """Return number and payload of a frame's content, which starts at `base` in the input."""
     start, stop = _span(content, 0, base, _INDEX_MAX)
     number = _number(bytes(content[start:stop]), base + start)
     start, stop = _span(content, stop + 1, base, limit)
@@ -334,7 +334,7 @@ def _children(content: memoryview, base: int, limit: int) -> tuple[int, memoryvi
 
 
 def _span(view: memoryview, at: int, base: int, limit: int) -> tuple[int, int]:
-    """Return where the content of the netstring at `at` starts and where its comma is."""
+    """Return where the content of the netstring at `at` starts, and where its comma is."""
     head = bytes(view[at : at + _head_size(limit)])
     length, size = _length(head, limit, base + at)
     if not size:
@@ -350,10 +350,10 @@ def _span(view: memoryview, at: int, base: int, limit: int) -> tuple[int, int]:
 
 
 def _length(head: bytes, limit: int, offset: int) -> tuple[int, int]:
-    """Return the length that `head` starts with and how many bytes it takes, colon included.
+    """Return the length that `head` starts with, and how many bytes it takes with its colon.
 
-    The second is 0 where `head` ends before the colon. The same bytes raise the same error
-    however they were cut: at the first byte that no correct length could have.
+    The second is 0 if `head` ends before the colon. The error does not depend on how the bytes
+    were cut: it is raised at the first byte that no valid length could have.
     """
     length = 0
     for at, byte in enumerate(head):
@@ -373,7 +373,7 @@ def _length(head: bytes, limit: int, offset: int) -> tuple[int, int]:
 
 
 def _number(digits: bytes, offset: int) -> int:
-    # int() alone would also take "+5", " 5" and "5_0"; the size is looked at before the value.
+    # int() alone would also accept "+5", " 5" and "5_0"; the length is checked before the value.
     canonical = digits.isdigit() and (digits[0] != _ZERO or len(digits) == 1)
     if not canonical or len(digits) > len(str(NUMBER_MAX)) or int(digits) > NUMBER_MAX:
         seen = repr(digits[:24]) + ("..." if len(digits) > 24 else "")
@@ -404,6 +404,6 @@ def _size(payload: BytesLike) -> int:
 
 
 def _bytes_view(data: BytesLike) -> memoryview:
-    # Through a view, for bytes(5) would be five zeros and a view of words would count words.
+    # Through a view: bytes(5) would be five zeros, and a view of words would count words.
     view = memoryview(data)
     return view if view.format == "B" and view.ndim == 1 else view.cast("B")

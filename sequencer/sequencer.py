@@ -1,16 +1,16 @@
-"""The one order: who gives each message its number, and keeps it.
+"""The sequencer: gives each message its number, and writes it to the journal.
 
-A number is taken when nothing can refuse the message any more, and is never given back.
-With a store behind it (`keep`), `take` puts the message's record into a batch, and `release`
-writes the batch before anything that shows one of its numbers leaves the process:
+A message gets its number when nothing can refuse it any more; a number is never given back.
+With a journal (`keep`), `take` puts the message's record into a batch. `release` writes the
+batch before anything that shows one of its numbers leaves the process:
 
-    safe <= written <= number       may be seen; in the store; given
+    safe <= written <= number       may be seen; in the journal; given
 
-What is written the feeds take, and send what is safe.
+Feeds take what is written, and send what is safe.
 
-A store with no room refuses a message before it has a number. Should a write fail all the
-same, the batch waits: what it holds is neither lost nor seen, nothing new is taken, and
-`resume` goes on where the write stopped. This kernel reads no clock: `tick` brings the time.
+A journal without room refuses a message before it has a number. If a write fails nevertheless,
+the batch waits: its messages are neither lost nor seen, nothing new is taken, and `resume`
+continues where the write stopped. There is no clock here: `tick` sets the time.
 """
 
 from collections.abc import Callable
@@ -21,17 +21,17 @@ import cython
 from sequencer.journal.record import RecordBatch, record_size
 from sequencer.message import Message
 
-if TYPE_CHECKING:  # its modules are loaded where there is one
+if TYPE_CHECKING:  # these modules are imported only if there is a feed
     from sequencer.feed.feed import Feed
 
 if not cython.compiled:
-    BATCH_MAX = 1 << 18  # written before the read event ends: more does not stay in the cache
+    BATCH_MAX = 1 << 18  # then write before the read event ends: more does not fit the CPU's cache
 
 NUMBER_MAX = (1 << 63) - 1
 
 
 class Sequencer:
-    """Written by the data plane, and its store's keeper between two read events."""
+    """Written by the data plane and, between two read events, by its journal's keeper."""
 
     def __init__(self, number: int = 0) -> None:
         assert 0 <= number < NUMBER_MAX, "a number is 1 to 2^63-1"
@@ -39,21 +39,21 @@ class Sequencer:
         self.written = self.safe = number
         self.batch: RecordBatch | None = None
         self.journal: Any = None
-        self.room = 0  # bytes that the store can surely take, and no record has claimed
-        self.synced_only = False  # what is written may be seen when it is synced, not before
-        self.full = False  # the store has no room, or does not take the batch
-        self.wanted = 0  # room that there was not
+        self.room = 0  # bytes that the journal can surely take, and that no record has claimed
+        self.synced_only = False  # whether messages may be seen only after a sync
+        self.full = False  # the journal has no room, or the batch could not be written
+        self.wanted = 0  # the room that was missing
         self.stuck = False  # the batch could not be written
         self.trouble: Callable[[OSError], None] | None = None
-        self.feeds: list[Feed] = []  # they need a store; a ring will do
+        self.feeds: list[Feed] = []  # feeds need a journal; a ring will do
         self.now = 0
 
     def keep(self, journal: Any, synced_only: bool, trouble: Callable[[OSError], None]) -> None:
-        """Keep all that is numbered from now on in a store, and go on after its last number.
+        """Write everything that is numbered from now on to `journal`, after its last number.
 
         `journal` has `last`, `salt`, `epoch`, `checked`, `newest_time`, `room`, `reserve(need)` and
-        `write(view, first, last, time, ids)`; the last two raise `OSError`, which
-        `trouble` is told of. The state is then `full`, until `resume`.
+        `write(view, first, last, time, ids)`. The last two may raise `OSError`, which is passed
+        to `trouble`. The state is then `full`, until `resume`.
         """
         self.journal = journal
         self.batch = RecordBatch(journal.salt, journal.epoch, journal.checked)
@@ -64,12 +64,12 @@ class Sequencer:
         self.trouble = trouble
 
     def tick(self, now: int) -> None:
-        """It is `now`, in ns since 1970, unless that is before what it was."""
+        """Set the time, in ns since 1970; it never goes back."""
         if now > self.now:
             self.now = now
 
     def take(self, message: Message) -> int:
-        """Give a message its number, one more than the last; 0 if the store has no room for it."""
+        """Give a message the next number; return 0 if the journal has no room for it."""
         batch = self.batch
         if batch is None:
             self.number += 1
@@ -89,7 +89,7 @@ class Sequencer:
         return self.number
 
     def release(self) -> bool:
-        """Write what was numbered so far; whether all of it may be seen now."""
+        """Write what was numbered so far; return whether all of it may be seen now."""
         batch = self.batch
         if batch is None:
             self.written = self.safe = self.number
@@ -98,20 +98,23 @@ class Sequencer:
         return self.safe == self.number
 
     def synced(self, number: int) -> None:
-        """All up to `number` is as safe as it was asked to be."""
+        """Everything up to `number` is now as durable as the settings ask for."""
         if number > self.safe:
             self.safe = number
             for feed in self.feeds:
                 feed.flush(number)
 
     def hold_back(self) -> None:
-        """Take nothing more until `resume`."""
+        """Take no more messages until `resume`."""
         self.full = True
         self.wanted = 1
         self.room = 0
 
     def resume(self) -> None:
-        """Try again to write what waits, and to take more. Raises `OSError` as the store does."""
+        """Try again to write the waiting batch, then take messages again.
+
+        Raises the journal's `OSError`.
+        """
         batch = self.batch
         assert batch is not None, "there is a store"
         if batch.end:
@@ -122,7 +125,7 @@ class Sequencer:
         self.room = self.journal.room
 
     def _reserve(self, need: int) -> bool:
-        """Have the store make room."""
+        """Ask the journal to make room."""
         batch = self.batch
         if self.full or batch is None:
             return False
@@ -155,7 +158,7 @@ class Sequencer:
             for feed in self.feeds:
                 feed.take(batch.buffer, batch.end)
                 feed.flush(self.safe)
-        finally:  # the store has it, whatever becomes of the feeds: it must not be written twice
+        finally:  # the journal has it, whatever the feeds do: it must not be written twice
             batch.clear()
 
     def _tell(self, error: OSError) -> None:

@@ -1,1 +1,1 @@
-"""Who wants it: subjects, the wildcard trie, queue groups, and the routes already found."""
+"""Who gets a message: subjects, the wildcard trie, queue groups, and a table of known routes."""

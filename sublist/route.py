@@ -1,7 +1,8 @@
-"""Where the messages of one subject go: found once, then only looked up.
+"""Where the messages of one subject go: resolved once, then looked up.
 
-A Route is a subject's entry in the table; a Fanout is who gets its messages. Subjects that
-only wildcards take in share one Fanout, so a hundred thousand of them stay small.
+A Route is a subject's entry in the table. Its Fanout lists the subscriptions that get the
+messages. Subjects that only wildcards match share one Fanout, which keeps memory small with
+a hundred thousand of them.
 """
 
 import cython
@@ -15,7 +16,7 @@ else:
 
 
 class Fanout:
-    """Every one of `plain` gets a message, and one member of each of `groups`. Immutable."""
+    """Each of `plain` gets a message, and so does one member of each of `groups`. Immutable."""
 
     __slots__ = ("groups", "plain")
 
@@ -29,7 +30,7 @@ class Fanout:
 
 
 class Route:
-    """`generation` tells up to which change of the sublist the fan-out is known to be true."""
+    """`generation`: the last change of the sublist that the fan-out takes into account."""
 
     __slots__ = ("digest", "fanout", "following", "generation", "kind", "size", "subject", "text")
 
@@ -44,7 +45,7 @@ class Route:
 
 
 def new_route(subject: bytes, digest: int, kind: int, fanout: Fanout, generation: int) -> Route:
-    """A route, made without the ceremony of a call to its class: a new subject is no rarity."""
+    """Make a route without calling the class, which is slower: new subjects are frequent."""
     route: Route = Route.__new__(Route)
     route.generation = generation
     route.digest = digest
@@ -56,7 +57,7 @@ def new_route(subject: bytes, digest: int, kind: int, fanout: Fanout, generation
     route.text = route.subject
     if cython.compiled:
         memcpy(route.head, route.text, min(len(subject), HEAD_SIZE))
-        PyObject_GC_UnTrack(route)  # it is in no cycle, and there may be a quarter of a million
+        PyObject_GC_UnTrack(route)  # it is part of no cycle, and there may be 250 000 of them
     return route
 
 

@@ -1,8 +1,8 @@
-"""Subjects: tokens between dots, as nats-server has them, and what covers what.
+"""Subjects: tokens between dots, as in nats-server, and which pattern matches which subject.
 
-A token is any run of bytes without a dot; it must not be empty. In a subscription a token
-that is just `*` stands for any one token, and a last token that is just `>` for one or
-more. `foo*`, `*foo` and `f>` are literal tokens. Subjects are bytes, not text.
+A token is any run of bytes without a dot; it must not be empty. In a subscription, a token
+`*` matches any one token, and a last token `>` matches one or more. `foo*`, `*foo` and `f>`
+are literal tokens. Subjects are bytes, not text.
 """
 
 import cython
@@ -12,7 +12,7 @@ if not cython.compiled:
 
 
 def is_pattern(subject: bytes) -> bool:
-    """Whether a subscription may have this subject."""
+    """Whether this is a valid subject for a subscription."""
     text = subject
     size = len(subject)
     at = 0
@@ -29,12 +29,12 @@ def is_pattern(subject: bytes) -> bool:
 
 
 def is_literal(subject: bytes) -> bool:
-    """Whether a message may be published to this subject: a pattern without a wildcard."""
+    """Whether this is a valid subject for a message: a pattern without a wildcard."""
     return is_pattern(subject) and not has_wildcard(subject)
 
 
 def has_wildcard(subject: bytes) -> bool:
-    """Whether a token is just `*`, or just `>`."""
+    """Whether one of the tokens is `*` or `>`."""
     text = subject
     size = len(subject)
     at = 0
@@ -49,7 +49,7 @@ def has_wildcard(subject: bytes) -> bool:
 
 
 def covers(pattern: bytes, subject: bytes) -> bool:
-    """Whether a valid pattern takes in a published subject; none does if a token is empty."""
+    """Whether a valid pattern matches a subject; a subject with an empty token matches nothing."""
     return takes(pattern, len(pattern), subject, 0, len(subject))
 
 
@@ -86,7 +86,7 @@ def takes(
 
 
 def is_whole(text: bytes | bytearray, at: int, size: int) -> bool:
-    """Whether the tokens from `at` on are at least one, and none of them empty."""
+    """Whether there is at least one token from `at` on, and none is empty."""
     after_dot = True
     while at < size:
         if text[at] == ord("."):
@@ -100,7 +100,7 @@ def is_whole(text: bytes | bytearray, at: int, size: int) -> bool:
 
 
 def digest_of(subject: bytes) -> int:
-    """FNV-1a, 32 bits: the digest under which a route is kept, and which the parser finds."""
+    """32-bit FNV-1a: the key of a route in the table; the parser computes it too."""
     return digest_span(subject, 0, len(subject))
 
 

@@ -1,50 +1,50 @@
-"""Who gets a message: the trie of subscriptions behind a table of the routes already found.
+"""Who gets a message: the trie of subscriptions, and in front of it a table of known routes.
 
-Every published subject has a Route in a table with chained slots, under the digest that
-the parser found on its way. Three rules keep the table true, small and quick:
+Every published subject has a Route in a table with chained slots. Its key is the digest that
+the parser computed. Three rules keep the table correct, small and fast:
 
 Rule 1  A change of a literal subscription makes one route stale: that of its subject. A
-        change of a wildcard is only noted, with a new generation; a route of an older
-        generation compares its subject with the few patterns noted since when it is used
-        next, and is found again only if one of them covers it. So no SUB or UNSUB costs
-        more than itself, however many routes are known.
-Rule 2  The table grows with the subjects, up to `max_routes`; then a sweep goes round it
-        and clears an eighth at a time. A forgotten route is found again when it is used.
-        What they lead to is bounded too: all routes are forgotten after a million entries of
-        long fan-outs, and the stale ones after as many wildcards have gone as routes are known.
-Rule 3  A slot's chain is bounded: subjects made to collide push each other out, and cost
-        a look in the trie, never a long walk.
+        change of a wildcard is only noted, with a new generation. When a route of an older
+        generation is used next, its subject is compared with the patterns noted since, and
+        it is resolved again only if one of them matches. So the cost of a SUB or UNSUB does
+        not depend on the number of routes.
+Rule 2  The table grows with the subjects, up to `max_routes`; after that, each sweep clears
+        the next eighth of it. A forgotten route is resolved again when it is used. The
+        fan-outs are bounded too: all routes are forgotten after a million entries of long
+        fan-outs, and stale routes once as many wildcards were removed as there are routes.
+Rule 3  A slot's chain is bounded. Subjects made to collide evict each other, which costs a
+        look-up in the trie, but never a long walk.
 """
 
 # Theory of operation
 #
-# A route is the answer of the trie, kept. It is right until a subscription comes or goes that its
-# subject matches, and then it must not be used as it is. There are two ways to see to that.
+# A route caches the answer of the trie. It is right until a subscription that matches its subject
+# comes or goes; after that it must not be used as it is. There are two ways to ensure this.
 #
 # Invalidation: at each change, find every route that it makes wrong. For a literal subscription
-# that is one look into the table, and done so here (`_changed`). For a wildcard it is a walk over
-# all routes, up to 262 144 of them for one SUB. A client that subscribes to `orders.*` and leaves,
-# in a loop, would stop the broker.
+# that is one look-up in the table, and `_changed` does it. For a wildcard it is a walk over all
+# routes, up to 262 144 of them for one SUB. A client that subscribes to `orders.*` and
+# unsubscribes, in a loop, would stop the broker.
 #
-# Generations: at each change of a wildcard, write down its pattern, and count. Nothing else.
+# Generations: at each change of a wildcard, note its pattern and count. Nothing else.
 #
 #     generation      7          8          9         10    <- self.generation
 #     changes              a.*        b.>        a.*
 #                           |
-#     route "a.x", generation 7     is used now: is it covered by a.*, b.> or a.*? Yes: ask the trie
-#     route "c.x", generation 7     is used now: no pattern covers it; it is as good as new
-#     route "d.x", generation 10    is used now: one comparison of numbers, no more
+#     route "a.x", generation 7     is used: does a.*, b.> or a.* match it? Yes: ask the trie
+#     route "c.x", generation 7     is used: no pattern matches; it is still right
+#     route "d.x", generation 10    is used: one comparison of numbers, no more
 #     route "e.x", generation 7     is never used again: costs nothing, now or ever
 #
-# So a change costs what it costs itself, and a route pays when it is used, once for all changes
-# since then. Only 64 patterns are kept: to compare with more takes longer than to ask the trie. A
-# route that is older than the oldest of them asks the trie whatever they were, and one that a
-# literal change made wrong has the generation -1, which is older than any.
+# So a change does a fixed amount of work. A route pays when it is used next, once for all changes
+# since. Only the last 64 patterns are kept: comparing more takes longer than asking the trie. A
+# route that is older than the oldest of them always asks the trie. A route that a literal change
+# made wrong gets generation -1, which is older than any.
 #
-# What this leaves open is memory. A stale route that is never used again still refers to its
-# fan-out, and so to subscriptions that have ended. `remove` takes their `owner` away at once, so
-# that they keep nothing else alive; and when as many wildcards have gone as there are routes,
-# `_forget_stale` walks over the table, once. So each removal pays for the walk over one route.
+# The remaining problem is memory. A stale route that is never used again still refers to its
+# fan-out, and so to subscriptions that have ended. `remove` clears their `owner` at once, so they
+# keep nothing else alive. Once as many wildcards have been removed as there are routes,
+# `_forget_stale` walks over the table: each removal pays for the walk over one route.
 
 from collections.abc import Callable
 
@@ -60,14 +60,14 @@ if not cython.compiled:
 
     SLOTS_MIN = 1024
     REPLIES = 256  # a power of two; a client that uses one reply subject finds it here
-    SUBJECT_MAX = 255  # a route of a longer subject is not kept: 4 KiB each would be a gigabyte
-    CHAIN_MAX = 16  # at one route a slot, a chain of 16 is one in 10^14: only made on purpose
-    SHARED_MAX = 4096  # sets of patterns that match together; each may be as long as all of them
-    LONG = 64  # entries of a fan-out; a longer one costs far more to send to than to find
+    SUBJECT_MAX = 255  # longer subjects are not kept: routes of 4 KiB each would fill a gigabyte
+    CHAIN_MAX = 16  # with one route per slot, chance makes such a chain once in 10^14
+    SHARED_MAX = 4096  # sets of patterns that match together; one set may hold all patterns
+    LONG = 64  # entries of a fan-out; sending to more than that costs far more than resolving it
     ENTRIES_MAX = 1 << 20  # 8 MiB of references, in long fan-outs
-    SHALLOW = 10  # tokens: patterns of no more than that are never refused
-    NODE_WORK = 8  # offers that visiting a node costs, for it is seldom in the processor's cache
-    CHANGES_MAX = 64  # as many patterns are compared in the time a route is found anew
+    SHALLOW = 10  # tokens: patterns with no more tokens are never refused
+    NODE_WORK = 8  # the cost of visiting a node, in offers; it is seldom in the processor's cache
+    CHANGES_MAX = 64  # comparing that many patterns takes as long as resolving the route again
 
 
 class Sublist:
@@ -79,7 +79,7 @@ class Sublist:
         self.trie = Trie()
         self.classify = classify
         self.max_routes = max_routes
-        self.max_match_nodes = 0  # that one subject may have us visit; 0: as many as there are
+        self.max_match_nodes = 0  # nodes that matching one subject may visit; 0: no limit
         self.slots: list[Route | None] = [None] * SLOTS_MIN
         self.mask = SLOTS_MIN - 1
         self.replies: list[Route | None] = [None] * REPLIES
@@ -89,13 +89,13 @@ class Sublist:
         self.changes: list[bytes] = []  # the patterns of the latest generations
         self.shared: dict[tuple[Subscription, ...], Fanout] = {}
         self.entries_made = 0  # entries of all long fan-outs made since the table was cleared
-        self.effort = 0  # work so far, in offers: what was resolved, inserted and removed
+        self.effort = 0  # work so far, in offers: for resolving, inserting and removing
         self.wildcards_removed = 0  # wildcards removed since stale routes were forgotten
         self.inserts = self.removes = 0
         self.misses = self.rechecks = self.resolves = self.evictions = 0
 
     def find(self, data: bytes | bytearray, start: int, size: int, digest: int) -> Route:
-        """The route of the subject in that span, whose digest is known."""
+        """Return the route of the subject in that span, whose digest is known."""
         route = self.slots[digest & self.mask]
         while route is not None:
             if route.digest == digest and serves(route, data, start, size):
@@ -106,18 +106,18 @@ class Sublist:
         return self._learn(bytes(data[start : start + size]), digest)
 
     def fetch(self, digest: int) -> None:
-        """Bring the route of that digest near, for it will be asked for soon.
+        """Prefetch the route of that digest, which will be used soon.
 
-        With 100 000 subjects in use, waiting for a route's cache line was half of all the
-        time that a message took.
+        With 100 000 subjects in use, waiting for the route's cache line took half of the time
+        that a message takes.
         """
         if cython.compiled:
             __builtin_prefetch(PyList_GET_ITEM(self.slots, digest & self.mask))
 
     def reach(self, data: bytes | bytearray, start: int, size: int, digest: int) -> Route:
-        """The route of a reply subject, which may never be used again.
+        """Return the route of a reply subject, which may never be used again.
 
-        So its route has a place among the last few replies, and none in the table.
+        So these routes are kept apart, in a small table of the latest replies.
         """
         route = self.replies[digest & (REPLIES - 1)]
         if route is None or route.digest != digest or not serves(route, data, start, size):
@@ -127,7 +127,7 @@ class Sublist:
         return self._recheck(route)
 
     def route(self, subject: bytes) -> Route:
-        """The route of a subject, for whoever has it as bytes."""
+        """Return the route of a subject given as bytes."""
         digest = digest_of(subject)
         route = self.slots[digest & self.mask]
         while route is not None:
@@ -137,9 +137,9 @@ class Sublist:
         return self._learn(subject, digest)
 
     def admits(self, subject: bytes) -> bool:
-        """Whether a subscription to this pattern leaves matching what it may cost.
+        """Whether matching stays within its cost limit with a subscription to this pattern.
 
-        Short patterns always do: all of them together cost some two thousand nodes at most.
+        Short patterns are always admitted: all of them together cost about 2000 nodes at most.
         """
         most = self.max_match_nodes
         if most == 0 or subject.count(b".") < SHALLOW:
@@ -155,7 +155,7 @@ class Sublist:
         self._changed(sub.subject)
 
     def remove(self, sub: Subscription) -> None:
-        """Route no more messages to this subscription, which was inserted before."""
+        """Stop routing messages to this subscription, which was inserted before."""
         self.removes += 1
         self.effort -= NODE_WORK * self.trie.handled
         self.trie.remove(sub)
@@ -165,10 +165,10 @@ class Sublist:
             self.wildcards_removed += 1
             if self.wildcards_removed > max(self.routes, SLOTS_MIN):
                 self._forget_stale()
-        sub.owner = None  # routes that are stale by now may keep the subscription for long
+        sub.owner = None  # stale routes may still refer to the subscription for a long time
 
     def statistics(self) -> dict[str, int]:
-        """Counters for the monitor: what is known, and how often it had to be looked for."""
+        """Counters for the monitor: sizes, and how often routes were resolved or evicted."""
         return {
             "subscriptions": self.trie.subscriptions,
             "patterns": self.trie.patterns,
@@ -184,7 +184,7 @@ class Sublist:
         }
 
     def _changed(self, subject: bytes) -> None:
-        """See that no route goes on with a fan-out that this change made wrong."""
+        """Make sure that no route keeps a fan-out that this change made wrong."""
         if has_wildcard(subject):
             self.generation += 1
             self.changes.append(subject)
@@ -198,11 +198,11 @@ class Sublist:
         while route is not None:
             if route.digest == digest and route.subject == subject:
                 route.generation = -1
-                route.fanout = NOBODY  # it must not keep a subscription that has gone
+                route.fanout = NOBODY  # it must not keep a removed subscription alive
             route = route.following
 
     def _recheck(self, route: Route) -> Route:
-        """Bring a route to the present generation."""
+        """Bring a route up to the current generation."""
         if route.generation == self.generation:
             return route
         self.rechecks += 1
@@ -218,7 +218,7 @@ class Sublist:
         return route
 
     def _resolve(self, subject: bytes) -> Fanout:
-        """Ask the trie. Where only wildcards match, subjects share what they lead to."""
+        """Ask the trie. Subjects that only wildcards match share their fan-outs."""
         self.resolves += 1
         if self.entries_made > ENTRIES_MAX:
             self._clear()
@@ -240,12 +240,12 @@ class Sublist:
         return fanout
 
     def _count_long(self, entries: int) -> None:
-        """Count a fan-out that is made. Short ones are bounded by the number of routes."""
+        """Count a fan-out that was made; the number of routes bounds the short ones."""
         if entries > LONG:
             self.entries_made += entries
 
     def _learn(self, subject: bytes, digest: int) -> Route:
-        """Make the route of a subject that the table does not know."""
+        """Make the route of a subject that is not in the table."""
         self.misses += 1
         if self.routes >= self.max_routes:
             self._sweep()
@@ -269,7 +269,7 @@ class Sublist:
         return route
 
     def _widen(self) -> None:
-        """Double the slots; a route moves, it is not made again."""
+        """Double the number of slots; routes are moved, not made again."""
         mask = self.mask * 2 + 1
         slots: list[Route | None] = [None] * (mask + 1)
         for first in self.slots:
@@ -291,7 +291,7 @@ class Sublist:
             count -= 1
 
     def _clear(self) -> None:
-        """Forget all routes, and with them all that they lead to."""
+        """Forget all routes and their fan-outs."""
         self.evictions += self.routes
         self.slots = [None] * SLOTS_MIN
         self.mask = SLOTS_MIN - 1
@@ -299,7 +299,7 @@ class Sublist:
         self.shared.clear()
 
     def _forget_stale(self) -> None:
-        """Forget the routes that would be found anew anyway, and the subscriptions they hold."""
+        """Forget routes that would be resolved again anyway, and the subscriptions they hold."""
         self.wildcards_removed = 0
         oldest = self.generation - len(self.changes)
         for slot in range(self.mask + 1):
@@ -327,7 +327,7 @@ class Sublist:
 
 
 def fan_out(found: list[Subscription]) -> Fanout:
-    """Part the subscriptions into those that all get a message and the queue groups."""
+    """Split subscriptions into those that all get a message and the queue groups."""
     plain: list[Subscription] = []
     groups: dict[bytes, list[Subscription]] = {}
     for sub in found:

@@ -1,10 +1,10 @@
-"""One client's wish for one subject, and its place among those with the same subject.
+"""One client's subscription to one subject, linked with the others of the same subject.
 
-A million of these may be alive: no dictionary, no container each. Those of one subject are
-a chain through `following` and `preceding`, so that one is taken out without a search.
-Nor does the collector of cycles look at them: whoever drops a subscription takes
-it out of its chain and out of its owner's table, which breaks every cycle it is in. One that
-was taken out has no owner any more: a fan-out that still holds it passes it over.
+There may be a million of these, so none has a dictionary or a container of its own.
+Subscriptions to one subject form a chain through `following` and `preceding`, so that one
+can be removed without a search. The garbage collector does not track them: whoever drops a
+subscription removes it from its chain and from its owner's table, which breaks every cycle.
+After that it has no owner; a fan-out that still holds it skips it.
 """
 
 from collections import deque
@@ -14,8 +14,9 @@ import cython
 
 
 class Subscription:
-    """The data plane writes `delivered`, `seen` and `deferred_numbers`; the conversation `limit`;
-    the trie the chain; and whoever plays the past to it, `replay`."""
+    """Writers: the data plane writes `delivered`, `seen` and `deferred_numbers`; the client's
+    session `limit`; the trie the chain; a replay `replay`.
+    """
 
     __slots__ = (
         "deferred_numbers",
@@ -37,12 +38,10 @@ class Subscription:
         self.queue = queue
         self.owner = owner
         self.delivered = 0
-        self.limit = 0  # deliveries after which it ends; 0: none
-        self.seen = 0  # the last number it got, or at its making; none below comes any more
-        self.deferred_numbers: deque[int] | None = (
-            None  # numbers that only this member of its group gets
-        )
-        self.replay: Any = None  # while the past is played to it, and it is in no sublist
+        self.limit = 0  # deliveries after which it ends; 0: no limit
+        self.seen = 0  # the last number delivered to it, or the newest when it was made
+        self.deferred_numbers: deque[int] | None = None  # numbers for this group member only
+        self.replay: Any = None  # while a replay serves it, and it is not in a sublist
         self.following: Subscription | None = None
         self.preceding: Subscription | None = None
         if cython.compiled:

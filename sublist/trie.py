@@ -1,17 +1,18 @@
-"""The subscriptions, by subject: a table for literal ones, a trie of tokens for wildcards.
+"""The subscriptions by subject: a table for literal subjects, a trie of tokens for patterns.
 
     "orders.eu.1"        --> first --> following --> ...     the chain of one subject
     root --orders--> Node --*--> Node --1--> Node.first      `orders.*.1`
                       `----->--> Node.first                  `orders.>`
 
-Literal subjects need no tokens: one look-up finds them, and a million of them cost one
-table entry each. Only patterns have nodes; a node goes when nothing hangs on it any more.
-Matching walks level by level, without recursion: a subject may have thousands of tokens.
+Literal subjects need no nodes: one look-up finds them, and each of a million costs one table
+entry. Only patterns have nodes; a node is dropped once nothing hangs on it any more.
+Matching goes level by level, without recursion: a subject may have thousands of tokens.
 
-From a node, matching goes on to one literal child at most, and to the `*` beside it; so every
-`*` may double what is visited. Each node knows its `cost`, the nodes that the worst subject visits
-from there on: 1, and the largest cost of its literal children, and that of its `*`. The root's is
-a bound for every message, and `cost_with` says what it would be with one pattern more.
+From a node, matching continues with at most one literal child, and with the `*` beside it. So
+each `*` may double the number of nodes visited. Each node knows its `cost`: how many nodes the
+worst subject visits from there on. That is 1, plus the largest cost of its literal children,
+plus that of its `*`. The cost of the root bounds the work for any message; `cost_with` says what
+it would be with one more pattern.
 """
 
 import cython
@@ -20,12 +21,12 @@ from sublist.subject import has_wildcard
 from sublist.subscription import Subscription
 
 if not cython.compiled:
-    FEW = 16  # literal children that are always looked through
-    MANY = 16384  # more never are: the largest cost that they ever had stays until they go
+    FEW = 16  # literal children; up to so many are always searched
+    MANY = 16384  # with more, never: their largest cost so far counts until they are gone
 
 
 class Node:
-    """One token of a pattern; `*` and `>` have places of their own beside the literal ones."""
+    """One token of a pattern; the children `*` and `>` are kept apart from the literal ones."""
 
     __slots__ = ("below", "cost", "first", "star", "tail")
 
@@ -40,16 +41,16 @@ class Node:
 
 
 class Trie:
-    """Written by the broker's one thread. Subjects that come in are valid patterns."""
+    """Written by the broker's one thread. Every subject given to it is a valid pattern."""
 
     def __init__(self) -> None:
         self.literals: dict[bytes, Subscription] = {}
         self.root = Node()
         self.patterns = 0  # subscriptions with a wildcard
         self.subscriptions = 0
-        self.visited = 0  # nodes, by the last matching of wildcards
-        self.handled = 0  # nodes, by all that was inserted and removed so far
-        self.credit = 0  # children that may be looked through: as many as patterns have gone
+        self.visited = 0  # nodes visited by the last matching of wildcards
+        self.handled = 0  # nodes visited by all inserts and removes so far
+        self.credit = 0  # children that may be searched: as many as patterns have been removed
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription at the head of its subject's chain."""
@@ -71,7 +72,7 @@ class Trie:
             first.preceding = sub
 
     def remove(self, sub: Subscription) -> None:
-        """Take out a subscription that was inserted."""
+        """Remove a subscription that was inserted."""
         self.subscriptions -= 1
         if has_wildcard(sub.subject):
             self.patterns -= 1
@@ -92,11 +93,11 @@ class Trie:
                 del self.literals[sub.subject]
 
     def worst(self) -> int:
-        """The nodes that matching visits for the worst subject, or fewer."""
+        """An upper bound for the nodes that matching one subject visits."""
         return self.root.cost
 
     def cost_with(self, subject: bytes) -> int:
-        """What `cost` would be with this pattern."""
+        """What the root's `cost` would be with this pattern."""
         if not has_wildcard(subject):
             return self.root.cost
         tokens = subject.split(b".")
@@ -109,7 +110,7 @@ class Trie:
         return found
 
     def wild(self, subject: bytes) -> list[Subscription]:
-        """The subscriptions whose wildcards take in this subject; none if a token is empty."""
+        """The subscriptions whose wildcards match this subject; none if it has an empty token."""
         found: list[Subscription] = []
         self.visited = 0
         if self.patterns == 0:
@@ -136,7 +137,7 @@ class Trie:
         return found
 
     def _known(self, tokens: list[bytes]) -> list[Node]:
-        """The nodes of a pattern that are here, from the root on."""
+        """The nodes that a pattern already has, from the root on."""
         node = self.root
         path = [node]
         for token in tokens:
@@ -153,7 +154,7 @@ class Trie:
         return path
 
     def _grow(self, node: Node, tokens: list[bytes], depth: int) -> Node:
-        """The node of a pattern, of which all above `depth` tokens are here, and end in `node`."""
+        """Add the nodes of a pattern below `node`, which is at `depth`; return the last one."""
         count = len(tokens)
         while depth < count:
             token = tokens[depth]
@@ -172,11 +173,14 @@ class Trie:
         return node
 
     def _climb(self, known: list[Node], tokens: list[bytes], commit: bool) -> int:
-        """The root's cost when what is missing of a pattern is there; `commit` it to all above."""
+        """What the root costs once the missing nodes of a pattern are added.
+
+        With `commit`, store the new cost in all nodes above them.
+        """
         depth = len(known)
         if depth > len(tokens):
             return self.root.cost
-        before = 0  # what the node below has cost so far, and costs then
+        before = 0  # the cost of the node below, as it is; `after`: as it will be
         after = chain_cost(tokens, depth - 1)
         while depth:
             depth -= 1
@@ -198,7 +202,7 @@ class Trie:
         return after
 
     def _prune(self, path: list[Node], tokens: list[bytes]) -> None:
-        """Drop the nodes at the end of the path on which nothing hangs any more."""
+        """Drop the nodes at the end of the path that nothing hangs on any more."""
         depth = len(tokens)
         before = 0
         while depth:
@@ -234,10 +238,10 @@ class Trie:
             depth -= 1
 
     def _dearest(self, node: Node, before: int) -> int:
-        """The largest cost of a node's literal children, which was `before` and may stay that.
+        """The largest cost of a node's literal children; `before` is what it was.
 
-        It is looked for as often as patterns go, and not among very many: what one costs must not
-        depend on how many there are.
+        The children are searched only as often as patterns are removed, and not when there are very
+        many: the cost of removing a pattern must not depend on their number.
         """
         if node.below is None:
             return 0
@@ -246,7 +250,7 @@ class Trie:
             if count > MANY or count > self.credit:
                 return before
             self.credit -= count
-            self.handled += count // 8  # they are only looked at
+            self.handled += count // 8  # looking at a child costs less than visiting it
         most = 0
         for item in node.below.values():
             child = cython.cast(Node, item)
@@ -256,7 +260,7 @@ class Trie:
 
 
 def chain_cost(tokens: list[bytes], depth: int) -> int:
-    """The cost of a node under which nothing but the rest of one pattern hangs."""
+    """The cost of a node that has only the rest of one pattern below it."""
     size = len(tokens) - depth
     if tokens[len(tokens) - 1] == b">":
         size -= 1
@@ -272,7 +276,7 @@ def collect(first: Subscription | None, found: list[Subscription]) -> None:
 
 
 def without(first: Subscription | None, sub: Subscription) -> Subscription | None:
-    """The chain that began with `first`, after `sub` has left it."""
+    """The chain that began with `first`, without `sub`."""
     if sub.following is not None:
         sub.following.preceding = sub.preceding
     if sub.preceding is not None:

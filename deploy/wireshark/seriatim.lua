@@ -94,7 +94,7 @@ local function frame(raw, at)
     if following < comma then
         one.subject, one.subject_after, following = netstring(raw, following, comma)
     end
-    if following ~= comma then fail(following, "the frame goes on behind its last child") end
+    if following ~= comma then fail(following, "the frame continues after its last child") end
     one.kind = 0
     if one.subject then
         one.name = raw:sub(one.subject, one.subject_after - 1)
@@ -148,10 +148,10 @@ local function binary(tvb)
     if tvb(4, 1):uint() ~= 1 then fail(5, "an unknown version") end
     local head = { kind = tvb(5, 1):uint(), count = tvb(6, 2):uint(), records = {} }
     if not KINDS[head.kind] then fail(6, "an unknown kind") end
-    if (head.count == 0) ~= (head.kind ~= 0) then fail(7, "data has messages, nothing else has") end
+    if (head.count == 0) ~= (head.kind ~= 0) then fail(7, "data must have messages, and other kinds must not") end
     local previous, following = tvb(16, 8):uint64(), tvb(24, 8):uint64()
     if previous >= following or following - 1 > NUMBER_MAX then
-        fail(17, "no number is between previous and next")
+        fail(17, "next is not a valid number after previous")
     end
     local at = HEAD_SIZE
     for index = 1, head.count do
@@ -206,7 +206,7 @@ local function read(tvb)
     for _, one in ipairs(frames) do
         local own = one.name and one.name:sub(1, 5) == "$SEQ."
         if own and (one.kind == 0 or #frames > 1 or one.payload < one.payload_after) then
-            return frames, { at = one.at, why = "no datagram says " .. one.name .. " like this" }
+            return frames, { at = one.at, why = one.name .. " is not valid here" }
         end
     end
     return frames, nil

@@ -1,4 +1,4 @@
-"""The feed: everything that has a number, by multicast.
+"""Feeds: every numbered message, sent by multicast.
 
-from sequencer.feed.feed_codec import Codec      # how messages stand in datagrams; write your own
+from sequencer.feed.feed_codec import Codec      # the format of datagrams; write your own
 """

@@ -1,4 +1,4 @@
-"""`binary`: all that there is of a message, and how far a receiver may trust a hole.
+"""The codec `binary`: carries every field of a message, and says which numbers are gaps.
 
      0 magic "SERI"       4 version u8 (1)     5 kind u8 (0 data, 1 heartbeat, 2 end)
      6 count u16          8 journal u64       16 previous u64       24 after u64      32 epoch u32
@@ -7,9 +7,9 @@
      4 number u64        12 time u64 (ns)     20 headers' size u32  24 subject's size u16
     26 subject, headers, payload
 
-Big-endian. The datagram says all there is of the numbers between `previous` and `after`: what
-is not in it was left out by the feed's filter. In data, `after` follows the last number; in a
-heartbeat and at the end it is the next one to come.
+Big-endian. A datagram accounts for every number between `previous` and `after`: numbers that are
+not in it were left out by the feed's filter. In a data datagram, `after` is the last number plus
+one. In a heartbeat, and at the end, it is the next number to come.
 """
 
 import cython
@@ -31,7 +31,7 @@ if not cython.compiled:
 
 
 class BinaryCodec(Codec):
-    """Carries number, time, subject, headers and payload; which stream it is, and what it skips."""
+    """Carries number, time, subject, headers, payload, the stream's id, and what was left out."""
 
     def __init__(self) -> None:
         super().__init__(head_size=HEAD_SIZE)
@@ -102,19 +102,19 @@ def _decode(datagram: bytes) -> Packet:
     if size < HEAD_SIZE:
         raise CodecError(size, f"the head has {HEAD_SIZE} bytes: cut off?")
     if read_number(data, 0, 4) != MAGIC:
-        raise CodecError(0, "no 'SERI' where it must be")
+        raise CodecError(0, "the datagram does not begin with 'SERI'")
     if data[4] != VERSION:
-        raise CodecError(4, f"version {data[4]}, and this program reads 1")
+        raise CodecError(4, f"version {data[4]}; this program reads version 1")
     kind = data[5]
     count = read_number(data, 6, 2)
     if kind > END:
         raise CodecError(5, f"kind {kind} is not data (0), heartbeat (1) or end (2)")
     if (count == 0) != (kind != DATA):
-        raise CodecError(6, "data has messages, and nothing else has")
+        raise CodecError(6, "data must have messages, and other kinds must not")
     previous = read_number(data, 16, 8)
     after = read_number(data, 24, 8)
     if previous >= after or after - 1 > NUMBER_MAX:
-        raise CodecError(16, f"no number is between {previous} and {after}")
+        raise CodecError(16, f"{after} is not a valid next number after {previous}")
     session = b"%016x-%d" % (read_number(data, 8, 8), read_number(data, 32, 4))
     messages: list[FeedMessage] = []
     at, last = HEAD_SIZE, previous
@@ -130,7 +130,7 @@ def _decode(datagram: bytes) -> Packet:
 
 
 def _record(datagram: bytes, at: int, last: int, messages: list[FeedMessage]) -> int:
-    """Read the record at `at`, whose number is to be larger than `last`; where it ends."""
+    """Read the record at `at`, whose number must be larger than `last`; return where it ends."""
     data = datagram
     left = len(datagram) - at
     if left < RECORD_SIZE:
@@ -141,7 +141,7 @@ def _record(datagram: bytes, at: int, last: int, messages: list[FeedMessage]) ->
     header_size = read_number(data, at + 20, 4)
     subject_size = read_number(data, at + 24, 2)
     if length < RECORD_SIZE + header_size + subject_size:
-        raise CodecError(at, "a record shorter than what it says it holds")
+        raise CodecError(at, "the record is shorter than its parts")
     number = read_number(data, at + 4, 8)
     if not last < number <= NUMBER_MAX:
         raise CodecError(at + 4, f"number {number} after number {last}")

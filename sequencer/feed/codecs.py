@@ -1,4 +1,4 @@
-"""The codecs by their names, as settings and receivers say them."""
+"""The codecs by name, as settings and receivers give them."""
 
 import importlib
 from typing import Final
@@ -19,10 +19,11 @@ CODECS: Final = tuple(BUILT_IN)
 
 
 def codec_named(name: str, *, filtered: bool = False) -> Codec:
-    """Make the codec of a name: one of `CODECS`, or `package.module:Class` for a user's own.
+    """Make the codec of that name: one of `CODECS`, or a user's own as `package.module:Class`.
 
-    `filtered` is for receivers: the feed has a filter, so that in MoldUDP64 a block of length 0
-    is a number left out, and no message. Runs the module of a user's codec. `CodecNotFound`.
+    Receivers set `filtered` if the feed has a filter: then a MoldUDP64 block of length 0 is a
+    number that was left out, not an empty message. Imports the module of a user's codec.
+    Raises `CodecNotFound`.
     """
     if name == "moldudp64":
         return MoldUDP64Codec(filtered)
@@ -35,7 +36,7 @@ def codec_named(name: str, *, filtered: bool = False) -> Codec:
         raise CodecNotFound(f"{name!r} is not a codec; give {known}, or package.module:Class")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # whatever a module does when it is run
+    except Exception as error:  # importing a module can raise anything
         raise CodecNotFound(f"codec {name!r}: {type(error).__name__}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Codec)):
         raise CodecNotFound(f"codec {name!r}: not a subclass of sequencer.feed.feed_codec.Codec")
@@ -45,6 +46,6 @@ def codec_named(name: str, *, filtered: bool = False) -> Codec:
         raise CodecNotFound(
             f"codec {name!r}: cannot be made: {type(error).__name__}: {error}"
         ) from error
-    if not isinstance(made, Codec):  # a `__new__` may make anything
+    if not isinstance(made, Codec):  # `__new__` may return anything
         raise CodecNotFound(f"codec {name!r}: it makes {type(made).__name__}, not a Codec")
     return made

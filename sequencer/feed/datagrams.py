@@ -1,15 +1,15 @@
-"""What is encoded and not sent yet: datagrams one behind the other, and the way out.
+"""Encoded datagrams that wait to be sent: they lie one after another in one buffer.
 
     buffer: |-- datagram --|-- datagram --|-- being built ...
             start          ends[0]        ends[1]         end
 
-Each datagram knows its last number; `send_safe` sends those that may be seen. A datagram that
-the system refuses is counted and forgotten: whoever misses it asks for it. A socket that is
-full is waited for, at most `WAITS` times its timeout; then what waits is given up too, so that
-a jammed network cannot hold the broker.
+Each datagram knows its last number; `send_safe` sends those that are safe to show. If the
+system refuses a datagram, it is counted and dropped; receivers request what they miss. If the
+socket is full, the sender waits, at most `WAITS` times the socket's timeout. After that, all
+datagrams that are ready are dropped too, so a jammed network cannot block the broker.
 
-Memory: `pending_max` for the bytes of what waits, and as much for the places of the datagrams,
-for a user's codec may make empty ones, which have no bytes.
+Memory: `pending_max` for the bytes that wait, and as much again for the places of the datagrams,
+because a user's codec may make empty ones.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ if not cython.compiled:
 
 
 class Datagrams:
-    """One per feed. The socket is connected; its timeout is how long it may hold the caller."""
+    """One per feed. The socket is connected; its timeout limits how long it blocks the caller."""
 
     def __init__(self, socket: Any, segment: bool, pending_max: int) -> None:
         self.socket = socket
@@ -47,22 +47,22 @@ class Datagrams:
         self._make_places(PLACES_MIN)
         self.failure = 0
         self.datagrams = self.bytes = 0  # sent
-        self.errors = 0  # datagrams that were not
-        self.error = 0  # why the last of those was not
+        self.errors = 0  # datagrams that could not be sent
+        self.error = 0  # errno of the last of those
 
     def reserve(self, need: int) -> int:
-        """Have room for so many more bytes."""
+        """Make room for this many more bytes."""
         size = self.size
         if size - self.end >= need:
             return 0
         while size < self.end + need:
             size *= 2
         buffer = bytearray(size)
-        buffer[: self.size] = self.buffer  # behind `end` is what is being built
+        buffer[: self.size] = self.buffer  # the datagram being built lies after `end`
         return self._adopt(buffer)
 
     def add(self, end: int, last: int) -> int:
-        """What was written up to `end` is a datagram; the last number in it is `last`."""
+        """Complete the datagram that was written up to `end`; its last number is `last`."""
         if end > self.pending_max or PLACE_BYTES * self.count >= self.pending_max:
             self.errors += 1
             self.error = ENOBUFS
@@ -76,7 +76,7 @@ class Datagrams:
         return 0
 
     def send_safe(self, safe: int) -> int:
-        """Send the datagrams that end with number `safe` or an earlier one; how many those were."""
+        """Send the datagrams whose last number is `safe` or less; return how many were taken."""
         at = start = stop = 0
         while stop < self.count and self.lasts[stop] <= safe:
             stop += 1
@@ -104,7 +104,7 @@ class Datagrams:
         return stop
 
     def _send(self, at: int, stop: int, start: int) -> int:
-        """Send datagrams from `at` on; how many, and `failure` is why no more of them."""
+        """Send datagrams from `at` on; return how many. `failure` says why it stopped."""
         if cython.compiled:
             return datagrams_send(
                 self.fd,
@@ -132,14 +132,14 @@ class Datagrams:
             return stop - at
 
     def _wait(self) -> bool:
-        """Wait a little for the socket; whether it takes more."""
+        """Wait a little for the socket; return whether it accepts more."""
         if cython.compiled:
             return datagrams_wait(self.fd, self.wait_ms) != 0
         else:
-            return False  # a socket with a timeout has waited
+            return False  # the socket's timeout has already waited
 
     def _forget(self, gone: int, start: int) -> int:
-        """The first `gone` datagrams, up to `start`, are done with."""
+        """Remove the first `gone` datagrams, which end at `start`."""
         left = self.count - gone
         if left == 0:
             self.count = self.end = 0
@@ -158,7 +158,7 @@ class Datagrams:
         return 0
 
     def _shrink(self) -> int:
-        """Let go of the room that only an unusual backlog needed."""
+        """Free the room that only an unusual backlog needed."""
         self._make_places(PLACES_MIN)
         return self._adopt(bytearray(BUFFER_MIN))
 
@@ -169,7 +169,7 @@ class Datagrams:
         return 0
 
     def _make_places(self, places: int) -> int:
-        """Have places for so many datagrams."""
+        """Make places for this many datagrams."""
         if cython.compiled:
             ends, lasts = bytearray(8 * places), bytearray(8 * places)
             ends[: 8 * self.count] = self.end_bytes[: 8 * self.count]

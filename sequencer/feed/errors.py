@@ -1,8 +1,8 @@
-"""What is wrong with a datagram, and with the name of a codec."""
+"""Errors in a datagram, and in the name of a codec."""
 
 
 class CodecError(ValueError):
-    """These bytes are no datagram of this codec: what was expected, and at which byte."""
+    """The bytes are not a valid datagram of this codec: what is wrong, and at which byte."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(offset, reason)
@@ -14,4 +14,4 @@ class CodecError(ValueError):
 
 
 class CodecNotFound(ValueError):
-    """There is no codec of this name; `str()` says what is wrong with it."""
+    """There is no codec with this name; `str()` says why."""

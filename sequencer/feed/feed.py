@@ -1,11 +1,11 @@
 """One feed: the records of a batch in, datagrams to one multicast group out.
 
-    take(buffer, stop)  the journal has these records: encode what the filter lets through
-    flush(safe)         send what may be seen
+    take(buffer, stop)   the journal has these records: encode those that pass the filter
+    flush(safe)         send what is safe to show
 
-A datagram holds one message, or with packing as many of one batch as fit. It is never cut:
-what is too long for one is counted, and receivers, who see that a number misses, fetch it.
-No clock here: the broker says when it is time for a heartbeat.
+A datagram holds one message or, with packing, as many of one batch as fit. A message is never
+split. One that is too long for a datagram is counted; receivers notice the missing number and
+fetch it. There is no clock here: the broker says when it is time for a heartbeat.
 """
 
 from collections.abc import Callable
@@ -20,14 +20,14 @@ from sequencer.journal.record import Walk
 if not cython.compiled:
     from sequencer.journal.layout import RECORD
 
-SUBJECTS_MAX = 65536  # remembered with what the filter says of them
+SUBJECTS_MAX = 65536  # subjects whose filter result is remembered
 
 
 class Feed:
-    """One per group, for the thread that numbers messages.
+    """One per group; used by the thread that numbers messages.
 
-    `socket` is a UDP socket that is connected to the group; `packing` the bytes that a datagram
-    is filled up to, 0 for one message each; `previous` the last number there was before.
+    `socket` is a UDP socket connected to the group. `packing` is the size that a datagram is
+    filled up to; 0 means one message each. `previous` is the last number before this feed began.
     """
 
     def __init__(
@@ -49,15 +49,15 @@ class Feed:
         self.matches = matches
         self.walk = Walk(0, False)
         self.decided: dict[bytes, bool] = {}
-        self.previous = previous  # the last number that was spoken of
+        self.previous = previous  # the last number that a datagram accounted for
         self.messages = 0  # put into datagrams
         self.skipped = 0  # left out by the filter
         self.too_long = 0
         self.broken = 0  # messages that the codec failed on
-        self.fault = ""  # how it did, the last time
-        self.start = self.end = 0  # of the datagram that is being built
+        self.fault = ""  # the last such error
+        self.start = self.end = 0  # of the datagram being built
         self.first = self.last = 0
-        self.held = 0  # messages in it; 0: none is being built
+        self.held = 0  # messages in it; 0: no datagram is being built
 
     def take(self, buffer: bytearray, stop: int) -> int:
         """Encode the records in `buffer[:stop]`."""
@@ -74,7 +74,7 @@ class Feed:
             else:
                 try:
                     size = codec.measure(walk, data)
-                except Exception as error:  # a user's codec: the journal and the others go on
+                except Exception as error:  # a user's codec: the journal and the other feeds go on
                     self._break(error, 1)
                     self._close()
                     self.previous = walk.number
@@ -98,26 +98,26 @@ class Feed:
         return 0
 
     def flush(self, safe: int) -> int:
-        """Send the datagrams whose numbers may be seen, up to `safe`; how many those were."""
+        """Send the datagrams that are safe to show, up to number `safe`; return how many."""
         if self.out.count == 0:
             return 0
         return self.out.send_safe(safe)
 
     def heartbeat(self, after: int) -> bool:
-        """Say which number comes next, if nothing waits to be sent and the codec can."""
+        """Announce the next number, if nothing waits to be sent and the codec has heartbeats."""
         if self.out.count:
             return False
         return self._say(self.codec.heartbeat(self.previous, after), after)
 
     def finish(self, after: int) -> bool:
-        """Say that nothing more comes, if nothing waits to be sent and the codec can."""
+        """Announce the end of the stream, if nothing waits to be sent and the codec can."""
         if self.out.count:
             return False
         return self._say(self.codec.end(self.previous, after), after)
 
     @property
     def sent(self) -> Datagrams:
-        """The counters of what was sent: datagrams, bytes, errors, and why the last one failed."""
+        """The counters of what was sent: datagrams, bytes, errors, and the last error."""
         return self.out
 
     def _say(self, text: bytes, after: int) -> bool:
@@ -132,7 +132,7 @@ class Feed:
         return True
 
     def _make_room(self, size: int, number: int) -> int:
-        """Have a datagram that takes so much more, the one at hand or a new one."""
+        """Make room for `size` more bytes, in the current datagram or a new one."""
         if self.held:
             full = self.end - self.start + size > self.packing
             if full or (self.codec.contiguous and number != self.last + 1):
@@ -147,7 +147,7 @@ class Feed:
         return 0
 
     def _close(self) -> int:
-        """The datagram at hand is complete."""
+        """Complete the current datagram."""
         if self.held == 0:
             return 0
         out = self.out
@@ -163,17 +163,17 @@ class Feed:
         return 0
 
     def _break(self, error: Exception, messages: int) -> None:
-        """A user's codec has failed on messages, which are not sent."""
+        """Count messages that are not sent because a user's codec failed."""
         self.broken += messages
         self.fault = f"{type(error).__name__}: {error}"
 
     def _wanted(self, buffer: bytearray) -> bool:
-        """Whether the filter lets the record at hand through."""
+        """Whether the current record passes the filter."""
         walk = self.walk
         subject = bytes(buffer[walk.subject : walk.subject + walk.subject_size])
         wanted = self.decided.get(subject)
         if wanted is None:
-            assert self.matches is not None, "only a feed with a filter asks"
+            assert self.matches is not None, "only a feed with a filter comes here"
             if len(self.decided) == SUBJECTS_MAX:
                 self.decided.clear()
             wanted = self.decided[subject] = self.matches(subject)

@@ -1,4 +1,4 @@
-"""How messages stand in datagrams: what every codec is, and what a user's own overrides.
+"""The base class of codecs: how messages are laid out in datagrams.
 
 A codec of your own is a class in plain Python, named in the settings as `package.module:Class`:
 
@@ -6,17 +6,18 @@ A codec of your own is a class in plain Python, named in the settings as `packag
         def encode(self, message):                  # one message's part of a datagram
             return b"%d %b\n" % (message.number, message.payload)
 
-        def decode(self, datagram):                 # all of a datagram
+        def decode(self, datagram):                 # a whole datagram
             messages = [FeedMessage(int(n), p) for n, p in split(datagram)]
             return Packet(DATA, messages)
 
-and, if its datagrams begin with a head: `super().__init__(head_size=8)` and `head`. With
-`heartbeat` and `end` receivers learn of a loss at the tail, and that nothing more comes.
+If its datagrams begin with a head, it also has `super().__init__(head_size=8)` and `head`. With
+`heartbeat` and `end`, receivers notice that the last messages are missing, and that the stream
+has ended.
 
-The built-in ones write straight into the buffer that is sent: they override `measure`, `put`
-and `seal`, which when compiled make no Python object. A datagram is built in this order:
+The built-in codecs write straight into the buffer that is sent. They override `measure`, `put`
+and `seal`, which make no Python objects when compiled. A datagram is built in this order:
 
-    measure, put      for each message that fits in        seal      once, when it is complete
+    measure, put      for each message that fits        seal      once, when it is complete
 """
 
 from collections.abc import Sequence
@@ -35,11 +36,11 @@ DATA, HEARTBEAT, END = range(3)
 
 
 class Packet:
-    """What one datagram says.
+    """The content of one datagram.
 
-    It says all there is of the numbers from `previous` + 1 to `after` - 1: what is not among the
-    messages was left out by the feed's filter. Where the codec cannot know (`previous` -1), each
-    message speaks for its own number alone. A heartbeat's `after` is the next number to come.
+    It accounts for every number from `previous` + 1 to `after` - 1: numbers without a message were
+    left out by the feed's filter. If the codec cannot know (`previous` is -1), each message
+    accounts only for its own number. In a heartbeat, `after` is the next number to come.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Packet:
         self.messages = messages
         self.previous = previous
         self.after = after
-        self.session = session  # which stream this is, where the codec carries it
+        self.session = session  # identifies the stream, if the codec carries it
 
     def __repr__(self) -> str:
         kind = ("DATA", "HEARTBEAT", "END")[self.kind]
@@ -63,20 +64,20 @@ class Packet:
 
 
 class Codec:
-    """One per feed, for the thread that sends; or one per receiver."""
+    """One per feed, in the thread that sends; or one per receiver."""
 
     def __init__(self, head_size: int = 0, skip_size: int = 0, contiguous: bool = False) -> None:
         if head_size < 0 or skip_size < 0:
-            raise ValueError(f"a head of {head_size} bytes, and {skip_size} for what is left out")
+            raise ValueError(f"head_size {head_size} and skip_size {skip_size} must be 0 or more")
         self.head_size = head_size  # bytes before the first message of a datagram
-        self.skip_size = skip_size  # zeros that a number takes which the filter left out; 0: none
-        self.contiguous = contiguous  # a datagram says its first number alone, and counts on
+        self.skip_size = skip_size  # zero bytes sent for a number that the filter left out; 0: none
+        self.contiguous = contiguous  # a datagram has only its first number; the others follow it
         self.journal = ""
         self.epoch = 0
         self._encoded = b""
 
     def open(self, journal: str, epoch: int) -> None:
-        """Say which stream this is: the journal's id, 16 hex digits, and its epoch."""
+        """Set which stream this is: the journal's id, 16 hex digits, and its epoch."""
         self.journal = journal
         self.epoch = epoch
 
@@ -94,29 +95,29 @@ class Codec:
         return b""
 
     def decode(self, datagram: bytes) -> Packet:
-        """Return what the datagram says. Raises `CodecError`."""
+        """Return the content of the datagram. Raises `CodecError`."""
         raise NotImplementedError(f"{type(self).__name__} has no decode(datagram)")
 
     def heartbeat(self, previous: int, after: int) -> bytes:
-        """Return the datagram that says which number comes next; none if it cannot be said."""
+        """Return the datagram that announces the next number; b"" if the codec has none."""
         return b""
 
     def end(self, previous: int, after: int) -> bytes:
-        """Return the datagram that says that nothing more comes; none if it cannot be said."""
+        """Return the datagram that announces the end of the stream; b"" if the codec has none."""
         return b""
 
-    # For the feed; the built-in codecs override these
+    # Called by the feed; the built-in codecs override these
 
     def measure(self, walk: Walk, data: bytes | bytearray) -> int:
-        """The bytes that the record at hand will take; `data` is what is walked."""
+        """Return how many bytes the current record will take; `data` is the buffer of `walk`."""
         encoded = self.encode(message_at(walk, data))
-        if not isinstance(encoded, bytes):  # or `put` would fail, when the feed counts on it
-            raise TypeError(f"encode(message) has returned {type(encoded).__name__}, not bytes")
+        if not isinstance(encoded, bytes):  # or `put` would fail, after the feed made room for it
+            raise TypeError(f"encode(message) returned {type(encoded).__name__}, not bytes")
         self._encoded = encoded
         return len(encoded)
 
     def put(self, out: bytearray, at: int, walk: Walk, data: bytes | bytearray) -> int:
-        """Write the record measured last at `out[at:]`; where it ends."""
+        """Write the record measured last at `out[at:]`; return where it ends."""
         return copy(out, at, self._encoded, 0, len(self._encoded))
 
     def seal(
@@ -131,13 +132,13 @@ class Codec:
     ) -> int:
         """Fill in the head of the datagram at `out[start:end]`, now that it is complete."""
         head = self.head(previous, first, last, count)
-        if len(head) != self.head_size:  # of a user's codec
-            raise CodecError(0, f"a head of {len(head)} bytes, where head_size is {self.head_size}")
+        if len(head) != self.head_size:  # from a user's codec
+            raise CodecError(0, f"the head has {len(head)} bytes; head_size is {self.head_size}")
         copy(out, start, head, 0, self.head_size)
         return 0
 
     def datagram(self, messages: Sequence[FeedMessage], previous: int) -> bytes:
-        """Return these messages in one datagram, however long: for answers, and for tests."""
+        """Return one datagram with these messages, however long: for replies, and for tests."""
         batch = RecordBatch(0, self.epoch, False)
         for message in messages:
             batch.append_message(
@@ -163,25 +164,25 @@ class Codec:
 
 
 def packet_of(codec: Codec, datagram: bytes) -> Packet:
-    """What a codec says that a datagram says; whatever it raises, or TypeError.
+    """Decode a datagram and check what the codec returned. Raises what it raised, or TypeError.
 
-    A user's codec may return anything, and what is compiled would take None for a packet.
+    A user's codec may return anything, and compiled code would take None for a Packet.
     """
     said = codec.decode(datagram)
     if not isinstance(said, Packet):
-        raise TypeError(f"decode(datagram) has returned {type(said).__name__}, not a Packet")
+        raise TypeError(f"decode(datagram) returned {type(said).__name__}, not a Packet")
     packet: Packet = said
     messages = packet.messages
     if not isinstance(messages, list) or not isinstance(packet.session, bytes):
-        raise TypeError("decode(datagram) has returned a Packet without messages, or session")
+        raise TypeError("decode(datagram) returned a Packet without messages or session")
     if not 0 <= packet.kind <= 2:
-        raise TypeError(f"decode(datagram) has returned a Packet of kind {packet.kind!r}")
+        raise TypeError(f"decode(datagram) returned a Packet of kind {packet.kind!r}")
     if not cython.compiled:
         _check_numbers(packet.previous, packet.after)
     for at in range(len(messages)):
         if not isinstance(messages[at], FeedMessage):
             kind = type(messages[at]).__name__
-            raise TypeError(f"decode(datagram) has returned {kind} among the messages")
+            raise TypeError(f"decode(datagram) returned {kind} among the messages")
         message: FeedMessage = messages[at]
         if not cython.compiled:
             _check_numbers(message.number, message.time)
@@ -190,21 +191,21 @@ def packet_of(codec: Codec, datagram: bytes) -> Packet:
             and isinstance(message.subject, bytes)
             and isinstance(message.headers, bytes)
         ):
-            raise TypeError("decode(datagram) has returned a FeedMessage of what is not bytes")
+            raise TypeError("decode(datagram) returned a FeedMessage whose fields are not bytes")
     return packet
 
 
 def _check_numbers(*numbers: Any) -> None:
-    """What the compiler's types see to."""
+    """Check what C types check in the compiled build."""
     for number in numbers:
         if not isinstance(number, int):
-            raise TypeError(f"decode(datagram) has returned {type(number).__name__} for a number")
+            raise TypeError(f"decode(datagram) returned {type(number).__name__} for a number")
         if not -1 <= number < 1 << 64:
-            raise OverflowError(f"decode(datagram) has returned {number}")
+            raise OverflowError(f"decode(datagram) returned {number}")
 
 
 def message_at(walk: Walk, data: bytes | bytearray) -> FeedMessage:
-    """The record at hand as an object."""
+    """Return the current record as an object."""
     return FeedMessage(
         walk.number,
         bytes(data[walk.payload : walk.payload + walk.payload_size]),
@@ -215,7 +216,7 @@ def message_at(walk: Walk, data: bytes | bytearray) -> FeedMessage:
 
 
 def copy(out: bytearray, at: int, source: bytes | bytearray, start: int, size: int) -> int:
-    """Copy `source[start : start + size]` to `out[at:]`; where it ends."""
+    """Copy `source[start : start + size]` to `out[at:]`; return where it ends."""
     if cython.compiled:
         memcpy(out + at, source + start, size)
     else:

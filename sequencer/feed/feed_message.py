@@ -1,8 +1,8 @@
-"""One message as a feed brings it."""
+"""One message, as received from a feed."""
 
 
 class FeedMessage:
-    """What a codec does not carry is empty: no subject, no headers, time 0."""
+    """Fields that the codec does not carry are empty: no subject, no headers, time 0."""
 
     def __init__(
         self,

@@ -1,13 +1,14 @@
-"""`moldudp64`: Nasdaq's MoldUDP64, which many programs read and tshark dissects.
+"""The codec `moldudp64`: Nasdaq's MoldUDP64, which many programs read and tshark dissects.
 
      0 session, 10 ASCII      10 number of the first message u64      18 count u16
     20 count blocks: length u16, payload                              big-endian
 
-A count of 0 is a heartbeat, of 0xFFFF the end of the session; the number is then the next one to
-come. A request for messages is the head alone: session, the first one wanted, how many.
+A count of 0 is a heartbeat, and 0xFFFF is the end of the session; the number is then the next one
+to come. A request for messages is only a head: session, first number wanted, count.
 
-The blocks' numbers count on from the first one. A number that the feed's filter left out is a
-block of length 0; a receiver of such a feed reads it so (`filtered`), and an empty message too.
+The blocks are numbered from the first number on. A number that the feed's filter left out is a
+block of length 0. A receiver of a filtered feed takes such a block as left out (`filtered`), even
+if it was an empty message.
 """
 
 import base64
@@ -34,36 +35,36 @@ DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
 
 def session_name(journal: str, epoch: int) -> bytes:
-    """The session of a journal's epoch: 40 bits of the journal's digest, 10 of the epoch."""
-    from hashlib import sha256  # which brings all of OpenSSL: only where there is such a feed
+    """The session of a journal's epoch: 40 bits of the journal's digest, 10 bits of the epoch."""
+    from hashlib import sha256  # imports OpenSSL, so only if there is such a feed
 
     name = base64.b32encode(bytes.fromhex(sha256(journal.encode()).hexdigest()[:10]))
     return b"%b%c%c" % (name, DIGITS[epoch >> 5 & 31], DIGITS[epoch & 31])
 
 
 def request(session: bytes, first: int, count: int) -> bytes:
-    """The datagram that asks for `count` messages from number `first` on."""
+    """Return the datagram that requests `count` messages from number `first` on."""
     out = bytearray(HEAD_SIZE)
     _head(out, 0, session, first, count)
     return bytes(out)
 
 
 def parse_request(datagram: bytes) -> tuple[bytes, int, int]:
-    """Session, first number and count of a request. Raises `CodecError`."""
+    """Return session, first number and count of a request. Raises `CodecError`."""
     data = datagram
     if len(datagram) != HEAD_SIZE:
         raise CodecError(min(len(datagram), HEAD_SIZE), f"a request has {HEAD_SIZE} bytes")
     first = read_number(data, 10, 8)
     count = read_number(data, 18, 2)
     if not 0 < first <= NUMBER_MAX:
-        raise CodecError(10, f"{first} is the number of no message")
+        raise CodecError(10, f"{first} is not a valid message number")
     if count == 0:
-        raise CodecError(18, "a request for no messages")
+        raise CodecError(18, "a request for 0 messages")
     return datagram[:SESSION_SIZE], first, count
 
 
 class MoldUDP64Codec(Codec):
-    """`session` is what `open` makes of journal and epoch, if nobody sets another."""
+    """`session` is made from journal and epoch by `open`, unless it is set later."""
 
     def __init__(self, filtered: bool = False) -> None:
         super().__init__(head_size=HEAD_SIZE, skip_size=2, contiguous=True)
@@ -78,7 +79,7 @@ class MoldUDP64Codec(Codec):
         return 2 + walk.payload_size
 
     def put(self, out: bytearray, at: int, walk: Walk, data: bytes | bytearray) -> int:
-        assert walk.payload_size <= BLOCK_MAX, "no datagram is so long"
+        assert walk.payload_size <= BLOCK_MAX, "the feed does not send messages that long"
         at = write_number(out, at, 2, walk.payload_size)
         return copy(out, at, data, walk.payload, walk.payload_size)
 
@@ -92,7 +93,7 @@ class MoldUDP64Codec(Codec):
         last: int,
         count: int,
     ) -> int:
-        assert count == last - first + 1 < END_COUNT, "the numbers of a datagram count on"
+        assert count == last - first + 1 < END_COUNT, "the numbers in a datagram are contiguous"
         return _head(out, start, self.session, first, count)
 
     def heartbeat(self, previous: int, after: int) -> bytes:
@@ -114,7 +115,7 @@ def _head(out: bytearray, at: int, session: bytes, number: int, count: int) -> i
 
 
 def _decode(datagram: bytes, filtered: bool) -> Packet:
-    """Read the head, and as many blocks as it says."""
+    """Read the head and the number of blocks that it gives."""
     data = datagram
     size = len(datagram)
     if size < HEAD_SIZE:
@@ -123,7 +124,7 @@ def _decode(datagram: bytes, filtered: bool) -> Packet:
     count = read_number(data, 18, 2)
     told = 0 if count == END_COUNT else count
     if first == 0 or first - 1 > NUMBER_MAX - told:
-        raise CodecError(10, f"{first} is the number of no message")
+        raise CodecError(10, f"{first} is not a valid message number")
     session = datagram[:SESSION_SIZE]
     messages: list[FeedMessage] = []
     if told == 0:

@@ -1,13 +1,13 @@
-r"""Frames as they are, one behind the other in a datagram: cquencer's way, and with the subject.
+r"""The codecs `netstring` and `netstring-subject`: plain frames, one after another in a datagram.
 
     netstring           L:<n>:<number>,<m>:<payload>,,                   23:5:88485,11:hello world,,
     netstring-subject   L:<n>:<number>,<m>:<payload>,<s>:<subject>,,
 
-The first is byte-equal to cquencer's, and can say nothing but messages. The second has two
-subjects of its own, which no message can have: `$SEQ.NEXT` is a heartbeat, its number the next
-one to come; `$SEQ.END` says that nothing more comes.
+The first has the same bytes as cquencer's and can carry messages only. The second reserves two
+subjects, which no message can have: `$SEQ.NEXT` is a heartbeat, with the next number to come;
+`$SEQ.END` announces the end of the stream.
 
-Format: https://cr.yp.to/proto/netstrings.txt. A number or a length has one spelling.
+Format: https://cr.yp.to/proto/netstrings.txt. Numbers and lengths have no leading zeros.
 """
 
 import cython
@@ -28,7 +28,7 @@ LAST = b"$SEQ.END"
 
 
 class NetstringCodec(Codec):
-    """`netstring`: the frame, and nothing else."""
+    """`netstring`: the frame and nothing else."""
 
     def measure(self, walk: Walk, data: bytes | bytearray) -> int:
         inner = inner_size(walk.number, walk.payload_size)
@@ -50,7 +50,7 @@ class NetstringCodec(Codec):
 
 
 class NetstringSubjectCodec(Codec):
-    """`netstring-subject`: a third child says the subject."""
+    """`netstring-subject`: a third netstring in the frame holds the subject."""
 
     def measure(self, walk: Walk, data: bytes | bytearray) -> int:
         inner = inner_size(walk.number, walk.payload_size)
@@ -82,7 +82,7 @@ class NetstringSubjectCodec(Codec):
 
 
 def netstring(out: bytearray, at: int, data: bytes | bytearray, start: int, size: int) -> int:
-    """Write a netstring; where it ends."""
+    """Write a netstring; return where it ends."""
     at = write_decimal(out, at, size)
     out[at] = ord(":")
     at = copy(out, at + 1, data, start, size)
@@ -100,7 +100,7 @@ def _decode(datagram: bytes, subjects: bool) -> Packet:
             number = message.number
             kind = {NEXT: HEARTBEAT, LAST: END}.get(message.subject)
             if kind is None or messages or reading.at < reading.size or message.payload:
-                raise CodecError(0, f"no datagram says {message.subject!r} like this")
+                raise CodecError(0, f"{message.subject!r} is not valid here")
             return Packet(kind, [], -1, number)
         messages.append(message)
     if not messages:
@@ -109,7 +109,7 @@ def _decode(datagram: bytes, subjects: bool) -> Packet:
 
 
 class _Reading:
-    """Where a decoder stands in a datagram."""
+    """The position of a decoder in a datagram."""
 
     def __init__(self, datagram: bytes) -> None:
         self.datagram = datagram
@@ -119,7 +119,7 @@ class _Reading:
         self.number = 0  # of the last frame
 
     def frame(self, subjects: bool) -> FeedMessage:
-        """The frame here."""
+        """Read the frame at the current position."""
         end = self._length() + self.at
         if end >= self.size:
             raise CodecError(self.at, f"the frame ends {end + 1 - self.size} bytes later: cut off?")
@@ -139,7 +139,7 @@ class _Reading:
             raise CodecError(self.at, f"a number has 1 to {DIGITS_MAX} digits")
         number = self._digits(stop)
         if self.at != stop:
-            raise CodecError(self.at, "no digit where a number is")
+            raise CodecError(self.at, "a number must be decimal")
         self._expect(ord(","))
         if number == 0 or number > 0x7FFFFFFFFFFFFFFF:
             raise CodecError(self.at, "a number is 1 to 2^63-1")
@@ -155,16 +155,16 @@ class _Reading:
         return self.datagram[start : start + size]
 
     def _length(self) -> int:
-        """A netstring's length, which no datagram exceeds, and its colon."""
+        """Read a netstring's length and its colon; in a datagram, 6 digits are enough."""
         start = self.at
         length = self._digits(min(self.size, start + 6))
         if self.at == start:
-            raise CodecError(start, "no digit where a length is")
+            raise CodecError(start, "a length must be a decimal number")
         self._expect(ord(":"))
         return length
 
     def _digits(self, stop: int) -> int:
-        """The decimal number that ends before `stop`, in its one spelling."""
+        """Read the decimal number that ends before `stop`; leading zeros are not allowed."""
         value, start = 0, self.at
         while self.at < stop and 48 <= self.data[self.at] <= 57:
             value = 10 * value + self.data[self.at] - 48
@@ -175,6 +175,6 @@ class _Reading:
 
     def _expect(self, byte: int) -> int:
         if self.at >= self.size or self.data[self.at] != byte:
-            raise CodecError(self.at, f"no {chr(byte)!r} where it must be")
+            raise CodecError(self.at, f"expected {chr(byte)!r}")
         self.at += 1
         return 0

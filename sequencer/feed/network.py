@@ -1,10 +1,10 @@
-"""Numbers in network order, the largest byte first, as the binary codecs write and read them."""
+"""Numbers in network byte order (big-endian), for the binary codecs."""
 
 import cython
 
 
 def write_number(out: bytearray, at: int, size: int, value: int) -> int:
-    """Write a number of `size` bytes at `out[at:]`; where it ends."""
+    """Write a number of `size` bytes at `out[at:]`; return where it ends."""
     if cython.compiled:
         end = at + size
         while size:
@@ -18,7 +18,7 @@ def write_number(out: bytearray, at: int, size: int, value: int) -> int:
 
 
 def read_number(data: bytes, at: int, size: int) -> int:
-    """Read the number of `size` bytes at `data[at:]`: the caller knows that they are there."""
+    """Read a number of `size` bytes at `data[at:]`; the caller has checked that they are there."""
     value = 0
     for place in range(at, at + size):
         value = value << 8 | data[place]

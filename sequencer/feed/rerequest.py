@@ -1,17 +1,17 @@
-"""Answers to who asks again: MoldUDP64's requests in, one datagram each out.
+"""MoldUDP64 re-request server logic: one request datagram in, at most one reply datagram out.
 
-    ask(request, peer, now, safe) -> Search      what may be answered; None: nothing, and counted
-    Search.run() -> answer                       None: `fetch` is to read first, in any thread
+    ask(request, peer, now, safe) -> Search      the request is accepted; None: refused, and counted
+    Search.run() -> answer                       None: call `fetch` first, in any thread
 
-An answer is a packet as the feed sends it, of what was asked for from the beginning: as many
-messages as one datagram takes, and the peer asks again for the rest. What cannot be had (not
-retained, damaged, too long for a datagram) is passed over: the answer begins behind it, and so
-tells the peer that it is lost. Never more than is safe, and nothing of numbers to come.
+The answer is a packet as the feed sends it. It begins with the first number requested and holds
+as many messages as fit into one datagram; the peer requests the rest again. Messages that are
+not available (deleted, damaged, too long for a datagram) are skipped: the answer then begins
+after them, which tells the peer that they are lost. Only safe numbers are answered.
 
-No amplifier: what one peer, and what all of them get in a second is bounded, and the time that
-it takes, of which whoever has the clock tells (`spent`). Who is over it gets nothing until it is
-paid for. Memory: `PEERS_MAX` peers, and one buffer; for each search
-that waits for a disk one more, or the one message that is longer.
+This must not become an amplifier. The bytes per second are limited for each peer and for all of
+them together. So is the time spent, which the caller measures (`spent`). A peer over its limit
+gets no answer until the debt is paid off. Memory: `PEERS_MAX` peers and one buffer; for each
+search that waits for a disk, one more buffer, or one message if that is longer.
 """
 
 from collections.abc import Callable, Hashable
@@ -24,21 +24,21 @@ from sequencer.journal.record import Walk
 
 HEAD_SIZE: Final = 20
 BUFFER: Final = 128 << 10
-WINDOW: Final = 16 << 10  # read at a time: what is copied and not needed costs as much as the rest
-WALK_MAX: Final = 1 << 20  # bytes walked behind what cannot be had, then the peer is told so far
-REQUEST_COST: Final = 256  # bytes that an answer counts beside its own: a request is work
-PEERS_MAX: Final = 16384  # more than get answers in the third of a second that one may owe
-SHARES: Final = 3  # of time that all peers get together
-DEBT_MAX: Final = 0.25  # seconds for which a peer gets nothing that has asked for too much
-KNOWN_MAX: Final = 64  # damaged places that need not be searched for their end again
+WINDOW: Final = 16 << 10  # read at a time: copying too many bytes costs as much as the rest
+WALK_MAX: Final = 1 << 20  # bytes to search for the next available message before answering
+REQUEST_COST: Final = 256  # bytes added to each answer's cost: a request is work
+PEERS_MAX: Final = 16384  # more than can get answers in the third of a second that one may owe
+SHARES: Final = 3  # the time for all peers together, in shares of one peer
+DEBT_MAX: Final = 0.25  # seconds without answers for a peer that asked for too much
+KNOWN_MAX: Final = 64  # damaged places whose end is remembered
 
 
 class Rerequests:
-    """One per feed, for the thread that numbers messages. `store` is a Store or a Ring.
+    """One per feed; used by the thread that numbers messages. `store` is a Store or a Ring.
 
-    A datagram is filled up to `datagram_bytes`, and one message alone may be as long as
-    `datagram_max`. `rate` and `total_rate` are bytes in a second, `share` is of this thread's
-    time, for one peer; all get `SHARES` of them. `matches` is the feed's filter.
+    A datagram is filled up to `datagram_bytes`; a single message may take up to `datagram_max`.
+    `rate` and `total_rate` are bytes per second. `share` is the part of this thread's time that
+    one peer may use; all peers together get `SHARES` times that. `matches` is the feed's filter.
     """
 
     def __init__(
@@ -65,22 +65,22 @@ class Rerequests:
         self._total = Allowances(total_rate)
         self._times = Allowances(share)
         self._time = Allowances(min(SHARES * share, 1.0))
-        self._wasted = Allowances(share)  # time for requests that are not answered
+        self._wasted = Allowances(share)  # time for requests that got no answer
         self.requests = self.answered = self.messages = self.bytes = 0
         self.malformed = self.unknown_session = 0
-        self.ahead = 0  # of numbers that are not given yet, or not safe
+        self.ahead = 0  # requests for numbers that are not given yet, or not safe
         self.limited = 0
-        self.failed = 0  # the disk could not be read, or the answer not sent
+        self.failed = 0  # the disk could not be read, or the answer not be sent
 
     def ask(self, datagram: bytes, peer: Hashable, now: float, safe: int) -> "Search | None":
-        """Judge a request that has come from `peer` at `now`, in seconds; `safe` may be told."""
+        """Check a request that came from `peer` at `now`, in seconds; show nothing above `safe`."""
         self.requests += 1
         try:
             session, first, count = parse_request(datagram)
         except CodecError:
             self.malformed += 1
             return None
-        if session[:BROTHERS] != self.session[:BROTHERS]:  # else another epoch: numbers go on
+        if session[:BROTHERS] != self.session[:BROTHERS]:  # another epoch is fine: numbers go on
             self.unknown_session += 1
             return None
         if first > safe:
@@ -93,7 +93,7 @@ class Rerequests:
         return Search(self, session, first, count, safe, peer)
 
     def sent(self, search: "Search", answer: bytes, now: float) -> None:
-        """Count an answer, and what it cost, read from the disk included."""
+        """Count an answer and its cost, including what was read from the disk."""
         cost = REQUEST_COST + len(answer) + search.fetched_bytes
         self._peers.draw(search.peer, cost, now)
         self._total.draw(None, cost, now)
@@ -102,7 +102,7 @@ class Rerequests:
         self.bytes += len(answer)
 
     def spent(self, peer: Hashable, seconds: float, now: float, answered: bool) -> None:
-        """Count the time that a request of a peer has taken."""
+        """Count the time that a peer's request took."""
         self._time.draw(None, seconds, now)
         if not answered:
             self._wasted.draw(None, seconds, now)
@@ -110,44 +110,44 @@ class Rerequests:
             self._times.draw(peer, seconds, now)
 
     def tired(self, now: float) -> float:
-        """For how many seconds no request may be looked at: too much time was spent."""
+        """For how many seconds requests must be ignored, because too much time was spent."""
         return max(self._time.owed(None, now), self._wasted.owed(None, now))
 
     def remember(self, place: tuple[int, int], good: tuple[Any, int, int] | None) -> None:
-        """Damage at `place` ends where `good` says."""
+        """Remember where the damage at `place` ends."""
         if len(self.known) == KNOWN_MAX:
             self.known.clear()
         self.known[place] = good
 
 
 class Search:
-    """One request on its way through the store."""
+    """One request, while it is looked up in the store."""
 
     def __init__(
         self, asked: Rerequests, session: bytes, first: int, count: int, safe: int, peer: Hashable
     ) -> None:
         self.peer = peer
-        self.held = 0  # messages in the answer, skipped ones too
+        self.held = 0  # messages in the answer, including skipped ones
         self.fetched_bytes = 0
         self._asked = asked
         self._session = session
-        self._first = self._number = first  # asked for; wanted next
+        self._first = self._number = first  # requested; next to look for
         self._count = count
         self._safe = safe
         self._blocks = bytearray()
         self._complete = False
         self._walked = 0
-        self._piece: Any = None  # held while it is in there
+        self._piece: Any = None  # held while the search is in it
         self._offset = 0
         self._window = WINDOW
-        self._need = 0  # bytes that `fetch` is to read
+        self._need = 0  # how many bytes `fetch` must read
         self._fetched: bytearray | None = None
-        self._bad = -1  # offset of the damage whose end `fetch` is to find
+        self._bad = -1  # offset of the damage whose end `fetch` must find
 
     def run(self) -> bytes | None:
-        """Go on; the answer. None: `fetch`, and then again.
+        """Continue; return the answer. None: call `fetch`, then `run` again.
 
-        OSError where the disk fails.
+        Raises OSError if the disk fails.
         """
         try:
             while not self._is_complete():
@@ -162,7 +162,7 @@ class Search:
         return self._answer()
 
     def fetch(self) -> None:
-        """Read what the disk must bring. Any thread's; OSError where it fails."""
+        """Read from the disk, in any thread. Raises OSError if it fails."""
         store, piece, offset = self._asked.store, self._piece, self._offset
         if self._bad >= 0:
             good = store.next_good(piece, self._bad, piece.first)
@@ -178,26 +178,26 @@ class Search:
         self.fetched_bytes += size
 
     def leave(self) -> None:
-        """Let go of the place in the store."""
+        """Release the place in the store."""
         if self._piece is not None:
             self._piece.release()
             self._piece = None
 
     def _is_complete(self) -> bool:
         beyond = self._number > self._safe or self.held == self._count
-        # Who asks for the middle of a desert is told how far it goes, not led through it.
+        # In a long range without messages, the peer gets how far the search came.
         tired = self._walked > WALK_MAX and self.held == 0 and self._number > self._first
         return self._complete or beyond or tired
 
     def _answer(self) -> bytes:
-        """The packet; without messages it says, as a heartbeat does, where the next ones are."""
-        assert self.held or self._number > self._first, "what is asked for is there, or is not"
+        """Return the packet; without messages it is a heartbeat with the next available number."""
+        assert self.held or self._number > self._first, "the number was found, or skipped"
         return request(self._session, self._number - self.held, self.held) + self._blocks
 
     # Places
 
     def _locate(self) -> None:
-        """Go to where the number wanted must be."""
+        """Go to where the next number must be."""
         store = self._asked.store
         self._want(min(store.first, self._safe + 1))
         if not self._is_complete():
@@ -211,7 +211,7 @@ class Search:
         self._piece, self._offset = piece, offset
 
     def _want(self, number: int) -> None:
-        """The next that can be had is `number`: what begins with another has ended before it."""
+        """The next available number is `number`: an answer with messages ends before a gap."""
         if number > self._number:
             if self.held:
                 self._complete = True
@@ -219,7 +219,7 @@ class Search:
                 self._number = number
 
     def _step(self) -> bool:
-        """Use one buffer of records, or go to the next piece. False: the disk must be asked."""
+        """Use one buffer of records, or go to the next segment. False: `fetch` must read first."""
         data = self._fetched
         fetched, self._fetched = data is not None, None
         self._need = 0
@@ -237,7 +237,7 @@ class Search:
             except OSError:
                 if not self._piece.gone:
                     raise
-                self.leave()  # deleted just now
+                self.leave()  # it was just deleted
                 return True
         else:
             size = len(data)
@@ -247,7 +247,7 @@ class Search:
         return self._walk(data, size, fetched)
 
     def _move_on(self) -> None:
-        """The piece is at its end."""
+        """Go on after the end of a segment."""
         following = self._piece.following
         if following is None:
             self._want(self._safe + 1)
@@ -261,7 +261,7 @@ class Search:
     # Records
 
     def _walk(self, data: bytearray, size: int, fetched: bool) -> bool:
-        """Use the records in `data[:size]`. False: the disk must be asked."""
+        """Use the records in `data[:size]`. False: `fetch` must read first."""
         walk = self._asked.walk
         walk.begin(data, 0, size)
         wanted = self._number
@@ -285,7 +285,7 @@ class Search:
         return self._need == 0 and self._bad < 0
 
     def _take(self, data: bytearray) -> None:
-        """Put the record at hand into the answer; nothing more fits where it does not."""
+        """Put the current record into the answer, or complete the answer if it does not fit."""
         asked, walk = self._asked, self._asked.walk
         block = bytes(2)
         if asked.matches is None or asked.matches(
@@ -307,7 +307,7 @@ class Search:
         return HEAD_SIZE + 2 + self._asked.walk.payload_size > self._asked.datagram_max
 
     def _lengthen(self, data: bytearray, size: int, fetched: bool) -> None:
-        """There was no whole record in what was read: read more, or pass over a long one."""
+        """The buffer held no whole record: read more, or skip a long one."""
         walk, left = self._asked.walk, self._piece.size - self._offset
         need = HEADER_SIZE
         if size >= HEADER_SIZE:
@@ -327,7 +327,7 @@ class Search:
             self._need = need
 
     def _pass_damage(self, at: int) -> None:
-        """Go on with the next good record behind a bad one, once `fetch` has found it."""
+        """Go on with the next good record after a damaged one, once `fetch` has found it."""
         place = (self._piece.first, at)
         self._bad = -1
         if place not in self._asked.known:
@@ -344,27 +344,27 @@ class Search:
 
 
 class Allowances:
-    """So many bytes, or seconds, in a second for each of many, a quarter of it at once."""
+    """A budget per second, of bytes or seconds, for each of many; a quarter of it at once."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
         self.burst = rate / 4
-        self._levels: dict[Hashable, tuple[float, float]] = {}  # what is left, and when
+        self._levels: dict[Hashable, tuple[float, float]] = {}  # what is left, and since when
 
     def allows(self, who: Hashable, now: float) -> bool:
-        """Whether there is anything left of it."""
+        """Whether any of the budget is left."""
         return self._level(who, now) > 0
 
     def owed(self, who: Hashable, now: float) -> float:
-        """The seconds until there is something left of it again."""
+        """The seconds until some of the budget is left again."""
         return max(0.0, -self._level(who, now) / self.rate)
 
     def draw(self, who: Hashable, size: float, now: float) -> None:
-        """Take some, more than there is too: that is paid for before the next."""
+        """Take some of the budget. It may go below zero; that is paid back first."""
         level = self._level(who, now) - size
         self._levels.pop(who, None)
         if len(self._levels) == PEERS_MAX:
-            del self._levels[next(iter(self._levels))]  # who has drawn nothing for the longest time
+            del self._levels[next(iter(self._levels))]  # idle for the longest time
         self._levels[who] = level, now
 
     def _level(self, who: Hashable, now: float) -> float:

@@ -1,9 +1,9 @@
-"""The journal: every message that has a number, on disk, from any number on.
+"""The journal: every numbered message on disk; it can be read from any number on.
 
-    from sequencer.journal import Lost, Reader      # read what a broker writes, beside it
+    from sequencer.journal import Lost, Reader      # read what a broker writes, from outside
 
-What is named here is for everybody; it is loaded when it is first asked for, so that who
-wants one part (the decoder of columns, say) does not pay for the others.
+These names are the public ones. Each is loaded on first use, so a program that needs one part
+(say, the decoder of columns) does not load the others.
 """
 
 from importlib import import_module

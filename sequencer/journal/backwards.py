@@ -1,6 +1,6 @@
-"""Looking into what is already in the segments: the next good record, and the newest ids.
+"""Look into segments that are already written: for the next good record, or the newest ids.
 
-Both check every record they speak of, and read what retention takes away meanwhile as missing.
+Both check every record that they return. What retention deletes in the meantime is skipped.
 """
 
 import os
@@ -21,7 +21,7 @@ Ids = tuple[int, int, bytes]  # number, time, headers
 def next_good(
     piece: Segment, offset: int, number: int, last: int, salt: int
 ) -> tuple[Segment, int, int] | None:
-    """The next good record behind `offset` with this number or a later one, up to `last`."""
+    """Find the next good record after `offset` with this number or a later one, up to `last`."""
     found: Segment | None = piece
     while found is not None:
         limit = last + 1 if found.following is None else found.following.first
@@ -45,7 +45,7 @@ def next_good(
 
 
 def id_blocks(segments: Sequence[Segment], since: int) -> Iterator[tuple[Segment, int, int]]:
-    """Where records with a Nats-Msg-Id may be, the newest first: segment, from where, to where."""
+    """Yield where records with a Nats-Msg-Id may be, newest first: segment, start, end."""
     for segment in reversed(segments):
         marks = segment.own_marks()
         if marks is None:
@@ -58,7 +58,7 @@ def id_blocks(segments: Sequence[Segment], since: int) -> Iterator[tuple[Segment
 
 
 def recent_ids(segments: Sequence[Segment], since: int, most: int, salt: int) -> Iterator[Ids]:
-    """Records with a Nats-Msg-Id from time `since` on, the newest `most`, in number order."""
+    """Yield the newest `most` records with a Nats-Msg-Id since time `since`, in number order."""
     blocks: list[list[Ids]] = []
     count = 0
     for segment, start, end in id_blocks(segments, since):
@@ -78,7 +78,7 @@ def recent_ids(segments: Sequence[Segment], since: int, most: int, salt: int) ->
 def _ids_in(
     segment: Segment, start: int, end: int, since: int, salt: int
 ) -> tuple[list[Ids], bool]:
-    """The records with an id in a block; whether the block begins before `since`."""
+    """Return the records with an id in a block, and whether the block begins before `since`."""
     found: list[Ids] = []
     before = False
     walk = Walk(salt)
@@ -89,7 +89,7 @@ def _ids_in(
             try:
                 got = segment.read(start, view, True)
             except OSError:
-                break  # the keeper or a reader meets it too, and says so
+                break  # the keeper, or a reader, will meet the error too and report it
         walk.begin(chunk, 0, got)
         while walk.next() == RECORD:
             if walk.time < since:

@@ -1,13 +1,13 @@
-"""A chunk of columns, as the reader of one sees it: views of its arrays, and no loop per row.
+"""Reads a chunk of columns as views of its arrays, without a loop over the rows.
 
      0 magic "SQC1"    4 rows u32    8 flags u32 (0)    12 count of sections u32 (10)
     16 ten times: offset u32, size u32
     96 numbers i64[rows], times i64[rows] (ns since 1970), then for subject, reply, headers and
        payload, one after the other: offsets i32[rows + 1], and the bytes they point into
 
-Little-endian; every section begins at a multiple of 8. Offsets are as Arrow has them, so that
-a section is an Arrow buffer as it is. Nothing is copied: the views keep the chunk alive.
-Nothing here is compiled or needs more than the standard library; pyarrow only in `to_arrow`.
+Little-endian; every section begins at a multiple of 8. Offsets are in Arrow's format, so a
+section can be used as an Arrow buffer. Nothing is copied: the views keep the chunk alive.
+Nothing here is compiled, and only the standard library is needed; `to_arrow` needs pyarrow.
 """
 
 import struct
@@ -20,14 +20,14 @@ HEAD: Final = struct.Struct("<4s3I")
 SECTION: Final = struct.Struct("<II")
 HEAD_SIZE: Final = HEAD.size + SECTIONS * SECTION.size
 NAMES: Final = ("subject", "reply", "headers", "payload")
-# What `Collector.take` returns beside MORE and BAD; columns.pxd repeats them.
+# What `Collector.take` returns besides MORE and BAD; columns.pxd repeats these.
 FULL: Final = 3
 END: Final = 4
 GAP: Final = 5
 
 
 class ChunkError(ValueError):
-    """These bytes are no chunk of columns, or only a part of one."""
+    """The bytes are not a chunk of columns, or only part of one."""
 
 
 class Row(NamedTuple):
@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 class Strings:
-    """One column of byte strings: `data[offsets[row] : offsets[row + 1]]` is that of a row."""
+    """One column of byte strings: row `row` is `data[offsets[row] : offsets[row + 1]]`."""
 
     __slots__ = ("data", "offsets")
 
@@ -58,17 +58,17 @@ class Strings:
 
 
 class Columns:
-    """The columns of a chunk. Raises `ChunkError` when it is none."""
+    """The columns of a chunk. Raises `ChunkError` if the bytes are not a valid chunk."""
 
     __slots__ = ("_chunk", "headers", "numbers", "payloads", "replies", "subjects", "times")
 
     def __init__(self, chunk: bytes | bytearray | memoryview) -> None:
         view = memoryview(chunk).cast("B")
         if len(view) < HEAD_SIZE:
-            raise ChunkError(f"a chunk has {HEAD_SIZE} bytes or more, and these are {len(view)}")
+            raise ChunkError(f"{len(view)} bytes are too few: a chunk has {HEAD_SIZE} or more")
         magic, rows, flags, count = HEAD.unpack_from(view)
         if magic != MAGIC or count != SECTIONS or flags:
-            raise ChunkError(f"no chunk of columns begins with {bytes(view[:16]).hex()}")
+            raise ChunkError(f"not a chunk of columns: it begins with {bytes(view[:16]).hex()}")
         self._chunk = view
         sections = [self._section(index, rows) for index in range(SECTIONS)]
         self.numbers = sections[0].cast("q")
@@ -85,7 +85,7 @@ class Columns:
         offset, size = SECTION.unpack_from(self._chunk, HEAD.size + index * SECTION.size)
         wanted = 8 * rows if index < 2 else 4 * (rows + 1) if index % 2 == 0 else size
         if offset % 8 or size != wanted or offset < HEAD_SIZE or offset + size > len(self._chunk):
-            raise ChunkError(f"section {index} is {size} bytes at {offset}: cut short, or no chunk")
+            raise ChunkError(f"section {index} is {size} bytes at {offset}: truncated?")
         return self._chunk[offset : offset + size]
 
     def _strings(self, offsets: memoryview, data: memoryview) -> Strings:
@@ -103,9 +103,9 @@ class Columns:
             yield Row(number, time, subject, reply, self.headers[at], self.payloads[at])
 
     def to_arrow(self) -> Any:
-        """A pyarrow.RecordBatch on the same memory: number, time (ns, UTC), and the four strings.
+        """Return a pyarrow.RecordBatch on the same memory: number, time (ns, UTC), four strings.
 
-        The strings are Arrow's `binary`: subjects and payloads are bytes, and need not be text.
+        The strings have Arrow's type `binary`: subjects and payloads need not be text.
         """
         import pyarrow as pa
 
@@ -120,7 +120,7 @@ class Columns:
             buffers = [None, pa.py_buffer(strings.offsets), pa.py_buffer(strings.data)]
             array = pa.Array.from_buffers(pa.binary(), rows, buffers)
             try:
-                array.validate(full=True)  # offsets that point outside would be read, and crash
+                array.validate(full=True)  # offsets that point outside would crash later
             except pa.ArrowInvalid as error:
                 raise ChunkError(str(error)) from error
             arrays.append(array)

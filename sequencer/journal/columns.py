@@ -1,18 +1,18 @@
-"""Records gathered into columns: for `$SEQ.READ`, for exports, for whoever reads in bulk.
+"""Gathers records into chunks of columns: for `$SEQ.READ`, exports, and other bulk readers.
 
 A buffer of records goes in, a chunk comes out: an array of numbers, one of times, and for
-subject, reply, headers and payload the bytes and where each ends (chunk.py draws it, and
-reads it). Every record's checksum is looked at, every number follows the one before, and
-what cannot be is said, never passed over:
+subject, reply, headers and payload the bytes and where each ends (chunk.py has a drawing, and
+reads chunks). Every checksum is verified, and numbers must have no gaps. Whatever is wrong is
+reported, never skipped:
 
     take -> MORE  the buffer is used up          -> take the next one, from `at` on
-         -> FULL  the chunk is                   -> chunk, clear, take again
+         -> FULL  the chunk is full              -> chunk, clear, take again
          -> END   `last` was reached
-         -> GAP   `found` is not `next`          -> say what is missing, skip, take again
-         -> BAD   at `at` is no record
+         -> GAP   `found` is not `next`          -> report what is missing, skip, take again
+         -> BAD   there is no valid record at `at`
 
-A filter is asked once for each subject, and remembered. Memory: a chunk's bytes twice at
-most, and subjects that take as much as one; one record more when it is longer than a chunk.
+A filter is asked once for each subject; the answer is kept. Memory: up to twice a chunk's bytes,
+plus as much for known subjects. A record longer than a chunk needs room for itself.
 """
 
 import struct
@@ -30,11 +30,11 @@ else:
     from sequencer.journal.layout import RECORD
 
     ROW_SIZE = 32
-    # Beside rows and their bytes: four offsets more than rows, and padding before each section.
+    # Besides rows and their bytes: one extra offset in four columns, and padding of the sections.
     FRAME_SIZE = HEAD_SIZE + 4 * 4 + SECTIONS * 8
     ROOM_MIN = 1 << 12
     ROWS_MIN = 1 << 8
-    KNOWN_SIZE = 100  # bytes that a subject takes beside its text
+    KNOWN_SIZE = 100  # bytes that a subject takes besides its text
     KNOWN_MIN = 1 << 16
 
 NUMBER_MAX = (1 << 63) - 1
@@ -44,7 +44,7 @@ PADDING = (b"", b"\0" * 7, b"\0" * 6, b"\0" * 5, b"\0" * 4, b"\0" * 3, b"\0\0", 
 
 
 class Strings:
-    """One column of byte strings as it grows: the bytes, and where each ends."""
+    """One growing column of byte strings: the bytes, and where each ends."""
 
     def __init__(self) -> None:
         self.size = self.room = 0
@@ -54,7 +54,7 @@ class Strings:
         self.make_rows(ROWS_MIN)
 
     def put(self, row: int, source: bytes | bytearray, at: int, size: int) -> int:
-        """Add `source[at : at + size]` as that of `row`; `make_rows` has made room for it."""
+        """Store `source[at : at + size]` in `row`; `make_rows` must have made room for it."""
         end = self.size + size
         if end > self.room:
             self._make_room(end)
@@ -68,7 +68,7 @@ class Strings:
         return 0
 
     def make_rows(self, rows: int) -> int:
-        """Make room for the ends of so many rows, keeping those that are there."""
+        """Make room for the ends of that many rows, keeping what is there."""
         offsets = bytearray(4 * (rows + 1))
         if self.size:
             offsets[: len(self.offsets)] = self.offsets
@@ -77,7 +77,7 @@ class Strings:
         return 0
 
     def clear(self, room_max: int) -> int:
-        """Forget the bytes, and what room only an unusual many of them needed."""
+        """Forget the bytes, and free a buffer that grew larger than `room_max`."""
         self.size = 0
         if self.room > room_max:
             self._make_room(ROOM_MIN)
@@ -99,7 +99,7 @@ class Strings:
 class Collector:
     """Takes records, gives chunks of at most `rows_max` rows and about `bytes_max` bytes.
 
-    One record alone may be longer than `bytes_max`: it is a chunk by itself.
+    A single record may be longer than `bytes_max`; it then gets a chunk of its own.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Collector:
         bytes_max: int = BYTES_MAX,
         checked: bool = True,
     ) -> None:
-        assert rows_max > 0, "a chunk without a row has no end"
+        assert rows_max > 0, "a chunk without rows never ends"
         assert bytes_max <= 1 << 30, "offsets have 32 bits"
         self.walk = Walk(salt, checked)
         self.rows_max = rows_max
@@ -126,7 +126,7 @@ class Collector:
         self.begin(1, NUMBER_MAX, None)
 
     def begin(self, first: int, last: int, wanted: Callable[[bytes], bool] | None) -> int:
-        """Begin anew: numbers `first` to `last`, of the subjects that `wanted` says yes to."""
+        """Start again: numbers `first` to `last`, of the subjects that `wanted` accepts."""
         self.next = first
         self.last = last
         self.found = 0
@@ -141,7 +141,7 @@ class Collector:
         return 0
 
     def take(self, buffer: bytes | bytearray, at: int, stop: int) -> int:
-        """Take the records of `buffer[at:stop]`; `self.at` is where it came to. See above."""
+        """Take the records of `buffer[at:stop]`, up to `self.at`. For the results, see above."""
         walk = self.walk
         walk.begin(buffer, at, stop)
         while True:
@@ -154,7 +154,7 @@ class Collector:
                 return state
             if walk.number != self.next:
                 if walk.number < self.next:
-                    continue  # before what was asked for: where the buffer happens to begin
+                    continue  # before the first number: the buffer begins earlier
                 if walk.number > self.last:
                     self.found = self.last + 1
                 else:
@@ -170,12 +170,12 @@ class Collector:
             self._append(buffer)
 
     def skip(self, number: int) -> None:
-        """Go on at `number`: those before it are known to be missing."""
+        """Go on at `number`: the numbers before it are known to be missing."""
         assert number >= self.next, "numbers only rise"
         self.next = number
 
     def chunk(self) -> bytes:
-        """The rows taken since `clear`, as one chunk."""
+        """Return the rows taken since `clear` as one chunk."""
         rows = self.rows
         sections: list[memoryview] = [
             memoryview(self.numbers)[: 8 * rows],
@@ -244,7 +244,7 @@ class Collector:
         return 0
 
     def _is_wanted(self, buffer: bytes | bytearray) -> bool:
-        """Whether the filter takes the subject at hand; most often it is the one before's."""
+        """Whether the filter accepts the current subject; most often it is the same as before."""
         walk = self.walk
         if cython.compiled:
             subject_at = walk.data + walk.subject

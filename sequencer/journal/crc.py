@@ -1,7 +1,7 @@
-"""CRC-32C: the checksum of every record, by the processor's instruction when compiled.
+"""CRC-32C, the checksum of every record: by the processor's instruction when compiled.
 
-Castagnoli's polynomial, as iSCSI has it (RFC 3720 appendix B.4). crc32c.h has the code; the
-uncompiled build asks the package google-crc32c, which is also what the tests judge by.
+This is Castagnoli's polynomial, as in iSCSI (RFC 3720 appendix B.4). The code is in crc32c.h.
+The uncompiled build uses the package google-crc32c, and the tests compare with it.
 """
 
 import cython
@@ -11,7 +11,7 @@ if not cython.compiled:
 
 
 def crc32c(data: bytes | bytearray | memoryview, seed: int = 0) -> int:
-    """The checksum of `data`, going on from `seed`: that of what came before, or a salt."""
+    """Return the checksum of `data`, continued from `seed`: an earlier checksum, or a salt."""
     if cython.compiled:
         text = bytes(data)
         return crc32c_extend(seed, text, len(text))

@@ -1,6 +1,6 @@
-"""The end of a store cut off behind a number: an operator's decision, while no broker has it.
+"""Remove the end of a store after a given number; an operator does this while no broker runs.
 
-The numbers behind it are given again, to other messages: the epoch of these tells.
+The numbers after it will be given again, to other messages; only the epoch tells them apart.
 """
 
 import os
@@ -14,18 +14,18 @@ from sequencer.journal.survey import Survey
 
 
 class Cut(NamedTuple):
-    """What was cut off."""
+    """What was removed."""
 
-    first: int  # the numbers that were there and are not any more
+    first: int  # the numbers that were there before
     last: int
     bytes: int
-    segments: int  # files that are gone whole
+    segments: int  # files that were deleted
 
 
 def truncate(path: str, last: int, now: int = 0) -> Cut:
-    """Forget every number behind `last`; StoreError where that is not one of the store.
+    """Remove every number after `last`. StoreError if `last` is not in the store.
 
-    A crash in between leaves a store that ends later: the newest goes first.
+    The newest messages go first, so a crash in between leaves a store that ends later.
     """
     found = Recovery(os.path.abspath(path), now, accept_loss=True).run()
     try:
@@ -36,7 +36,7 @@ def truncate(path: str, last: int, now: int = 0) -> Cut:
                 f"{path}: the store has numbers {first} to {end}; give one of {first - 1} to {end}"
             )
         size = sum(segment.size for segment in segments)
-        # First, for it says that there is more, and a start would refuse what is left.
+        # First: it would still claim the removed numbers, and the next start would refuse the rest.
         start(os.path.join(found.path, FILE), found.identity.journal, last)
         gone = 0
         while len(segments) > 1 and segments[-1].first > last:
@@ -46,7 +46,7 @@ def truncate(path: str, last: int, now: int = 0) -> Cut:
             gone += 1
         newest = segments[-1]
         if os.path.exists(newest.index_file):
-            os.unlink(newest.index_file)  # before the rest, for it says that there is more
+            os.unlink(newest.index_file)  # before the records: it would claim more than there is
         sync_folder(found.path)
         _shorten(newest.file, found.identity.salt, newest.first, last)
         left = sum(os.stat(segment.file).st_size for segment in segments)

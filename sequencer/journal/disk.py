@@ -1,8 +1,8 @@
-"""The calls to the disk that need care: room that is sure, and files that appear whole.
+"""Disk operations that need care: reserved space, and files that appear only when complete.
 
-A crash may come between any two calls. So what replaces a file is written beside it, brought
-to the disk, renamed, and then the directory is brought to the disk too: who opens the store
-finds the old file or the new one, never half of one.
+A crash may come between any two calls. So a replacement is written to a temporary file,
+synced and renamed, and then the directory is synced. Whoever opens the store finds either the
+old file or the new one, never half of one.
 """
 
 import contextlib
@@ -11,19 +11,19 @@ import errno
 import os
 from typing import Final
 
-KEEP_SIZE: Final = 1  # FALLOC_FL_KEEP_SIZE: the file's size stays what was written
+KEEP_SIZE: Final = 1  # FALLOC_FL_KEEP_SIZE: the file's size is still what was written
 UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
-FILE_MODE: Final = 0o640  # payloads, and the salt, are nobody else's business
+FILE_MODE: Final = 0o640  # nobody else may read payloads and the salt
 FOLDER_MODE: Final = 0o750
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def fallocate(fd: int, offset: int, size: int) -> bool:
-    """Reserve `size` bytes from `offset` on; False where the filesystem cannot do that.
+    """Reserve `size` bytes from `offset` on; False if the filesystem does not support it.
 
-    OSError when there is no room. The standard library has only posix_fallocate, which makes
-    the file longer: then its size would not be what was written any more.
+    OSError if there is no room. The standard library has only posix_fallocate, which makes
+    the file longer; its size would no longer say how much was written.
     """
     call = getattr(_libc, "fallocate", None)
     if call is None:
@@ -38,18 +38,18 @@ def fallocate(fd: int, offset: int, size: int) -> bool:
 
 
 def pwrite_all(fd: int, data: memoryview | bytes, offset: int) -> None:
-    """Write everything, however little each call takes."""
+    """Write all bytes, however few each call writes."""
     view = memoryview(data)
     done = 0
     while done < len(view):
         count = os.pwrite(fd, view[done:], offset + done)
         if count == 0:
-            raise OSError(errno.EIO, "the disk takes no bytes and says no error")
+            raise OSError(errno.EIO, "the disk wrote 0 bytes and reported no error")
         done += count
 
 
 def replace(path: str, data: bytes, *, durable: bool = True) -> None:
-    """Put a file with this content in the place of what may be there, whole or not at all."""
+    """Replace a file, or create it, with this content: completely or not at all."""
     beside = path + ".tmp"
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:
@@ -68,7 +68,7 @@ def replace(path: str, data: bytes, *, durable: bool = True) -> None:
 
 
 def sync_file(path: str) -> None:
-    """Bring a file to the disk, on a descriptor of its own."""
+    """Sync a file to the disk, on a descriptor of its own."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.fdatasync(fd)
@@ -77,19 +77,19 @@ def sync_file(path: str) -> None:
 
 
 def sync_folder(path: str) -> None:
-    """Bring the names in a directory to the disk."""
+    """Sync the names in a directory to the disk."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # some network filesystems have nothing to sync here
+        if error.errno != errno.EINVAL:  # some network filesystems have nothing to sync
             raise
     finally:
         os.close(fd)
 
 
 def make_folder(path: str) -> None:
-    """Make a directory, and those above it that miss, so that a crash does not undo it."""
+    """Make a directory and its missing parents, so that a crash does not undo it."""
     if os.path.isdir(path):
         return
     above = os.path.dirname(path)
@@ -100,6 +100,6 @@ def make_folder(path: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file that nobody needs, if that is possible."""
+    """Remove a file that nobody needs, if possible."""
     with contextlib.suppress(OSError):
         os.unlink(path)

@@ -1,22 +1,22 @@
-"""What a store can say when something is wrong with it, each in one line with what to do.
+"""Errors of a store, each in one line that says what to do.
 
-    StoreError              it cannot be opened, or not as it is
+    StoreError              it cannot be opened, or not in this state
       StoreLocked           another process has it open for writing
 
-A disk that is full or fails under an open store raises plain OSError: that may pass.
+If the disk under an open store is full or fails, plain OSError is raised: that may pass.
 """
 
 from typing import NamedTuple
 
-ELSEWHERE = "choose another directory"  # a caller appends how to do so, if it knows
+ELSEWHERE = "choose another directory"  # callers append how to do that, if they know
 
 
 class StoreError(Exception):
-    """The store cannot be used as it is; `str()` says what, where, and what to do."""
+    """The store cannot be used as it is; `str()` says what is wrong, where, and what to do."""
 
 
 class StoreLocked(StoreError):
-    """Another process writes this store; `pid` is its process id, 0 where it is not known."""
+    """Another process writes this store; `pid` is its process id, or 0 if it is not known."""
 
     def __init__(self, text: str, pid: int) -> None:
         super().__init__(text)
@@ -24,11 +24,11 @@ class StoreLocked(StoreError):
 
 
 class Damage(NamedTuple):
-    """Numbers that are lost, and the bytes in whose place they were: none where they miss."""
+    """Lost numbers, and the bytes where they were; no bytes if they are missing altogether."""
 
-    segment: int  # the first number of the segment: its name
-    offset: int  # where the bytes that are no record begin
-    end: int  # where the next good record begins, or the segment's end
+    segment: int  # the first number of the segment, which is its name
+    offset: int  # where the invalid bytes begin
+    end: int  # where the next good record begins, or the end of the segment
     first: int
     last: int
 

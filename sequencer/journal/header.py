@@ -1,10 +1,10 @@
-"""The head of a segment file, and how the files of a store are called.
+"""The head of a segment file, and the names of a store's files.
 
      0 magic "SERIATIM"     8 version u16    10 size of this head u16    12 salt u32
     16 journal u64         24 first number u64      32 created u64 (ns)  40 epoch u32
     44 zeros               60 crc u32: CRC-32C of the 60 bytes before
 
-Little-endian. A segment is called by the first number in it, in 20 digits, so that names sort.
+Little-endian. A segment is named by its first number, in 20 digits, so that names sort.
 """
 
 import re
@@ -24,7 +24,7 @@ NAME: Final = re.compile(r"([0-9]{20})(\.segment|\.index)")
 
 
 class Head(NamedTuple):
-    """What the head of a segment says."""
+    """The content of a segment's head."""
 
     salt: int
     journal: str  # 16 hex digits
@@ -42,7 +42,7 @@ def encode_head(head: Head) -> bytes:
 
 
 def decode_head(data: bytes) -> Head | None:
-    """What it says, or None where it is damaged or no head at all."""
+    """Return the head, or None if it is damaged or not a head."""
     if len(data) < START:
         return None
     magic, version, _, salt, journal, first, created, epoch, _ = HEAD.unpack_from(data)
@@ -53,12 +53,12 @@ def decode_head(data: bytes) -> Head | None:
 
 
 def stem(first: int) -> str:
-    """The name of the segment that begins with this number, and of its index, but the suffix."""
+    """The file name, without suffix, of the segment that begins with this number."""
     return f"{first:020d}"
 
 
 def number_of(name: str, suffix: str) -> int:
-    """The number in a file's name; 0 where it is not called as such a file is."""
+    """The number in a file's name; 0 if the name is not that of such a file."""
     match = NAME.fullmatch(name)
     number = int(match[1]) if match and match[2] == suffix else 0
     return number if number <= NUMBER_MAX else 0

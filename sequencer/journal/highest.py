@@ -1,15 +1,16 @@
-"""The highest number that the disk is known to have had: kept beside the segments that have it.
+"""The file `.highest`: the highest number that the segments on disk are known to have had.
 
-    .highest    two slots, 4096 bytes apart, written in turns; the higher good one counts
+    .highest    two slots, 4096 bytes apart, written in turn; the higher valid one counts
 
      0 magic "SERIHIGH"     8 journal u64     16 number u64     24 crc u32: of the 24 bytes before
 
-Segments can be cut short or taken away while nobody looks. Their end says which number comes
-next, so what they have lost would be given to other messages. This file says that there was more.
+Someone may truncate or delete segments while no broker runs. The next number follows from the end
+of the segments, so the numbers of the lost messages would be given to others. This file shows
+that there were more.
 
-It is written when the segments are synced, after them, and is not waited for: so it never says
-more than they had on the disk, be there a power cut at any moment. A slot that such a cut has
-torn is told by its checksum, and the other one counts. The slots lie in different blocks of a disk.
+It is written after each sync of the segments, and nobody waits for it. So it never claims more
+than was on the disk, even after a power cut at any moment. A slot torn by a power cut fails its
+checksum; then the other one counts. The slots lie in different blocks of the disk.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from typing import Final
 from sequencer.journal.crc import crc32c
 from sequencer.journal.disk import pwrite_all, replace
 
-FILE: Final = ".highest"  # before the segments where names are sorted: rsync copies it first
+FILE: Final = ".highest"  # sorts before the segments, so rsync copies it first
 MAGIC: Final = b"SERIHIGH"
 SLOT: Final = struct.Struct("<8sQQ")
 CRC: Final = struct.Struct("<I")
@@ -29,24 +30,24 @@ SLOTS: Final = (0, 4096)
 
 
 class Highest:
-    """The file, as the writer of a store has it open. One thread at a time."""
+    """The file, as the writer of a store has it open. For one thread at a time."""
 
     def __init__(self, path: str, journal: str) -> None:
         self.file = os.path.join(path, FILE)
-        self.number = -1  # what the file says; -1 while there is none to write to
+        self.number = -1  # what the file says; -1 while there is no file to write to
         self._journal = journal
         self._fd = -1
         self._slot = 0  # to be written next
 
     def begin(self, number: int) -> None:
-        """Rewrite the file, even with a lower number; it is then on the disk. OSError."""
+        """Rewrite the file, even with a lower number, and sync it. May raise OSError."""
         self.close()
         start(self.file, self._journal, number)
         self._fd = os.open(self.file, os.O_RDWR | os.O_CLOEXEC)
         self.number = number
 
     def write(self, number: int) -> None:
-        """All up to `number` is on the disk. OSError: the file says what it said before."""
+        """Note that everything up to `number` is on the disk. On OSError the file is as before."""
         if number <= self.number:
             return
         if self._fd < 0:
@@ -57,7 +58,7 @@ class Highest:
         self.number = number
 
     def close(self) -> None:
-        """Bring it to the disk, if it can be, and close it."""
+        """Sync the file, if possible, and close it."""
         if self._fd >= 0:
             with contextlib.suppress(OSError):
                 os.fdatasync(self._fd)
@@ -67,12 +68,12 @@ class Highest:
 
 
 def start(file: str, journal: str, number: int) -> None:
-    """Put a new file there that says this number; it is on the disk then. OSError."""
+    """Replace the file by one with this number, and sync it. May raise OSError."""
     replace(file, _encode(journal, number).ljust(SLOTS[1], b"\0") + _encode(journal, number))
 
 
 def read_highest(path: str, journal: str) -> int | None:
-    """The number that the file of this journal says; 0 where there is none, None if damaged."""
+    """The number in this journal's file; 0 if there is no file, None if it is damaged."""
     file = os.path.join(path, FILE)
     try:
         with open(file, "rb") as opened:
@@ -91,7 +92,7 @@ def _encode(journal: str, number: int) -> bytes:
 
 
 def _decode(data: bytes) -> tuple[str, int] | None:
-    """Journal and number; None where they are damaged."""
+    """Return journal and number; None if they are damaged."""
     if len(data) < SLOT_SIZE:
         return None
     magic, journal, number = SLOT.unpack_from(data)

@@ -1,7 +1,7 @@
-"""Which store this is: store.json, and the lock that keeps it to one writer.
+"""Which store this is: store.json, and the lock that allows only one writer.
 
-The file carries a checksum of itself, for a flipped digit would still be good JSON. What it
-says stands in the head of each segment too, so that it can be written anew from there.
+The file has a checksum of its own: with a flipped digit it would still be valid JSON. The head
+of each segment has the same data, so the file can be rewritten from there.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ LOCK = "lock"
 
 
 class Identity(NamedTuple):
-    """The epoch is that of the last opening for writing; 0 until the first segment is there."""
+    """`epoch` is that of the last opening for writing; 0 until there is a first segment."""
 
     journal: str  # 16 hex digits
     salt: int
@@ -30,13 +30,13 @@ class Identity(NamedTuple):
 
 
 def new_identity(now: int) -> Identity:
-    """Another store than any there was."""
+    """Make the identity of a new store."""
     salt = int.from_bytes(os.urandom(4), "little")
     return Identity(os.urandom(8).hex(), salt, 0, now)
 
 
 def read_identity(path: str) -> Identity | None:
-    """What store.json says; None where it misses or is damaged. StoreError: a newer format."""
+    """Read store.json; None if it is missing or damaged. StoreError: its format is newer."""
     file = os.path.join(path, FILE)
     try:
         with open(file, "rb") as opened:
@@ -56,11 +56,11 @@ def read_identity(path: str) -> Identity | None:
 
 
 def write_identity(path: str, identity: Identity) -> None:
-    """Write store.json; it is on the disk when this returns.
+    """Write and sync store.json.
 
-    On a full disk, where nothing can be written beside it, it is written over: so a store can
-    be opened, and retention can make room. A crash then leaves it damaged at worst, and what it
-    says stands in the segments too.
+    If the disk is full, no temporary file can be written. Then the file is overwritten in
+    place, so that a store can still be opened and retention can make room. A crash may leave it
+    damaged, but the segments have the same data.
     """
     fields = {"format": FORMAT, **identity._asdict()}
     fields["crc"] = _checksum(fields)
@@ -81,12 +81,12 @@ def write_identity(path: str, identity: Identity) -> None:
 
 
 def lock(path: str) -> int:
-    """Take the store for writing, until the descriptor returned is closed or the process ends."""
+    """Lock the store for writing, until the returned descriptor is closed or the process ends."""
     file = os.path.join(path, LOCK)
     fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with contextlib.suppress(OSError):  # a full disk: then the process is not named
+        with contextlib.suppress(OSError):  # on a full disk the pid cannot be stored
             os.pwrite(fd, f"{os.getpid()}\n".encode().ljust(20), 0)
     except BlockingIOError:
         text = os.pread(fd, 20, 0).split(b"\n")[0]

@@ -1,16 +1,16 @@
-"""Where in a segment which numbers lie: in memory while it grows, in a file once it is sealed.
+"""Where the numbers are in a segment: in memory while it grows, in a file once it is sealed.
 
      0 magic "SERINDEX"      8 version u16         10 size of this head u16
     12 flags u32 (bit 0: some record has a Nats-Msg-Id)
     16 journal u64          24 first number u64    32 last number u64
-    40 first time u64       48 last time u64       56 bytes of the segment that it tells of u64
+    40 first time u64       48 last time u64       56 bytes of the segment that it covers u64
     64 count of marks u32   68 count of damages u32
     72 crc u32: of the marks and damages           76 crc u32: of the 76 bytes before
     80 marks:   number u64, time u64, offset u64 (bit 63: a Nats-Msg-Id before the next mark)
        damages: offset u64, end u64, first number u64, last number u64
 
-A mark stands at a record, at most one in 64 KiB, and one behind every damage. An index that
-misses or is wrong costs a longer walk, never a wrong answer: the keeper writes it anew.
+A mark points to a record. There is at most one per 64 KiB, and one after every damage. A
+missing or wrong index makes reading slower, never wrong: the keeper rewrites it.
 """
 
 import os
@@ -36,13 +36,13 @@ OFFSET: Final = IDS - 1
 
 
 class Marks:
-    """The marks of one segment, in the order of their offsets, three words each."""
+    """The marks of one segment, by offset, three words each."""
 
     __slots__ = ("next", "words")
 
     def __init__(self, words: "array[int] | None" = None) -> None:
         self.words = array("Q") if words is None else words
-        self.next = 0  # the offset from which on another mark is due
+        self.next = 0  # the offset from which the next mark is due
 
     def __len__(self) -> int:
         return len(self.words) // 3
@@ -52,7 +52,7 @@ class Marks:
         self.next = offset + STRIDE
 
     def note_ids(self) -> None:
-        """A record behind the last mark has a Nats-Msg-Id."""
+        """Note that a record after the last mark has a Nats-Msg-Id."""
         self.words[-1] |= IDS
 
     @property
@@ -60,26 +60,26 @@ class Marks:
         return any(word & IDS for word in self.words[2::3])
 
     def before_number(self, number: int) -> int:
-        """The offset of the last mark at or before this number; the start where there is none."""
+        """The offset of the last mark at or before this number; the start if there is none."""
         words = self.words
         place = bisect_right(range(len(self)), number, key=lambda at: words[3 * at])
         return words[3 * place - 1] & OFFSET if place else START
 
     def before_time(self, time: int) -> int:
-        """The offset of the last mark before this time: the first record at it lies behind."""
+        """The offset of the last mark before this time; the first record of that time follows."""
         words = self.words
         place = bisect_left(range(len(self)), time, key=lambda at: words[3 * at + 1])
         return words[3 * place - 1] & OFFSET if place else START
 
     def id_blocks(self, size: int) -> list[tuple[int, int]]:
-        """From where to where there are records with a Nats-Msg-Id; `size` is the segment's."""
+        """Return the ranges with records that have a Nats-Msg-Id; `size` is the segment's."""
         offsets = [*self.words[2::3], size]
         starts = enumerate(offsets[:-1])
         return [(word & OFFSET, offsets[at + 1] & OFFSET) for at, word in starts if word & IDS]
 
 
 class Summary(NamedTuple):
-    """What the head of an index says of its segment."""
+    """What the head of an index says about its segment."""
 
     journal: str
     first: int
@@ -94,7 +94,7 @@ class Summary(NamedTuple):
 
 
 def write_index(path: str, summary: Summary, marks: Marks, damages: list[Damage]) -> None:
-    """Write the file. A crash may lose it, and then it is written anew: so nothing is synced."""
+    """Write the file, without a sync: if a crash loses it, it is written again."""
     lost = b"".join(DAMAGE.pack(one.offset, one.end, one.first, one.last) for one in damages)
     body = marks.words.tobytes() + lost
     head = HEAD.pack(
@@ -106,7 +106,7 @@ def write_index(path: str, summary: Summary, marks: Marks, damages: list[Damage]
 
 
 def read_summary(path: str) -> Summary | None:
-    """The head of an index; None where the file misses or is no good index of this version."""
+    """Read the head of an index; None if it is missing or not a valid index of this version."""
     try:
         with open(path, "rb") as file:
             data = file.read(HEAD_SIZE)
@@ -130,7 +130,7 @@ def read_summary(path: str) -> Summary | None:
 
 
 def read_index(path: str) -> tuple[Summary, Marks, list[Damage]] | None:
-    """A whole index; None where the file misses or is wrong."""
+    """Read a whole index; None if the file is missing or wrong."""
     summary = read_summary(path)
     if summary is None:
         return None

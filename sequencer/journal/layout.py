@@ -1,4 +1,4 @@
-"""The numbers of the record's layout, for the uncompiled build; record.pxd repeats them."""
+"""Constants of the record layout, for the uncompiled build; record.pxd repeats them."""
 
 from typing import Final
 
@@ -8,5 +8,5 @@ RECORD: Final = 1
 BAD: Final = 2
 
 HEADER_SIZE: Final = 56
-LENGTH_MAX: Final = 1 << 27  # twice the longest payload and control line that may be set
-ID_FLAG: Final = 1  # a Nats-Msg-Id is among the headers
+LENGTH_MAX: Final = 1 << 27  # twice the largest payload and control line that can be configured
+ID_FLAG: Final = 1  # the headers include a Nats-Msg-Id

@@ -1,4 +1,4 @@
-"""Reads a journal that a broker writes, or has written: from another process, and read-only.
+"""Reads a journal that a broker writes, or has written, from another process.
 
     reader = Reader("/var/lib/seriatim")
     for item in reader.records(first=5):
@@ -6,12 +6,12 @@
         else: item.number, item.time, item.subject, item.reply, item.headers, item.payload
 
 Rules.
-1. No lock is taken and nothing is written: the broker does not notice.
-2. Numbers come in order and none is left out: what is not there any more is a `Lost`.
-3. A record whose write is in flight is not there yet; `tail` and `poll` find it later.
+1. It takes no lock and writes nothing: the broker does not notice it.
+2. Numbers come in order, and none is left out: missing numbers are reported as `Lost`.
+3. A record that is still being written is not there yet; `tail` and `poll` find it later.
 
-Headers and payload are views of the chunk that was read; they keep it alive, so copy them
-(`bytes(item.payload)`) where few of many are kept. Memory: one chunk, and what is kept.
+Headers and payload are views of the chunk that was read and keep it alive. If you keep few of
+many messages, copy them: `bytes(item.payload)`. Memory: one chunk, and what you keep.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ KNOWN_MAX = 1 << 14
 
 
 class Record(NamedTuple):
-    """One message. `time` is ns since 1970; `subject` is one object while it stays the same."""
+    """One message. `time` is ns since 1970; While `subject` does not change, it is one object."""
 
     number: int
     time: int
@@ -41,36 +41,36 @@ class Record(NamedTuple):
 
 
 class Reader:
-    """A store, to read. Raises `StoreError` where there is none.
+    """Reads a store. Raises `StoreError` if there is none.
 
-    `first` is 0 for the oldest number there is; `last` None for all there are; `wanted` a
-    callable that says which subjects are (each is asked for once).
+    `first` 0 means the oldest number there is; `last` None means no end. `wanted` is a callable
+    that accepts or refuses a subject; it is called once for each subject.
     """
 
     def __init__(self, path: str, chunk_bytes: int = CHUNK_BYTES) -> None:
-        assert chunk_bytes >= 4096, "a chunk holds more than the head of a record"
+        assert chunk_bytes >= 4096, "a chunk must hold more than the head of a record"
         self.view = StoreView(path)
         self.chunk_bytes = chunk_bytes
 
     @property
     def journal(self) -> str:
-        """The id of the journal: another one means other numbers."""
+        """The id of the journal; with another id, the numbers mean other messages."""
         return self.view.journal
 
     @property
     def epoch(self) -> int:
-        """How often the store was opened for writing, as far as was seen."""
+        """How often the store was opened for writing, as far as this reader has seen."""
         return self.view.epoch
 
     def bounds(self) -> tuple[int, int]:
-        """The first number there is, and the last; (last + 1, last) when there is none."""
+        """The first and the last number there is; (last + 1, last) if there are none."""
         firsts = self.view.segments()
         if not firsts:
             return 1, 0
         return firsts[0], self._last(firsts[-1])
 
     def number_at(self, time: int) -> int:
-        """The first number of a message of this time (ns since 1970) or later; or last + 1."""
+        """The first number of a message at this time (ns since 1970) or later; or last + 1."""
         follower = Follower(self, self.view.number_before(time), NUMBER_MAX, None)
         try:
             while items := follower.poll():
@@ -84,7 +84,7 @@ class Reader:
     def records(
         self, first: int = 0, last: int | None = None, wanted: Wanted | None = None
     ) -> Iterator[Record | Lost]:
-        """Everything from `first` to `last`, or as far as the store goes."""
+        """Yield everything from `first` to `last`, or to the end of the store."""
         return self.follow(first, last, wanted).drain()
 
     def tail(
@@ -94,7 +94,7 @@ class Reader:
         last: int | None = None,
         wanted: Wanted | None = None,
     ) -> Iterator[Record | Lost]:
-        """As `records`, but at the end `idle` is called, to wait; it returns False to end this."""
+        """Like `records`, but at the end call `idle` to wait; it may return False to stop."""
         follower = self.follow(first, last, wanted)
         try:
             while not follower.done:
@@ -108,7 +108,7 @@ class Reader:
     def follow(
         self, first: int = 0, last: int | None = None, wanted: Wanted | None = None
     ) -> "Follower":
-        """A place in the store to `poll` from, for callers with a loop of their own."""
+        """Return a position in the store to `poll`, for callers with a loop of their own."""
         return Follower(self, self._begin(first), NUMBER_MAX if last is None else last, wanted)
 
     def columns(
@@ -120,9 +120,9 @@ class Reader:
         bytes_max: int = BYTES_MAX,
         idle: Callable[[], bool | None] | None = None,
     ) -> Iterator[bytes | Lost]:
-        """The same in chunks of columns, millions of rows a second; see `chunk.Columns`.
+        """The same as chunks of columns, millions of rows per second; see `chunk.Columns`.
 
-        With `idle` it goes on at the end as `tail` does, and gives what it has before it waits.
+        With `idle` it continues at the end as `tail` does; it yields what it has before it waits.
         """
         end = NUMBER_MAX if last is None else last
         sweep = Sweep(self, Collector(self.view.salt, rows_max, bytes_max))
@@ -135,7 +135,7 @@ class Reader:
         return firsts[0] if firsts else 1
 
     def _last(self, first: int) -> int:
-        """The last number of a segment, `first - 1` when it is empty."""
+        """The last number of a segment; `first - 1` if it is empty."""
         summary = self.view.summary(first)
         if summary is not None:
             return summary.last
@@ -146,7 +146,7 @@ class Reader:
 
 
 class Sweep:
-    """A run over the records of a store, into columns. Written by who takes the chunks."""
+    """One pass over the records of a store, into columns. Written by the caller of `chunks`."""
 
     def __init__(self, reader: Reader, collector: Collector) -> None:
         self._reader = reader
@@ -154,7 +154,7 @@ class Sweep:
 
     @property
     def next(self) -> int:
-        """The number behind the last one seen, wanted or not."""
+        """The number after the last one seen, wanted or not."""
         return int(self._collector.next)
 
     def chunks(
@@ -164,7 +164,7 @@ class Sweep:
         wanted: Wanted | None,
         idle: Callable[[], bool | None] | None,
     ) -> Iterator[bytes | Lost]:
-        """Chunks, and between them what is lost; rows never pass over a loss in one chunk."""
+        """Yield chunks, and `Lost` between them; no chunk has rows from both sides of a loss."""
         collector, view = self._collector, self._reader.view
         collector.begin(first, last, wanted)
         trail = Trail(view, True, self._reader.chunk_bytes)
@@ -191,7 +191,7 @@ class Sweep:
 
 
 class Follower:
-    """A place in a store that moves on as it is polled. Written by who polls."""
+    """A position in a store, moved by `poll`. Written by the caller of `poll`."""
 
     def __init__(self, reader: Reader, first: int, last: int, wanted: Wanted | None) -> None:
         self.next = first
@@ -209,11 +209,11 @@ class Follower:
         return self.next > self.last
 
     def close(self) -> None:
-        """Let go of the file. What was read stays good."""
+        """Close the file. Records that were read stay valid."""
         self._trail.close()
 
     def drain(self) -> Iterator[Record | Lost]:
-        """Everything there is for now."""
+        """Yield everything that is there now."""
         try:
             while not self.done and (items := self.poll()):
                 yield from items
@@ -221,7 +221,7 @@ class Follower:
             self.close()
 
     def poll(self) -> list[Record | Lost]:
-        """What is new, a chunk of it at most; empty when nothing is."""
+        """Return what is new, at most one chunk of it; empty if there is nothing new."""
         while not self.done:
             found = self._trail.more(self.next, self._bad)
             self._bad = False
@@ -238,7 +238,7 @@ class Follower:
         return items
 
     def _records(self) -> list[Record | Lost]:
-        """The records of the bytes at hand."""
+        """Return the records of the bytes that were read."""
         walk, trail = self._walk, self._trail
         buffer, view = trail.buffer, memoryview(trail.buffer)
         items: list[Record | Lost] = []
@@ -274,7 +274,7 @@ class Follower:
         return items
 
     def _is_wanted(self) -> bool:
-        """Whether the filter takes the subject at hand. It is asked once for each."""
+        """Whether the filter accepts the current subject. It is asked once for each."""
         assert self._wanted is not None, "there is a filter"
         taken = self._known.get(self._subject)
         if taken is None:

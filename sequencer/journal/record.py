@@ -1,18 +1,18 @@
-"""A message as the journal keeps it: how it is laid out, written in batches, and walked.
+"""A message in the journal: the layout of a record, batches to write, and a walk to read.
 
-     0 crc u32       CRC-32C of all that follows, padding too, begun with the store's salt
+     0 crc u32       CRC-32C of all that follows, with padding; its seed is the store's salt
      4 length u32    of the record, without the zeros that pad it to a multiple of 8
      8 number u64    16 time u64 (ns)    24 origin u64    32 origin's own sequence u64
     40 epoch u32     44 flags u16        46 subject size u16   48 reply size u16   50 zero u16
     52 headers' size u32
     56 subject, reply, headers, payload
 
-Little-endian; docs/journal-format.md tells why each field is there. The salt is a secret of
-the store: a payload that looks like a record cannot pass for one when a damaged segment is
-searched for the next good record.
+Little-endian; docs/journal-format.md says what each field is for. The salt is a secret of the
+store. So when a damaged segment is searched for its next good record, a payload that looks like
+a record is not taken for one.
 
-`RecordBatch` holds the records of one read event until they are written; `Walk` gives spans of the
-buffer it walks, and no object for a record.
+`RecordBatch` holds the records of one read event until they are written. `Walk` gives spans of
+the buffer it walks, without an object per record.
 """
 
 import struct
@@ -34,25 +34,25 @@ HEAD = struct.Struct("<IIQQQQIHHHHI")
 
 
 def record_size(subject_size: int, reply_size: int, size: int) -> int:
-    """The bytes that a record takes; `size` is that of headers and payload."""
+    """The bytes that a record takes; `size` is that of headers and payload together."""
     return (HEADER_SIZE + subject_size + reply_size + size + 7) & ~7
 
 
 class RecordBatch:
-    """Records one behind the other, in the order of their numbers. Numbers are 0 when empty."""
+    """Records one after another, in the order of their numbers. Numbers are 0 if it is empty."""
 
     def __init__(self, salt: int, epoch: int, checked: bool = True) -> None:
         self.salt = salt
         self.epoch = epoch
-        self.checked = checked  # else no checksums: for what never leaves this process
+        self.checked = checked  # False: no checksums, for records that never leave this process
         self.buffer = bytearray(BUFFER_MIN)
         self.data = self.buffer
         self.size = BUFFER_MIN
         self.end = 0
-        self.sealed = 0  # the records before have their checksums
+        self.sealed = 0  # the records before it have their checksums
         self.first = self.last = 0
         self.time = 0  # of the first record
-        self.ids = False  # a record with ID_FLAG is among them
+        self.ids = False  # one of the records has ID_FLAG
 
     def put(self, message: Message) -> int:
         """Append a message."""
@@ -116,7 +116,7 @@ class RecordBatch:
         origin_sequence: int = 0,
         flags: int = 0,
     ) -> int:
-        """Append a message that is at hand as bytes."""
+        """Append a message given as bytes."""
         message = Message()
         parts = subject + reply + headers + payload
         message.buffer = parts
@@ -135,14 +135,14 @@ class RecordBatch:
         return self.put(message)
 
     def view(self) -> memoryview:
-        """The records. To be let go of before the next is put in."""
+        """Return a view of the records; release it before the next `put`."""
         if cython.compiled and self.checked:
             crc32c_seal(self.data + self.sealed, self.end - self.sealed, self.salt)
             self.sealed = self.end
         return memoryview(self.buffer)[: self.end]
 
     def clear(self) -> None:
-        """Forget the records, and the room that only an unusual many of them needed."""
+        """Forget the records, and free the room that only an unusual batch needed."""
         self.end = self.sealed = 0
         self.first = self.last = self.time = 0
         self.ids = False
@@ -165,17 +165,17 @@ class RecordBatch:
 
 
 class Walk(Message):
-    """Goes from record to record; it is the message that the record at hand holds."""
+    """Walks from record to record; it is itself the Message of the current record."""
 
     def __init__(self, salt: int, checked: bool = True) -> None:
         super().__init__()
         self.salt = salt
-        self.checked = checked  # whether `next` looks at checksums
+        self.checked = checked  # whether `next` verifies checksums
         self.stop = self.at = self.after = 0
         self.epoch = 0
 
     def begin(self, buffer: bytes | bytearray, at: int, stop: int) -> int:
-        """Walk `buffer[at:stop]`. The buffer is held on to; nothing in it may change meanwhile."""
+        """Walk `buffer[at:stop]`. It keeps the buffer, which must not change in the meantime."""
         assert 0 <= at <= stop <= len(buffer), "a span of the buffer"
         self.buffer = buffer
         if isinstance(buffer, bytearray):
@@ -188,21 +188,21 @@ class Walk(Message):
         return 0
 
     def next(self) -> int:
-        """RECORD: one is at hand. MORE: the bytes end before one does. BAD: here is none.
+        """RECORD: it is now the current one. MORE: the bytes end too early. BAD: it is invalid.
 
-        After MORE and BAD, `at` is where a record would begin; asking again changes nothing.
+        After MORE and BAD, `at` is where the record would begin; calling again changes nothing.
         """
         return self._read(self.checked)
 
     def skim(self) -> int:
-        """The same without the checksum, for callers that only go on to a later record."""
+        """Like `next`, but without the checksum, for callers that look for a later record."""
         return self._read(False)
 
     def seek(self, number: int) -> int:
-        """Pass over records before `number` without their checksums.
+        """Skip records before `number` without checking them.
 
-        Only one that the next number follows: a damaged length would lead somewhere else. So
-        what is damaged is still found by `next`.
+        A record is skipped only if the next number follows it, because a damaged length would
+        lead elsewhere. So `next` still finds what is damaged.
         """
         last, before = self.after, 0
         while self._read(False) == RECORD:

@@ -1,15 +1,15 @@
-"""What happens before a store is written again: a crash's traces go, damage is reported.
+"""Opens a store for writing: removes the traces of a crash, and reports damage.
 
-    store.json misses or is damaged     written anew from the segments' heads
-    half-made files (*.tmp)             removed
-    a head that is damaged              written anew, from store.json and the file's name
+    store.json is missing or damaged    rewritten from the segments' heads
+    unfinished files (*.tmp)            removed
+    a segment's head is damaged         rewritten from store.json and the file's name
     a torn tail of the newest segment   cut off: nobody was told that it is safe
-    damage with good records behind it  left as it is, and reported; so is a hole
-    the newest segment lost records     as its index, or `.highest`, tells: StoreError; or, with
+    damage before good records, a gap   left as it is, and reported
+    the newest segment lost records     known from its index or `.highest`. StoreError; or, with
                                         `accept_loss`, reported, and no number is used again
 
-The newest segment's name and records say which number comes next, also where retention has
-removed all the others. Only that segment is read through; the sealed ones have an index.
+The next number follows from the newest segment's name and records, even if retention has deleted
+all other segments. Only the newest segment is read through; the sealed ones have an index.
 """
 
 import errno
@@ -54,16 +54,16 @@ FIRST_RECORD = struct.Struct("<IIQQ")
 
 
 class Recovery:
-    """One opening of a directory for writing, and what was found there.
+    """One opening of a directory for writing, and what was found in it.
 
-    With `accept_loss` also where numbers are missing at the end: they are lost then.
+    With `accept_loss`, it goes on even if numbers are missing at the end: they are then lost.
     """
 
     def __init__(self, path: str, now: int, accept_loss: bool = False) -> None:
         self.path = path
         self.now = now
         self.accept_loss = accept_loss
-        self.highest = 0  # known to have been in the segments
+        self.highest = 0  # the highest number that the segments are known to have had
         self.report: list[tuple[str, str]] = []
         self.damage: list[Damage] = []
         self.segments: list[Segment] = []
@@ -73,7 +73,7 @@ class Recovery:
         self.lock = -1
 
     def run(self) -> "Recovery":
-        """Make the directory a store that can be written. StoreError where that cannot be."""
+        """Make the directory a store that can be written. StoreError if that is not possible."""
         try:
             if os.path.exists(self.path) and not os.path.isdir(self.path):
                 raise StoreError(f"{self.path}: this is a file; a store is a directory")
@@ -111,7 +111,7 @@ class Recovery:
             self.say("error", f"{self.path}: {damage}")
 
     def _tidy(self) -> None:
-        """Read the heads of all segments, and remove what a crash left half made."""
+        """Read the heads of all segments, and remove what a crash left unfinished."""
         names = os.listdir(self.path)
         firsts = sorted(number for name in names if (number := number_of(name, SEGMENT)))
         for name in names:
@@ -123,7 +123,7 @@ class Recovery:
                 self.heads[first] = decode_head(file.read(START))
 
     def _identify(self) -> None:
-        """Know which store this is, and that all its segments are of it."""
+        """Find out which store this is, and check that all segments belong to it."""
         identity = read_identity(self.path)
         file = os.path.join(self.path, FILE)
         heads = [head for head in self.heads.values() if head is not None]
@@ -156,7 +156,7 @@ class Recovery:
         self.identity = identity._replace(epoch=epoch)
 
     def _check_gone(self, journal: str) -> None:
-        """Refuse to start a new journal unasked where the segments of an old one are gone."""
+        """Refuse to start a new journal by itself if the segments of an old one are gone."""
         highest = read_highest(self.path, journal)
         if highest and not self.accept_loss:
             raise StoreError(
@@ -187,7 +187,7 @@ class Recovery:
             )
 
     def _read_highest(self) -> None:
-        """Know which number was the highest that the disk had."""
+        """Read the highest number that the disk had."""
         highest = read_highest(self.path, self.identity.journal)
         if highest is None:
             file = os.path.join(self.path, HIGHEST)
@@ -195,7 +195,7 @@ class Recovery:
         self.highest = highest or 0
 
     def _open_segments(self) -> None:
-        """Open the segments as far as their names, heads and indexes tell of them."""
+        """Open the segments, as far as their names, heads and indexes describe them."""
         following: Segment | None = None
         for first in reversed(self.heads):
             segment = Segment(os.path.join(self.path, stem(first)), first)
@@ -215,7 +215,7 @@ class Recovery:
                 self._sync(segment)
 
     def _read_summary(self, segment: Segment, following: Segment) -> None:
-        """Take what the index of a sealed segment says; without one, the best that is known."""
+        """Use the index of a sealed segment; without one, use what else is known."""
         segment.marks = None
         summary = self._summary(segment)
         end = following.first - 1
@@ -239,14 +239,14 @@ class Recovery:
             segment.oldest = time if number == segment.first else 0
 
     def _summary(self, segment: Segment) -> Summary | None:
-        """The head of its index, if that is of this segment."""
+        """The head of the segment's index, if it belongs to this segment."""
         summary = read_summary(segment.index_file)
         if summary is None or summary.journal != self.identity.journal:
             return None
         return summary if summary.first == segment.first else None
 
     def _settle(self) -> None:
-        """Make the newest segment one that can be appended to, and begin a new epoch."""
+        """Make the newest segment ready to append to, and begin a new epoch."""
         number = 1
         if self.segments:
             number = self._mend(self.segments[-1])
@@ -255,7 +255,7 @@ class Recovery:
         newest = self.segments[-1]
         self._settle_times()
         for segment in self.segments[:-1]:
-            if segment.fd >= 0:  # it was the newest: its index tells from now on what it lost
+            if segment.fd >= 0:  # it was the newest; from now on its index knows what it lost
                 segment.write_index(self.identity.journal, self.damage)
         os.fdatasync(newest.fd)
         newest.synced = newest.size
@@ -264,13 +264,13 @@ class Recovery:
         write_identity(self.path, self.identity)
 
     def _settle_times(self) -> None:
-        """Bounds for the times of segments without an index, and the newest time of all."""
+        """Bound the times of segments without an index, and find the newest time of all."""
         newest = self.segments[-1]
         self.newest_time = newest.newest
         if len(self.segments) == 1:
             head = self.heads.get(newest.first)
             if head is not None and newest.first > 1 and not newest.newest:
-                self.newest_time = head.created  # not before that of the last record there was
+                self.newest_time = head.created  # not before the time of the last record there was
             return
         before = self.segments[-2]
         if not newest.newest and not before.indexed and before.marks is None:
@@ -296,7 +296,10 @@ class Recovery:
         sync_folder(self.path)
 
     def _mend(self, segment: Segment) -> int:
-        """Read the newest segment through. The number of a new one, if this cannot go on; or 0."""
+        """Read the newest segment through and repair it.
+
+        Returns 0 if it can be appended to, else the number with which a new one must begin.
+        """
         segment.fd = os.open(segment.file, os.O_RDWR | os.O_CLOEXEC)
         size = os.fstat(segment.fd).st_size
         head = os.pread(segment.fd, START, 0)
@@ -335,7 +338,7 @@ class Recovery:
         return max(segment.last, promised) + 1
 
     def _agree(self, segment: Segment, last: int) -> None:
-        """Go on where numbers are missing only if that is wanted. Raises `StoreError`."""
+        """Raise `StoreError` if numbers are missing, unless `accept_loss` was given."""
         highest = self.highest
         if last >= highest or self.accept_loss:
             return
@@ -372,7 +375,7 @@ class Recovery:
         self.identity = self.identity._replace(epoch=max(self.identity.epoch, survey.epoch))
 
     def _survey_sealed(self, segment: Segment) -> None:
-        """Read a sealed segment through that has no index."""
+        """Read a sealed segment without an index through."""
         with open(segment.file, "rb") as file:
             survey = survey_sealed(segment, file.fileno(), self.identity.salt).run()
         for damage in conclude(segment, survey):
@@ -397,20 +400,20 @@ class Recovery:
 
 
 def survey_sealed(segment: Segment, fd: int, salt: int) -> Survey:
-    """The reading through of a segment behind which another begins."""
+    """Start a survey of a segment that has a following one."""
     following = segment.following
-    assert following is not None, "a sealed segment has one behind it"
+    assert following is not None, "a sealed segment has a following one"
     size = os.fstat(fd).st_size
     return Survey(fd, salt, segment.first, size, limit=following.first)
 
 
 def conclude(segment: Segment, survey: Survey) -> list[Damage]:
-    """Let a sealed segment know what was found in it; returned is what is lost."""
+    """Record in a sealed segment what the survey found; return what is lost."""
     lost = list(survey.damage)
     end = survey.limit - 1
     learn(segment, survey)
     if survey.last == end and survey.torn:
-        # All of its numbers are there. Behind them may be what the next one begins with.
+        # All of its numbers are there. After them may be a torn copy of the next segment's start.
         os.truncate(segment.file, survey.end)
         segment.size = survey.end
     if survey.last < end:
@@ -419,7 +422,7 @@ def conclude(segment: Segment, survey: Survey) -> list[Damage]:
 
 
 def learn(segment: Segment, survey: Survey) -> None:
-    """Let a segment know what was found in it."""
+    """Record in a segment what the survey found."""
     segment.marks = survey.marks
     segment.last = survey.last
     segment.oldest, segment.newest = survey.first_time, survey.last_time

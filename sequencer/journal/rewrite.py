@@ -1,8 +1,8 @@
-"""Bytes written once more, after the disk failed to take them.
+"""Writes bytes again that a failed sync may have lost.
 
-When a sync fails, Linux marks the pages clean and forgets the failure: the next sync would say
-yes. What the pages hold is still right, as long as they are in memory. So they are read back,
-every record is checked, and only then is it written again at its place.
+When a sync fails, Linux marks the pages clean and forgets the failure: the next sync would
+succeed. The pages still hold the right bytes while they are in memory. So the bytes are read
+back, every record is checked, and only then are they written again.
 """
 
 import errno
@@ -17,7 +17,7 @@ from sequencer.journal.survey import CHUNK
 
 
 def rewrite(segment: Segment, salt: int) -> None:
-    """Write what of the segment is not synced again. OSError where it cannot be read back."""
+    """Write the unsynced bytes of the segment again. OSError if they cannot be read back."""
     size, synced = segment.size, segment.synced
     if synced >= size:
         return
@@ -37,7 +37,7 @@ def rewrite(segment: Segment, salt: int) -> None:
             state = walk.next()
         good = walk.at
         if state == BAD or (good == 0 and at + len(data) >= size):
-            text = f"what it holds at byte {at + good} was lost before it was synced"
+            text = f"the data at byte {at + good} was lost before it was synced"
             raise OSError(errno.EIO, text, segment.file)
         pwrite_all(segment.fd, data[:good], at)
         at += good

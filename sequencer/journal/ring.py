@@ -1,7 +1,7 @@
-"""The newest messages in memory, with the face of a store: what serves replay without a disk.
+"""The newest messages in memory, with the interface of a Store: replay without a disk.
 
-Pieces of 256 KiB, the oldest forgotten whole; never more than `bytes_max` and a piece beside
-what readers still hold. Written and read by the broker's one thread.
+It consists of pieces of 256 KiB; the oldest are dropped whole. It takes at most `bytes_max` and
+one piece, plus what readers still hold. Written and read by the broker's one thread.
 """
 
 import os
@@ -13,11 +13,11 @@ from sequencer.journal.backwards import Ids
 from sequencer.journal.errors import Damage
 
 PIECE_BYTES: Final = 256 << 10
-ROOM: Final = 1 << 40  # it forgets, so it is never full
+ROOM: Final = 1 << 40  # old messages are dropped, so it is never full
 
 
 class RingPiece:
-    """A buffer of records. Its bytes stay while it is held, whatever the ring forgets."""
+    """A buffer of records. It stays readable while held, even if the ring has dropped it."""
 
     __slots__ = (
         *("buffer", "first", "following", "gone", "holders", "last", "newest", "oldest"),
@@ -38,7 +38,7 @@ class RingPiece:
         return f"the ring's part of numbers {self.first} to {self.last}"
 
     def read(self, offset: int, into: memoryview, wait: bool) -> int:
-        """Copy what is at `offset` into `into`; the bytes copied, 0 at the end."""
+        """Copy the bytes at `offset` into `into`; return how many, 0 at the end."""
         got = min(len(into), self.size - offset)
         if got <= 0:
             return 0
@@ -54,9 +54,9 @@ class RingPiece:
 
 
 class Ring:
-    """The journal in memory. Its id is another in every process: what it had is gone with it."""
+    """The journal in memory. Each process has a new id: the messages end with the process."""
 
-    checked = False  # records need no checksums: nothing comes between writing and reading them
+    checked = False  # nothing can change a record between writing and reading it
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -75,7 +75,7 @@ class Ring:
 
     @property
     def first(self) -> int:
-        """The first number still here; last + 1 when nothing is."""
+        """The first number still here; last + 1 if it is empty."""
         return self._pieces[0].first
 
     @property
@@ -86,7 +86,7 @@ class Ring:
         return self._pieces[:]
 
     def reserve(self, need: int) -> None:
-        """There is always room."""
+        """Nothing to do: there is always room."""
 
     def write(self, view: memoryview, first: int, last: int, time: int, ids: bool) -> None:
         """Append whole records, numbers `first` to `last`, all of one time."""
@@ -103,31 +103,31 @@ class Ring:
         self.bytes += size
 
     def sync(self) -> int:
-        """What is in memory is as safe as it gets."""
+        """Return the last number: messages in memory are as safe as they get."""
         return self.last
 
     def rewrite_unsynced(self) -> None:
-        """There is nothing that a disk could have lost."""
+        """Nothing to do: no disk could have lost anything."""
 
     def roll(self, now: int) -> None:
-        """Pieces turn by their size alone."""
+        """Nothing to do: a new piece begins by size only."""
 
     def roll_if_due(self, now: int) -> None:
-        """Pieces turn by their size alone."""
+        """Nothing to do: a new piece begins by size only."""
 
     def retain(self, now: int) -> list[tuple[int, int]]:
-        """What is over the limit is forgotten when more is written."""
+        """Nothing to do: writing drops what is over the limit."""
         return []
 
     def locate(self, number: int) -> tuple[RingPiece, int]:
-        """The piece of this number and its start; the end for a number behind the last one."""
+        """The piece of this number, and its start; for a number after the last one, the end."""
         if number > self.last:
             return self._active, self._active.size
         place = bisect_right(self._pieces, number, key=lambda piece: piece.first)
         return self._pieces[max(place - 1, 0)], 0
 
     def locate_time(self, time_ns: int) -> tuple[RingPiece, int]:
-        """The piece with the first record of this time or later, and its start."""
+        """The piece with the first record at this time or later, and its start."""
         if time_ns > self.newest_time:
             return self._active, self._active.size
         place = bisect_left(self._pieces, time_ns, key=lambda piece: piece.oldest)
@@ -136,26 +136,26 @@ class Ring:
     def next_good(
         self, piece: RingPiece, offset: int, number: int
     ) -> tuple[RingPiece, int, int] | None:
-        """Nothing in memory goes bad; what was forgotten is behind `first`."""
+        """None: nothing in memory is damaged, and what was dropped is before `first`."""
         return None
 
     def recent_ids(self, since: int, most: int) -> Iterator[Ids]:
-        """A ring begins empty, and who writes it remembers the ids."""
+        """None: a ring begins empty, and its writer remembers the ids."""
         return iter(())
 
     def build_indexes(self) -> bool:
         return False
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to do: nothing is open."""
 
     def _turn(self, need: int) -> RingPiece:
-        """Begin a new piece, and forget the oldest ones that are too much with it."""
+        """Begin a new piece, and drop the oldest ones to make room for it."""
         before = self._active
         unit = min(PIECE_BYTES, self.bytes_max)
         capacity = need
         if need <= self.bytes_max:
-            capacity = -(-need // unit) * unit  # so that one that is forgotten fits again
+            capacity = -(-need // unit) * unit  # whole units, so that a dropped buffer fits again
         free = None
         while self._pieces and (self.bytes + capacity > self.bytes_max or before.size == 0):
             free = self._forget(self._pieces.pop(0), capacity) or free
@@ -166,11 +166,11 @@ class Ring:
         return made
 
     def _forget(self, oldest: RingPiece, capacity: int) -> bytearray | None:
-        """Forget a piece; its buffer, still in the cache, if it fits and nobody holds it."""
+        """Drop a piece; return its buffer, still in the cache, if it fits and is not held."""
         oldest.gone = True
         self.bytes -= oldest.size
         if oldest.holders:
             return None
         buffer, oldest.buffer = oldest.buffer, bytearray()
-        oldest.size = 0  # who comes to it now finds its end, and then what follows
+        oldest.size = 0  # a reader that comes to it finds its end and goes on to the next
         return buffer if len(buffer) == capacity else None

@@ -1,8 +1,8 @@
-"""One file of the journal, and the face that every part of it shows to who reads.
+"""One file of the journal, and the interface `Piece` that every part of a journal has.
 
-A reader copies bytes of a `Piece` into a buffer of its own and walks them there. The readers'
-descriptor is opened by the first `hold` and closed by the last `release`. The writer's is
-another, which the keeper closes when the segment is sealed and all of it on the disk.
+A reader copies bytes of a `Piece` into its own buffer and walks them there. The first `hold`
+opens a descriptor for readers, and the last `release` closes it. The writer has another one; the
+keeper closes it once the segment is sealed and synced.
 """
 
 import contextlib
@@ -19,24 +19,24 @@ RESERVE_STEP: Final = 16 << 20
 
 
 class Piece(Protocol):
-    """A part of the journal that is read as a whole: a segment, or a part of the ring."""
+    """A part of the journal that is read as a unit: a segment, or a piece of the ring."""
 
     first: int
-    last: int  # the number of its last record; first - 1 when it is empty
+    last: int  # the number of its last record; first - 1 if it is empty
     size: int  # bytes that can be read now
     start: int  # where its first record begins
-    oldest: int  # the times of its first and its last record, ns; 0 when empty
+    oldest: int  # the times of its first and last record, ns; 0 if it is empty
     newest: int
-    gone: bool  # retention has taken it away
+    gone: bool  # retention has deleted it
 
     @property
     def following(self) -> "Piece | None":
         """The next one; None while this is the newest."""
 
     def read(self, offset: int, into: memoryview, wait: bool) -> int:
-        """Copy what is at `offset` into `into`; the bytes copied, 0 at the end.
+        """Copy the bytes at `offset` into `into`; return how many, 0 at the end.
 
-        OSError when the disk fails. Without `wait`, BlockingIOError when it would be asked.
+        OSError if the disk fails. Without `wait`, BlockingIOError if the disk must be read.
         """
 
     def hold(self) -> None:
@@ -47,10 +47,10 @@ class Piece(Protocol):
 
 
 class Segment:
-    """A file of records, first the one it is called by.
+    """A file of records, named by the number of the first.
 
     The writer's thread writes `last`, `size`, `oldest`, `newest`, `reserved`, `following`,
-    `sealed` and `holders`; the keeper's `synced`, `indexed`, `gone`, and `fd` once `sealed`.
+    `sealed` and `holders`. The keeper's writes `synced`, `indexed`, `gone`, and `fd` once `sealed`.
     """
 
     __slots__ = (
@@ -59,7 +59,7 @@ class Segment:
         "unreadable",
     )
 
-    nowait = True  # until a filesystem refuses RWF_NOWAIT; then every read waits
+    nowait = True  # False once a filesystem refused RWF_NOWAIT; then every read may wait
 
     def __init__(self, path: str, first: int) -> None:
         self.path = path  # without the suffix
@@ -70,22 +70,22 @@ class Segment:
         self.following: Segment | None = None
         self.gone = False
         self.sealed = False
-        self.indexed = False  # its index is on the disk, and good as far as is known
+        self.indexed = False  # its index is on the disk and, as far as is known, good
         self.unreadable = False  # the disk failed when it was read through for its index
-        self.marks: Marks | None = Marks()  # None where they are to be read from the index
+        self.marks: Marks | None = Marks()  # None: read them from the index
         self.holders = 0
-        self.fd = self.reading = -1  # of the writer, and of its readers
-        self.reserved = 0  # bytes from the file's beginning that surely can be written
-        self.synced = 0  # bytes from the file's beginning that are on the disk
+        self.fd = self.reading = -1  # of the writer; of its readers
+        self.reserved = 0  # bytes, from the start of the file, that can surely be written
+        self.synced = 0  # bytes, from the start of the file, that are on the disk
 
     @classmethod
     def create(
         cls, folder: str, head: Head, need: int = 0, size_max: int = 0, ordered: bool = True
     ) -> "Segment":
-        """A new empty file with room for `need` bytes; its name shows when all of it is there.
+        """Make a new empty file with room for `need` bytes; its name appears when it is complete.
 
-        OSError where that cannot be, and then nothing is left of it. The name is not synced, and
-        what stands under it only when `ordered`.
+        On OSError nothing is left of it. The name is not synced, and the content only if
+        `ordered`.
         """
         made = cls(os.path.join(folder, stem(head.first)), head.first)
         beside = made.file + ".tmp"
@@ -113,14 +113,14 @@ class Segment:
 
     @property
     def is_unindexed(self) -> bool:
-        """Its index is to be written."""
+        """Whether its index must still be written."""
         return not (self.indexed or self.unreadable or self.gone)
 
     def __str__(self) -> str:
         return self.file
 
     def read(self, offset: int, into: memoryview, wait: bool) -> int:
-        """Copy what is at `offset` into `into`, as `Piece` says. Any thread's, while it is held."""
+        """Copy the bytes at `offset`, as `Piece` says. For any thread, while it is held."""
         want = min(len(into), self.size - offset)
         if want <= 0:
             return 0
@@ -137,23 +137,23 @@ class Segment:
         return got
 
     def hold(self) -> None:
-        """Let it be read even when retention deletes it: an open file stays until it is closed."""
+        """Keep it readable even if retention deletes it: an open file stays until closed."""
         self.holders += 1
         if self.reading < 0:
-            with contextlib.suppress(OSError):  # read says it, and then it matters
+            with contextlib.suppress(OSError):  # `read` will fail, and then it matters
                 self.reading = os.open(self.file, os.O_RDONLY | os.O_CLOEXEC)
 
     def release(self) -> None:
-        """The last to release it closes its file."""
+        """Release it; the last release closes the file."""
         assert self.holders, "every release has its hold"
         self.holders -= 1
         if self.holders == 0:
             self._close_reading()
 
     def reserve(self, need: int, size_max: int) -> None:
-        """Have room for `need` bytes more, and for a step ahead within `size_max` if there is.
+        """Reserve room for `need` more bytes and, if possible, for a step ahead within `size_max`.
 
-        OSError where there is not, and then nothing has changed.
+        OSError if there is no room; then nothing has changed.
         """
         least = self.size + need
         if least <= max(self.reserved, self.size):
@@ -165,12 +165,12 @@ class Segment:
         except OSError as error:
             if wanted == least or error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            wanted = least  # the disk is nearly full: take what is asked for now and no more
+            wanted = least  # the disk is nearly full: reserve only what is needed now
             fallocate(self.fd, at, wanted - at)
         self.reserved = wanted
 
     def own_marks(self) -> Marks | None:
-        """The marks, from memory or from the index; None where there is no good one."""
+        """The marks, from memory or from the index; None if there is no good index."""
         if self.marks is not None:
             return self.marks
         if not self.indexed:
@@ -182,13 +182,13 @@ class Segment:
         return read[1]
 
     def write_index(self, journal: str, damages: list[Damage]) -> None:
-        """Write its index, of the marks in memory; `damages` are those of the whole store.
+        """Write its index from the marks in memory; `damages` are those of the whole store.
 
-        Only when all of it is on the disk: an index says so, and what was there before a crash.
+        All of the segment must be on the disk, because that is what an index claims after a crash.
         """
         marks = self.marks
-        assert marks is not None, "read through, or written by us"
-        assert self.synced >= self.size, "what an index tells of is on the disk"
+        assert marks is not None, "it was read through, or written by this process"
+        assert self.synced >= self.size, "an index covers only what is on the disk"
         numbers = (self.first, self.last)
         summary = Summary(journal, *numbers, self.oldest, self.newest, self.size)
         own = [damage for damage in damages if damage.segment == self.first]
@@ -198,7 +198,7 @@ class Segment:
             self.marks = None
 
     def close(self) -> None:
-        """Close its files, whoever reads."""
+        """Close its files, even if readers hold it."""
         self._close_reading()
         if self.fd >= 0:
             os.close(self.fd)

@@ -1,8 +1,8 @@
-"""A directory of segments as the broker has it open: it writes, syncs, rolls and retains.
+"""The journal on disk, as the broker has it open: writes, syncs, rolls and deletes segments.
 
 Two threads use a store. The writer (the broker's event loop) calls reserve, write, roll,
 locate and the pieces; the keeper calls sync, rewrite_unsynced, retain and build_indexes, one
-at a time. No lock is needed, for each attribute has one thread that writes it:
+at a time. No lock is needed, because each attribute is written by one thread only:
 
     writer   last, newest_time, the newest segment, the end of `_segments` and `_unsynced`,
              `_written`, `_torn`
@@ -10,8 +10,9 @@ at a time. No lock is needed, for each attribute has one thread that writes it:
              `_highest`
     both     only append to `damage` and `report`
 
-`write` waits for the kernel's copying alone: what it wrote is safe from a crash of the process,
-and from one of the machine when it is synced. A roll waits for the disk, as `_roll` says.
+`write` only waits until the kernel has copied the bytes. They then survive a crash of the
+process; they survive a crash of the machine once they are synced. A roll waits for the disk: see
+`_roll`.
 """
 
 import contextlib
@@ -33,14 +34,14 @@ from sequencer.journal.survey import Survey
 
 SEGMENT_BYTES: Final = 256 << 20
 NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
-# Segments whose descriptors are open until the keeper has synced them. Well below the 64 files
-# that are kept from clients: monitoring and staging open some of those.
+# Segments with an open descriptor until the keeper has synced them. This must stay well below
+# the 64 files that clients cannot use up: monitoring and staging open some of those.
 UNSYNCED_MAX: Final = 16
 BUILD_STEPS: Final = 2  # of 4 MiB: what one call of build_indexes reads
 
 
 class Store:
-    """The journal on disk. Made by `open`; see above for who may call what."""
+    """The journal on disk. Made by `open`; see above for which thread may call what."""
 
     checked = True  # every record has its checksum
 
@@ -63,7 +64,7 @@ class Store:
         self.newest_time = found.newest_time
         self._written = sum(segment.size for segment in self._segments)
         self._deleted = 0
-        self._torn = 0  # to where a write that failed may have left bytes in the newest segment
+        self._torn = 0  # up to where a failed write may have left bytes in the newest segment
         self._unsynced = [segment for segment in self._segments if segment.fd >= 0]
         self._names_synced = self._active.first  # the names up to this segment's are on the disk
         self._suspect = False  # a sync failed, and what it may have lost is not rewritten yet
@@ -86,11 +87,11 @@ class Store:
         ordered: bool = True,
         accept_loss: bool = False,
     ) -> "Store":
-        """Open a directory for writing, made where it misses, after a crash recovered.
+        """Open a directory for writing; create it if it is missing, and recover after a crash.
 
-        Not `ordered`, a roll does not wait for the disk: for stores that never sync. `accept_loss`:
-        also where numbers that were there are missing at the end; they are not given again.
-        StoreLocked where another process writes it, StoreError where it cannot be used.
+        Without `ordered`, a roll does not wait for the disk: for stores that never sync. With
+        `accept_loss`, a store opens even if numbers are missing at its end; they are not given
+        again. StoreLocked if another process writes it, StoreError if it cannot be used.
         """
         store = cls(Recovery(os.path.abspath(path), now, accept_loss).run())
         store.segment_bytes = segment_bytes
@@ -103,7 +104,7 @@ class Store:
 
     @property
     def first(self) -> int:
-        """The first number still here; last + 1 when nothing is."""
+        """The first number still here; last + 1 if it is empty."""
         return self._segments[0].first
 
     @property
@@ -112,12 +113,12 @@ class Store:
 
     @property
     def oldest_time(self) -> int:
-        """That of the first message here, ns since 1970; 0 when nothing is."""
+        """The time of the first message here, ns since 1970; 0 if it is empty."""
         return self._segments[0].oldest
 
     @property
     def room(self) -> int:
-        """Bytes that can surely be written now."""
+        """The bytes that can surely be written now."""
         active = self._active
         return max(active.reserved - active.size, 0)
 
@@ -126,10 +127,10 @@ class Store:
         return self._segments[:]
 
     def reserve(self, need: int) -> None:
-        """Make room for `need` bytes, in a new segment where this one would grow too long.
+        """Make room for `need` bytes, in a new segment if this one would grow too long.
 
-        OSError where the disk has none: nothing has changed then, and later it may have. Where
-        no file can be opened for the new segment, this one grows on: there is room on the disk.
+        OSError if the disk is full: nothing has changed then, and a later call may succeed. If no
+        file can be opened for a new segment, this one grows on: the disk still has room.
         """
         active = self._active
         if active.size + need <= active.reserved:
@@ -149,10 +150,10 @@ class Store:
             active.reserve(need, self.segment_bytes)
 
     def write(self, view: memoryview, first: int, last: int, time: int, ids: bool) -> None:
-        """Append whole records, numbers `first` to `last`, all of one time.
+        """Append whole records, numbers `first` to `last`, all with the same time.
 
-        OSError where the disk fails or is full. Then none of them counts as written, and the
-        same batch is to be offered again before any other: it goes to the same place.
+        OSError if the disk fails or is full. Then none of them counts as written. The same batch
+        must be written again before any other: it goes to the same place.
         """
         assert first == self.last + 1 <= last, "numbers have no gaps"
         active = self._active
@@ -175,17 +176,17 @@ class Store:
         active.last = self.last = last
 
     def sync(self) -> int:
-        """Bring to the disk what was written before the call; the last number that is safe now.
+        """Sync what was written before the call; return the last number that is now safe.
 
-        The keeper's. Segments that were sealed since are synced, and their descriptors closed.
-        OSError where the disk fails: then the next call rewrites what is unsynced first.
+        For the keeper. Syncs segments that were sealed in the meantime and closes their
+        descriptors. OSError if the disk fails; then the next call first rewrites what is unsynced.
         """
         if self._suspect:
             self.rewrite_unsynced()
         last = self.last
         self._suspect = True
         for segment in self._unsynced[:]:
-            sealed = segment.sealed  # asked first: a sealed segment's size is its last one
+            sealed = segment.sealed  # before `size`: the size of a sealed segment is final
             size = segment.size
             if segment.synced < size:
                 os.fdatasync(segment.fd)
@@ -198,17 +199,17 @@ class Store:
             self._sync_names()
         except OSError as error:
             if error.errno in NO_DESCRIPTOR:
-                self._suspect = False  # nothing was lost: the disk was not even asked
+                self._suspect = False  # nothing was lost: the sync was not even tried
             raise
         self._suspect = False
         self._note_highest(last)
         return last
 
     def rewrite_unsynced(self) -> None:
-        """Write the bytes that a failed sync may have lost again, from the kernel's memory.
+        """Write again, from the kernel's memory, the bytes that a failed sync may have lost.
 
-        The keeper's. After a failure the kernel calls its pages clean, so that the next sync
-        would say yes to what never reached the disk. OSError where they are gone from memory.
+        For the keeper. After a failure the kernel marks its pages clean, so the next sync would
+        succeed for bytes that never reached the disk. OSError if they are gone from memory.
         """
         for segment in self._unsynced[:]:
             rewrite(segment, self.salt)
@@ -216,15 +217,15 @@ class Store:
         self._suspect = False
 
     def roll(self, now: int) -> None:
-        """Seal the newest segment, unless it is empty, and begin the next. OSError: as reserve."""
+        """Seal the newest segment, unless it is empty, and begin the next. Fails as `reserve`."""
         if self._active.size > START:
             self._roll(0, now)
 
     def roll_if_due(self, now: int) -> None:
-        """Roll where the newest segment has messages older than `segment_age_ns`, or is too long.
+        """Roll if the newest segment has messages older than `segment_age_ns`, or is too long.
 
-        It is too long where it could not be sealed in time (`reserve`): retention never deletes
-        the newest segment, so it would keep all of that for as long as nothing more is written.
+        It is too long if it could not be sealed in time (`reserve`). Retention never deletes the
+        newest segment, so it would be kept for as long as nothing more is written.
         """
         active = self._active
         aged = self.segment_age_ns and active.oldest and now - active.oldest >= self.segment_age_ns
@@ -232,18 +233,18 @@ class Store:
             self.roll(now)
 
     def retain(self, now: int) -> list[tuple[int, int]]:
-        """Delete what is over a limit: whole segments, oldest first; the numbers that went.
+        """Delete whole segments that are over a limit, oldest first; return the deleted numbers.
 
-        The keeper's. Never the newest segment. Who holds one reads on in it, and nobody else.
+        For the keeper. Never deletes the newest segment. Readers that hold one can read on in it.
         """
         went: list[tuple[int, int]] = []
         while len(self._segments) > 1 and self._is_over(self._segments[0], now):
             segment = self._segments[0]
             try:
                 if not went:
-                    # The newest segment's name says which number is next: it must outlast these.
+                    # The newest segment's name says which number is next: sync it before these go.
                     self.sync()
-                with contextlib.suppress(FileNotFoundError):  # gone is gone, whoever deleted it
+                with contextlib.suppress(FileNotFoundError):  # someone else deleted it
                     os.unlink(segment.file)
             except OSError:
                 if went:
@@ -259,7 +260,7 @@ class Store:
     def locate(self, number: int) -> tuple[Segment, int]:
         """A segment, and an offset in it at or before this number's record.
 
-        For a number that is gone that of the first one here; behind the last one, the end.
+        For a deleted number, those of the first record here; after the last number, the end.
         """
         if number > self.last:
             return self._active, self._active.size
@@ -275,7 +276,7 @@ class Store:
             return self._active, self._active.size
         segments = self._segments[:]
         if segments[-1].size == START and len(segments) > 1:
-            segments.pop()  # it is empty, and so has no time
+            segments.pop()  # it is empty, so it has no time
         place = bisect_left(segments, time_ns, key=lambda segment: segment.oldest)
         segment = segments[max(place - 1, 0)]
         marks = segment.own_marks()
@@ -284,23 +285,23 @@ class Store:
     def next_good(
         self, piece: Segment, offset: int, number: int
     ) -> tuple[Segment, int, int] | None:
-        """Where to go on behind a bad record at `offset`: a segment, offset and number.
+        """Where to go on after a bad record at `offset`: a segment, offset and number.
 
         That is the next good record with this number or a later one; None if there is none.
         """
         return next_good(piece, offset, number, self.last, self.salt)
 
     def recent_ids(self, since: int, most: int) -> Iterator[Ids]:
-        """Number, time and headers of messages with a Nats-Msg-Id, in the order of numbers.
+        """Number, time and headers of messages with a Nats-Msg-Id, in number order.
 
-        From time `since` on, and the newest `most` of them.
+        Yields the newest `most` of them since time `since`.
         """
         return recent_ids(self._segments[:], since, most, self.salt)
 
     def build_indexes(self) -> bool:
-        """Write one index that misses, or read some 8 MiB on for it; True while there is more.
+        """Write one missing index, or read about 8 MiB for it; True while there is more to do.
 
-        The keeper's.
+        For the keeper.
         """
         if self._building is None:
             missing = [one for one in self._segments[:-1] if one.sealed and one.is_unindexed]
@@ -318,7 +319,7 @@ class Store:
                 if not survey.done and not segment.gone:
                     survey.step()
         except OSError:
-            segment.unreadable = True  # not to be tried again and again
+            segment.unreadable = True  # do not try again and again
             self._stop_building()
             raise
         if survey.done or segment.gone:
@@ -331,7 +332,7 @@ class Store:
         return True
 
     def close(self) -> None:
-        """Sync, write the newest segment's index, give back what was reserved, unlock."""
+        """Sync, write the newest segment's index, free the reserved space, unlock."""
         active = self._active
         try:
             os.ftruncate(active.fd, active.size)
@@ -345,37 +346,37 @@ class Store:
             os.close(self._lock)
 
     def _complete(self, view: memoryview, at: int, done: int) -> None:
-        """Write what a short write left; note how far it came where that fails."""
+        """Write the rest after a short write; if that fails, note how far it came."""
         self._torn = max(self._torn, at + done)
         while done < len(view):
             count = os.pwrite(self._active.fd, view[done:], at + done)
             if count == 0:
-                raise OSError(errno.EIO, "the disk takes no bytes and says no error")
+                raise OSError(errno.EIO, "the disk wrote 0 bytes and reported no error")
             done += count
             self._torn = max(self._torn, at + done)
-        if self._torn > at + done:  # not the batch that failed: nothing of that may stay behind
+        if self._torn > at + done:  # not the batch that failed: remove the rest of that
             os.ftruncate(self._active.fd, at + done)
             self._active.reserved = at + done
         self._torn = 0
 
     def _roll(self, need: int, now: int = 0) -> None:
-        """Begin the next segment, and only when it is there seal the one before it."""
+        """Begin the next segment, and seal the one before only when the new one exists."""
         before = self._active
         if self._torn:
-            # First, so that no crash leaves in a sealed segment what the next one begins with.
+            # First: after a crash, no sealed segment may hold bytes that the next one begins with.
             os.ftruncate(before.fd, before.size)
             before.reserved = before.size
             self._torn = 0
         created = max(now, self.newest_time)
         if self.ordered:
-            # The next name claims all numbers before it: so these are on the disk first, or a
-            # power cut would burn numbers that nobody was told. On a descriptor of its own, for
-            # an error is told once on each, and the keeper must hear of it too.
+            # The next segment's name claims all numbers before it, so sync those first. Otherwise a
+            # power cut could lose numbers that were never shown to anyone. Use a new descriptor: an
+            # error is reported once per descriptor, and the keeper must see it too.
             sync_file(before.file)
         head = Head(self.salt, self.journal, self.last + 1, created, self.epoch)
         made = Segment.create(self.path, head, need, self.segment_bytes, self.ordered)
         try:
-            os.ftruncate(before.fd, before.size)  # gives back what was reserved
+            os.ftruncate(before.fd, before.size)  # frees the reserved space
         except OSError:
             made.close()
             remove(made.file)
@@ -383,22 +384,22 @@ class Store:
         before.reserved = before.size
         self._written += START
         self._unsynced.append(made)
-        before.following = made  # first: the keeper asks for it of all but the newest of the list
+        before.following = made  # first: the keeper expects it of all but the newest
         self._segments.append(made)
         self._active = made
         before.sealed = True
 
     def _sync_names(self) -> None:
-        """Bring the names of segments made since to the disk."""
+        """Sync the names of segments that were made since."""
         newest = self._segments[-1].first
         if newest > self._names_synced:
             sync_folder(self.path)
             self._names_synced = newest
 
     def _note_highest(self, number: int) -> None:
-        """Note that the disk has all up to `number`; where that fails, the next sync tries again.
+        """Note that the disk has everything up to `number`.
 
-        No message waits for it, and none is in danger.
+        If that fails, the next sync tries again; no message waits for it, and none is in danger.
         """
         try:
             self._highest.write(number)
@@ -412,7 +413,7 @@ class Store:
         if self.retain_age_ns and now - segment.newest > self.retain_age_ns:
             return True
         following = segment.following
-        assert following is not None, "the newest segment is not asked for"
+        assert following is not None, "the newest segment is never passed"
         return bool(self.retain_count) and self.last - following.first + 1 >= self.retain_count
 
     def _write_index(self, segment: Segment) -> None:

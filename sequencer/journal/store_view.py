@@ -1,8 +1,8 @@
-"""A store as another process sees it: which segments there are now, and where a number is.
+"""A store seen from another process: which segments there are, and where a number is.
 
-Nothing is kept open and nothing is locked: each question looks at the directory again, for
-segments come and go while we look. Where a sealed segment has an index it is used; where not,
-reading from the segment's beginning finds the same. Memory: one index.
+It keeps nothing open and locks nothing. Each call reads the directory again, because segments
+come and go in the meantime. If a sealed segment has an index, it is used; if not, reading from
+the start of the segment gives the same result. Memory: one index.
 """
 
 import os
@@ -27,7 +27,7 @@ WHERE = "give the directory that the broker writes to"
 
 
 class StoreView:
-    """The directory of a store, to read. Raises `StoreError` where there is none."""
+    """The directory of a store, to read. Raises `StoreError` if there is no store."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -36,7 +36,7 @@ class StoreView:
         self.journal, self.salt, self.epoch = self._identify()
 
     def segments(self) -> list[int]:
-        """The first numbers of all segments, in their order."""
+        """The first numbers of all segments, in order."""
         try:
             names = os.listdir(self.path)
         except FileNotFoundError:
@@ -44,14 +44,14 @@ class StoreView:
         return sorted(filter(None, (number_of(name, SEGMENT) for name in names)))
 
     def at(self, number: int) -> int:
-        """The segment of `number`, or the first one when all begin behind it; 0: there is none."""
+        """The segment of `number`, or the first one if all begin after it; 0 if there is none."""
         firsts = self.segments()
         if not firsts:
             return 0
         return firsts[max(bisect_right(firsts, number) - 1, 0)]
 
     def after(self, first: int) -> int:
-        """The segment behind that of `first`; 0 while that is the newest."""
+        """The segment after that of `first`; 0 while that is the newest."""
         firsts = self.segments()
         at = bisect_right(firsts, first)
         return firsts[at] if at < len(firsts) else 0
@@ -69,7 +69,7 @@ class StoreView:
         return os.path.join(self.path, stem(first) + INDEX)
 
     def open(self, first: int) -> int:
-        """A descriptor of a segment; -1 when it is gone. StoreError: it is another store's."""
+        """Open a segment; -1 if it is gone. StoreError if it belongs to another store."""
         try:
             segment_fd = os.open(self.file(first), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -78,15 +78,15 @@ class StoreView:
         if head is not None and head.journal != self.journal:
             os.close(segment_fd)
             raise StoreError(self._another(head.journal))
-        return segment_fd  # a damaged head is no matter: each record proves whose it is
+        return segment_fd  # a damaged head is fine: each checksum proves whose the record is
 
     def head(self, first: int) -> Head | None:
-        """What the head of a segment says; None where it is damaged, or the segment is gone."""
+        """The head of a segment; None if it is damaged, or the segment is gone."""
         data = self._peek(first, 0, START)
         return decode_head(data)
 
     def offset(self, first: int, number: int) -> int:
-        """Where to begin to read in a segment for a number: at its record, or before it."""
+        """Where to start reading in a segment for a number: at its record, or before it."""
         marked, from_number, offset = self._mark
         if marked == first and number >= from_number:
             return offset
@@ -94,11 +94,11 @@ class StoreView:
         return START if index is None else index.before_number(number)
 
     def remember(self, first: int, number: int, offset: int) -> None:
-        """Where a number was found; only one place is kept, that of whoever was here last."""
+        """Remember where a number was found; only the latest place is kept."""
         self._mark = (first, number, offset)
 
     def number_before(self, time: int) -> int:
-        """A number at or before the first message of this time or later, and not far from it."""
+        """A number at or shortly before the first message of this time or later."""
         firsts = self.segments()
         for first in reversed(firsts):
             if 0 < self.first_time(first) < time:
@@ -107,7 +107,7 @@ class StoreView:
         return firsts[0] if firsts else 1
 
     def summary(self, first: int) -> Summary | None:
-        """What the index of a segment says of it; None where there is none that tells all."""
+        """The head of a segment's index; None if there is none that covers the whole segment."""
         summary = read_summary(self.index_file(first))
         if summary is None or summary.journal != self.journal or summary.first != first:
             return None
@@ -118,12 +118,12 @@ class StoreView:
         return summary if whole else None
 
     def first_time(self, first: int) -> int:
-        """The time of a segment's first record, unproved; 0 when it has none."""
+        """The time of a segment's first record, unchecked; 0 if it has none."""
         data = self._peek(first, START, HEADER_SIZE)
         return int(RECORD_HEAD.unpack(data)[3]) if len(data) == HEADER_SIZE else 0
 
     def check(self) -> None:
-        """Raise `StoreError` when this is not the store any more that it was."""
+        """Raise `StoreError` if this is no longer the same store."""
         stamp = self._stamp()
         if stamp == self._seen:
             return
@@ -138,7 +138,7 @@ class StoreView:
         self._seen = stamp
 
     def _identify(self) -> tuple[str, int, int]:
-        """From store.json; where that is damaged, from the newest segment whose head is good."""
+        """Read store.json; if that is damaged, the newest segment with a good head."""
         try:
             identity = read_identity(self.path)
         except PermissionError:
@@ -179,7 +179,7 @@ class StoreView:
 
 
 def _mark_before(marks: Marks, time: int) -> int:
-    """The number at the last mark before this time; 0 where there is none."""
+    """The number at the last mark before this time; 0 if there is none."""
     words = marks.words
     place = bisect_left(range(len(marks)), time, key=lambda at: words[3 * at + 1])
     return words[3 * place - 3] if place else 0

@@ -1,15 +1,15 @@
-"""A segment read through once: where its records end, what of it is lost, and its marks.
+"""Reads a segment through once: where its records end, what is lost, and its marks.
 
        records ---- not a record: search on ----> records ... ---> end
                           |
-                          `---- nothing good behind it ----> the tail is `torn`
+                          `---- no good record follows ----> the tail is `torn`
 
-A crash leaves a torn tail: bytes behind which no good record comes. What has good records of
-higher numbers behind it is damage, and so is a number that misses. This file tells which is
-which and changes nothing; what to do about it is decided in recovery.py.
+A crash leaves a torn tail: bytes with no good record after them. Bytes before good records with
+higher numbers are damage; so are missing numbers. This module tells the two apart and changes
+nothing; recovery.py decides what to do.
 
-`step` reads a bounded part, so that a large segment need not be read at once. In memory is
-one chunk of 4 MiB, or the longest record.
+`step` reads a bounded part, so that a large segment need not be read in one go. Memory: one
+chunk of 4 MiB, or the longest record.
 """
 
 import os
@@ -25,16 +25,16 @@ from sequencer.journal.record import Walk
 CHUNK: Final = 4 << 20
 LENGTH: Final = struct.Struct("<I")
 HEAD: Final = struct.Struct("<IIQQQQIHHHHI")
-# Bytes of would-be records that a search checks, as a multiple of what it searches. Who fills
-# a long payload with forged heads makes it no slower than this.
+# How many bytes of possible records a search may check, as a multiple of what it searches. A
+# long payload full of forged heads can make it slower only up to this.
 SEARCH_FACTOR: Final = 64
 
 
 class Survey:
-    """One segment. Written by whoever calls `step`."""
+    """One segment. Written by the caller of `step`."""
 
     def __init__(self, fd: int, salt: int, first: int, size: int, limit: int = 1 << 63) -> None:
-        """`limit`: the first number of the next segment. Records from it on are not this one's."""
+        """`limit` is the first number of the next segment: no record here may have it."""
         self.fd = fd
         self.walk = Walk(salt)
         self.first = first
@@ -42,18 +42,18 @@ class Survey:
         self.limit = limit
         self.marks = Marks()
         self.damage: list[Damage] = []
-        self.disorder: list[int] = []  # numbers whose time is before that of the one before
+        self.disorder: list[int] = []  # numbers with a time before that of the previous number
         self.last = first - 1
         self.first_time = self.last_time = 0
         self.epoch = 0
-        self.end = START  # behind the last good record
-        self.torn = False  # the bytes from `end` to the file's end are no records of its own
-        self.certain = True  # False where the search behind them was given up
+        self.end = START  # after the last good record
+        self.torn = False  # the bytes from `end` on are not records of this segment
+        self.certain = True  # False if the search after them was given up
         self.done = size <= START
         self.chunk = bytearray(min(CHUNK, max(size - START, HEADER_SIZE)))
 
     def begin_at(self, offset: int, number: int) -> None:
-        """Begin with record `number` at `offset`, instead of with the first."""
+        """Begin with record `number` at `offset` instead of the first."""
         self.end = offset
         self.last = number - 1
 
@@ -63,7 +63,7 @@ class Survey:
         return self
 
     def step(self) -> None:
-        """Read on for about 4 MiB."""
+        """Read about 4 MiB more."""
         base = self.end
         want = min(len(self.chunk), self.size - base)
         got = self._load(base, want)
@@ -80,7 +80,7 @@ class Survey:
             self._search(at)
 
     def _records(self, base: int) -> int:
-        """Walk the records of the chunk. The end is MORE, or anything that is not in order."""
+        """Walk the records of the chunk. Stops with MORE, or at anything that is not in order."""
         walk = self.walk
         marks, limit = self.marks, self.limit
         expected = self.last + 1
@@ -114,7 +114,7 @@ class Survey:
         return state
 
     def _load(self, base: int, want: int) -> int:
-        """Read the chunk; fewer bytes than wanted only where the file has become shorter."""
+        """Read the chunk; it is shorter than wanted only if the file has become shorter."""
         view = memoryview(self.chunk)
         got = 0
         while got < want:
@@ -125,7 +125,7 @@ class Survey:
         return got
 
     def _grow(self, at: int) -> bool:
-        """Make the chunk as long as the record at its beginning; False if none can be so long."""
+        """Make the chunk as long as the record at its start; False if none can be that long."""
         if self.size - at < HEADER_SIZE:
             return False
         (length,) = LENGTH.unpack_from(self.chunk, 4)
@@ -136,7 +136,7 @@ class Survey:
         return True
 
     def _search(self, bad: int) -> None:
-        """Go on at the next good record behind what is none, or find that there is no more."""
+        """Go on at the next good record after an invalid one, or find that there is none."""
         found, self.certain = self.next_good(bad) if self.last + 1 < self.limit else (0, True)
         if found:
             number = self.walk.number
@@ -148,9 +148,9 @@ class Survey:
             self.done = self.torn = True
 
     def next_good(self, bad: int) -> tuple[int, bool]:
-        """The offset of the next good record behind `bad`, 0 if none; whether that is certain.
+        """The offset of the next good record after `bad`, or 0; and whether that is certain.
 
-        It is at hand in `walk`, and its number is one that has not been met yet.
+        `walk` is then at that record, whose number has not been seen yet.
         """
         low = self.last + 1
         budget = SEARCH_FACTOR * (self.size - bad) + LENGTH_MAX
@@ -179,7 +179,7 @@ class Survey:
         return 0, True
 
     def _length(self, window: bytes, at: int, offset: int) -> int:
-        """The padded length of the record whose head may be here; 0 where it cannot be one."""
+        """The padded length of the record whose head may be here; 0 if it cannot be one."""
         _, length, _, _, _, _, _, _, subject, reply, zero, headers = HEAD.unpack_from(window, at)
         padded = (length + 7) & ~7
         if zero or length > LENGTH_MAX or length < HEADER_SIZE + subject + reply + headers:

@@ -1,13 +1,13 @@
-"""Goes along the segments of a store that someone else is writing, and asks nobody.
+"""Follows the segments of a store that another process is writing.
 
-    more(number) -> True: bytes are at hand, `buffer[at:stop]`, from a record's border on
-                 -> Lost: numbers from `number` on that are not there; go on behind them
-                 -> False: nothing more, for now
+    more(number) -> True: there are bytes, `buffer[at:stop]`, beginning at a record
+                 -> Lost: numbers from `number` on are not there; go on after them
+                 -> False: nothing more for now
 
-No lock is taken. Descriptors keep deleted segments readable; a segment is left when a later
-one is there and nothing more can come in it. What is not a whole record at the end of the
-newest segment is a write in flight: not there yet. Memory: one buffer of `chunk_bytes`, or
-as long as the longest record met.
+It takes no lock. Its descriptor keeps a deleted segment readable. It leaves a segment when there
+is a later one and nothing more can be written to this one. Incomplete bytes at the end of the
+newest segment are a write in progress and do not count yet. Memory: one buffer of `chunk_bytes`,
+or of the longest record so far.
 """
 
 import os
@@ -25,43 +25,43 @@ NUMBER_MAX = (1 << 63) - 1
 
 
 class Lost(NamedTuple):
-    """Numbers `first` to `last` are not in the store: deleted by retention, or by damage."""
+    """Numbers `first` to `last` are not in the store: deleted by retention, or damaged."""
 
     first: int
     last: int
     damage: Damage | None = None
 
     def within(self, last: int) -> "Iterator[Lost]":
-        """What of it is not beyond `last`; damage between two numbers has lost none of them."""
+        """Yield the part up to `last`, if any; damage between two numbers has lost none."""
         end = min(self.last, last)
         if self.first <= end:
             yield self._replace(last=end)
 
 
 class Trail:
-    """One reader's place in a store. Written by that reader alone."""
+    """One reader's position in a store. Written by that reader only."""
 
     def __init__(self, view: StoreView, reuse: bool, chunk_bytes: int = CHUNK_BYTES) -> None:
-        """`reuse` one buffer again and again, or have a new one each time, for views of it."""
+        """`reuse` one buffer for all reads; without it, each read has its own, for views of it."""
         self.view = view
         self.buffer: bytes | bytearray = b""
         self.at = self.stop = 0
         self._reuse = bytearray(chunk_bytes) if reuse else None
         self._chunk_bytes = chunk_bytes
         self._fd = -1
-        self._first = 0  # of the segment at hand; 0: none is
-        self._offset = 0  # in it, of store[0]
-        self._seen = 0  # in it: what lies before was looked at, and is no whole record at `at`
-        self._searched = 0  # in it: what lies before was searched for a good record, in vain
+        self._first = 0  # of the current segment; 0: there is none
+        self._offset = 0  # of store[0], in the segment
+        self._seen = 0  # in it: bytes up to here were read, and hold no whole record at `at`
+        self._searched = 0  # in it: up to here there is no further good record
 
     def close(self) -> None:
-        """Let go of the segment."""
+        """Close the segment."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def more(self, number: int, bad: bool = False) -> bool | Lost:
-        """Go on; `buffer[:at]` was used up, `number` comes next. `bad`: at `at` is no record.
+        """Continue: `buffer[:at]` was used up, `number` is next. `bad`: `at` is not a valid record.
 
         True: there are new bytes. False: nothing more for now.
         """
@@ -76,27 +76,27 @@ class Trail:
         if lost is not None:
             return lost
         if following == 0:
-            self.stop = self.at  # a write in flight: its bytes may be others the next time
+            self.stop = self.at  # a write in progress: its bytes may be different next time
             self._check()
             return False
         if not bad and self._load():
-            return True  # written before the next segment was begun
+            return True  # written before the next segment began
         return self._go_on(number, following)
 
     def gap(self, number: int, found: int, at: int = -1) -> Lost:
-        """The loss where record `found` stands in the place of `number`."""
+        """Return the loss, if record `found` comes where `number` should be."""
         offset = self._offset + (self.at if at < 0 else at)
         return Lost(number, found - 1, Damage(self._first, offset, offset, number, found - 1))
 
     def remember(self, number: int) -> None:
-        """`number` will be at `at`, or is: who looks for it, or a later one, begins there."""
+        """Remember that `number` is, or will be, at `at`: a search for it starts there."""
         if self._fd >= 0:
             self.view.remember(self._first, number, self._offset + self.at)
 
-    # How bytes come to hand
+    # Reading bytes
 
     def _load(self) -> bool:
-        """Read on from `at`. False when there is not one whole record more than before."""
+        """Read on from `at`. False if there is not one more whole record than before."""
         offset, left = self._offset + self.at, self.stop - self.at
         available = os.fstat(self._fd).st_size - offset
         self._seen = offset + max(available, left)
@@ -107,7 +107,7 @@ class Trail:
             length = int.from_bytes(self.buffer[self.at + 4 : self.at + 8], "little")
             size = max(size, (length + 7) & ~7)
         if size > available and size > self._chunk_bytes:
-            return False  # in flight, or its length is damaged: `_leap` finds out
+            return False  # in progress, or its length is damaged: `_leap` finds out
         self._read(offset, min(size, available))
         return self.stop > left
 
@@ -123,7 +123,7 @@ class Trail:
             self.buffer = self._reuse
         self._offset, self.at = offset, 0
 
-    # How a segment is entered and left
+    # Entering and leaving segments
 
     def _enter(self, number: int) -> bool | Lost:
         """Find the segment of `number`."""
@@ -132,14 +132,14 @@ class Trail:
             self._check()
             return False
         if not self._open(first):
-            return self._enter(number)  # deleted just now
+            return self._enter(number)  # just deleted
         if first > number:
             return Lost(number, first - 1)
         self._offset = self.view.offset(first, number)
         return self._load() or self.more(number)
 
     def _go_on(self, number: int, following: int) -> bool | Lost:
-        """Leave this segment for the next one; what lies between them is lost."""
+        """Leave this segment for the next one; the numbers between them are lost."""
         offset = self._offset + self.at
         end = os.fstat(self._fd).st_size
         kept = self.view.holds(self._first)
@@ -164,7 +164,7 @@ class Trail:
         return True
 
     def _leap(self, number: int, following: int) -> Lost | None:
-        """Over bytes that are no record to the next good one of this segment, if there is one."""
+        """Skip bytes that are not a record, to the next good one of this segment, if any."""
         offset, size = self._offset + self.at, self._seen
         if size - offset <= HEADER_SIZE or size == self._searched:
             return None
@@ -180,11 +180,11 @@ class Trail:
         return Lost(number, first - 1, Damage(self._first, offset, end, number, first - 1))
 
     def _check(self) -> None:
-        """Raise `StoreError` if what we read has been cut back, or replaced, behind us."""
+        """Raise `StoreError` if the data being read was truncated or replaced."""
         self.view.check()
         if self._fd >= 0:
             status = os.fstat(self._fd)
-            size = max(status.st_size, START)  # its head may be in flight
+            size = max(status.st_size, START)  # its head may still be in progress
             if status.st_nlink == 0 or size < self._offset + self.at:
                 raise StoreError(
                     f"{self.view.path}: the journal was truncated while it was read; read it again"

@@ -1,7 +1,7 @@
-"""Every byte of a store checked, without changing any: what an operator asks for in doubt.
+"""Checks every byte of a store without changing any, for an operator in doubt.
 
-It takes no lock and may run beside a broker. What that one is just writing is at the end of
-the newest segment, and an unfinished record there is no fault.
+It takes no lock and may run while a broker does. An unfinished record at the end of the newest
+segment may be a write in progress, so it is not an error.
 """
 
 import os
@@ -20,9 +20,9 @@ Progress = Callable[[int, int], None]
 
 
 class Finding(NamedTuple):
-    """Something that is not in order. Numbers are those that are lost, 0 and 0 if none are."""
+    """Something is wrong. `first` and `last` are lost numbers; 0 and 0 if none are lost."""
 
-    level: str  # "error": messages are lost or doubtful; "warning", "info": they are not
+    level: str  # "error": messages are lost or doubtful; "warning", "info": none are
     file: str
     offset: int
     text: str
@@ -34,23 +34,23 @@ class Finding(NamedTuple):
 
 
 def verify(path: str, progress: Progress = lambda done, total: None) -> Iterator[Finding]:
-    """Read the store in this directory through; `progress` hears bytes read and bytes in all.
+    """Read through the store in this directory; `progress` gets bytes read and bytes in total.
 
-    StoreError where there is no store, or one of a newer format.
+    StoreError if there is no store, or one of a newer format.
     """
     if not os.path.isdir(path):
-        raise StoreError(f"{path}: no directory; give that of a store")
+        raise StoreError(f"{path}: not a directory; give the directory of a store")
     firsts = _firsts(path)
     identity = read_identity(path)
     if identity is None:
         if not firsts:
-            raise StoreError(f"{path}: no store is here; give the directory of one")
+            raise StoreError(f"{path}: there is no store here; give the directory of a store")
         yield Finding("warning", FILE, 0, "missing or damaged; the next start rewrites it")
         identity = _from_heads(path, firsts)
     highest = read_highest(path, identity.journal)
     if highest is None:
         yield Finding("warning", HIGHEST, 0, "damaged; the next start rewrites it")
-    firsts = _firsts(path)  # once more: a broker may have begun the segment of the highest number
+    firsts = _firsts(path)  # again: a broker may have begun the segment of the highest number
     total = sum(_size(os.path.join(path, stem(first) + SEGMENT)) for first in firsts)
     done = 0
     time = 0
@@ -68,21 +68,21 @@ def verify(path: str, progress: Progress = lambda done, total: None) -> Iterator
 
 
 class _Check:
-    """One segment. `limit` is the first number of the next, 0 for the newest."""
+    """One segment. `limit` is the first number of the next; 0 for the newest."""
 
     def __init__(self, path: str, identity: Identity, first: int, limit: int, time: int) -> None:
         self.identity = identity
         self.limit = limit
-        self.highest = 0  # that the journal had, for the newest segment
+        self.highest = 0  # of the journal; set for the newest segment
         self.before = time
         self.base = os.path.join(path, stem(first))
         self.name = stem(first) + SEGMENT
-        self.index = read_index(self.base + INDEX)  # read first: the broker may seal it meanwhile
+        self.index = read_index(self.base + INDEX)  # first: the broker may seal it now
         self.summary = read_summary(self.base + INDEX)
         try:
             self.fd = os.open(self.base + SEGMENT, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            self.fd = -1  # retention has taken it meanwhile
+            self.fd = -1  # retention has deleted it
         size = os.fstat(self.fd).st_size if self.fd >= 0 else 0
         self.survey = Survey(self.fd, identity.salt, first, size, limit or 1 << 63)
 
@@ -106,9 +106,9 @@ class _Check:
         head = decode_head(os.pread(self.fd, START, 0))
         identity = self.identity
         if head is None:
-            yield Finding("warning", self.name, 0, "its head is damaged; the next start mends it")
+            yield Finding("warning", self.name, 0, "its head is damaged; the next start repairs it")
         elif (head.journal, head.salt) != (identity.journal, identity.salt):
-            text = f"a segment of journal {head.journal}, and the store is {identity.journal}"
+            text = f"it belongs to journal {head.journal}; the store is {identity.journal}"
             yield Finding("error", self.name, 0, text)
         elif head.first != self.survey.first:
             text = f"its head says that it begins with number {head.first}"
@@ -126,7 +126,7 @@ class _Check:
             yield Finding("error", self.name, 0, text)
         promised = self.limit - 1 if self.limit else self.highest
         if not self.limit and self.summary is not None:
-            # It was closed in good order, and all of this was there.
+            # It was closed properly, and all of this was there.
             promised = max(promised, self.summary.last)
         if survey.last < promised:
             yield self._lost(
@@ -154,12 +154,12 @@ class _Check:
             return
         summary, marks, _ = self.index
         if summary.size != survey.size and self.limit == 0:
-            return  # of the last good closing: what has come since is not in it
+            return  # from the last proper close; later records are not in it
         if not self._is_of(summary):
-            yield Finding("info", name, 0, "it is not of this segment; the broker rewrites it")
+            yield Finding("info", name, 0, "it does not match this segment; the broker rewrites it")
             return
         if survey.marks.any_ids and not summary.ids:
-            yield Finding("warning", name, 0, "it says that there is no Nats-Msg-Id, and there is")
+            yield Finding("warning", name, 0, "it says that there is no Nats-Msg-Id, but there is")
         words = marks.words
         for at in range(0, len(words), 3):
             offset = words[at + 2] & OFFSET
@@ -170,7 +170,7 @@ class _Check:
                 return
 
     def _is_of(self, summary: Summary) -> bool:
-        """It tells of this segment; what is damaged by now is not compared."""
+        """Whether it describes this segment; what is damaged by now is not compared."""
         survey = self.survey
         if (summary.journal, summary.first) != (self.identity.journal, survey.first):
             return False

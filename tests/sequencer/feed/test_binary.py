@@ -79,13 +79,13 @@ def test_given_no_message_for_long_then_heartbeat_and_end_say_what_comes_next() 
 WRONG = {
     "nothing": (b"", 0, "36 bytes: cut off"),
     "half a head": (head(1, 0, 0, 1)[:20], 20, "cut off"),
-    "another's": (b"SEQI" + head(1, 0, 0, 1)[4:], 0, "no 'SERI'"),
+    "another's": (b"SEQI" + head(1, 0, 0, 1)[4:], 0, "does not begin with 'SERI'"),
     "a later version": (b"SERI\2" + head(1, 0, 0, 1)[5:], 4, "version 2"),
     "an unknown kind": (head(3, 0, 0, 1), 5, "kind 3"),
-    "data without messages": (head(0, 0, 0, 1), 6, "data has messages"),
-    "a heartbeat with one": (head(1, 1, 0, 2) + record(1, b"x"), 6, "nothing else has"),
-    "numbers backwards": (head(1, 0, 9, 9), 16, "between 9 and 9"),
-    "numbers too large": (head(1, 0, 9, 2**63 + 1), 16, "no number is between"),
+    "data without messages": (head(0, 0, 0, 1), 6, "data must have messages"),
+    "a heartbeat with one": (head(1, 1, 0, 2) + record(1, b"x"), 6, "other kinds must not"),
+    "numbers backwards": (head(1, 0, 9, 9), 16, "9 is not a valid next number after 9"),
+    "numbers too large": (head(1, 0, 9, 2**63 + 1), 16, "is not a valid next number"),
     "a record cut off": (head(0, 1, 0, 2) + record(1, b"x")[:-1], 36, "1 bytes later"),
     "half a record's head": (head(0, 1, 0, 2) + record(1, b"x")[:20], 36, "26 bytes: cut off"),
     "one record too few": (head(0, 2, 0, 3) + record(1, b"x"), 64, "26 bytes: cut off"),
@@ -97,12 +97,12 @@ WRONG = {
     "a record that holds more than its size": (
         head(0, 1, 0, 2) + RECORD.pack(27, 1, 0, 1, 1) + b"x",
         36,
-        "shorter than what it says",
+        "shorter than its parts",
     ),
     "headers of 4 GiB": (
         head(0, 1, 0, 2) + RECORD.pack(27, 1, 0, 2**32 - 1, 1) + b"x",
         36,
-        "shorter than what it says",
+        "shorter than its parts",
     ),
     "a record of 4 GiB": (
         head(0, 1, 0, 2) + RECORD.pack(2**32 - 1, 1, 0, 0, 1) + b"x",
@@ -112,7 +112,7 @@ WRONG = {
     "a record shorter than its head": (
         head(0, 1, 0, 2) + RECORD.pack(25, 1, 0, 0, 0),
         36,
-        "shorter than what it says",
+        "shorter than its parts",
     ),
     "a number again": (
         head(0, 2, 0, 2) + record(1, b"x") + record(1, b"y"),

@@ -115,7 +115,7 @@ def test_given_parts_that_are_no_bytes_then_they_are_counted_and_the_others_go_o
 
 @pytest.mark.parametrize("sizes", [(-1, 0), (0, -1)], ids=["head", "skip"])
 def test_given_a_size_below_0_then_the_codec_cannot_be_made(sizes: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match=r"a head of .* bytes, and .* for what is left out"):
+    with pytest.raises(ValueError, match="must be 0 or more"):
         Codec(*sizes)
 
 
@@ -126,5 +126,5 @@ def test_given_a_head_of_another_size_than_was_said_then_it_is_refused() -> None
         def head(self, previous: int, first: int, last: int, count: int) -> bytes:
             return b"x" * (HEAD.size + 1)
 
-    with pytest.raises(CodecError, match=f"a head of {HEAD.size + 1} bytes, where head_size is"):
+    with pytest.raises(CodecError, match=f"the head has {HEAD.size + 1} bytes; head_size is"):
         Long().datagram([FeedMessage(1, b"")], 0)

@@ -121,9 +121,13 @@ def test_given_a_feed_with_a_filter_then_what_it_leaves_out_has_its_place() -> N
 WRONG = {
     "nothing": (b"", 0, "20 bytes: cut off"),
     "half a head": (head(1, 0)[:19], 19, "cut off"),
-    "number 0": (head(0, 0), 10, "0 is the number of no message"),
-    "a number too large": (head(2**63 + 1, 0), 10, "the number of no message"),
-    "numbers that grow too large": (head(NUMBER_MAX, 2) + bytes(4), 10, "of no message"),
+    "number 0": (head(0, 0), 10, "0 is not a valid message number"),
+    "a number too large": (head(2**63 + 1, 0), 10, "is not a valid message number"),
+    "numbers that grow too large": (
+        head(NUMBER_MAX, 2) + bytes(4),
+        10,
+        "is not a valid message number",
+    ),
     "bytes behind a heartbeat": (head(1, 0) + b"\0", 20, "after a heartbeat"),
     "bytes behind the end": (head(1, 0xFFFF) + b"\0\0", 20, "the end of the session"),
     "no block": (head(1, 1), 20, "1 blocks are missing"),
@@ -149,9 +153,9 @@ def test_given_a_wrong_datagram_then_it_is_refused_with_the_place_and_the_reason
         (b"", 0, "20 bytes"),
         (head(1, 1)[:19], 19, "20 bytes"),
         (head(1, 1) + b"x", 20, "20 bytes"),
-        (head(0, 1), 10, "0 is the number of no message"),
-        (head(2**63, 1), 10, "of no message"),
-        (head(1, 0), 18, "a request for no messages"),
+        (head(0, 1), 10, "0 is not a valid message number"),
+        (head(2**63, 1), 10, "is not a valid message number"),
+        (head(1, 0), 18, "a request for 0 messages"),
     ],
 )
 def test_given_a_wrong_request_then_it_is_refused_too(
@@ -163,9 +167,9 @@ def test_given_a_wrong_request_then_it_is_refused_too(
 
 
 def test_given_what_no_datagram_can_be_then_it_is_a_defect() -> None:
-    with pytest.raises(AssertionError, match="no datagram is so long"):
+    with pytest.raises(AssertionError, match="does not send messages that long"):
         opened().datagram([FeedMessage(1, bytes(65536))], 0)
-    with pytest.raises(AssertionError, match="count on"):
+    with pytest.raises(AssertionError, match="are contiguous"):
         opened().datagram([FeedMessage(1, b"x"), FeedMessage(3, b"x")], 0)
     with pytest.raises(AssertionError, match="10 characters"):
         request(b"short", 1, 1)

@@ -234,7 +234,7 @@ def test_given_offsets_out_of_bounds_when_turned_into_arrow_then_it_is_refused()
     with pytest.raises(ChunkError):
         Columns(chunk).to_arrow()
     struct.pack_into("<4s", chunk, 0, b"SQC2")
-    with pytest.raises(ChunkError, match="no chunk of columns begins with"):
+    with pytest.raises(ChunkError, match="not a chunk of columns: it begins with"):
         Columns(chunk)
 
 

@@ -96,7 +96,7 @@ def test_given_a_torn_tail_after_a_crash_when_verified_then_it_is_no_fault(path:
 
 def test_given_a_head_spoilt_when_verified_then_it_is_found(path: str) -> None:
     spoil(segment(path, 6), 20)
-    assert only(path).text == "its head is damaged; the next start mends it"
+    assert only(path).text == "its head is damaged; the next start repairs it"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_given_an_index_missing_or_of_another_segment_when_verified_then_it_is_f
     index(path, 6).unlink()
     assert only(path).text == "missing; the broker rewrites it"
     index(path, 6).write_bytes(index(path, 1).read_bytes())
-    assert only(path).text.startswith("it is not of this segment")
+    assert only(path).text.startswith("it does not match this segment")
 
 
 def test_given_times_that_fall_when_verified_then_the_number_is_found(path: str) -> None:
@@ -142,9 +142,9 @@ def test_given_no_store_json_when_verified_then_the_rest_is_checked_all_the_same
 
 
 def test_given_no_store_when_verified_then_that_is_said(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no store is here"):
+    with pytest.raises(StoreError, match="there is no store here"):
         list(verify(str(tmp_path)))
-    with pytest.raises(StoreError, match="no directory"):
+    with pytest.raises(StoreError, match="not a directory"):
         list(verify(str(tmp_path / "none")))
 
 

@@ -147,7 +147,7 @@ def test_given_a_count_then_it_ends_there_and_says_what_it_saw() -> None:
         send(group, "netstring", *MESSAGES)
         status, out, said = shown.end()
         assert (status, out.count(b"\n")) == (0, 2)
-        assert "a datagram that this codec cannot read, at byte 0: no digit" in said
+        assert "a datagram that this codec cannot read, at byte 0: a length must be" in said
         counts = {line.split()[0]: int(line.split()[1]) for line in said.splitlines()[-5:]}
         assert (counts["messages"], counts["malformed"], counts["kernel_drops"]) == (2, 1, 0)
 
@@ -288,7 +288,7 @@ def test_given_a_codec_of_ones_own_that_returns_nothing_then_that_is_malformed(
     assert re.search(r"^malformed +1  datagrams", said, re.MULTILINE), said
     assert "unexpected" not in said
     if not ordered:
-        assert "decode(datagram) has returned NoneType, not a Packet" in said
+        assert "decode(datagram) returned NoneType, not a Packet" in said
 
 
 def test_given_a_reader_that_goes_away_then_it_ends_without_a_word() -> None:
