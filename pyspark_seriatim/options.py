@@ -51,7 +51,7 @@ class Options:
         (),
         "servers",
         "The brokers' addresses: `host:port[,host:port]`, or `nats://user:password@host:port`."
-        " They are tried in this order. `tls://` asks for TLS.",
+        " They are tried in this order. `tls://` demands TLS.",
         name="servers",
         kafka="kafka.bootstrap.servers",
         shown="required",
@@ -59,7 +59,7 @@ class Options:
     user: str = setting(
         "",
         "text",
-        "Who connects. Better here than in an address: Spark shows addresses.",
+        "The user name. Better here than in an address, because Spark shows addresses.",
         name="user",
     )
     password: str = setting(
@@ -71,41 +71,42 @@ class Options:
     token: str = setting(
         "",
         "secret",
-        "A token, in place of user and password.",
+        "A token, instead of user and password.",
         name="token",
     )
     credentials_file: str = setting(
         "",
         "file",
-        "A NATS credentials file (`.creds`), on every machine of the cluster. Needs the package"
-        " `nkeys`.",
+        "A NATS credentials file (`.creds`), at the same path on every machine of the cluster."
+        " Needs the package `nkeys`.",
         name="credentialsFile",
     )
     tls_ca_file: str = setting(
         "",
         "file",
-        "CA certificates (PEM) to check the broker's certificate with. When given, only TLS is"
-        " spoken. By default the system's.",
+        "CA certificates (PEM) to check the broker's certificate with; by default the system's. If"
+        " given, the connection must use TLS.",
         name="tlsCaFile",
         kafka="kafka.ssl.truststore.location",
     )
     tls_cert_file: str = setting(
         "",
         "file",
-        "Our own certificate (PEM), where the broker wants one. When given, only TLS is spoken.",
+        "The client's certificate (PEM), if the broker asks for one. If given, the connection must"
+        " use TLS.",
         name="tlsCertFile",
         kafka="kafka.ssl.keystore.location",
     )
     tls_key_file: str = setting(
         "",
         "file",
-        "The key of `tlsCertFile`, if that file does not hold it.",
+        "The key of `tlsCertFile`, if that file does not contain it.",
         name="tlsKeyFile",
     )
     tls_handshake_first: bool = setting(
         False,
         "flag",
-        "Begin with TLS, before the broker's INFO: for brokers with `handshake_first`.",
+        "Start with TLS, before the broker's INFO: for brokers with `handshake_first`.",
         name="tlsHandshakeFirst",
     )
     connect_timeout_ms: int = setting(
@@ -119,7 +120,7 @@ class Options:
     request_timeout_ms: int = setting(
         30_000,
         "ms",
-        "How long nothing may be heard of a request before the connection counts as broken.",
+        "How long a request may get no data before the connection counts as broken.",
         name="requestTimeoutMs",
         kafka="kafka.request.timeout.ms",
         bounds=(1, DAY_MS),
@@ -127,7 +128,7 @@ class Options:
     num_retries: int = setting(
         3,
         "count",
-        "How often something is asked again, of all addresses, after a connection failed. What"
+        "How many times a request is repeated, at all addresses, after a connection failed. What"
         " was read is not read again, and the count starts again with every answer.",
         name="fetchOffset.numRetries",
         kafka="fetchOffset.numRetries",
@@ -136,7 +137,7 @@ class Options:
     retry_interval_ms: int = setting(
         1_000,
         "ms",
-        "The pause before asking again.",
+        "The pause before a request is repeated.",
         name="fetchOffset.retryIntervalMs",
         kafka="fetchOffset.retryIntervalMs",
         bounds=(0, DAY_MS),
@@ -145,7 +146,7 @@ class Options:
     subscribe: tuple[str, ...] = setting(
         (">",),
         "subjects",
-        "Which subjects: a list with commas, with NATS' wildcards. The broker filters.",
+        "Which subjects: a list separated by commas, with NATS' wildcards. The broker filters.",
         name="subscribe",
         where="read",
         kafka="subscribe",
@@ -153,8 +154,8 @@ class Options:
     subscribe_pattern: str = setting(
         "",
         "regex",
-        "A regular expression (Python's) that the whole subject must match. Filtered in the"
-        " readers, so what does not match is sent all the same: give `subscribe` as well.",
+        "A regular expression (Python's) that must match the whole subject. The readers filter, so"
+        " all messages are sent to them: give `subscribe` as well.",
         name="subscribePattern",
         where="read",
         kafka="subscribePattern",
@@ -162,8 +163,8 @@ class Options:
     starting_offsets: str | Position = setting(  # noqa: RUF009
         "",
         "position",
-        "Where to begin: `earliest`, `latest`, a number, or an offset as Spark shows it,"
-        ' `{"journal":"...","sequence":7}`. Of a stream only at its first start.',
+        "Where to start: `earliest`, `latest`, a number, or an offset as Spark shows it,"
+        ' `{"journal":"...","sequence":7}`. A stream uses it only at its first start.',
         name="startingOffsets",
         where="read",
         kafka="startingOffsets",
@@ -182,8 +183,8 @@ class Options:
     starting_timestamp: int = setting(
         -1,
         "count",
-        "Begin with the first message at or after this time, in ms since 1970, and at the head"
-        " if there is none. Wins over `startingOffsets`.",
+        "Start with the first message at or after this time, in ms since 1970, or at the head if"
+        " there is none. Overrides `startingOffsets`.",
         name="startingTimestamp",
         where="read",
         kafka="startingTimestamp",
@@ -193,7 +194,7 @@ class Options:
     ending_timestamp: int = setting(
         -1,
         "count",
-        "End before the first message at or after this time. Wins over `endingOffsets`.",
+        "End before the first message at or after this time. Overrides `endingOffsets`.",
         name="endingTimestamp",
         where="batch",
         kafka="endingTimestamp",
@@ -203,8 +204,8 @@ class Options:
     fail_on_data_loss: bool = setting(
         True,
         "flag",
-        "Whether numbers that are not there any more, or another journal, fail the query. If"
-        " not, a warning is logged, and reading goes on with what is there.",
+        "Whether the query fails if numbers are not there any more, or the journal is another one."
+        " If not, a warning is logged, and reading continues with what is there.",
         name="failOnDataLoss",
         where="read",
         kafka="failOnDataLoss",
@@ -212,7 +213,7 @@ class Options:
     include_headers: bool = setting(
         False,
         "flag",
-        "Adds the column `headers`, map<string, array<string>>; empty where there are none.",
+        "Adds the column `headers`, map<string, array<string>>; empty if the message has none.",
         name="includeHeaders",
         where="read",
         kafka="includeHeaders",
@@ -220,14 +221,14 @@ class Options:
     include_reply: bool = setting(
         False,
         "flag",
-        "Adds the column `reply`, the reply subject; null where there is none.",
+        "Adds the column `reply`, the reply subject; null if the message has none.",
         name="includeReply",
         where="read",
     )
     min_partitions: int = setting(
         1,
         "count",
-        "How many tasks to read with, at least; fewer where a task would have less than 50 000"
+        "How many tasks read, at least. Fewer are used if a task would have less than 50 000"
         " numbers.",
         name="minPartitions",
         where="read",
@@ -237,7 +238,7 @@ class Options:
     max_records_per_partition: int = setting(
         0,
         "count",
-        "How many numbers one task reads at most.",
+        "How many numbers one task reads, at most.",
         name="maxRecordsPerPartition",
         where="read",
         kafka="maxRecordsPerPartition",
@@ -246,7 +247,7 @@ class Options:
     fetch_rows: int = setting(
         32_768,
         "count",
-        "Rows of one Arrow batch, at most.",
+        "How many rows one Arrow batch has, at most.",
         name="fetchRows",
         where="read",
         kafka="kafka.max.poll.records",
@@ -255,7 +256,7 @@ class Options:
     fetch_bytes: int = setting(
         8 * MIB,
         "bytes",
-        "Bytes of one Arrow batch, about. One message that is longer comes by itself.",
+        "About how many bytes one Arrow batch has. A longer message gets a batch of its own.",
         name="fetchBytes",
         where="read",
         kafka="kafka.fetch.max.bytes",
@@ -265,15 +266,15 @@ class Options:
     push_down_filters: bool = setting(
         False,
         "flag",
-        "Let the filters of a query on `sequence`, `timestamp` and `subject` narrow what is"
-        " read. Needs `spark.sql.python.filterPushdown.enabled=true`, or the query fails.",
+        "Use the query's filters on `sequence`, `timestamp` and `subject` to read less. Needs"
+        " `spark.sql.python.filterPushdown.enabled=true`, or the query fails.",
         name="pushDownFilters",
         where="batch",
     )
     max_offsets_per_trigger: int = setting(
         0,
         "count",
-        "How many numbers one micro-batch takes at most. 250 000 to 500 000 is a good choice.",
+        "How many numbers one micro-batch takes, at most. 250 000 to 500 000 is a good choice.",
         name="maxOffsetsPerTrigger",
         where="stream",
         kafka="maxOffsetsPerTrigger",
@@ -282,7 +283,7 @@ class Options:
     min_offsets_per_trigger: int = setting(
         0,
         "count",
-        "Wait for this many numbers before a micro-batch. Not under Trigger.AvailableNow.",
+        "Wait for this many numbers before a micro-batch. Not with Trigger.AvailableNow.",
         name="minOffsetsPerTrigger",
         where="stream",
         kafka="minOffsetsPerTrigger",
@@ -301,7 +302,7 @@ class Options:
     subject: str = setting(
         "",
         "subject",
-        "The subject of all rows; wins over the column `subject`.",
+        "The subject of all rows; overrides the column `subject`.",
         name="subject",
         where="write",
         kafka="topic",
@@ -309,8 +310,8 @@ class Options:
     delivery_guarantee: str = setting(
         "exactly-once",
         "choice",
-        "`exactly-once`: the rows of a batch are staged, and published when all of them are"
-        " there. `at-least-once`: published at once, and again when a task or a batch is.",
+        "`exactly-once`: the rows of a batch are staged, and published when all of them are there."
+        " `at-least-once`: they are published at once, and again if a task or a batch is repeated.",
         name="deliveryGuarantee",
         where="write",
         kafka="(at least once only)",
@@ -319,7 +320,8 @@ class Options:
     txn_app_id: str = setting(
         "",
         "text",
-        "Whose batches are counted. For batch writes that may be repeated; with `txnVersion`.",
+        "The application whose batches are counted. For batch writes that may be repeated, with"
+        " `txnVersion`.",
         name="txnAppId",
         where="write",
         length_max=255,
@@ -328,8 +330,8 @@ class Options:
     txn_version: int = setting(
         -1,
         "count",
-        "Which batch of `txnAppId` this is; one that is not above the last is not published"
-        " again. Not in a stream, which counts by itself.",
+        "The number of this batch of `txnAppId`. A batch whose number is not above the last one is"
+        " not published again. Not for streams, which count their batches themselves.",
         name="txnVersion",
         where="write",
         bounds=(0, NUMBER_MAX),
@@ -338,7 +340,7 @@ class Options:
     publish_batch_bytes: int = setting(
         MIB,
         "bytes",
-        "Bytes sent in one piece; cut to what the broker takes.",
+        "How many bytes are sent in one piece, at most what the broker accepts.",
         name="publishBatchBytes",
         where="write",
         kafka="kafka.batch.size",
@@ -348,7 +350,7 @@ class Options:
     publish_window: int = setting(
         4,
         "count",
-        "Pieces on their way before the first of them is answered.",
+        "How many pieces may be sent before the first of them is answered.",
         name="publishWindow",
         where="write",
         kafka="kafka.max.in.flight.requests.per.connection",
@@ -357,8 +359,8 @@ class Options:
     ack_timeout_ms: int = setting(
         120_000,
         "ms",
-        "How long one piece, or the commit, is asked for: over broken connections, and while"
-        " the journal is full.",
+        "How long one piece, or the commit, is retried: over broken connections, and while the"
+        " journal is full.",
         name="ackTimeoutMs",
         where="write",
         kafka="kafka.delivery.timeout.ms",

@@ -138,8 +138,8 @@ LISTENERS = Table(
     flag="--listen",
     form="HOST:PORT[,frame=MODE]",
     title="More listeners",
-    about="One more address to listen on, with a frame of its own. May be given several times; the"
-    " frame is the broker's `frame` when it is left out.",
+    about="One more address to listen on, with a frame of its own. May be given several times."
+    " Without a frame it has the broker's `frame`.",
     settings=_table_settings(Listener, "listener"),
 )
 FEEDS = Table(
@@ -148,8 +148,8 @@ FEEDS = Table(
     flag="--feed",
     form="GROUP:PORT[,key=value...]",
     title="Feeds",
-    about="One more multicast group to send to all that has a number. May be given several times;"
-    " docs/multicast.md tells more.",
+    about="One more multicast group to which all numbered messages are sent. May be given several"
+    " times. docs/multicast.md explains feeds.",
     settings=_table_settings(FeedSettings, "feeds"),
 )
 TABLES = {table.path: table for table in (LISTENERS, FEEDS)}

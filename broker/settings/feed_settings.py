@@ -19,14 +19,14 @@ class FeedSettings:
     name: str = setting(
         "",
         "text",
-        "What the log and the metrics call it.",
+        "The feed's name in the log and the metrics.",
         zero="empty: its group and port",
     )
     group: str = setting(
         dataclasses.MISSING,
         "group",
-        "The multicast address to send to: 224.0.0.0 to 239.255.255.255, or of IPv6 ff00::/8."
-        " Those that begin with 239, and ff15::, are for use within an organisation.",
+        "The multicast address to send to: 224.0.0.0 to 239.255.255.255, or ff00::/8 with IPv6."
+        " Addresses that begin with 239 or ff15 are for use within an organisation.",
     )
     port: int = setting(
         dataclasses.MISSING,
@@ -37,52 +37,53 @@ class FeedSettings:
     interface: str = setting(
         "",
         "interface",
-        "The interface to send by: its name, or with IPv4 its address. Give it: the route to a"
-        " multicast group is often the default route.",
-        zero="empty: the one that the system's routes say",
+        "The interface to send from: its name, or its address with IPv4. Give it, because the"
+        " route to a multicast group is often the default route.",
+        zero="empty: the one that the system's routes choose",
     )
     ttl: int = setting(
         1,
         "count",
-        "In how many networks a datagram may be heard, from router to router: only in its own by"
-        " default, for multicast is easily heard further than one thinks.",
+        "How many networks a datagram may reach, from router to router. Only its own by default,"
+        " because multicast is easily heard further away than expected.",
         bounds=(0, 255),
         zero="0: receivers on this machine only",
     )
     loop: bool = setting(
         True,
         "flag",
-        "Whether receivers on this machine hear it too.",
+        "Whether receivers on this machine get the datagrams, too.",
     )
     send_buffer: int = setting(
         1 * MIB,
         "size",
-        "What the system keeps of datagrams that the network has not taken yet. A burst of 1 MiB"
-        " is 8 ms of 1 Gbit/s. What is granted above net.core.wmem_max needs root.",
+        "The size of the system's buffer for datagrams that the network has not taken yet. A burst"
+        " of 1 MiB takes 8 ms at 1 Gbit/s. More than net.core.wmem_max needs root.",
         bounds=(4 * KIB, 1 * GIB),
     )
     subject: str = setting(
         ">",
         "pattern",
-        "Which messages are sent: those whose subject this takes in. Everything by default.",
+        "Only messages whose subject matches this are sent. All by default.",
     )
     codec: str = setting(
         "netstring",
         "codec",
-        "How messages stand in datagrams: netstring (as cquencer's), netstring-subject, binary,"
-        " moldudp64, or a class of your own as package.module:Class. docs/multicast.md draws them.",
+        "The format of messages in datagrams: netstring (as cquencer's), netstring-subject,"
+        " binary, moldudp64, or a class of your own as package.module:Class. docs/multicast.md"
+        " draws them.",
     )
     packing: bool = setting(
         False,
         "flag",
-        "Whether a datagram holds as many of the messages that came together as it takes. Off by"
-        " default, for cquencer's receivers expect one.",
+        "Whether a datagram holds as many of the messages that arrived together as fit. Off by"
+        " default, because cquencer's receivers expect one.",
     )
     datagram_bytes: int = setting(
         0,
         "size",
-        "How far packing fills a datagram. By default what Ethernet carries in one piece; a longer"
-        " message has a datagram of its own.",
+        "How far packing fills a datagram. By default as much as Ethernet carries in one piece. A"
+        " longer message gets a datagram of its own.",
         bounds=(0, UDP_BYTES_MAX),
         zero="0: 1472, and 1452 with IPv6",
     )
@@ -90,54 +91,55 @@ class FeedSettings:
         True,
         "flag",
         "Whether datagrams of one size may be handed to the system as one (UDP_SEGMENT), which is"
-        " several times faster. What the network sees is the same; where it cannot be, it is not"
-        " done.",
+        " several times faster. The network sees the same datagrams. Where the system or the route"
+        " refuses it, the feed does without.",
     )
     heartbeat: float = setting(
         HEARTBEAT,
         "duration",
-        "After how long without a datagram a heartbeat says which number comes next, so that"
-        " receivers miss the last ones too. A second is MoldUDP64's custom. The codec `netstring`"
-        " cannot say it.",
+        "How long the feed may be silent before it sends a heartbeat with the next number. So"
+        " receivers notice that the last messages are missing, too. MoldUDP64 uses one second. The"
+        " codec `netstring` has no heartbeats.",
         bounds=(0.0, 3600.0),
         zero="0: never",
     )
     rerequest_port: int = setting(
         0,
         "port",
-        "The UDP port on which receivers of `moldudp64` ask again for what they missed. Off by"
-        " default, for whoever reaches it may ask.",
+        "The UDP port for re-requests, on which receivers of `moldudp64` ask for what they missed."
+        " Off by default, because anyone who reaches it may ask.",
         bounds=(-1, 65535),
         zero="0: off; -1: any free port",
     )
     rerequest_host: str = setting(
         "",
         "host",
-        "The address on which they ask.",
+        "The address for re-requests.",
         zero="empty: the broker's `host`",
     )
     rerequest_rate: int = setting(
         1 * MIB,
         "size",
-        "How many bytes of answers one address gets in a second, a quarter of it at once. So much"
-        " can whoever forges its requests bring upon it: 1 MiB/s are 8 Mbit/s, and fetch some 2000"
-        " short messages. Give more where networks lose more, and nobody forges.",
+        "How many bytes of answers one address gets in a second, a quarter of it at once. Whoever"
+        " forges requests in the name of an address can send it this much: 1 MiB/s is 8 Mbit/s,"
+        " and fetches about 2000 short messages. Raise it where networks lose more and nobody"
+        " forges requests.",
         bounds=(64 * KIB, 1 * GIB),
     )
     rerequest_total_rate: int = setting(
         16 * MIB,
         "size",
-        "How many bytes of answers all of them get in a second together, so that the feed itself"
-        " has room. 16 MiB/s are an eighth of 1 Gbit/s.",
+        "How many bytes of answers all addresses together get in a second, so that the feed itself"
+        " has room. 16 MiB/s is an eighth of 1 Gbit/s.",
         bounds=(64 * KIB, 16 * GIB),
     )
     rerequest_percent: int = setting(
         10,
         "count",
-        "How much of a processor's time one address's re-requests take at most, in percent, so that"
-        " whoever asks without end does not slow down the broker; all of them together take three"
-        " times as much. A receiver that needs more than a tenth gets all it misses, but later:"
-        " where networks lose so much, give more.",
+        "What percentage of a processor's time the re-requests of one address may take. So a"
+        " receiver that asks without end does not slow down the broker. All addresses together may"
+        " take three times as much. A receiver that needs more than a tenth still gets all it"
+        " missed, but later. Raise it where networks lose so much.",
         bounds=(1, 100),
     )
 

@@ -17,50 +17,50 @@ class JournalSettings:
     enabled: bool = setting(
         True,
         "flag",
-        "Keep every message on disk, in `store_dir`. Without, numbers start again at 1 when the"
-        " broker does, and only what fits into `journal.ring_bytes` can be replayed.",
+        "Keep every message on disk, in `store_dir`. Without a journal, numbers start again at 1"
+        " when the broker does, and only what fits into `journal.ring_bytes` can be replayed.",
         flags=("--journal",),
     )
     sync: str = setting(
         "interval",
         "choice",
-        "When the disk must have a message. With any of them, what was shown to anyone survives a"
-        " crash of the broker. A crash of the machine loses nothing with `always`, for nothing is"
-        " shown before the disk has it; with `interval` the last `journal.sync_interval`; with"
-        " `never` what the kernel had not written yet, some 30 s.",
+        "When messages must be on disk. With every value, what a client has seen survives a crash"
+        " of the broker. If the machine crashes, `always` loses nothing, because nothing is shown"
+        " before it is on disk. `interval` loses at most the last `journal.sync_interval`. `never`"
+        " loses what the kernel had not written yet, about 30 s.",
         flags=("--sync",),
         choices=SYNCS,
     )
     sync_interval: float = setting(
         0.1,
         "duration",
-        "How often the disk is made to have everything, with `interval`. Ten times a second"
-        " costs publishers nothing, for it is done beside them.",
+        "How often the journal is synced, with `interval`. Ten syncs a second cost publishers"
+        " nothing, because a thread makes them.",
         flags=("--sync_interval",),
         bounds=(0.001, 60.0),
     )
     segment_bytes: int = setting(
         256 * MIB,
         "size",
-        "How large one file of the journal grows. Old messages go by whole files, and a file is"
-        " at most a quarter of `journal.retain_bytes`.",
+        "How large one segment, a file of the journal, grows. Old messages are deleted by whole"
+        " segments, so a segment is at most a quarter of `journal.retain_bytes`.",
         flags=("--segment_bytes",),
         bounds=(SEGMENT_BYTES_MIN, 64 * GIB),
     )
     segment_age: float = setting(
         0.0,
         "duration",
-        "How old one file of the journal may become before the next is begun, so that"
-        " `journal.retain_age` comes to hold where few messages are.",
+        "How old a segment may become before the next one begins. With few messages,"
+        " `journal.retain_age` needs it to have an effect.",
         flags=("--segment_age",),
         bounds=(0.0, 3650 * DAY),
-        zero="0: as old as it takes to fill it",
+        zero="0: until it is full",
     )
     retain_bytes: int = setting(
         10 * GIB,
         "size",
-        "How much is kept: the oldest files over it are deleted. 10 GiB by default, for a"
-        " full disk stops publishing.",
+        "How large the journal may become; the oldest segments above it are deleted. 10 GiB by"
+        " default, because a full disk stops publishing.",
         flags=("--retain_bytes",),
         bounds=(0, 1 << 49),
         zero="0: no limit",
@@ -68,7 +68,7 @@ class JournalSettings:
     retain_age: float = setting(
         0.0,
         "duration",
-        "For how long messages are kept: files whose last message is older are deleted.",
+        "How long messages are kept; segments whose last message is older are deleted.",
         flags=("--retain_age",),
         bounds=(0.0, 36500 * DAY),
         zero="0: no limit",
@@ -76,7 +76,7 @@ class JournalSettings:
     retain_count: int = setting(
         0,
         "count",
-        "How many messages are kept, at least: files that hold none of the last so many are"
+        "How many of the newest messages are kept, at least; segments that hold none of these are"
         " deleted.",
         flags=("--retain_count",),
         bounds=(0, 999_999_999_999_999),
@@ -85,8 +85,8 @@ class JournalSettings:
     ring_bytes: int = setting(
         4 * MIB,
         "size",
-        "Without a journal, how many bytes of the last messages are kept in memory, for replay."
-        " 4 MiB stay in the processor's cache.",
+        "Without a journal, how many bytes of the newest messages are kept in memory for replay. 4"
+        " MiB stay in the processor's cache.",
         flags=("--ring_bytes",),
         bounds=(0, 64 * GIB),
         zero="0: none",
@@ -94,30 +94,30 @@ class JournalSettings:
     dedupe_window: float = setting(
         120.0,
         "duration",
-        "For how long a `Nats-Msg-Id` is remembered: a second message with it gets no number,"
-        " but is answered the first one's. Two minutes outlast the retries of a publisher.",
+        "How long a `Nats-Msg-Id` is remembered: a second message with it gets no number, and its"
+        " answer has the number of the first. Two minutes are longer than a publisher retries.",
         flags=("--dedupe_window",),
         bounds=(0.0, DAY),
-        zero="0: such headers mean nothing here",
+        zero="0: the header is ignored",
     )
     dedupe_ids: int = setting(
         1_000_000,
         "count",
-        "How many ids are remembered at most, of all publishers together; the oldest are forgotten"
-        " first, so a client that publishes very many pushes out those of others. A million takes"
-        " some 240 MB.",
+        "How many ids are remembered at most, of all publishers together. The oldest are forgotten"
+        " first, so a client that publishes very many displaces those of others. A million take"
+        " about 240 MB.",
         flags=("--dedupe_ids",),
         bounds=(0, 100_000_000),
-        zero="0: such headers mean nothing here",
+        zero="0: the header is ignored",
     )
 
     accept_loss: bool = setting(
         False,
         "flag",
-        "Start also where messages are missing at the end of the journal that were there when the"
-        " broker stopped: they are lost then, which subscribers are told, and their numbers are"
-        " not given again. Without, the broker names them and does not start, for a copy may have"
-        " them. Give it for one start.",
+        "Start even if messages are missing at the end of the journal that were there when the"
+        " broker stopped. They are then lost: this is reported to subscribers, and their numbers"
+        " are not given again. Without this, the broker names them and does not start, because a"
+        " copy may have them. Use it for one start only.",
         flags=("--accept_loss", "--accept-loss"),
     )
 

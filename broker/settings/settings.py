@@ -28,19 +28,19 @@ class Listener:
     host: str = setting(
         "0.0.0.0",
         "host",
-        "The address to listen on. Every interface by default, as the first listener.",
+        "The address to listen on. All interfaces by default, like the first listener.",
     )
     port: int = setting(
         dataclasses.MISSING,
         "port",
-        "The port to listen on. It has no default: two listeners cannot share one address.",
+        "The port to listen on. It has no default, because two listeners cannot share one address.",
         bounds=(-1, 65535),
         zero="-1: any free port",
     )
     frame: str = setting(
         "netstring",
         "choice",
-        "What a payload is delivered in here. The broker's own `frame` when not given.",
+        "How messages carry their number on this listener. The broker's `frame` if it is left out.",
         choices=FRAMES,
     )
 
@@ -52,42 +52,42 @@ class Limits:
     max_payload: int = setting(
         1 * MIB,
         "size",
-        "The largest message accepted, headers included. NATS' default: clients read it from"
-        " INFO and split or refuse what is larger.",
+        "The largest message accepted, including headers. NATS' default. Clients read it from"
+        " INFO, and split or refuse larger messages.",
         flags=("--max_payload",),
         bounds=(1, 64 * MIB),
     )
     max_control_line: int = setting(
         4 * KIB,
         "size",
-        "The longest protocol line accepted, without a payload. NATS' default; a subject, a"
-        " reply and a size are far shorter. CONNECT is such a line: many clients send 200 bytes"
-        " and more.",
+        "The longest protocol line accepted, without a payload. NATS' default. A subject, a reply"
+        " subject and a size are far shorter. CONNECT is such a line, too: many clients send 200"
+        " bytes or more.",
         flags=("--max_control_line",),
         bounds=(256, 64 * KIB),
     )
     max_connections: int = setting(
         65536,
         "count",
-        "How many clients may be connected at once. NATS' default; the limit of open files"
-        " (ulimit -n) is often reached first: then new ones wait.",
+        "How many clients may be connected at once. NATS' default. The limit of open files (ulimit"
+        " -n) is often reached first; new clients then wait.",
         flags=("--max_connections",),
         bounds=(1, 1_000_000),
     )
     reserved_files: int = setting(
         64,
         "count",
-        "How many of the files that the system lets us have open (ulimit -n) are for no client:"
-        " the journal, staging, monitoring and the log need some 40. At most half of them. When"
-        " clients have all others, new ones wait.",
+        "How many open files (ulimit -n) are reserved for the broker itself, not for clients. The"
+        " journal, staging, monitoring and the log need about 40. At most half of the limit is"
+        " reserved. When clients use all the others, new clients wait.",
         flags=("--reserved_files",),
         bounds=(0, 100_000),
     )
     max_subscriptions: int = setting(
         0,
         "count",
-        "How many subscriptions one connection may have. No limit by default, as NATS: what a"
-        " service needs is not known here.",
+        "How many subscriptions one connection may have. No limit by default, as in NATS: the"
+        " broker cannot know what a service needs.",
         flags=("--max_subscriptions",),
         bounds=(0, 100_000_000),
         zero="0: no limit",
@@ -95,10 +95,11 @@ class Limits:
     max_match_nodes: int = setting(
         8192,
         "count",
-        "Through how many nodes of the tree of wildcard subscriptions one message may lead."
-        " A pattern of more than 10 tokens with which that could be more is refused: in all"
-        " combinations of `a` and `*`, each token doubles it. Usual patterns stay far below a"
-        " hundred, however many there are; 8192 take some 5 ms, in which nobody else is served.",
+        "How many nodes of the tree of wildcard subscriptions one message may visit. A pattern of"
+        " more than 10 tokens is refused if it could exceed this. With all combinations of `a` and"
+        " `*`, each token doubles the number of nodes. Usual patterns stay far below a hundred"
+        " nodes, however many there are. Visiting 8192 takes about 5 ms, in which nobody else is"
+        " served.",
         flags=("--max_match_nodes",),
         bounds=(0, 100_000_000),
         zero="0: no limit",
@@ -107,9 +108,10 @@ class Limits:
         16384,
         "count",
         "How many subscriptions of one connection one message may match; each member of a queue"
-        " group counts. One more is refused. All deliveries of a message are made in one turn, in"
-        " which nobody else is served: with a million subscriptions to one subject each message"
-        " took a quarter of a second. Any number of subscriptions to different subjects is fine.",
+        " group counts. A SUB that would exceed this is refused. All deliveries of a message are"
+        " made in one turn, in which nobody else is served. With a million subscriptions to one"
+        " subject, each message took a quarter of a second. Any number of subscriptions to"
+        " different subjects is allowed.",
         flags=("--max_matches",),
         bounds=(0, 100_000_000),
         zero="0: no limit",
@@ -117,19 +119,20 @@ class Limits:
     max_pending: int = setting(
         64 * MIB,
         "size",
-        "How many unsent bytes a subscriber may have before it is a slow consumer and is closed."
-        " With a journal only answers and excluded subjects can come to so much: of messages with"
-        " a number no more than `limits.catchup_pending` waits, the journal has the rest. NATS'"
-        " default: it outlasts a pause of half a second at 1 Gbit/s.",
+        "How many unsent bytes a subscriber may have before it is closed as a slow consumer. With"
+        " a journal, only answers and excluded subjects can reach this limit. Of numbered messages"
+        " at most `limits.catchup_pending` waits; the journal serves the rest. NATS' default: it"
+        " covers a pause of half a second at 1 Gbit/s.",
         flags=("--max_pending",),
         bounds=(4 * KIB, 16 * GIB),
     )
     max_pending_total: int = setting(
         512 * MIB,
         "size",
-        "How many unsent bytes all subscribers may have together. Above it the journal serves"
-        " those that lag; without one, the one with the most is a slow consumer and is closed."
-        " Eight times the default of one alone: a crowd of dead readers must not take the machine.",
+        "How many unsent bytes all subscribers together may have. Above it the journal serves"
+        " those that lag. Without a journal, the one with the most is closed as a slow consumer."
+        " Eight times the default for one subscriber: many dead readers must not use up the"
+        " memory.",
         flags=("--max_pending_total",),
         bounds=(0, 1 << 44),
         zero="0: no limit",
@@ -137,18 +140,18 @@ class Limits:
     hold_pending: int = setting(
         1 * MIB,
         "size",
-        "Without a journal, a subscriber with more unsent bytes than this briefly holds the"
-        " publishers that feed it. 1 MiB is more than a healthy reader ever has unsent, and small"
-        " enough to stay in the processor's cache.",
+        "Without a journal, a subscriber with more unsent bytes than this briefly holds back its"
+        " publishers. 1 MiB is more than a healthy reader ever has unsent, and it fits in the"
+        " processor's cache.",
         flags=("--hold_pending",),
         bounds=(4 * KIB, 16 * GIB),
     )
     hold_ms: int = setting(
         100,
         "count",
-        "For how many milliseconds such a subscriber may hold publishers. Then it holds nobody"
-        " until it has drained, so that a dead subscriber cannot stall a publisher; 100 ms is a"
-        " long pause for a live one.",
+        "How many milliseconds such a subscriber may hold back its publishers. After that it holds"
+        " back nobody until it has drained, so a dead subscriber cannot stall a publisher. For a"
+        " live one 100 ms is a long pause.",
         flags=("--hold_ms",),
         bounds=(0, 60_000),
         zero="0: publishers are never held",
@@ -156,55 +159,57 @@ class Limits:
     catchup_pending: int = setting(
         1 * MIB,
         "size",
-        "With a journal, a subscriber with more unsent bytes than this is served from there, as"
-        " fast as it reads, until it has caught up; nobody waits for it. More than a healthy reader"
-        " ever has unsent; it bounds the memory that a slow one costs.",
+        "With a journal, a subscriber with more unsent bytes than this is served from the journal"
+        " until it has caught up. It reads at its own speed, and nobody waits for it. 1 MiB is"
+        " more than a healthy reader ever has unsent. The limit bounds the memory that a slow one"
+        " costs.",
         flags=("--catchup_pending",),
         bounds=(4 * KIB, 16 * GIB),
     )
     answers_pending: int = setting(
         512 * MIB,
         "size",
-        "How much memory `$SEQ.READ` and `$SEQ.LAST` may take in all, of all connections: a quarter"
-        " for chunks that are gathered or not taken yet, the rest for subjects that are looked for."
-        " A request that needs more waits until others have given back. Two million subjects at a"
-        " time, and some 300 reads whose clients take nothing.",
+        "How much memory `$SEQ.READ` and `$SEQ.LAST` may use, of all connections together. A"
+        " quarter is for chunks that are being gathered or that clients have not read yet, the"
+        " rest for the subjects of `$SEQ.LAST`. A request that needs more waits until memory is"
+        " free again. The default is enough for two million subjects at a time, and for about 300"
+        " reads whose clients read nothing.",
         flags=("--answers_pending",),
         bounds=(8 * MIB, 1 << 40),
     )
     write_deadline: float = setting(
         10.0,
         "duration",
-        "Without a journal, how long a subscriber may take none of what we write before it is a"
-        " slow consumer and is closed. With one it is not closed for that: it is served from the"
-        " journal when it reads again, and PINGs find out whether it is alive. With and without,"
-        " a connection that is being closed has so long to take what waits for it, and a client"
-        " of cquencer's port to take its answers. NATS' default.",
+        "Without a journal, how long a subscriber may read nothing before it is closed as a slow"
+        " consumer. With a journal it is not closed for that: it is served from the journal when"
+        " it reads again, and PINGs detect whether it is alive. In both cases a connection that is"
+        " being closed has this long to read what waits for it. So has a client of cquencer's port"
+        " to read its answers. NATS' default.",
         flags=("--write_deadline",),
         bounds=(0.01, 3600.0),
     )
     ping_interval: float = setting(
         120.0,
         "duration",
-        "How long a connection may be silent before we PING it. NATS' default, which clients"
-        " and the idle timers of routers are used to.",
+        "How long a connection may be silent before the broker sends a PING. NATS' default, which"
+        " suits clients and the idle timers of routers.",
         flags=("--ping_interval",),
         bounds=(0.01, 86400.0),
     )
     ping_max: int = setting(
         2,
         "count",
-        "How many PINGs may stay unanswered before the connection is stale and is closed. NATS'"
-        " default: one lost answer is forgiven.",
+        "How many PINGs may stay unanswered before a connection is closed as stale. NATS' default:"
+        " one lost answer is tolerated.",
         flags=("--ping_max",),
         bounds=(1, 1000),
     )
     closings_logged: int = setting(
         10,
         "count",
-        "How many lines a minute the log has, for each address, of connections that we have closed"
-        " or refused; the others are counted. Enough to see what is wrong with a client; few"
-        " enough that one which tries again for ever does not fill the disk.",
+        "How many lines a minute the log has, for each address, about connections that the broker"
+        " closed or refused. The others are only counted. Ten are enough to see what is wrong with"
+        " a client, and a client that retries forever does not fill the disk.",
         flags=("--closings_logged",),
         bounds=(0, 1_000_000),
         zero="0: no limit",
@@ -212,8 +217,8 @@ class Limits:
     drain_timeout: float = setting(
         2.0,
         "duration",
-        "At a stop, how long what was accepted may take to be delivered before connections are"
-        " closed. Well below the 10 s after which containers are killed.",
+        "How long a broker that stops may take to deliver accepted messages before it closes the"
+        " connections. Well below the 10 s after which containers are killed.",
         flags=("--drain_timeout",),
         bounds=(0.0, 300.0),
         zero="0: close at once",
@@ -221,16 +226,17 @@ class Limits:
     max_routes: int = setting(
         262_144,
         "count",
-        "How many subjects we remember the subscribers of. Enough for 100 000 subjects in use"
-        " with room to spare; a forgotten one is only looked up again.",
+        "For how many subjects the broker remembers the subscribers. Enough for 100 000 subjects"
+        " in use, with room to spare. A forgotten subject is only looked up again.",
         flags=("--max_routes",),
         bounds=(16, 16_777_216),
     )
     receive_buffer: int = setting(
         256 * KIB,
         "size",
-        "The buffer all connections read into, one after the other. Larger reads save system"
-        " calls; beyond 256 KiB nothing more was gained. Never below the longest control line.",
+        "The size of the buffer into which all connections read, one after the other. Larger reads"
+        " save system calls; above 256 KiB there was no further gain. It is never smaller than the"
+        " longest control line.",
         flags=("--receive_buffer",),
         bounds=(64 * KIB, 16 * MIB),
     )
@@ -243,15 +249,15 @@ class SequencerSettings:
     exclude: tuple[str, ...] = setting(
         (),
         "list",
-        "Subjects that pass unnumbered and unframed. Say `_INBOX.>` under heavy request/reply."
-        " Empty by default: every message has its number.",
+        "Subjects whose messages get no number and no frame. Exclude `_INBOX.>` if there is much"
+        " request/reply. Empty by default: every message has a number.",
         flags=("--exclude",),
     )
     port: int = setting(
         0,
         "port",
-        "The port for cquencer's clients: what one sends is a message, the answer its number."
-        " Off by default; docs/cquencer.md says what it is for.",
+        "The port for cquencer's clients: each message they send is answered with its number. Off"
+        " by default. docs/cquencer.md explains what it is for.",
         flags=("--sequencer_port",),
         bounds=(-1, 65535),
         zero="0: off; -1: any free port",
@@ -259,23 +265,23 @@ class SequencerSettings:
     host: str = setting(
         "",
         "host",
-        "The address that port is on.",
+        "The address for cquencer's clients.",
         flags=("--sequencer_host",),
         zero="empty: the same as `host`",
     )
     framing: str = setting(
         "recv",
         "choice",
-        "Where a message ends there. `recv`: what one recv gives is a message, so a client waits"
-        " for the answer before it sends the next; so cquencer has it. With `netstring` it need"
-        " not wait, and any message can be sent.",
+        "Where a message from cquencer's clients ends. `recv`, as in cquencer: what one recv"
+        " returns is one message, so a client waits for the answer before it sends the next."
+        " `netstring`: a client need not wait, and can send any message.",
         flags=("--sequencer_framing",),
         choices=FRAMINGS,
     )
     subject: str = setting(
         "cq",
         "subject",
-        "The subject under which subscribers get these messages, and the journal keeps them.",
+        "The subject of messages from cquencer's clients, for subscribers and in the journal.",
         flags=("--sequencer_subject",),
     )
 
@@ -287,46 +293,47 @@ class Settings:
     host: str = setting(
         "0.0.0.0",
         "host",
-        "The address to listen on for clients. 0.0.0.0 and :: are every interface, of IPv4 and of"
-        " IPv6, as with nats-server; give the address of one interface for less.",
+        "The address to listen on for clients. 0.0.0.0 and :: mean all interfaces, IPv4 and IPv6,"
+        " as in nats-server. Give the address of one interface to listen on that one only.",
         flags=("-a", "--net", "--addr"),
     )
     port: int = setting(
         4222,
         "port",
-        "The port to listen on for clients. 4222 is the one NATS clients try.",
+        "The port to listen on for clients. NATS clients use 4222 by default.",
         flags=("-p", "--port"),
         bounds=(-1, 65535),
-        zero="0: none, where there is another way in; -1: any free port",
+        zero="0: none, if clients can come in another way; -1: any free port",
     )
     frame: str = setting(
         "netstring",
         "choice",
-        "How a message carries its number. In the nested netstring that is its payload, in the"
-        " header `Nats-Sequence`, or not at all, as a plain NATS server. A client may choose"
-        " its own.",
+        "How a message carries its number. `netstring`: the payload is a nested netstring that"
+        " holds the number. `header`: in the header `Nats-Sequence`. `none`: not at all, as in"
+        " nats-server. A client may choose its own.",
         flags=("--frame",),
         choices=FRAMES,
     )
     server_name: str = setting(
         "",
         "text",
-        "The name clients and monitoring see.",
+        "The name that clients and monitoring see.",
         flags=("-n", "--name", "--server_name"),
         zero="empty: the server's id",
     )
     http_host: str = setting(
         "",
         "host",
-        "The address monitoring listens on. A broker that is bound to loopback stays there.",
+        "The address for HTTP monitoring. By default a broker bound to loopback is monitored on"
+        " loopback only.",
         flags=("--http_host",),
         zero="empty: the same as `host`",
     )
     http_port: int = setting(
         0,
         "port",
-        "The port for monitoring. Off by default, for it tells anyone who asks; 8222 is"
-        " nats-server's custom. docs/monitoring.md says what is there.",
+        "The port for HTTP monitoring. Off by default, because it answers anyone who can connect."
+        " nats-server uses 8222. docs/monitoring.md describes the pages.",
         flags=("-m", "--http_port"),
         bounds=(-1, 65535),
         zero="0: off; -1: any free port",
@@ -334,7 +341,8 @@ class Settings:
     store_dir: str = setting(
         "",
         "text",
-        "The directory of the journal, made where it is missing. One broker at a time may have it.",
+        "The directory of the journal, created if it is missing. Only one broker at a time may use"
+        " it.",
         flags=("-sd", "--store_dir"),
         zero="empty: $XDG_STATE_HOME/seriatim, else /var/lib/seriatim for root and"
         " ~/.local/state/seriatim for others",
@@ -342,7 +350,7 @@ class Settings:
     log_file: str = setting(
         "",
         "text",
-        "The file to log to. Containers and systemd look at standard error.",
+        "The file to log to. Containers and systemd read standard error.",
         flags=("-l", "--log"),
         zero="empty: standard error",
     )
@@ -356,19 +364,19 @@ class Settings:
     debug: bool = setting(
         False,
         "flag",
-        "Log what connections do. Off by default: a line per connection.",
+        "Log what connections do. Off by default, because each connection adds lines.",
         flags=("-D", "--debug"),
     )
     trace: bool = setting(
         False,
         "flag",
-        "Log every protocol operation. Off by default: it costs most of the speed.",
+        "Log every protocol operation. Off by default, because it costs most of the speed.",
         flags=("-V", "--trace"),
     )
     loop: str = setting(
         "auto",
         "choice",
-        "The event loop. `auto` takes uvloop when it is installed and asyncio's own otherwise.",
+        "The event loop. `auto` uses uvloop if it is installed, and otherwise asyncio's own.",
         flags=("--loop",),
         choices=LOOPS,
     )

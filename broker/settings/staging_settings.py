@@ -15,8 +15,9 @@ class StagingSettings:
     max_bytes: int = setting(
         4 * GIB,
         "size",
-        "How many bytes may be staged at a time, by all publishers. They lie on the journal's disk"
-        " until they are published, so leave it room; 4 GiB are 25 million messages of 128 bytes.",
+        "How many bytes may be staged at a time, by all publishers together. They stay on the"
+        " journal's disk until they are published, so leave room for them. 4 GiB are 25 million"
+        " messages of 128 bytes.",
         flags=("--staging_max_bytes",),
         bounds=(0, 1 << 49),
         zero="0: nothing may be staged",
@@ -24,73 +25,74 @@ class StagingSettings:
     max_stages: int = setting(
         4096,
         "count",
-        "How many stages there may be at a time, of all publishers: one for each task of a job."
-        " Each is a file, and a kilobyte of memory.",
+        "How many stages there may be at a time, of all publishers together. A job needs one for"
+        " each task. Each stage is a file, and a kilobyte of memory.",
         flags=("--staging_max_stages",),
         bounds=(1, 1_000_000),
     )
     expiry: float = setting(
         600.0,
         "duration",
-        "How long a stage is kept that nobody adds to or commits, and how long a batch is"
-        " remembered whose publisher asks for no more than that. Ten minutes outlast a retry, and"
-        " a restart of the publisher; what a lost one has left does not stay for long. Bytes that"
-        " are there already and are sent again do not count.",
+        'How long a stage is kept that nobody adds to or commits. A batch with `"remember": false`'
+        " is remembered for this long, too. Ten minutes are longer than a retry or a restart of"
+        " the publisher takes. What a lost publisher leaves does not stay for long. Bytes that are"
+        " already there and are sent again do not extend the time.",
         flags=("--staging_expiry",),
         bounds=(0.1, 30 * DAY),
     )
     max_age: float = setting(
         6 * 3600.0,
         "duration",
-        "How long a stage is kept in all, from its first byte on, whatever is added to it: so that"
-        " nobody can hold room for good with a byte now and then. Six hours are longer than"
-        " a batch takes.",
+        "How long a stage is kept in all, from its first byte, whatever is added to it. Without"
+        " this limit a client could hold room forever with a byte now and then. Six hours are"
+        " longer than a batch takes.",
         flags=("--staging_max_age",),
         bounds=(0.1, 365 * DAY),
     )
     application_expiry: float = setting(
         365 * DAY,
         "duration",
-        "How long a publisher's last batch is remembered after it was committed: so long a batch"
-        " that is committed again publishes nothing. Publishers that go on are never forgotten."
-        " A year outlasts whatever a job that is started again from its checkpoint was stopped"
-        " for; names that somebody made up do not stay for good.",
+        "How long a publisher's last batch is remembered after its commit. During this time a"
+        " batch that is committed again publishes nothing. Publishers that go on are never"
+        " forgotten. A year is longer than a job is stopped before it starts again from its"
+        " checkpoint. Names that somebody made up do not stay forever.",
         flags=("--staging_application_expiry",),
         bounds=(60.0, 3650 * DAY),
     )
     max_applications: int = setting(
         10_000,
         "count",
-        "How many publishers' last batches are remembered. One more takes the place of the oldest"
-        " one of the address that has most, if that has more than `address_kept`; else it is"
-        " refused. 10 000 take some 6 MB.",
+        "How many publishers' last batches are remembered. One more replaces the oldest one of the"
+        " address that has most, if that address has more than `address_kept`; otherwise it is"
+        " refused. 10 000 take about 6 MB.",
         flags=("--staging_max_applications",),
         bounds=(1, 10_000_000),
     )
     address_kept: int = setting(
         1,
         "count",
-        "How many percent of the publishers that are remembered an address keeps in any case,"
-        " until their time is over: a batch of one that is forgotten could be published twice. So"
-        " a hundred addresses, with IPv6 as many /64, are needed to leave no room for others.",
+        "What percentage of the remembered publishers an address keeps in any case until they"
+        " expire. The batch of a publisher that is forgotten early could be published twice. With"
+        " 1 %, only a hundred addresses (with IPv6 a hundred /64) can leave no room for others.",
         flags=("--staging_address_kept",),
         bounds=(0, 100),
     )
     address_share: int = setting(
         50,
         "count",
-        "How many percent of all this one address may have (with IPv6 one /64, and all of loopback"
-        " is one): of the bytes, the stages, the applications that are remembered, and the commits"
-        " that wait. Half leaves room for others whatever it does, and to one machine that has all"
-        " the work 2 GiB. Where several take it all, who has little takes from who has most.",
+        "What percentage of staging's limits one address may have. They are the bytes, the stages,"
+        " the remembered applications and the waiting commits. With IPv6 a /64 is one address, and"
+        " all of loopback is one. Half leaves room for others whatever one address does, and 2 GiB"
+        " for a machine that does all the work. If several addresses together have everything, one"
+        " with little takes from the one with most.",
         flags=("--staging_address_share",),
         bounds=(1, 100),
     )
     connection_share: int = setting(
         25,
         "count",
-        "The same for one connection: half of its address's by default, for behind a proxy all"
-        " clients have one address.",
+        "What percentage of staging's limits one connection may have. By default half of what its"
+        " address may have, because behind a proxy all clients have one address.",
         flags=("--staging_connection_share",),
         bounds=(1, 100),
     )

@@ -19,11 +19,11 @@ MARKDOWN_HEAD = """\
 
 <!-- Written by `seriatim config --format markdown`; a test holds it equal. -->
 
-A setting is taken from the first place that has it: a flag of `seriatim serve`, an
+The broker takes a setting from the first place that has it: a flag of `seriatim serve`, an
 environment variable, the TOML file that `-c FILE` (or `SERIATIM_CONFIG`) names, its default.
-Every wrong setting is told at once, also in a place that a stronger one overrides, and
-nothing is started. `seriatim config` takes the same flags as `seriatim serve` and prints what
-would be in force, and where each value comes from.
+All wrong settings are reported at once, even those that another place overrides, and the
+broker does not start. `seriatim config` takes the same flags as `seriatim serve`. It prints
+the effective settings, and where each value comes from.
 
     max_payload = "2MiB"    # limits.max_payload in the file, below [limits]
     SERIATIM_LIMITS_MAX_PAYLOAD=2MiB
@@ -33,9 +33,9 @@ would be in force, and where each value comes from.
 - **Durations** are seconds, or numbers with ms, s, m, h, d, such as `500ms` or `1m30s`.
 - **Flags** may be written `-flag`, `--flag`, `-flag=value`, `--flag=value`; `--no-debug` and
   `-D=false` switch off what a file or a variable switches on.
-- **Variables** that are empty count as not set. What Kubernetes sets for a service called
-  `seriatim` (`SERIATIM_PORT=tcp://...`) is not taken for a setting; any other unknown
-  `SERIATIM_` variable is an error, as an unknown key of the file is.
+- **Variables** that are empty count as not set. Kubernetes sets variables such as
+  `SERIATIM_PORT=tcp://...` for a service called `seriatim`; they are ignored. Any other
+  unknown `SERIATIM_` variable is an error, and so is an unknown key in the file.
 """
 SECTION_TITLES = {
     "": "The broker",
@@ -145,7 +145,7 @@ def _markdown_table(table: Table) -> list[str]:
     lines = [
         *(f"## {table.title}: `[[{table.key}]]`", "", table.about, ""),
         f"- Flag: `{table.flag} {table.form}`",
-        f"- Variable: `{table.variable}`, several with blanks between them",
+        f"- Variable: `{table.variable}`, several separated by blanks",
         f"- File: one `[[{table.key}]]` table each, with",
         *("", "| key | default | allowed | |", "|---|---|---|---|"),
     ]
