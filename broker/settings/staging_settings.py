@@ -64,7 +64,7 @@ class StagingSettings:
         "count",
         "How many publishers' last batches are remembered. One more replaces the oldest one of the"
         " address that has most, if that address has more than `address_kept`; otherwise it is"
-        " refused. 10 000 take about 6 MB.",
+        " refused. 10 000 take 5 to 7 MB.",
         flags=("--staging_max_applications",),
         bounds=(1, 10_000_000),
     )
