@@ -149,9 +149,9 @@ class Limits:
     hold_ms: int = setting(
         100,
         "count",
-        "How many milliseconds such a subscriber may hold back its publishers. After that it holds"
-        " back nobody until it has drained, so a dead subscriber cannot stall a publisher. For a"
-        " live one 100 ms is a long pause.",
+        "Without a journal, how many milliseconds a subscriber may hold back its publishers."
+        " After that it holds back nobody until it has drained, so a dead subscriber cannot stall a"
+        " publisher. For a live one 100 ms is a long pause.",
         flags=("--hold_ms",),
         bounds=(0, 60_000),
         zero="0: publishers are never held",
