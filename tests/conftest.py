@@ -17,9 +17,9 @@ import hypothesis
 import pytest
 
 from tests.support.both_builds import is_of_both
-from tests.support.depth import VARIABLE
 from tests.support.places import ROOT
 
+EXPLORE, PURE = "TESTS_EXPLORE", "TESTS_PURE"  # tests/support/depth.py reads them
 ROOMS = ("parser", "sublist", "sequencer", "broker", "cardinal", "pyspark_seriatim", "seriatim")
 
 
@@ -36,18 +36,27 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell ignores Ctrl-C for what it starts in the background, and programs inherit that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.getoption("--explore"):
+        os.environ[EXPLORE] = "1"
+    if config.getoption("--pure"):
+        os.environ[PURE] = "1"
+        hide_compiled_modules(config)
     # A change is judged by what it changes, and not by examples that nobody saw before; nor by
     # how long one takes, which on a busy machine says nothing.
-    untimed = hypothesis.settings(
-        deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    from tests.support.depth import IS_SOAK, examples
+
+    hypothesis.settings.register_profile(
+        "gate",
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+        derandomize=not IS_SOAK,
+        max_examples=examples(100),
     )
-    hypothesis.settings.register_profile("steady", untimed, derandomize=True)
-    hypothesis.settings.register_profile("explore", untimed)
-    hypothesis.settings.load_profile("explore" if config.getoption("--explore") else "steady")
-    if config.getoption("--explore"):
-        os.environ[VARIABLE] = "1"
-    if not config.getoption("--pure"):
-        return
+    hypothesis.settings.load_profile("gate")
+
+
+def hide_compiled_modules(config: pytest.Config) -> None:
+    """Nothing here, nor in what is started from here, imports them."""
     sources_only = FileFinder.path_hook((SourceFileLoader, SOURCE_SUFFIXES))
 
     def ours(path: str) -> Any:

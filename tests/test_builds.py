@@ -19,10 +19,11 @@ import pytest
 from broker.version import HOT_ROOMS, hot_modules, is_compiled
 from testkit.programs import digests
 from tests.conftest import ROOMS
+from tests.support.depth import depth
 from tests.support.places import ROOT
 
 HOT_MODULES = hot_modules()
-SEEDS = range(400)
+SEEDS = range(depth(120, 400))
 GENERATED = ROOT / "build" / "cython"  # as setup.py says it
 GENERATE_S = 600.0  # a bound for what hangs: on a busy machine it takes a minute
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: what a class statement makes

@@ -71,6 +71,7 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(text_of(path))
 
 
+@cache
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     found = ast.walk(tree_of(path))
     return [node for node in found if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]

@@ -10,6 +10,7 @@ from cardinal.block import Block
 from cardinal.producer import Producer
 from cardinal.schema import Schema
 from tests.cardinal.stream import Row, flat, named
+from tests.support.depth import examples
 
 SCHEMA = Schema({"a/": "ta", r"trade\.": "tt", "b/[0-9]+": "tb", "u/": "tu"}, default="t")
 KEYS = ["a/", "a/1", "a/1/2", "trade.AAPL", "trade.B", "b/1", "b/12", "b/12/x", "u/1", "x/1", "é"]
@@ -69,7 +70,7 @@ def expected(number: int, block: Told, tracked: bool) -> Block:
     return Block(named(number), number, 1, named("p"), updates, deletes)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(told, min_size=1, max_size=3), st.booleans(), st.data())
 def test_given_any_copies_in_any_order_when_fed_then_the_same_blocks_come_once(
     blocks: list[Told], tracked: bool, data: st.DataObject
@@ -91,7 +92,7 @@ def test_given_any_copies_in_any_order_when_fed_then_the_same_blocks_come_once(
     assert (assembler.pending_bytes, assembler.dropped) == (0, 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.permutations(range(12)), st.lists(st.integers(0, 11), max_size=6), st.data())
 def test_given_offsets_in_any_order_when_a_block_is_whole_then_its_token_is_the_lowest(
     order: list[int], again: list[int], data: st.DataObject

@@ -7,6 +7,7 @@ from cardinal.block import Block
 from cardinal.chain import Chain
 from cardinal.update import ChainUpdate, Event
 from tests.cardinal.stream import named
+from tests.support.depth import examples
 
 NAMES = [named(name) for name in range(9)] + [bytes(32)]
 names = st.sampled_from(NAMES)
@@ -60,7 +61,7 @@ def check(chain: Chain, spare_max: int, threshold: int) -> None:
     assert found is None or found <= min(floors)
 
 
-@settings(max_examples=200, deadline=None, report_multiple_bugs=False)
+@settings(max_examples=examples(200), report_multiple_bugs=False)
 @given(
     steps,
     st.none() | names,

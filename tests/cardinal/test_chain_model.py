@@ -9,6 +9,7 @@ from cardinal.block import Block
 from cardinal.chain import Chain
 from cardinal.update import ChainUpdate
 from tests.cardinal.stream import named
+from tests.support.depth import examples
 
 ROOT = named("root")
 
@@ -86,7 +87,7 @@ def replay(chain: Chain, order: list[Block]) -> list[tuple[list[bytes], list[byt
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.booleans().flatmap(lambda growing: trees(growing=growing)), st.data())
 def test_given_blocks_in_any_order_when_added_then_the_oracle_says_the_same(
     blocks: list[Block], data: st.DataObject
@@ -97,7 +98,7 @@ def test_given_blocks_in_any_order_when_added_then_the_oracle_says_the_same(
     assert replay(Chain(ROOT), order) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(trees(growing=True), st.data())
 def test_given_two_orders_of_arrival_when_all_has_come_then_the_chain_is_the_same(
     blocks: list[Block], data: st.DataObject
@@ -108,7 +109,7 @@ def test_given_two_orders_of_arrival_when_all_has_come_then_the_chain_is_the_sam
     assert chains[0].head == chains[1].head == max(blocks, key=lambda one: one.weight).hash
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(trees(growing=False), st.integers(0, 4), st.integers(1, 5), st.data())
 def test_given_little_room_when_blocks_come_then_every_update_still_follows(
     blocks: list[Block], threshold: int, spare: int, data: st.DataObject
@@ -129,7 +130,7 @@ def test_given_little_room_when_blocks_come_then_every_update_still_follows(
         assert all(chain.number is not None and n >= chain.number - threshold for n in numbers)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(trees(growing=True), st.data())
 def test_given_a_consumer_that_starts_anywhere_when_all_comes_again_then_it_ends_at_the_head(
     blocks: list[Block], data: st.DataObject

@@ -12,6 +12,7 @@ from cardinal.follower import ChainFollower, ChannelGivenUp, Event, NotOpen, Row
 from cardinal.producer import Messages, Producer
 from cardinal.token import parse_token
 from tests.cardinal.chains import GENESIS, SCHEMA, Made, branch, messages_of, rows_of, state_of
+from tests.support.depth import examples
 
 STREAM = "1141c2c3a6b8558d"
 BASE = branch(GENESIS, "x", 3)
@@ -71,7 +72,7 @@ def test_given_numbers_that_were_taken_back_then_tokens_reach_back_to_what_comes
     assert application.chain == [block.hash for block in [*BASE, *RIGHT]]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_given_any_order_and_a_restart_after_any_step_when_followed_then_nothing_is_lost_or_twice(
     data: st.DataObject,

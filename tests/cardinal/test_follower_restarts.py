@@ -14,9 +14,10 @@ from cardinal.producer import Messages, Producer, ReorgChannel
 from cardinal.schema import Schema
 from cardinal.token import parse_token
 from cardinal.update import ChainUpdate
+from tests.support.depth import depth
 
 SCHEMA = Schema({"a/": "accounts"}, "blocks")
-SEEDS = 60
+SEEDS = depth(15, 60)
 Place = tuple[int, bytes, int]  # number, hash, weight
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cardinal import matching
 from cardinal.matching import PatternWalk, straight
 from cardinal.pattern import Pattern
+from tests.support.depth import examples
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_given_a_key_when_walked_then_what_is_preferred_is_found(
     assert PatternWalk(Pattern(text)).end(key) == end
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.text("ab/é\U0001f600", max_size=300))
 def test_given_few_remembered_states_when_walked_then_what_is_found_is_the_same(key: str) -> None:
     text = "(?:a|[^/]|ab)*/.*a.{3}"

@@ -17,10 +17,11 @@ from cardinal.pattern import (
     overlap,
     union,
 )
+from tests.support.depth import examples
 
 EMPTY_LOOP = "a repetition without end of what may be empty"
 KEYS = ["".join(letters) for n in range(4) for letters in product("ab/0", repeat=n)]
-UNTIMED = settings(deadline=None, max_examples=60)  # some patterns take long, here and in re
+UNTIMED = settings(max_examples=examples(60))  # some patterns take long, here and in re
 
 
 def joined(parts: list[str]) -> str:

@@ -109,6 +109,7 @@ def pour(
 
 def take(client: RawClient, count: int) -> list[Operation]:
     """The next messages."""
+    client.widen()
     return [client.operation() for _ in range(count)]
 
 

@@ -6,11 +6,13 @@ import pytest
 
 from tests.order.lagging import COUNT, Keeping, body, count_of, pour, take, take_until
 from tests.order.traffic import SUBJECTS, Crew, assert_same_story, heard
+from tests.support.depth import depth
 from tests.support.processes import STAND_IN
 from tests.support.raw import QUIET, Operation, RawClient
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server has no journal behind a subscriber")
 END = b"PUB end 9\r\n%b\r\n" % body(0, 9)
+PUBLISHED = depth(500, 1500)  # messages of each publisher
 OVERLAPPING = (">", "t.>", "t.*.x", "t.1.*", "*", "u.>", "t.1.x", "*.*.x", "*.1")
 
 
@@ -37,9 +39,9 @@ def test_given_overlapping_wishes_when_their_connection_lags_then_each_tells_its
     slow = keeping.deaf(*lines, b"SUB end 999")
     with Crew(keeping.port) as crew:
         judge = crew.listen(">")
-        crew.publish_all(["p0", "p1", "p2"], 1500)
+        crew.publish_all(["p0", "p1", "p2"], PUBLISHED)
         pour(keeping.port, SUBJECTS[0].encode(), 40 * COUNT // wishes + 300, size=4000)
-        crew.publish_all(["p3", "p4"], 1500)
+        crew.publish_all(["p3", "p4"], PUBLISHED)
         assert keeping.figure("catchups_active") >= 1
         everything = judge.finish()
         with RawClient(keeping.port, QUIET) as publisher:

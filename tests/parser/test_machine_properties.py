@@ -10,9 +10,10 @@ from sublist.subject import digest_of
 from tests.parser.reading import Said, read, split
 from tests.parser.reference import Reference, digest
 from tests.parser.streams import cuts, payloads, subjects, wires
+from tests.support.depth import examples
 
-many = settings(max_examples=400, deadline=None, derandomize=True, database=None)
-some = settings(max_examples=100, deadline=None, derandomize=True, database=None)
+many = settings(max_examples=examples(400))
+some = settings(max_examples=examples(100))
 
 
 @many

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_seriatim import arrow
@@ -103,7 +103,6 @@ messages = st.tuples(
 )
 
 
-@settings(deadline=None)
 @given(pieces=st.lists(st.lists(messages, min_size=1, max_size=12), min_size=1, max_size=4))
 def test_given_any_messages_when_made_a_batch_then_it_has_the_rows_of_a_loop(
     pieces: list[list[Message]],
@@ -119,7 +118,6 @@ def test_given_any_messages_when_made_a_batch_then_it_has_the_rows_of_a_loop(
     assert rows(batch) == wanted
 
 
-@settings(deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 30), max_size=12),
     rows_max=st.integers(1, 50),

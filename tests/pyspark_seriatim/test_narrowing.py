@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import (
     EqualTo,
@@ -41,7 +41,6 @@ def narrowed(*filters: Filter) -> Narrowed:
     return made
 
 
-@settings(deadline=None)
 @given(filters=st.lists(st.tuples(kinds, st.integers(-3, 30)), max_size=4))
 def test_given_filters_on_numbers_when_taken_then_the_range_is_just_what_they_let_pass(
     filters: list[tuple[type[Filter], int]],
@@ -53,7 +52,6 @@ def test_given_filters_on_numbers_when_taken_then_the_range_is_just_what_they_le
     assert passed == [n for n in range(1, 40) if made.first <= n < made.end]
 
 
-@settings(deadline=None)
 @given(
     filters=st.lists(st.tuples(kinds, st.integers(0, 30)), max_size=4), ns=st.integers(0, 40_000)
 )

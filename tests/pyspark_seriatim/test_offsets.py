@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_seriatim import offsets
@@ -204,7 +204,6 @@ def test_given_a_range_when_planned_then_so_many_tasks_read_it(
     assert len(offsets.plan(options(**given_), 7, 7 + rows)) == parts
 
 
-@settings(deadline=None)
 @given(
     first=st.integers(1, 1 << 40),
     rows=st.integers(0, 1_000_000),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.dataplane.kinds import ORDINARY, classifier, is_reserved_reply
@@ -77,7 +77,6 @@ def wire(batch: pa.RecordBatch, layout: Layout, max_payload: int = MAX) -> bytes
     return b"".join(map(bytes, operations.operations(batch, layout, max_payload)))
 
 
-@settings(deadline=None)  # the first one pays for Arrow's functions, which are made as needed
 @given(rows=st.lists(rows, max_size=8), cut=st.data())
 def test_given_any_rows_when_encoded_then_they_are_what_a_loop_makes_of_them(
     rows: list[dict[str, Any]], cut: st.DataObject
@@ -144,7 +143,6 @@ SIGNS = [b".", b"*", b">", b" ", b"\t", b"\r", b"\n"]
 parts_of_names = st.lists(st.sampled_from(NAMES + SIGNS), max_size=5).map(b"".join)
 
 
-@settings(deadline=None)
 @given(subject=parts_of_names, reply=parts_of_names)
 @example(subject=b"a..x", reply=b"..")
 @example(subject=b"a.*", reply=b">")

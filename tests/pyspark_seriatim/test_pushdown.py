@@ -19,6 +19,7 @@ from pyspark_seriatim.options import Options
 from pyspark_seriatim.reading import TYPES
 from pyspark_seriatim.source import BatchReader, PushdownReader
 from sequencer.journal.record import RecordBatch
+from tests.support.depth import examples
 from tests.support.processes import SeriatimServer
 from tests.support.stores import give, open_store
 
@@ -129,7 +130,7 @@ def filters() -> Any:
 
 
 @example(wanted=[ds.StringStartsWith(("subject",), "orders.")], subscribe=">")
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 @given(wanted=filters(), subscribe=st.sampled_from([">", "orders.>", "orders.*,x,y", "a.b,*"]))
 def test_given_any_filters_and_subjects_when_pushed_down_then_the_rows_are_the_same(
     old: str, wanted: list[ds.Filter], subscribe: str

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from sequencer.journal.layout import MORE, RECORD
 from sequencer.journal.record import RecordBatch, Walk
 from sequencer.message import Message
+from tests.support.depth import examples
 
-many = settings(max_examples=100, deadline=None, derandomize=True, database=None)
+many = settings(max_examples=examples(100))
 SALT = 7
 texts = st.binary(max_size=40)
 

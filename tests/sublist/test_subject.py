@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from sublist.subject import covers, digest_of, has_wildcard, is_literal, is_pattern
 from tests.sublist.naive import is_valid, is_wild, literals, matches, patterns
+from tests.support.depth import examples
 
-many = settings(max_examples=500, deadline=None, derandomize=True, database=None)
+many = settings(max_examples=examples(500))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from sublist.subject import has_wildcard
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 from tests.sublist.naive import answered, expected, literals, patterns, published, subscription
+from tests.support.depth import examples
 
 queues = st.sampled_from([None, None, b"q", b"r"])
 wanted = st.one_of(patterns(), literals)
@@ -69,6 +70,4 @@ class SublistModel(RuleBasedStateMachine):
 
 
 TestSublistModel = SublistModel.TestCase
-TestSublistModel.settings = settings(
-    max_examples=80, stateful_step_count=40, deadline=None, derandomize=True, database=None
-)
+TestSublistModel.settings = settings(max_examples=examples(80), stateful_step_count=40)

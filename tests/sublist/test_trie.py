@@ -12,8 +12,9 @@ from broker.version import is_compiled
 from sublist.subscription import Subscription
 from sublist.trie import Trie
 from tests.sublist.naive import is_wild, literals, matches, patterns, published, sids, subscription
+from tests.support.depth import examples
 
-many = settings(max_examples=200, deadline=None, derandomize=True, database=None)
+many = settings(max_examples=examples(200))
 
 
 def found(trie: Trie, subject: bytes) -> list[bytes]:

@@ -1,12 +1,26 @@
-"""How far a test goes: as far as the gate needs, or in a soak (`pytest --explore`) much further."""
+"""How far a test goes: as far as the gate needs, or in a soak (`pytest --explore`) much further.
+
+The gate is passed before every change, so it runs what has found defects before at the smallest
+size that still finds them, and draws its examples with a fixed seed. A soak takes the full sizes
+and draws at random. The uncompiled build has the same sources as the compiled one: it needs fewer
+examples to show that it says the same.
+"""
 
 import os
 from typing import Final
 
-VARIABLE: Final = "TESTS_EXPLORE"  # set by `--explore`, for test modules read it when imported
-IS_SOAK: Final = bool(os.environ.get(VARIABLE) or os.environ.get("SOAK_SECONDS"))
+# conftest.py sets them for `--explore` and `--pure`, before it imports this.
+IS_SOAK: Final = bool(os.environ.get("TESTS_EXPLORE") or os.environ.get("SOAK_SECONDS"))
+IS_PURE: Final = bool(os.environ.get("TESTS_PURE"))
 
 
 def depth(gate: int, soak: int) -> int:
-    """A count of rounds, cuts or examples."""
+    """A count of rounds, cuts or seeds."""
     return soak if IS_SOAK else gate
+
+
+def examples(count: int) -> int:
+    """How many examples a property is tried with: a third in the gate, in a soak three times it."""
+    if IS_SOAK:
+        return 3 * count
+    return max(count // (10 if IS_PURE else 3), 10)

@@ -8,12 +8,13 @@ whether the PONG came tells an open connection from a closed one.
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.depth import examples
 from tests.support.processes import STAND_IN
 from tests.support.raw import RawClient
 from tests.wire.conftest import Choose
 from tests.wire.normal import Plain, normal_bytes
 
-SCRIPTS = 250
+SCRIPTS = examples(250)
 
 tokens = st.sampled_from(
     [b"a", b"b", b"foo", b"*", b">", b"A", b"f>", b"", b"\xff", b"_R_", b"_GR_"]
@@ -133,9 +134,6 @@ def anyone(plain: Plain) -> Plain:
 
 @settings(
     max_examples=SCRIPTS,
-    derandomize=True,
-    database=None,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(script=scripts(), places=st.lists(st.integers(0, 200), max_size=6))

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.clients.heartbeat import Heartbeat
+from tests.support.depth import examples
 
 
 class Timer:
@@ -177,7 +178,7 @@ def test_given_a_stop_then_nobody_is_looked_at_any_more() -> None:
     assert one.beats == []
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(150))
 @given(
     sessions=st.lists(
         st.tuples(st.integers(1, 50), st.sampled_from([0, 1, 7, 30, 120])), min_size=1, max_size=12

@@ -10,6 +10,7 @@ from broker.clients.inbox import OWN_MIN, Inbox, Intake
 from parser.machine import Parser
 from parser.ops import MORE, PUB
 from testkit.stage import QUIET, Stage
+from tests.support.depth import examples
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -55,7 +56,7 @@ sizes = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(150))
 @given(
     lengths=st.lists(sizes, min_size=1, max_size=6),
     most=st.sampled_from([7, 64, 1000, 5000, 1 << 20]),
@@ -72,7 +73,7 @@ def test_given_any_messages_and_reads_then_all_payloads_come_out_as_they_were(
     assert reader.payloads == payloads
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(100))
 @given(turns=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 700)), min_size=1, max_size=40))
 def test_given_connections_that_read_in_turn_then_none_sees_what_another_left(
     turns: list[tuple[int, int]],

@@ -15,6 +15,7 @@ from broker.cquencer.cquencer_client import CquencerClient
 from broker.cquencer.cquencer_port import CquencerPort
 from sequencer.netstring import Decoder, NetstringError
 from tests.support.cquencer_clients import Talker, calling, cquencer_of, netstring
+from tests.support.depth import examples
 from tests.support.frames import split_frame
 from tests.support.serving import Broker, Client
 
@@ -151,7 +152,7 @@ pieces = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(parts=st.lists(pieces, max_size=8), cuts=st.lists(st.integers(0, 1 << 14), max_size=12))
 def test_given_any_stream_in_any_pieces_then_what_is_taken_is_what_a_decoder_finds(
     broker: Broker, parts: list[bytes], cuts: list[int]

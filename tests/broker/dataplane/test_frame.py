@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from testkit.messages import Message, message, netstring_frame
 from testkit.stage import HEADS, QUIET, Stage
+from tests.support.depth import examples
 from tests.support.places import VECTORS
 
-many = settings(max_examples=250, deadline=None, derandomize=True, database=None)
+many = settings(max_examples=examples(250))
 STARTS = [0, 1, 7, 8, 97, 996, (1 << 32) - 3, (1 << 63) - 40, *(10**k - 3 for k in range(3, 19))]
 SHAPES = [  # CONNECT, frame, whether it takes headers
     (QUIET, "netstring", False),

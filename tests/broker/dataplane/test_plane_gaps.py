@@ -14,6 +14,7 @@ from sequencer.journal.store import Store
 from testkit.messages import Message
 from testkit.peer import Peer
 from testkit.stage import HEADS, QUIET, Stage
+from tests.support.depth import examples
 from tests.support.frames import split_frame
 from tests.support.raw import operations
 from tests.support.stores import in_memory
@@ -56,7 +57,7 @@ def catch_up(stage: Stage, peer: Peer) -> bytes:
     return heard + peer.resume()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(sends=st.lists(st.tuples(st.booleans(), wires), min_size=1, max_size=12))
 @example(sends=[(True, Message(b, b"x").wire) for b in (b"a..b", b".a", b"a.", b".", b"a")])
 def test_given_any_bytes_of_publishers_then_who_has_everything_misses_no_number(

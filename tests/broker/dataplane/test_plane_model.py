@@ -16,6 +16,7 @@ from testkit.model_broker import Model
 from testkit.peer import Peer
 from testkit.stage import Stage
 from testkit.world import BARE, World
+from tests.support.depth import examples
 
 EXCLUDED = b"x.>"
 PEERS = 3
@@ -135,7 +136,7 @@ def agreed(world: World, step: Step) -> Step:
     return replace(step, sent=replace(step.sent, headers=b""))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(200))
 @given(program=programs)
 def test_given_any_program_then_every_byte_is_what_the_model_says(program: Program) -> None:
     frames, steps = program
@@ -167,7 +168,7 @@ def together(played: list[Step]) -> list[tuple[int, bytes]]:
     return found
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(100))
 @given(program=programs, cuts=st.lists(st.integers(0, 1 << 16), max_size=6))
 def test_given_any_program_when_its_bytes_come_in_other_pieces_then_all_hear_the_same(
     program: Program, cuts: list[int]

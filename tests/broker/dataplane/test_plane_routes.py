@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from testkit.peer import Peer
 from testkit.stage import QUIET, Stage
 from tests.sublist.naive import TOKENS, literals, matches, patterns
+from tests.support.depth import examples
 from tests.support.raw import operations
 
 CROWD = 8192  # routes: from here on the next one is fetched ahead
@@ -37,7 +38,7 @@ changes = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(200))
 @given(played=changes, most=st.sampled_from([16, 1 << 18]))
 def test_given_any_changes_between_messages_then_a_naive_matcher_finds_the_same(
     played: list[tuple[str, bytes]], most: int

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sequencer.journal import Lost, Reader
+from tests.support.depth import examples
 from tests.support.serving import serving
 from tests.support.staging import Answer, Publisher, Refused, piece, request
 from tests.support.stores import in_memory
@@ -166,7 +167,7 @@ class Program:
         return folder
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, max_size=40))
 def test_given_any_program_then_the_broker_says_what_the_model_says(program: list[Any]) -> None:
     model = Program()

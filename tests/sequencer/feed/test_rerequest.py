@@ -19,6 +19,7 @@ from sequencer.journal.ring import Ring
 from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
 from tests.sequencer.stores import BEGIN
+from tests.support.depth import examples
 from tests.support.stores import give, in_memory, open_store, payload_of, put
 
 JOURNAL = "00c0ffee00c0ffee"
@@ -457,7 +458,7 @@ def test_given_more_damage_than_is_remembered_then_it_is_searched_for_again(stor
     assert len(asked.known) == 5
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     sizes=st.lists(st.sampled_from([0, 1, 30, 400, 3000, 70_000]), min_size=1, max_size=40),
     out=st.sets(st.integers(1, 40)),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sequencer.journal.errors import StoreError
 from sequencer.journal.store import Store
 from sequencer.journal.verify import verify
+from tests.support.depth import examples
 from tests.support.stores import (
     SECOND,
     abandon,
@@ -91,7 +92,7 @@ def spoilt(faults: list[Fault]) -> Files:
 
 
 @given(faults=faults)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250))
 def test_given_any_faults_when_opened_and_read_then_no_message_is_wrong(
     faults: list[Fault],
 ) -> None:

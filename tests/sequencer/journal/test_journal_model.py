@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from sequencer.journal.record import RecordBatch
 from sequencer.journal.store import Store
+from tests.support.depth import examples
 from tests.support.stores import abandon, give, headers_of, open_store, payload_of, read_from
 
 SIZES = (0, 1, 70, 3000, 70_000)
@@ -128,7 +129,7 @@ class Journal(RuleBasedStateMachine):
             self.folder.cleanup()
 
 
-Journal.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+Journal.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=25)
 
 
 class TestJournal(Journal.TestCase):  # type: ignore[misc, name-defined]

@@ -11,6 +11,7 @@ from sequencer.journal.errors import StoreError
 from sequencer.journal.header import START, Head, decode_head, encode_head, stem
 from sequencer.journal.highest import FILE, SLOT_SIZE, SLOTS, start
 from sequencer.journal.store import Store
+from tests.support.depth import depth
 from tests.support.stores import (
     SECOND,
     abandon,
@@ -435,8 +436,13 @@ def spoil(file: Path, at: int, bits: int = 0x10) -> None:
 
 
 def places(name: str, content: bytes) -> Iterator[int]:
-    """All bytes of a file that say anything."""
-    for at in range(len(content)):
+    """All bytes of a file that say anything; in the gate a third of each segment's.
+
+    The three segments each leave out others, so every byte of a head and of a record is tried.
+    """
+    step = depth(3, 1) if name.endswith(".segment") else 1
+    first = int(name[:20]) % step if step > 1 else 0
+    for at in range(first, len(content), step):
         if name != FILE or any(slot <= at < slot + SLOT_SIZE for slot in SLOTS):
             yield at
 

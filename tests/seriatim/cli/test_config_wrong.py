@@ -13,9 +13,10 @@ from broker.settings.catalog import SETTINGS
 from broker.settings.errors import WrongSettings
 from broker.settings.resolve import resolve
 from seriatim.cli.flags import Flag, normalise
+from tests.support.depth import examples
 
 UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-ANY = {"max_examples": 200, "deadline": None, "suppress_health_check": UNCHECKED}
+ANY = {"max_examples": examples(200), "deadline": None, "suppress_health_check": UNCHECKED}
 
 
 def problems(

@@ -15,6 +15,7 @@ from sequencer.feed.feed_codec import DATA, END, HEARTBEAT, Packet
 from sequencer.feed.feed_message import FeedMessage
 from seriatim.receiver.events import Ended, MessagesLost, NewStream
 from seriatim.receiver.order import Order
+from tests.support.depth import examples
 from tests.support.receiving import Fate, Run, codec_of, datagrams_of, message_of
 
 PATIENCE = 0.005
@@ -94,7 +95,7 @@ def make_run(
 EVERY = pytest.mark.parametrize("codec_name", CODECS)
 FILTERED = pytest.mark.parametrize("filtered", [False, True], ids=["all", "filtered"])
 seeds = st.integers(0, 2**32)
-QUICK = settings(deadline=None, max_examples=40)
+QUICK = settings(max_examples=examples(40))
 
 
 @EVERY

@@ -23,6 +23,7 @@ from pyspark_seriatim.jobs.archive.parquet import (
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.files import Files
 from tests.support.archives import DAY_US, NEW_YEAR, rows
+from tests.support.depth import examples
 
 
 def write(root: Path, *batches: pa.RecordBatch, by_token: bool = True) -> list[WrittenFile]:
@@ -134,7 +135,7 @@ def test_given_a_token_longer_than_a_name_when_escaped_then_it_is_cut_and_its_ow
     assert escaped("x" * parquet.TOKEN_BYTES_MAX) == "x" * parquet.TOKEN_BYTES_MAX
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(
     subjects=st.lists(st.sampled_from(["a", "b.x", "c.y", "b"]), min_size=1, max_size=40),
     cuts=st.lists(st.integers(1, 39), max_size=4),

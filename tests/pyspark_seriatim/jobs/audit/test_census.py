@@ -21,6 +21,7 @@ from pyspark_seriatim.jobs.audit.census import (
     partial_batch,
 )
 from pyspark_seriatim.jobs.audit.findings import AuditSummary, Ranges
+from tests.support.depth import examples
 
 LIMIT = 4
 BUCKET, STRIPE = 1 << 20, 1 << 30
@@ -77,7 +78,7 @@ def same(found: Ranges, wanted: list[tuple[int, int]]) -> bool:
     )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(rows, max_size=3), st.integers(1, 20))
 def test_given_any_rows_when_counted_then_the_summary_is_that_of_a_set(
     files: list[list[int]], cut: int
@@ -104,7 +105,7 @@ def test_given_any_rows_when_counted_then_the_summary_is_that_of_a_set(
         assert (tally.first, tally.last) == (min(there), max(there))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 @given(rows, rows, numbers, numbers)
 def test_given_two_sides_when_compared_then_what_one_lacks_is_told(
     here: list[int], there: list[int], one: int, other: int
@@ -117,7 +118,7 @@ def test_given_two_sides_when_compared_then_what_one_lacks_is_told(
     assert same(found.extra, ranges(within & set(there) - set(here)))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(numbers, min_size=1, max_size=40), st.data())
 def test_given_other_content_when_compared_then_its_spans_differ(
     some: list[int], data: st.DataObject

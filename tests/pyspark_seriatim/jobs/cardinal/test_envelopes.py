@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cardinal.transport.envelope import pack, unpack
@@ -31,7 +31,6 @@ def one_by_one(payloads: list[bytes]) -> tuple[list[bytes], list[bytes], list[in
     return keys, values, bad
 
 
-@settings(deadline=None)
 @given(
     st.lists(packed | almost | st.binary(max_size=20)),
     st.integers(0, 3),

@@ -22,6 +22,7 @@ from tests.pyspark_seriatim.jobs.cardinal.streams import (
     simulated,
     table,
 )
+from tests.support.depth import examples
 
 
 class Applied:
@@ -91,7 +92,7 @@ plans = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(plans, st.lists(st.integers(1, 300), min_size=1, max_size=3), st.booleans())
 def test_given_any_batches_of_a_chain_when_folded_then_it_is_the_heaviest(
     plan: Plan, sizes: list[int], restarts: bool

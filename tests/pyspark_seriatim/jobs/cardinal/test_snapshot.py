@@ -11,6 +11,7 @@ from cardinal.pending import DONE
 from pyspark_seriatim.jobs.cardinal import snapshot
 from pyspark_seriatim.jobs.cardinal.snapshot import UnreadableSnapshot, dump, load
 from tests.cardinal.chains import GENESIS, SCHEMA, Producer, branch, messages_of, rows_of
+from tests.support.depth import examples
 from tests.support.places import VECTORS
 
 BLOCKS = [*branch(GENESIS, "x", 4), *branch(GENESIS, "y", 3)]
@@ -20,7 +21,7 @@ ROWS = rows_of([*SENT, CHANNEL.begin(), *SENT])
 
 
 @pytest.mark.parametrize("tracking", [None, SCHEMA.track("a/")], ids=["everything", "tracked"])
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(at=st.integers(0, len(ROWS)))
 def test_given_a_follower_anywhere_when_it_comes_back_then_it_goes_on_as_the_other(
     tracking: object, at: int
@@ -52,7 +53,6 @@ def test_given_a_snapshot_with_the_names_of_old_when_loaded_then_it_goes_on() ->
     assert back.token("s") == follower.token("s")
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2000), st.integers(1, 255))
 def test_given_a_damaged_octet_when_read_then_it_is_refused(at: int, by: int) -> None:
     follower = ChainFollower()

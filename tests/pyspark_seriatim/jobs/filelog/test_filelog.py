@@ -22,6 +22,7 @@ from pyspark_seriatim.jobs.filelog.filelog import (
     FileLogError,
     WriterConflict,
 )
+from tests.support.depth import examples
 
 
 def begin(log: FileLog, batch: int | None = None) -> Change:
@@ -387,7 +388,7 @@ def test_given_a_cut_at_a_checkpoint_then_it_is_the_state_before_or_after(tmp_pa
     assert cut > 30
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     kinds=st.lists(
         st.sampled_from(["add", "replace", "nothing", "vacuum"]), min_size=1, max_size=6

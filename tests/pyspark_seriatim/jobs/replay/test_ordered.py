@@ -10,12 +10,13 @@ from pyspark_seriatim.jobs.archive.rows import open_archive
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.files import Files
 from pyspark_seriatim.jobs.replay.ordered import Ordered
+from tests.support.depth import examples
 from tests.support.parquet_folders import rows, write
 
 files = st.lists(st.lists(st.integers(1, 300), min_size=1, max_size=60).map(sorted), max_size=6)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(files, st.integers(1, 300), st.integers(1, 300))
 def test_given_any_files_when_read_then_each_number_comes_once_in_order(
     tmp_path_factory: pytest.TempPathFactory, some: list[list[int]], one: int, other: int

@@ -12,6 +12,7 @@ from pyspark_seriatim.errors import BrokerError, RowError
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.replay.publishable import refused_by, sifted, stage
 from pyspark_seriatim.operation_publishing import Transaction, WholeStage
+from tests.support.depth import examples
 from tests.support.parquet_folders import rows
 
 BATCH = Transaction("replay", 9)
@@ -61,7 +62,7 @@ def pairs(given: pa.RecordBatch) -> Iterator[tuple[int, str]]:
     )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(1, 60), st.sets(st.integers(1, 60)))
 def test_given_any_bad_rows_when_sifted_then_just_these_are_left_out_and_told(
     count: int, bad: set[int]

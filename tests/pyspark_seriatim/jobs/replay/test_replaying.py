@@ -14,6 +14,7 @@ from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.replay.replay_job import told
 from pyspark_seriatim.jobs.replay.replay_options import Renaming, application_of, wish_of
 from pyspark_seriatim.jobs.replay.replaying import STEP_BYTES, Replayed, _pieces, cut, with_origin
+from tests.support.depth import examples
 from tests.support.parquet_folders import rows, write
 
 ALL = Renaming()
@@ -27,7 +28,7 @@ parts = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(parts, min_size=1, max_size=5), st.integers(50, 2000), st.integers(1, 12_000))
 def test_given_any_files_when_cut_then_the_pieces_are_the_span_and_none_is_long(
     some: list[ArchivePart], wanted: int, last: int
