@@ -164,14 +164,14 @@ def test_given_a_piece_that_is_there_when_sent_again_then_it_is_answered_the_sam
         (b"PUB open.a 1\r\nx\r\n", '"open.a" is excluded from sequencing'),
         (b"PUB a _R_.b 1\r\nx\r\n", 'the reply "_R_.b" is a reserved subject'),
         (b"PUB a 1000000000\r\n", "the size is not a number of 1 to 9 digits"),
-        (b"PUB a 2000000\r\n", "2000000 bytes announced, and max_payload is 1048576"),
+        (b"PUB a 2000000\r\n", "2000000 bytes announced; max_payload is 1048576"),
         (
             b"PUB %b 1\r\n" % (b"a" * 5000),
-            "5002 bytes of arguments, and max_control_line is 4096",
+            "5002 bytes of arguments; max_control_line is 4096",
         ),
         (b"PUB a 1\r\nxyz", "a payload does not end with CR LF"),
-        (b"SUB a 1\r\n", "is no PUB and no HPUB"),
-        (b"+OK\r\n", "is no PUB and no HPUB"),
+        (b"SUB a 1\r\n", "is not a PUB or an HPUB"),
+        (b"+OK\r\n", "is not a PUB or an HPUB"),
         (b"HPUB a 9 1\r\n", "the headers are larger than the whole"),
     ],
 )
