@@ -56,7 +56,7 @@ class Intake:
         size = stop - start
         need = parser.need
         if self._own is not None:
-            assert start == 0 or size == 0, "an own buffer holds one operation and no more"
+            assert start == 0 or size == 0, "a connection's own buffer holds one operation only"
             if size == 0:
                 self._own = None
                 parser.begin(bytearray(), 0, 0)  # it must not keep the buffer alive

@@ -5,7 +5,7 @@
         plane.submit          its number; it goes into the journal's batch and the outboxes
       _settle                 one release for everything that was read: journal, feeds, subscribers
         _answer               the numbers that are safe, one send for each client
-    let_out                   the others, when the keeper says that they are safe
+    release_safe              the others, when the keeper says that they are safe
 
 Framing `recv`: the bytes of one recv are a message, without one NUL at the end; a single byte asks
 for the last number. `netstring`: each netstring is a message, and an empty one asks.
@@ -44,7 +44,7 @@ if not cython.compiled:
     EAGAIN, EINTR = errno.EAGAIN, errno.EINTR
     MSG_NOSIGNAL = socket.MSG_NOSIGNAL
     EVENTS_MAX = 64  # clients that one call of epoll_wait returns
-    ROUNDS_MAX = 16  # calls of epoll_wait in one turn: 8 clients in a closed loop take a millisecond
+    ROUNDS_MAX = 16  # epoll_wait calls in a turn: 8 clients in a closed loop take a millisecond
     READ_MAX = 1 << 16  # netstrings in one read: 16 384 of one byte, about 4 ms
     DIGITS_MAX = 18  # of a netstring's length
     ANSWER_WORK = 4  # offers that any answer costs
