@@ -322,7 +322,7 @@ class Control:
         if self.replays is None:
             raise errors.ReplayRefused(subject, b"this broker keeps no messages")
         if isinstance(past, requests.Last) and self.replays.latest_of(connection) >= LATEST_MAX:
-            raise errors.ReplayRefused(subject, b"too many at once; wait for the others")
+            raise errors.ReplayRefused(subject, b"too many at once; wait until others have ended")
         if sid not in connection.subs:
             sub = Subscription(past.filter, sid, None, connection)
             connection.subs[sid] = sub

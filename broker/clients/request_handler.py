@@ -209,7 +209,7 @@ class RequestHandler:
 
 def _need_headers(connection: Connection) -> None:
     if not connection.headers:
-        raise BadRequest("the answers have headers: say headers:true in CONNECT")
+        raise BadRequest("the answers have headers: send headers:true in CONNECT")
 
 
 def _payload_of(message: Message) -> bytes:

@@ -185,7 +185,7 @@ class Session(asyncio.BufferedProtocol):
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is not one
         self._fd = transport.get_extra_info("socket").fileno()
         transport.set_write_buffer_limits(high=0)  # calls `pause_writing` once anything waits there
         peer = transport.get_extra_info("peername") or ("", 0)

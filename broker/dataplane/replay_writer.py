@@ -26,7 +26,7 @@ if not cython.compiled:
     from sublist.subject import takes
 
     OUTBOX = 1 << 18  # no more is put into an outbox at once
-    FEW = 8  # up to so many subscriptions are compared with a subject one by one
+    FEW = 8  # up to this many subscriptions are compared with a subject one by one
     LOOKS_MAX = 1 << 15  # subscriptions looked at in one `play`, in about 3 ms
 
 

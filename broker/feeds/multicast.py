@@ -83,9 +83,9 @@ def _reason(error: OSError, feed: FeedSettings) -> str:
     reason = error.strerror or str(error)
     if error.errno in (errno.ENODEV, errno.ENXIO) or "no interface" in reason:
         names = ", ".join(name for _, name in socket.if_nameindex())
-        return f"there is no such interface; there are {names}"
+        return f"there is no such interface; this machine has {names}"
     if error.errno == errno.EADDRNOTAVAIL and feed.interface:
-        return "no interface has that address; `ip address` shows those there are"
+        return "no interface has that address; `ip address` lists the addresses"
     if error.errno == errno.ENETUNREACH and feed.interface:
         why = f"{reason}: the interface is down, or has no address or no route"
         if feed.version == 6:

@@ -46,7 +46,7 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
         if not (values["port"] or values["sequencer.port"] or values.get("listeners")):
             place = _place("port", origins)
             problems.append(
-                f"{place}: 0 is for no NATS clients, and there is no other way in;"
+                f"{place}: 0 turns this port off, and no other port is set;"
                 " give 1 to 65535, -1 for any free port, or a sequencer.port"
             )
     if not broken & {"sequencer.subject", "sequencer.exclude"}:
@@ -64,8 +64,8 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
         )
     if any(character.isspace() for character in values["server_name"]):
         problems.append(
-            f"{_place('server_name', origins)}: {quoted(values['server_name'])} holds a blank;"
-            " clients expect a name without"
+            f"{_place('server_name', origins)}: {quoted(values['server_name'])} contains a blank;"
+            " clients expect a name without blanks"
         )
     return problems
 

@@ -28,7 +28,7 @@ def feed_relations(values: Mapping[str, Any]) -> Iterator[str]:
     yield from _shared_rerequests(feeds, values["host"])
     if feeds and not values["journal.enabled"] and not values["journal.ring_bytes"]:
         yield (
-            "a feed is sent from what is kept, and nothing is: leave out --no-journal, or give"
+            "a feed sends what is kept, but nothing is kept: leave out --no-journal, or give"
             " --ring_bytes"
         )
 
@@ -42,13 +42,13 @@ def _addressing(feed: FeedSettings) -> Iterator[str]:
         yield f'"{feed.interface}" is an IPv6 address; give the interface by its name'
     elif family and feed.version == 6:
         yield (
-            f'"{feed.interface}" is an IPv4 address, and the group is one of IPv6; give the'
+            f'"{feed.interface}" is an IPv4 address, and the group is IPv6; give the'
             " interface by its name"
         )
     if feed.version == 6:
         scope = ipaddress.IPv6Address(feed.group).packed[1] & 15
         if scope in ONE_LINK and not feed.interface:
-            yield "its group is one of a single link; give the interface"
+            yield "its group is limited to one link; give the interface"
 
 
 def _contents(feed: FeedSettings) -> Iterator[str]:

@@ -267,7 +267,7 @@ def _unknown(section: str, key: str) -> str:
     if other == section:
         return f"there is no such setting; did you mean {path}?"
     place = f"below [{other}]" if other else "at the top, above every table"
-    return f"there is no such setting; did you mean {path}? It stands {place}"
+    return f"there is no such setting; did you mean {path}? It belongs {place}"
 
 
 def _read_several(layer: Layer, table: Table, raw: object, where: str) -> None:

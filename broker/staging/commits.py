@@ -162,7 +162,7 @@ class Commits:
             if stage is None:
                 raise Refusal(404, f"stage {named.name} is not here: it expired, or never was")
             if stage.bytes != named.bytes:
-                why = f"stage {named.name} has {stage.bytes} bytes, and not {named.bytes}"
+                why = f"stage {named.name} has {stage.bytes} bytes, not {named.bytes}"
                 raise Refusal(409, why)
             if stage.crc != named.crc:
                 raise Refusal(409, f"stage {named.name} has another checksum")

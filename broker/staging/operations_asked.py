@@ -71,7 +71,7 @@ class AbortRequest:
 def read_piece(headers: bytes) -> StagedPiece:
     """Parse the headers of `$SEQ.STAGE`. Raises `BadRequest`."""
     if len(headers) > HEADERS_MAX:
-        raise BadRequest(f"there are {len(headers)} bytes of headers, and {HEADERS_MAX} at most")
+        raise BadRequest(f"there are {len(headers)} bytes of headers; {HEADERS_MAX} are allowed")
     found: dict[str, str] = {}
     for line in headers.split(b"\r\n")[1:]:
         name, colon, value = line.partition(b":")
@@ -96,7 +96,7 @@ def read_commit(payload: bytes, max_stages: int) -> CommitRequest:
         raise BadRequest('"stages" is a list of {"stage": name, "bytes": n, "crc32": n}')
     if len(entries) > max_stages:
         raise BadRequest(
-            f"{len(entries)} stages are named, and there are {max_stages} at most"
+            f"{len(entries)} stages are named; at most {max_stages} are allowed"
             " (staging.max_stages)"
         )
     stages = tuple(_named(entry) for entry in entries)

@@ -27,7 +27,7 @@ NOBODY = Owner("", 0)
 
 
 def owner_of(connection: Connection) -> Owner:
-    """The owner behind this connection."""
+    """The owner of what this connection stages."""
     return owner_at(connection.session.ip, connection.session.cid)
 
 

@@ -310,7 +310,7 @@ class Keeper:
     # Shutdown
 
     async def stop(self) -> None:
-        """Write, sync and close; what could not be written was shown to nobody."""
+        """Write, sync and close; what could not be written has never been shown."""
         self._state = STOPPING
         for timer in (self._tick_timer, self._retry_timer, self._sync_timer):
             if timer is not None:
