@@ -57,7 +57,7 @@ class Applications:
         self._owners: dict[str, Owner] = {}  # of applications that are known, or about to be
         self._by_address: dict[str, dict[str, None]] = {}  # the known applications, oldest first
         self._kept = self._most * settings.address_kept // 100
-        # Replaced applications by the name that replaced them; the latter is a new publisher.
+        # The last batches of replaced applications, by the new name that replaced them.
         self._instead: dict[str, CommittedBatch] = {}
         self.displaced = 0
         self._lines = 0

@@ -60,7 +60,7 @@ def in_file(folder: Path, text: str) -> list[str]:
         ("zzzzzz = 1", "zzzzzz: there is no such setting; `seriatim config` shows what there is"),
         ("max_payload = 5", "max_payload: there is no such setting; did you mean limits.max_pay"),
         ("Max-Payload = 5", "Max-Payload: there is no such setting; did you mean limits.max_pay"),
-        ("[limits]\nport = 5", "limits.port: there is no such setting; did you mean port? It sta"),
+        ("[limits]\nport = 5", "limits.port: there is no such setting; did you mean port? It bel"),
         ("max_subs = 5", "max_subs: there is no such setting; did you mean limits.max_subscript"),
         ('logfile = "x"', "logfile: there is no such setting; did you mean log_file?"),
         ("limits = 5", "limits: is a table; write [limits]"),
