@@ -1,1 +1,1 @@
-"""The process: sessions, sockets, settings, metrics, and the data plane joining the rooms."""
+"""The broker's process: clients, data plane, replay, storage, feeds, staging and monitoring."""

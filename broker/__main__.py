@@ -1,8 +1,8 @@
 """The broker's own process: `python -m broker --settings-fd N`, which `seriatim serve` becomes.
 
-It imports only what a running broker needs. `ssl` is four megabytes, a fifth of all the
-memory of a broker, and asyncio imports it if it can; no listener uses TLS, so it cannot,
-unless uvloop is to be used, which does not do without.
+It imports only what a running broker needs. asyncio imports `ssl` if it can, which takes four
+megabytes, a fifth of a broker's memory. No listener uses TLS, so this prevents the import, unless
+uvloop is used, which needs it.
 """
 
 import importlib.util
@@ -13,7 +13,7 @@ from broker.settings.settings import Settings, settings_from_json
 
 
 def _settings() -> Settings | None:
-    """What `seriatim serve` has left for us; None if it was not `seriatim serve`."""
+    """The settings from `seriatim serve`; None if it did not start this process."""
     if len(sys.argv) != 3 or sys.argv[1] != "--settings-fd" or not sys.argv[2].isdigit():
         return None
     with open(int(sys.argv[2]), "rb") as file:
@@ -21,7 +21,7 @@ def _settings() -> Settings | None:
 
 
 def main() -> int:
-    """The exit status: 0 after a clean stop, 1 with one line if the broker cannot start."""
+    """Return the exit status: 0 after a clean stop, 1 with one line if the broker cannot start."""
     if not __debug__:
         print("seriatim: python -O is refused: assertions guard the order", file=sys.stderr)
         return 1

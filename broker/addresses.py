@@ -1,8 +1,8 @@
-"""Addresses of this machine and of peers: how they are listened on, and how they are written.
+"""Addresses of this machine and of peers: how to listen on them, and how to show them.
 
-0.0.0.0 and :: are every interface, of IPv4 and of IPv6, as nats-server has it: one socket takes
-both. An IPv4 peer that comes by it is shown by its own address. A machine without IPv6 listens
-by IPv4. A name may stand for several addresses; they all get one port.
+0.0.0.0 and :: mean every interface, of IPv4 and of IPv6, as in nats-server: one socket serves both.
+A peer that uses IPv4 on it is shown with its IPv4 address. A machine without IPv6 listens on IPv4.
+A name may stand for several addresses; they all get the same port.
 """
 
 import errno
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 EVERYWHERE: Final = ("", "0.0.0.0", "::")
 NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
-FREE_PORT_TRIES: Final = 16  # of a host with several addresses
-_MAPPED = "::ffff:"  # how IPv6 writes an address of IPv4
+FREE_PORT_TRIES: Final = 16  # attempts for a host with several addresses
+_MAPPED = "::ffff:"  # how IPv6 writes an IPv4 address
 
 
 def shown(host: str, port: int) -> str:
@@ -22,12 +22,12 @@ def shown(host: str, port: int) -> str:
 
 
 def wanted(host: str, port: int) -> str:
-    """What was to be listened on, for an error message; port 0 or -1 is any free one."""
+    """An address to listen on, for an error message; port 0 or -1 means any free one."""
     return shown(host, port) if port > 0 else f"any free port of {host}"
 
 
 def overlap(host: str, other: str) -> bool:
-    """Whether two that are to be listened on would have one port in common."""
+    """Whether two addresses to listen on would share a port."""
     return host == other or host in EVERYWHERE or other in EVERYWHERE
 
 
@@ -37,12 +37,12 @@ def reason_of(error: OSError) -> str:
 
 
 def peer_ip(ip: str) -> str:
-    """A peer's address; one of IPv4 as such, though it came by a socket of IPv6."""
+    """A peer's address; an IPv4 one as such, even if it came through an IPv6 socket."""
     return ip[len(_MAPPED) :] if ip.startswith(_MAPPED) and "." in ip else ip
 
 
 def network_of(host: str) -> Hashable:
-    """Whom an address belongs to: with IPv6, whoever has one has 2^64."""
+    """Whom an address belongs to: with IPv6, whoever has one address has 2^64."""
     host = peer_ip(host)
     if ":" not in host:
         return host
@@ -50,7 +50,7 @@ def network_of(host: str) -> Hashable:
 
 
 def bound_to(host: str, bound: socket.socket) -> tuple[str, int]:
-    """Where a socket is bound, as its owner has asked for it; every interface by one name."""
+    """Where a socket is bound, in the form its owner asked for; one name for every interface."""
     ip, port = bound.getsockname()[:2]
     return (host or "0.0.0.0" if host in EVERYWHERE else ip), port
 
@@ -58,9 +58,9 @@ def bound_to(host: str, bound: socket.socket) -> tuple[str, int]:
 def open_sockets(
     host: str, port: int, kind: int = socket.SOCK_STREAM, most: int | None = None
 ) -> list[socket.socket]:
-    """Sockets bound to the host's addresses, all to one port; 0 is any free one. At least one.
+    """Return sockets bound to the host's addresses, at least one, all with the same port.
 
-    `most` is how many of the addresses are wanted. Raises `OSError`.
+    Port 0 means any free one. `most` limits the number of addresses. Raises `OSError`.
     """
     if host in EVERYWHERE:
         try:
@@ -75,14 +75,14 @@ def open_sockets(
         try:
             return _open_all(places, port, kind)
         except OSError as error:
-            # What is free on one address may be taken on another: then it is another port.
+            # A port that is free on one address may be taken on another: then try another port.
             if port or error.errno != errno.EADDRINUSE or not left:
                 raise
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _open_all(places: list[tuple[Any, Any]], port: int, kind: int) -> list[socket.socket]:
-    """One socket for each place, but for those that this machine does not have."""
+    """Open one socket for each address that this machine has."""
     made: list[socket.socket] = []
     absent: OSError | None = None
     for family, place in places:

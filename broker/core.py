@@ -1,6 +1,6 @@
-"""What all parts of a broker share: they take this, and none of them knows the server.
+"""What all parts of a broker share: they get this object, and none of them knows the server.
 
-The server makes it once, before the first client comes; nothing in it is replaced after that.
+The server makes it once, before the first client comes; nothing in it is replaced later.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ class Core:
     settings: Settings
     loop: asyncio.AbstractEventLoop
     plane: Plane
-    journal: Store | Ring | None  # None: no message is kept
-    replays: Replays | None  # where there is a journal
-    keeper: Keeper | None  # where it is on disk
+    journal: Store | Ring | None  # None: messages are not kept
+    replays: Replays | None  # if there is a journal
+    keeper: Keeper | None  # if the journal is on disk
 
     def hold(self, publisher: HeldPublisher) -> None:
-        """Have a publisher wait for the subscribers that it has outrun in this event."""
+        """Make a publisher wait for the subscribers that it has outrun in this event."""
         hold(publisher, self.plane.gate, self.settings.limits.hold_ms / 1000)
 
     def advance(self) -> None:
-        """Numbers were given: whoever waits for them is served."""
+        """Numbers were given: serve those that wait for them."""
         if self.replays is not None and self.replays.waits:
             self.replays.advance()

@@ -1,13 +1,13 @@
-"""Publishers wait a little for the subscribers that they outrun.
+"""Publishers wait briefly for subscribers that cannot keep up.
 
-A flood is brought down to the speed of its readers in this way, instead of cutting them off.
+This slows a flood down to the speed of its readers, instead of disconnecting them.
 
     hold          at the end of a publisher's turn, for every subscriber whose outbox is crowded
     drained       the subscriber has caught up: its publishers go on
-    time is over  they go on, too, and the subscriber lags: it holds nobody before it has drained
+    time is over  they go on as well; the subscriber lags and holds nobody until it has drained
 
-So a reader that is dead or far too slow stalls nobody: its outbox grows to `max_pending`, and it
-is cut off.
+So a reader that is dead or far too slow does not stall anyone: its outbox grows to `max_pending`,
+and it is disconnected.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from broker.dataplane.gate import Gate
 
 
 class HeldPublisher(Protocol):
-    """Who may be held: a session, cquencer's port, or the commits of staging."""
+    """A publisher that can be held: a session, the cquencer port, or the commits of staging."""
 
     held_by: int  # subscribers that it waits for
 
@@ -26,13 +26,13 @@ class HeldPublisher(Protocol):
 
 
 class HoldingSubscriber(Protocol):
-    """What a subscriber's connection says of it."""
+    """What a subscriber's connection shows."""
 
-    lagging: bool  # it has held its publishers as long as it may
+    lagging: bool  # it has held its publishers for as long as allowed
 
 
 def hold(publisher: HeldPublisher, gate: Gate, seconds: float) -> None:
-    """Have a publisher wait for the subscribers that it has outrun in this event."""
+    """Make a publisher wait for the subscribers that it has outrun in this event."""
     for connection in gate.crowded:
         if not connection.closed and not connection.writable and seconds:
             connection.session.hold(publisher, seconds)
@@ -40,7 +40,7 @@ def hold(publisher: HeldPublisher, gate: Gate, seconds: float) -> None:
 
 
 class HeldPublishers:
-    """Those that wait for one subscriber."""
+    """The publishers that wait for one subscriber."""
 
     __slots__ = ("_loop", "_publishers", "_subscriber", "_timer")
 
@@ -51,7 +51,7 @@ class HeldPublishers:
         self._timer: asyncio.TimerHandle | None = None
 
     def hold(self, publisher: HeldPublisher, seconds: float) -> None:
-        """Have one more wait, but none of them for longer than this."""
+        """Make one more wait; none of them waits longer than `seconds`."""
         if publisher in self._publishers:
             return
         self._publishers.add(publisher)

@@ -1,4 +1,4 @@
-"""The broker's log: nats-server's look, to standard error or to a file that can be moved away."""
+"""The broker's log in nats-server's format: to standard error, or to a file that can be rotated."""
 
 import logging
 import os
@@ -9,7 +9,7 @@ _LEVELS = {"DEBUG": "DBG", "INFO": "INF", "WARNING": "WRN", "ERROR": "ERR", "CRI
 
 
 class LogFormat(logging.Formatter):
-    """`[pid] 2026/11/20 10:55:30.123456 [INF] text`, one line a record."""
+    """`[pid] 2026/11/20 10:55:30.123456 [INF] text`, one line per record."""
 
     def format(self, record: logging.LogRecord) -> str:
         when = time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(record.created))
@@ -34,11 +34,11 @@ def start_logging(path: str, debug: bool) -> logging.Handler:
 
 
 def reopen(handler: logging.Handler) -> None:
-    """Let go of a log file that was moved away, and begin a new one in its place."""
+    """Close a log file that was moved away, and open a new one in its place."""
     if not isinstance(handler, logging.FileHandler):
         return
     try:
-        stream = open(handler.baseFilename, "a")  # noqa: SIM115 - it is the handler's from here
+        stream = open(handler.baseFilename, "a")  # noqa: SIM115 - the handler closes it
     except OSError as error:
         logging.getLogger("seriatim").warning(
             "log file %s: %s; going on with the old one", handler.baseFilename, error.strerror

@@ -1,4 +1,4 @@
-"""One broker from its settings to its end: log, pid file, event loop, signals."""
+"""Runs one broker from its settings to its end: log, pid file, event loop, signals."""
 
 import asyncio
 import gc
@@ -18,13 +18,13 @@ from sequencer.journal.errors import ELSEWHERE, StoreError
 
 log = logging.getLogger("seriatim")
 
-# New subjects and subscriptions make many objects that are in no cycle. The collector, which
-# by default looks after every 700 of them, would take a third of the time they cost.
+# New subjects and subscriptions make many objects that are in no cycle. With its default of
+# one run per 700 objects, the garbage collector would take a third of the time they cost.
 GC_THRESHOLDS = (10_000, 10, 10)
 
 
 def run(settings: Settings, uvloop: bool) -> int:
-    """Run until told to stop. 0 after a clean stop, 1 with one line if it cannot start."""
+    """Run until told to stop. Return 0 after a clean stop, 1 with one line if it cannot start."""
     try:
         handler = start_logging(settings.log_file, settings.debug or settings.trace)
     except OSError as error:
@@ -67,13 +67,13 @@ def _run(settings: Settings, handler: logging.Handler, uvloop: bool) -> int:
         if text.endswith(ELSEWHERE):
             text += " with -sd DIR (--store_dir)"
         log.critical("%s", text)
-        if settings.log_file:  # whoever started us looks here, not there
+        if settings.log_file:  # whoever started the broker sees this, but not the log
             print(f"seriatim: {text}", file=sys.stderr)
         return 1
 
 
 def _unused(sequencer: SequencerSettings) -> list[str]:
-    """What was set of cquencer's port, and does nothing: there is no such port."""
+    """Settings of the cquencer port that have no effect, because there is no such port."""
     if sequencer.port:
         return []
     usual = SequencerSettings()
@@ -89,7 +89,7 @@ def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def _raise_file_limit() -> None:
-    """Take as many descriptors as the system grants: one a connection."""
+    """Raise the limit of open files as far as the system allows: each connection needs one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -107,13 +107,13 @@ async def _serve(settings: Settings, handler: logging.Handler) -> int:
     server = Server(settings)
     monitor = None
     if settings.http_port:
-        from broker.monitor import Monitor  # prometheus_client is six megabytes
+        from broker.monitor import Monitor  # prometheus_client takes six megabytes
 
         host = settings.http_host or settings.host
         monitor = Monitor(server, loop, host, max(settings.http_port, 0))
         monitor.start()
     await server.start()
-    gc.freeze()  # what is here now stays: the collector need not look at it again
+    gc.freeze()  # everything so far stays: the collector need not look at it again
     gc.set_threshold(*GC_THRESHOLDS)
     await stop.wait()
     log.info("Stopping: delivering what was accepted")
@@ -121,7 +121,7 @@ async def _serve(settings: Settings, handler: logging.Handler) -> int:
     if monitor is not None:
         monitor.stop()
     log.info("Server stopped")
-    for number in (signal.SIGTERM, signal.SIGINT):  # one more shall not spoil a stop that is done
+    for number in (signal.SIGTERM, signal.SIGINT):  # one more must not spoil a stop that is done
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
     return 0

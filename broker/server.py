@@ -1,4 +1,4 @@
-"""The broker as a whole: its doors, its sessions, and how it starts and stops."""
+"""The broker as a whole: its listeners, its sessions, and how it starts and stops."""
 
 import asyncio
 import json
@@ -36,10 +36,10 @@ from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
 
-ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # base32, as nats-server's ids
-DRAIN_POLL = 0.005  # seconds; the kernel tells nobody when a client has acknowledged its data
-BACKLOG = 1024  # connections that wait to be accepted: a fleet that comes back at once
-# For the log: a NATS application that shows netstrings finds there why, and what to do about it.
+ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # base32, as in nats-server's ids
+DRAIN_POLL = 0.005  # seconds; the kernel sends no event when a client has acknowledged its data
+BACKLOG = 1024  # connections that wait to be accepted: a whole fleet may reconnect at once
+# For the log: whoever sees netstrings in a NATS application finds the reason and the remedy here.
 FRAMES = {
     "netstring": "netstring frames that hold the number (--frame header leaves payloads unchanged)",
     "header": "unchanged, the number is in the header Nats-Sequence",
@@ -57,7 +57,7 @@ class Traffic(NamedTuple):
 
 
 class StoppableStager(Stager, Protocol):
-    """The staging service, which is imported where it is asked for."""
+    """The staging service, which is imported only when it is needed."""
 
     async def stop(self) -> None: ...
 
@@ -74,7 +74,7 @@ class Server:
         self._run = int.from_bytes(os.urandom(4), "big")  # tells our publishers from earlier ones
         self.sessions: dict[int, Session] = {}
         self.total_connections = 0
-        self._cids = 0  # given so far, to clients of every kind
+        self._cids = 0  # cids given so far, to clients of every kind
         self.slow_consumers = 0
         self.addresses: list[tuple[str, int]] = []
         limits = settings.limits
@@ -85,7 +85,7 @@ class Server:
         self.plane.attach(self.control)
         self.feeds = None
         if settings.feeds:
-            from broker.feeds.feeds import Feeds  # a megabyte that no other broker needs
+            from broker.feeds.feeds import Feeds  # a megabyte that other brokers need not load
 
             self.feeds = Feeds(settings, self.plane.sequencer, self.loop)
         self.store = open_journal(settings)
@@ -105,7 +105,7 @@ class Server:
         self.closings = Closings(self.loop, limits.closings_logged)
         self.cquencer = None
         if settings.sequencer.port:
-            from broker.cquencer.cquencer_service import Cquencer  # as feeds are
+            from broker.cquencer.cquencer_service import Cquencer  # only if needed
 
             subject = settings.sequencer.subject.encode()
             fitting = self.feeds.fitting(subject) if self.feeds is not None else None
@@ -113,7 +113,7 @@ class Server:
         self.staging: StoppableStager | None = None
         if isinstance(self.store, Store) and os.path.isdir(os.path.join(self.store.path, STAGING)):
             self.open_staging()
-        self._joining: set[asyncio.Task[object]] = set()  # connections that have no session yet
+        self._joining: set[asyncio.Task[object]] = set()  # connections without a session yet
         self._closed_traffic = Traffic(0, 0, 0, 0)
         self._info_fields: dict[str, object] = {
             "server_id": self.server_id,
@@ -128,15 +128,15 @@ class Server:
         }
 
     def open_staging(self) -> StoppableStager:
-        """What is staged, and who asks for it; from the first request on. Raises `OSError`."""
-        from broker.staging.staging_service import StagingService  # as feeds are
+        """Return the staging service; made at the first request. Raises `OSError`."""
+        from broker.staging.staging_service import StagingService  # only if needed
 
         if self.staging is None:
             self.staging = StagingService(self.core)
         return self.staging
 
     def _keep(self, store: Store | Ring) -> None:
-        """Have everything that is numbered kept, sent, and played to whoever asks for it."""
+        """Keep everything that is numbered: in the journal, the feeds and the replays."""
         plane, journal = self.plane, self.settings.journal
         if self.feeds is not None:
             self.feeds.attach(store)
@@ -153,7 +153,7 @@ class Server:
     # Start and stop
 
     async def start(self) -> None:
-        """Open every door. Raises `OSError` with the address if one cannot be listened on."""
+        """Listen on all addresses. Raises `OSError` with the address if one of them fails."""
         self._trimmer.start()
         if self.keeper is not None:
             self.keeper.start()
@@ -190,19 +190,19 @@ class Server:
             session.close()
         if self.cquencer is not None:
             self.cquencer.close()
-        await asyncio.sleep(0)  # the transports tell their sessions that they have closed
+        await asyncio.sleep(0)  # the transports report the end to their sessions
         if self.feeds is not None:
             await self.feeds.stop(deadline)
         if self.keeper is not None:
             await self.keeper.stop()
 
     def _undrained(self) -> int:
-        """How many clients have not acknowledged all that is meant for them."""
+        """How many clients have not acknowledged everything that is meant for them."""
         late = sum(not session.is_drained() for session in self.sessions.values())
         return late + (self.cquencer.undrained() if self.cquencer is not None else 0)
 
     def _open(self, host: str, port: int, frame: str) -> None:
-        """Listen on one address; port -1 is any free one."""
+        """Listen on one address; port -1 means any free one."""
         try:
             sockets = addresses.open_sockets(host, max(port, 0))
             for bound in sockets:
@@ -214,7 +214,7 @@ class Server:
                 " choose others with --port and --addr"
             ) from error
         listener = BoundListener(host, sockets[0].getsockname()[1], frame)
-        for bound in sockets:  # a name may stand for more than one address
+        for bound in sockets:  # a name may stand for several addresses
             self.addresses.append(addresses.bound_to(host, bound))
             self.doorkeeper.watch(bound, lambda accepted, _: self._join(accepted, listener))
         where = addresses.shown(host, listener.port)
@@ -224,7 +224,7 @@ class Server:
     # Sessions
 
     def _join(self, accepted: socket.socket, listener: BoundListener) -> None:
-        """Begin a session for a connection that was accepted."""
+        """Begin a session for an accepted connection."""
         accepted.setblocking(False)
         with suppress(OSError):  # the peer may have gone
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -242,7 +242,7 @@ class Server:
             self.doorkeeper.freed()
 
     def admit(self, session: Session) -> bool:
-        """Give a new session its cid, and its place if there is one."""
+        """Give a new session its cid, and admit it if there is room."""
         self.total_connections += 1
         session.cid, session.connection.origin = self.new_client()
         if not self.has_room():
@@ -252,12 +252,12 @@ class Server:
         return True
 
     def new_client(self) -> tuple[int, int]:
-        """The cid of one more client, and who it is in the journal's records."""
+        """Return a new client's cid, and its origin in the journal's records."""
         self._cids += 1
         return self._cids, self._run << 32 | (self._cids & 0xFFFFFFFF)
 
     def full(self, ip: str, label: str) -> None:
-        """There is no place for one more client."""
+        """Count and log a client that was refused: there is no room for one more."""
         text = "%s - maximum connections exceeded"
         self.closings.tell(logging.WARNING, ip, text, label)
 
@@ -267,7 +267,7 @@ class Server:
         return len(self.sessions) + others < self.settings.limits.max_connections
 
     def forget(self, session: Session) -> None:
-        """A session has ended; what it counted stays."""
+        """A session has ended; its counts stay."""
         self.heartbeat.forget(session)
         self.doorkeeper.freed()
         if self.sessions.pop(session.cid, None) is not None:
@@ -289,7 +289,7 @@ class Server:
     # Figures
 
     def traffic(self) -> Traffic:
-        """What has come in and gone out, closed connections included."""
+        """What was received and sent, including closed connections."""
         total = self._closed_traffic
         for session in self.sessions.values():
             total = _sum(total, session.connection)
@@ -317,12 +317,12 @@ class Server:
 
 
 def _make_plane(settings: Settings) -> Plane:
-    """The data plane, with the bounds that the settings give it."""
+    """Make the data plane with the limits of the settings."""
     limits = settings.limits
     exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
     sublist = Sublist(classifier(exclude), limits.max_routes)
     sublist.max_match_nodes = limits.max_match_nodes
-    # Below max_pending, or a flood would cut off readers that could have kept up.
+    # Below max_pending; otherwise a flood would disconnect readers that could keep up.
     plane = Plane(sublist, Sequencer(), min(limits.hold_pending, limits.max_pending // 2))
     plane.gate.budget.limit = limits.max_pending_total
     return plane

@@ -1,4 +1,4 @@
-"""The version, and whether the hot modules run compiled: all of them or none."""
+"""The version, and whether the hot modules run compiled: all of them must, or none."""
 
 import importlib.util
 import sys
@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Final
 
 VERSION: Final = "0.1.0"
-# What clients are told in INFO: they compare it with the nats-server that a feature came with,
-# and take an older one to be without it. It is the one whose protocol is spoken here.
+# Sent to clients in INFO. They compare it with the nats-server version that introduced a feature.
+# It is the version whose protocol the broker speaks.
 NATS_VERSION: Final = "2.15.1"
 _IMPLEMENTATION = {"cpython": "CPython", "pypy": "PyPy"}.get(sys.implementation.name, "Python")
 PYTHON: Final = f"{_IMPLEMENTATION} {sys.version.split()[0]}"
-# Where hot modules are. Beside these packages may lie any other, with `.pxd` files of its own.
+# Packages with hot modules. Other packages beside them may have `.pxd` files of their own.
 HOT_ROOMS: Final = ("broker", "parser", "sequencer", "seriatim", "sublist")
 
 
 class MixedBuild(RuntimeError):
-    """Some hot modules are compiled and some are not; their objects do not mix."""
+    """Only some of the hot modules are compiled; compiled and uncompiled objects do not mix."""
 
 
 def hot_modules() -> list[str]:
-    """Every module that has its types in a `.pxd` beside it: setup.py compiles just these."""
+    """Every module with a `.pxd` beside it: setup.py compiles exactly these."""
     root = Path(__file__).parent.parent
     types = [path.relative_to(root) for room in HOT_ROOMS for path in (root / room).rglob("*.pxd")]
     found = [".".join(path.with_suffix("").parts) for path in types if path.stem != "__init__"]

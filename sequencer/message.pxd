@@ -1,7 +1,7 @@
 # The compiler's view of message.py: types only, never behaviour.
 cimport cython
 
-# Not final: `Walk` is one. It has no methods, so it costs no vtable.
+# Not final: `Walk` is a subclass. It has no methods, so it costs no vtable.
 cdef class Message:
     cdef readonly object buffer
     cdef const unsigned char *data

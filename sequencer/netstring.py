@@ -103,7 +103,7 @@ class Truncated(NetstringError):
 
 
 class TrailingBytes(NetstringError):
-    """Bytes follow after the one item."""
+    """More bytes follow the item."""
 
 
 class BadNumber(NetstringError):
@@ -118,7 +118,7 @@ def encode(payload: BytesLike) -> bytes:
 def encode_number(number: int) -> bytes:
     """Return `number` as a netstring of its digits: 88485 gives b"5:88485,".
 
-    Raises `ValueError` for a number outside 0 to `NUMBER_MAX`, `TypeError` for what is no integer.
+    Raises `ValueError` for a number outside 0 to `NUMBER_MAX`, `TypeError` if it is not an integer.
     """
     number = operator.index(number)  # "%d" alone would cut 1.5 to 1
     if not 0 <= number <= NUMBER_MAX:

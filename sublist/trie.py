@@ -21,7 +21,7 @@ from sublist.subject import has_wildcard
 from sublist.subscription import Subscription
 
 if not cython.compiled:
-    FEW = 16  # literal children; up to so many are always searched
+    FEW = 16  # literal children; up to this many are always searched
     MANY = 16384  # with more, never: their largest cost so far counts until they are gone
 
 

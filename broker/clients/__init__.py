@@ -1,1 +1,1 @@
-"""One NATS client's conversation: its socket, CONNECT, PING, and what it asks of the broker."""
+"""NATS clients: their sockets, CONNECT, PING, subscriptions and requests."""

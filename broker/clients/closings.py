@@ -1,7 +1,7 @@
-"""What the log says of connections that the broker has closed: why, and not too often.
+"""Logs why the broker closed a connection, with a limit on the number of lines.
 
-An address has `most` lines a minute; those above that are counted, and reported when the minute
-is over. An IPv6 network of 2^64 counts as one address. Memory: `ADDRESSES_MAX` addresses.
+Each address gets `most` lines a minute; further ones are counted and reported when the minute is
+over. An IPv6 network of 2^64 counts as one address. Memory: `ADDRESSES_MAX` addresses.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from broker.clients.hidden import HIDDEN, hide_object
 from parser.errors import quoted
 
 SPAN: Final = 60.0  # seconds
-ADDRESSES_MAX: Final = 1024  # the others share one place
-QUOTED_MAX: Final = 64  # bytes of what a client said
+ADDRESSES_MAX: Final = 1024  # all others share one entry
+QUOTED_MAX: Final = 64  # bytes of a client's line that are quoted
 WHY_MAX: Final = 200  # characters
 
 log = logging.getLogger("seriatim")
@@ -38,7 +38,7 @@ class Closings:
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
 
     def tell(self, level: int, ip: str, text: str, *values: object) -> bool:
-        """Log a line about a client of this address, unless it has had enough; whether it did."""
+        """Log a line about a client of this address, unless over its limit; return whether."""
         if not self._most:
             log.log(level, text, *values)
             return True
@@ -57,7 +57,7 @@ class Closings:
         return True
 
     def _end(self, key: Hashable) -> None:
-        """A minute is over: say how many lines were left out."""
+        """After a minute, report how many lines were left out."""
         self._timers.pop(key).cancel()
         reported = self._reported.pop(key)
         if reported.lines > self._most:
@@ -68,21 +68,21 @@ class Closings:
             )
 
     def stop(self) -> None:
-        """Say how many lines were left out so far."""
+        """Report how many lines were left out so far."""
         for key in list(self._reported):
             self._end(key)
 
 
 def connect_violation(why: str) -> str:
-    """A fault of a CONNECT for the log: its arguments may hold credentials, so none is shown."""
+    """A protocol error in CONNECT, for the log, without the arguments: they may be credentials."""
     return f'Protocol Violation: {why[:WHY_MAX]}: "CONNECT {HIDDEN}"'
 
 
 def violation(why: str, buffer: bytes | bytearray, at: int, stop: int) -> str:
-    """Any other protocol fault: what is wrong, and how the line around `at` begins.
+    """Any other protocol error, for the log: what is wrong, and the start of the line at `at`.
 
-    The store may lack the line's first bytes, which came in an earlier read: never call this for
-    a line that is known to be a CONNECT. What lies at `stop` and beyond belongs to others.
+    The buffer may lack the line's first bytes, which came in an earlier read. So never call this
+    for a line that is a CONNECT. The bytes from `stop` on belong to other clients.
     """
     start = buffer.rfind(b"\n", 0, at) + 1
     line = (

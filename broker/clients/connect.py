@@ -1,8 +1,8 @@
-"""What a client may say in CONNECT, and how it is read: as nats-server reads it.
+"""The options of CONNECT, read as nats-server reads them.
 
-A JSON object; keys in any case, unknown ones ignored, the last of equal ones wins; `null`
-leaves an option as it is. A second CONNECT adds to the first. Anything else that is no
-object, or has a value of the wrong type, hangs up on the client without a word.
+A JSON object: keys match in any case, unknown keys are ignored, the last of equal keys counts, and
+`null` leaves an option unchanged. A second CONNECT adds to the first. If CONNECT is not an object,
+or an option has the wrong type, the connection is closed without an error message.
 """
 
 from typing import Any, Final
@@ -32,32 +32,32 @@ _TYPES: dict[str, type] = {
     "import": Pairs,
     "export": Pairs,
 }
-SHOWN: Final = {  # what the log may show, each with a value of its type: others may be secret
+SHOWN: Final = {  # the log may show these if the type is right; other values may be secret
     name: wanted for name, wanted in _TYPES.items() if name not in (*SECRETS, "import", "export")
 }
 _WORDS = {bool: "a bool", str: "a string", int: "a whole number", Pairs: "an object"}
 
 
 def folded(key: str) -> str:
-    """A key as it is compared: Go knows two more letters than ASCII's that have a case."""
+    """A key as Go compares it: two letters beyond ASCII fold to ASCII ones."""
     return key.lower().replace("\N{LATIN SMALL LETTER LONG S}", "s")
 
 
 def read_object(text: bytes) -> Pairs:
-    """A JSON object, or `null` for an empty one. Raises `BadConnect`."""
+    """Read a JSON object; the empty one for `null`. Raises `BadConnect`."""
     try:
         value = read(text)
     except ValueError as error:
-        raise BadConnect(f"no JSON: {error}") from error
+        raise BadConnect(f"not valid JSON: {error}") from error
     if value is None:
         return Pairs()
     if not isinstance(value, Pairs):
-        raise BadConnect(f"JSON, but no object: a {type(value).__name__}")
+        raise BadConnect(f"not a JSON object: a {type(value).__name__}")
     return value
 
 
 def read_options(text: bytes) -> dict[str, Any]:
-    """The options that a CONNECT sets, by their lower-case names. Raises `WireError`."""
+    """Return the options that a CONNECT sets, by their lower-case names. Raises `WireError`."""
     options: dict[str, Any] = {}
     for key, value in read_object(text):
         name = folded(key)
@@ -75,7 +75,7 @@ def read_options(text: bytes) -> dict[str, Any]:
 
 
 def _check_permissions(name: str, permissions: Pairs) -> None:
-    """They are not used here, but must be what Go could read. Raises `BadConnect`."""
+    """Check permissions, which are not used here, as Go would. Raises `BadConnect`."""
     for key, subjects in permissions:
         if subjects is None or folded(key) not in ("allow", "deny"):
             continue
@@ -86,7 +86,7 @@ def _check_permissions(name: str, permissions: Pairs) -> None:
 
 
 def check_options(options: dict[str, Any]) -> None:
-    """Refuse what all options so far, taken together, may not say. Raises `WireError`."""
+    """Refuse invalid combinations of all the options so far. Raises `WireError`."""
     if options.get("protocol", 0) not in (0, 1):
         raise BadProtocol(f"protocol {options['protocol']}")
     if options.get("account") or options.get("new_account"):

@@ -1,9 +1,10 @@
-"""The protocol's rules for all that is not a plain message: one table of verbs, no I/O.
+"""The protocol's rules for everything but plain messages: a table of verbs, without I/O.
 
-The data plane calls `handle` with an operation whose spans are in the link's parser, and
-the `publish_special` family for messages that it will not judge itself. Answers go into the
-link's outbox; what must happen to the connection goes to its session. A refused operation
-is told so and costs nothing else; a fatal one ends the conversation after its answer.
+The data plane calls `handle` with an operation whose spans are in the connection's parser. It
+calls the `publish_special` family for messages that it does not decide on itself. Answers go into
+the connection's outbox; whatever else must happen to the connection goes to its session. A
+refused operation gets an error and has no other effect; a fatal one ends the connection after
+the error.
 """
 
 import logging
@@ -45,22 +46,22 @@ from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
 
-EVERYTHING = 1 << 20  # more work than one read event may cause: what follows waits
-REFUSAL_WORK = 64  # offers that telling an error costs, besides the control operation
-TOLD_WORK = 3  # and each byte of what is told: a subject in it is quoted
+EVERYTHING = 1 << 20  # more work than one read event may cause: the rest must wait
+REFUSAL_WORK = 64  # offers that reporting an error costs, besides the control operation
+TOLD_WORK = 3  # and each byte of the report: the subject in it is quoted
 COUNTED_WORK = 8  # offers that counting a subscription costs
 LATEST_MAX = 4  # `$SEQ.LAST` at a time: each remembers all subjects that match it
 
 
 class Control:
-    """One per broker, for its one thread; the conversations' state is in their links."""
+    """One per broker, for its one thread; the state of each client is in its connection."""
 
     def __init__(self, plane: Plane, max_subscriptions: int, max_matches: int = 0) -> None:
         self.plane = plane
         self.sublist = plane.sublist
         self.max_subscriptions = max_subscriptions
-        self.replays: Replays | None = None  # where there is a journal, or a ring
-        self.keeper: Keeper | None = None  # where it is on disk
+        self.replays: Replays | None = None  # if there is a journal, or a ring
+        self.keeper: Keeper | None = None  # if the journal is on disk
         self.request_handler: RequestHandler | None = None
         self.sessions: Mapping[int, Session] = {}
         self.dropping = Dropping(self.sublist, self.remove)
@@ -75,23 +76,23 @@ class Control:
             FAULT: self._fault,
         }
 
-    # What the plane asks for
+    # Called by the plane
 
     def handle(self, connection: Connection, op: int) -> None:
-        """See to one control operation; what a peer did wrong is answered here."""
+        """Handle one control operation; send an error if the client did something wrong."""
         try:
             self._verbs[op](connection)
         except errors.WireError as error:
             self._tell(connection, error, of_connect=op == CONNECT)
 
     def invalid_publish_subject(self, connection: Connection) -> None:
-        """A pedantic client is told; its message goes on all the same."""
+        """Send a pedantic client an error; its message is published nevertheless."""
         self.plane.say(connection, errors.InvalidPublishSubject.reply)
 
     def publish_special(
         self, connection: Connection, message: Message, route: Route, reply: bytes
     ) -> None:
-        """A message to `$SEQ.`, to a reserved subject, or with a reserved reply."""
+        """Publish to `$SEQ.`, to a reserved subject, or with a reserved reply."""
         acknowledged = route.subject.startswith(PUBLISH_PREFIX)
         if self.request_handler is not None and self.request_handler.takes(route.subject):
             self.request_handler.answer(connection, message, route.subject, reply)
@@ -104,9 +105,9 @@ class Control:
             self._publish_acknowledged(connection, message, subject, reply)
 
     def trace_only(self, connection: Connection, message: Message, route: Route) -> bool:
-        """Whether the message is only to be traced: it gets no number, and is delivered to nobody.
+        """Whether the message is only to be traced: it gets no number, and is not delivered.
 
-        Traces are not made here. A request to the broker itself is answered that it was none.
+        The broker makes no traces. A `$SEQ.PUB` request gets the answer that it was not published.
         """
         buffer = message.buffer
         if not is_trace_only(bytes(buffer[message.body : message.payload])):
@@ -131,11 +132,11 @@ class Control:
         return True
 
     def no_responders(self, connection: Connection, subject: bytes, reply: bytes) -> None:
-        """Nobody got a request: tell a plain subscription of the publisher's own on the reply."""
+        """Nobody received a request: answer 503 to the publisher's subscription on the reply."""
         plain = self.sublist.route(reply).fanout.plain
         if len(connection.subs) < len(plain):
             plain = tuple(connection.subs.values())
-        self.plane.spend(8 * len(plain))  # it is not compiled
+        self.plane.spend(8 * len(plain))  # this loop is not compiled
         for sub in plain:
             if sub.owner is connection and sub.queue is None and covers(sub.subject, reply):
                 status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
@@ -145,13 +146,13 @@ class Control:
                 return
 
     def finished(self, sub: Subscription) -> None:
-        """A subscription has had as many messages as it asked for."""
+        """A subscription has had as many messages as it asked for: end it."""
         connection: Connection = sub.owner
         del connection.subs[sub.sid if connection.subs.get(sub.sid) is sub else _late_key(sub)]
         self.remove(sub)
 
     def make_live(self, sub: Subscription) -> None:
-        """A subscription has had the past, and gets what comes."""
+        """A subscription has finished its replay: give it live messages."""
         connection: Connection = sub.owner
         try:
             self._judge(connection, sub.subject)
@@ -163,44 +164,44 @@ class Control:
             self.sublist.insert(sub)
 
     def journal_full(self, connection: Connection, subject: bytes, told: bool = True) -> None:
-        """A message was refused: there is no room for it, and it has no number."""
+        """A message was refused: the journal has no room for it, and it has no number."""
         error = self.no_room_for(subject)
         if told:
             self._tell(connection, error)
 
     def no_room_for(self, subject: bytes) -> errors.JournalFull:
-        """Count a message that is refused; what its publisher is to be told."""
+        """Count a refused message; return the error for its publisher."""
         problem = self.keeper.problem if self.keeper is not None else ""
         if self.keeper is not None:
             self.keeper.refused += 1
         return errors.JournalFull(subject, problem.encode())
 
     def detached(self, connection: Connection, number: int) -> None:
-        """A link lags; from `number` on it is served from the journal."""
-        assert self.replays is not None, "only a journal can serve it"
+        """A connection lags: from `number` on the journal serves it."""
+        assert self.replays is not None, "only a journal or a ring can serve it"
         self.replays.catch_up(connection, number)
 
     def relieve(self) -> None:
-        """All outboxes together hold more than they may."""
+        """All outboxes together hold more than allowed."""
         connections = [session.connection for session in self.sessions.values()]
         relieve(self.plane.gate, self.plane.gate.budget, connections)
 
     def unsafe(self) -> None:
-        """Something waits at the gate until it is synced, or written."""
+        """Something is fenced until it is synced, or written."""
         if self.keeper is not None:
             self.keeper.unsafe()
 
-    # What the sessions ask for
+    # Called by the sessions
 
     def drop(self, connection: Connection) -> None:
-        """Route nothing to a connection that has closed, and forget its subscriptions, in turns."""
+        """Stop routing to a connection that has closed; remove its subscriptions, in turns."""
         connection.shut()
         self.dropping.drop(connection)
         if self.replays is not None:
             self.replays.leave(connection)
 
     def remove(self, sub: Subscription) -> None:
-        """Route nothing more to it; one that is still being replayed to has no route yet."""
+        """Stop routing to a subscription; one that is still being replayed has no route yet."""
         if sub.deferred_numbers:
             sub.owner.deferred_numbers -= len(sub.deferred_numbers)
             sub.deferred_numbers = None
@@ -225,9 +226,9 @@ class Control:
             self._agree(connection, options)
 
     def _begin_anew(self, connection: Connection, options: dict[str, Any]) -> None:
-        """A client that sends CONNECT again loses its subscriptions, as with nats-server.
+        """A client that sends CONNECT again loses its subscriptions, as in nats-server.
 
-        Where there are many, what it says next waits until they are taken out.
+        If there are many, its next operations wait until they are removed.
         """
         if connection.detached:
             self._finish_all_lagging(connection)
@@ -246,7 +247,7 @@ class Control:
             self.dropping.clear(connection, go_on)
 
     def _agree(self, connection: Connection, options: dict[str, Any]) -> None:
-        """Do as CONNECT says from now on."""
+        """Apply the options of CONNECT."""
         session: Session = connection.session
         session.introduced = True
         session.options = options
@@ -261,7 +262,7 @@ class Control:
         session.connected()
 
     def _info(self, connection: Connection) -> None:
-        read_object(self._text(connection))  # ignored, if it can be read at all
+        read_object(self._text(connection))  # ignored, if it is valid
 
     def _ping(self, connection: Connection) -> None:
         if connection.detached and self.replays is not None:
@@ -270,7 +271,7 @@ class Control:
             self._pong_to(connection)
 
     def _pong_to(self, connection: Connection) -> None:
-        """PONG says that all that was published before was delivered: it waits for that."""
+        """PONG says that everything published before was delivered: so it waits for that."""
         self.plane.say(connection, b"PONG\r\n")
         connection.session.pinged()
 
@@ -300,7 +301,7 @@ class Control:
             self.plane.say(connection, b"+OK\r\n")
 
     def _judge(self, connection: Connection, subject: bytes) -> None:
-        """Refuse a pattern that would make single messages too much work; count it if it is not."""
+        """Refuse a pattern that would make single messages too expensive; count it otherwise."""
         if not self.sublist.admits(subject):
             raise errors.TooManyNodes(subject, self.sublist.max_match_nodes)
         if self.matches.counts and not self.matches.take(connection, subject):
@@ -309,7 +310,7 @@ class Control:
     def _subscribe_past(
         self, connection: Connection, subject: bytes, sid: bytes, queue: bytes | None
     ) -> None:
-        """`$SEQ.FROM` and its like: the past first, then live."""
+        """Subscribe to `$SEQ.FROM` and its like: first the past, then live."""
         try:
             past = requests.parse(subject)
         except requests.BadRequest as error:
@@ -321,7 +322,7 @@ class Control:
         if self.replays is None:
             raise errors.ReplayRefused(subject, b"this broker keeps no messages")
         if isinstance(past, requests.Last) and self.replays.latest_of(connection) >= LATEST_MAX:
-            raise errors.ReplayRefused(subject, b"too many at once; wait for the others")
+            raise errors.ReplayRefused(subject, b"too many at once; wait until others have ended")
         if sid not in connection.subs:
             sub = Subscription(past.filter, sid, None, connection)
             connection.subs[sid] = sub
@@ -344,10 +345,10 @@ class Control:
             self.plane.say(connection, b"+OK\r\n")
 
     def _finish_lagging(self, connection: Connection, sub: Subscription) -> None:
-        """It ends when it has had what was published before, and not earlier."""
-        assert self.replays is not None, "nobody else detaches a link"
+        """End it after the messages that were published before, not earlier."""
+        assert self.replays is not None, "only replays serve a detached connection"
         if sub.queue is None:
-            del connection.subs[sub.sid]  # the client may give its sid to another one
+            del connection.subs[sub.sid]  # the client may reuse the sid
             connection.subs[_late_key(sub)] = sub
             self.replays.in_turn(connection, lambda: self._finish_late(sub))
         elif sub.deferred_numbers:
@@ -359,7 +360,7 @@ class Control:
         for key, sub in list(islice(connection.subs.items(), DEFERRED_MAX + 1)):
             if sub.replay is not None:
                 self.finished(sub)
-            elif key == sub.sid:  # else it is ending by now
+            elif key == sub.sid:  # else it is already ending
                 self._finish_lagging(connection, sub)
         if len(connection.subs) > DEFERRED_MAX:  # more would have to wait for what it has not read
             self.plane.gate.disconnect_slow(connection)
@@ -376,7 +377,7 @@ class Control:
             if not is_literal(bytes(buffer[parser.subject : parser.subject_end])):
                 self.invalid_publish_subject(connection)
         of_connect = isinstance(fault, errors.ControlLineTooLong) and fault.of_connect
-        # Not raised: its traceback would keep the connection alive.
+        # Not raised: the traceback would keep the connection alive.
         self._tell(connection, fault, of_connect)
 
     # `$SEQ.PUB.<subject>`
@@ -384,7 +385,7 @@ class Control:
     def _publish_acknowledged(
         self, connection: Connection, message: Message, subject: bytes, reply: bytes
     ) -> None:
-        """Sequence a message, and answer its number; for an empty one, the current number."""
+        """Number a message and answer with the number; for an empty one, the current number."""
         problem = self._refusal(subject)
         if problem:
             if reply and connection.headers:
@@ -425,17 +426,16 @@ class Control:
     # Answers
 
     def _text(self, connection: Connection) -> bytes:
-        """The arguments of the operation at hand, in one piece."""
+        """Return the arguments of the current operation as one piece."""
         parser = connection.parser
         return bytes(self.plane.buffer[parser.subject : parser.subject_end])
 
     def _tell(
         self, connection: Connection, error: errors.WireError, of_connect: bool = False
     ) -> None:
-        """Answer what a peer did wrong, and hang up if it cannot go on.
+        """Send the client an error, and close the connection if it cannot go on.
 
-        `of_connect`: the parser, which knows it even where the line came in pieces, says that it
-        is a CONNECT.
+        `of_connect` says that the line is a CONNECT; the parser knows even if it came in pieces.
         """
         if error.reply:
             self.plane.spend(REFUSAL_WORK + TOLD_WORK * len(error.reply))
@@ -454,5 +454,5 @@ class Control:
 
 
 def _late_key(sub: Subscription) -> bytes:
-    """Under which a link has a subscription that ended, but gets what was published before."""
-    return b"%b %d" % (sub.sid, id(sub))  # no sid has a blank
+    """The key in `subs` of a subscription that ended but still gets earlier messages."""
+    return b"%b %d" % (sub.sid, id(sub))  # no sid contains a blank

@@ -1,10 +1,10 @@
-"""Accepts clients, and pauses while descriptors are short, so that the journal never lacks one.
+"""Accepts clients, and pauses when file descriptors run short: the journal must always get one.
 
-A process may have so many files open, its sockets among them. The last few of them are kept for
-the journal, staging, monitoring and the log: when a client gets one of these, or none is left at
-all, the listening sockets leave the event loop, and clients wait in the kernel's queue. They are
-accepted again when a connection has closed. The system always gives the lowest descriptor that is
-free, so the one of a new connection says how many are in use; nothing is counted.
+A process may have a limited number of open files, which include its sockets. The last few are
+reserved for the journal, staging, monitoring and the log. When a client gets one of these, or none
+is left, the listening sockets leave the event loop, and clients wait in the kernel's queue. They
+are accepted again when a connection has closed. The system always gives the lowest free
+descriptor, so that of a new connection shows how many are in use; nothing is counted.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ from typing import Any
 
 log = logging.getLogger("seriatim")
 
-ACCEPT_AT_ONCE = 64  # in one turn of the loop
+ACCEPT_AT_ONCE = 64  # in one turn of the event loop
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-RETRY_SECONDS = 1.0  # until it is looked whether others than connections have given one back
-CALM = 16  # an episode is over when a sixteenth, or so many, are free again
+RETRY_SECONDS = 1.0  # until the next check whether something other than a connection has freed one
+CALM = 16  # the shortage is over when a sixteenth, or this many, are free again
 
 Admit = Callable[[socket.socket, Any], None]
 
 
 class Doorkeeper:
-    """One per broker, for its one thread. `reserved` descriptors are for no client."""
+    """One per broker, for its one thread. Clients never get the last `reserved` descriptors."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, reserved: int) -> None:
         self._loop = loop
@@ -35,19 +35,19 @@ class Doorkeeper:
         self.limit = limit if limit != resource.RLIM_INFINITY else 1 << 30
         self.reserved = min(reserved, self.limit // 2)
         self.accepting = True
-        self.pauses = 0  # times that no client could be accepted
+        self.pauses = 0  # how often no client could be accepted
         self._doors: dict[socket.socket, Admit] = {}
-        self._reported = False  # in this episode
+        self._reported = False  # in this shortage
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
 
     @property
     def places(self) -> int:
-        """The descriptors that clients may have: all below this one."""
+        """The first descriptor that clients may not have."""
         return self.limit - self.reserved
 
     def watch(self, listener: socket.socket, admit: Admit) -> None:
-        """Accept the clients of this listening socket; it is ours from now on."""
+        """Accept the clients of this listening socket; the doorkeeper now owns it."""
         listener.setblocking(False)
         self._doors[listener] = admit
         if self.accepting:
@@ -68,7 +68,7 @@ class Doorkeeper:
             self.leave(listener)
 
     def freed(self) -> None:
-        """A connection closes: its descriptor is free in the next turn of the loop."""
+        """A connection is closing: its descriptor is free in the next turn of the event loop."""
         if self._reported and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._look)
@@ -99,7 +99,7 @@ class Doorkeeper:
         if not self._reported:
             self._reported = True
             log.warning(
-                "%s: new new clients wait until others have left; the last %d are kept for journal,"
+                "%s: new clients wait until others have left; the last %d are kept for journal,"
                 " monitoring and log; raise the limit (ulimit -n)",
                 *(reason, self.reserved),
             )
@@ -111,7 +111,7 @@ class Doorkeeper:
         self._look()
 
     def _look(self) -> None:
-        """Let clients in again where a descriptor is free for one."""
+        """Accept clients again if a descriptor is free for one."""
         self._scheduled = False
         if not self._doors:
             return

@@ -1,10 +1,10 @@
-"""Subscriptions that end all at once: removed from the sublist a few at a time, fairly.
+"""Removes many subscriptions that end at once, a few at a time and fairly.
 
-A link that is dropped is closed and full, so it gets nothing from that moment on; what is left is
-to take its subscriptions out. A client that says CONNECT again waits until all of them are. A few
-are taken out at once. Of a million, each turn of the event loop takes out `SLICE` of one link
-after the other, until `TURN` is reached, so that none waits for another to end. Nor does
-the broker's own end wait for it.
+A closed connection gets nothing more from that moment on; only its subscriptions must be removed.
+A client that sends CONNECT again waits until all are removed. A few are removed at once. Of a
+million, each turn of the event loop removes `SLICE` of one connection after the other, up to
+`TURN` of work, so that no connection waits for another to finish. The broker's own shutdown does
+not wait for any of this.
 """
 
 from collections import OrderedDict
@@ -16,38 +16,38 @@ from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
 AT_ONCE = 64  # what nearly every connection has
-SLICE = 512  # subscriptions of one link, before it is another's turn
-TURN = 32_768  # of work, in offers; some 3 ms
-REMOVAL = 16  # offers that taking out a subscription costs, besides its nodes
+SLICE = 512  # subscriptions of one connection, before the next has its turn
+TURN = 32_768  # of work, in offers; about 3 ms
+REMOVAL = 16  # offers that removing a subscription costs, besides its nodes
 
 
 class Dropping:
-    """One per broker, beside the control. `remove` takes one subscription out."""
+    """One per broker, next to the control. `remove` removes one subscription."""
 
     def __init__(self, sublist: Sublist, remove: Callable[[Subscription], None]) -> None:
         self._sublist = sublist
         self._remove = remove
-        self._links: OrderedDict[Connection, Callable[[], None] | None] = OrderedDict()  # what then
-        self.later: Callable[[Callable[[], None]], object] | None = None  # calls in another turn
+        self._links: OrderedDict[Connection, Callable[[], None] | None] = OrderedDict()  # then call
+        self.later: Callable[[Callable[[], None]], object] | None = None  # calls it in a later turn
 
     @property
     def waiting(self) -> int:
-        """Links that still have subscriptions to be removed."""
+        """Connections whose subscriptions are still being removed."""
         return len(self._links)
 
     def is_quick(self, connection: Connection) -> bool:
-        """Whether a link has so few that they are removed at once."""
+        """Whether a connection has so few that they are removed at once."""
         return self.later is None or len(connection.subs) <= AT_ONCE
 
     def drop(self, connection: Connection) -> None:
-        """Remove all subscriptions of a link that has closed, now or soon."""
+        """Remove all subscriptions of a closed connection, now or soon."""
         if connection in self._links:
             self._links[connection] = None
         else:
             self.clear(connection, None)
 
     def clear(self, connection: Connection, then: Callable[[], None] | None) -> None:
-        """The same for a link that lives, and do something when it has none any more."""
+        """Do the same for a connection that stays open, then call `then`."""
         if self.later is None or self.is_quick(connection):
             self._take_out(connection, len(connection.subs))
             if then is not None:
@@ -73,7 +73,7 @@ class Dropping:
         TURNS.end(begun)
 
     def _take_out(self, connection: Connection, most: int) -> int:
-        """Take out so many of a link's subscriptions; how many there were."""
+        """Remove up to `most` of a connection's subscriptions; return how many."""
         subs = connection.subs
         count = min(len(subs), most)
         for _ in range(count):

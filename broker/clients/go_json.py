@@ -1,18 +1,18 @@
-"""JSON as Go's `encoding/json` reads it, for what clients of nats-server may send.
+"""Reads JSON as Go's `encoding/json` does, for what clients of nats-server may send.
 
-Equal keys all count, in their order; values may lie `DEPTH_MAX` deep; a number may have any
-length; invalid UTF-8 within a string is allowed. Python's own reader ends at some
-thousand levels, so a deep text has what lies below `KEPT_DEPTH` checked here, and cut out.
+Equal keys are all kept, in order; values may be nested `DEPTH_MAX` deep; a number may have any
+length; invalid UTF-8 in strings is allowed. Python's own reader fails at some thousand levels. So
+in a deeply nested text, everything below `KEPT_DEPTH` is checked here and then cut out.
 """
 
 import json
 import re
 from typing import Any, Final
 
-DEPTH_MAX: Final = 10_000  # Go's own
-KEPT_DEPTH: Final = 8  # no option lies deeper
-LEVELS_MAX: Final = 200  # brackets in a text that Python reads as it is
-DIGITS_MAX: Final = 24  # of a number that is read in full; one with more fits no type of ours
+DEPTH_MAX: Final = 10_000  # Go's own limit
+KEPT_DEPTH: Final = 8  # no option is nested deeper
+LEVELS_MAX: Final = 200  # brackets in a text that Python reads directly
+DIGITS_MAX: Final = 24  # digits of a number that is read in full; longer ones fit none of our types
 
 _TOKEN = re.compile(
     r"[ \t\n\r]*(?:"
@@ -20,19 +20,19 @@ _TOKEN = re.compile(
     r"|(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null)"
     r"|([\[\]{},:]))"
 )
-_STRING, _SCALAR = 1, 2  # groups of it; the third is a mark
-# What may come next. A value or a key that is the first of its kind may also be missing.
+_STRING, _SCALAR = 1, 2  # groups of the pattern; the third is a punctuation mark
+# What may come next. In an empty object or array the first key or value may be missing.
 _VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY, _COLON, _END = range(6)
 _EMPTY = {"]": _FIRST_VALUE, "}": _FIRST_KEY}
 _OPENED_BY = {"]": "[", "}": "{"}
 
 
 class Pairs(list[tuple[str, Any]]):
-    """A JSON object: its keys and values as they were written."""
+    """A JSON object: its keys and values as written."""
 
 
 def read(text: bytes) -> Any:
-    """The value of a text, objects as `Pairs`. Raises `ValueError`."""
+    """Read a JSON text, with objects as `Pairs`. Raises `ValueError`."""
     words = text.decode("utf-8", "replace")
     if words.count("[") + words.count("{") > LEVELS_MAX:
         words = shallow(words)
@@ -40,7 +40,7 @@ def read(text: bytes) -> Any:
 
 
 def shallow(words: str) -> str:
-    """The same text with `null` for what lies too deep to matter. Raises `ValueError`."""
+    """Return the text with `null` for what is nested too deep to matter. Raises `ValueError`."""
     kept: list[str] = []
     stack: list[str] = []
     state, at = _VALUE, 0
@@ -83,5 +83,5 @@ def _no_constant(word: str) -> None:
 
 
 def _whole(digits: str) -> int:
-    """A whole number; its beginning alone, if it is longer than any that we take."""
+    """Read a whole number; only its first digits, if it is longer than any we accept."""
     return int(digits[:DIGITS_MAX])

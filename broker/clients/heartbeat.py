@@ -1,4 +1,4 @@
-"""When each connection is to be looked at next: one timer for all of them, in order of due."""
+"""When each connection must be checked next: one timer for all, ordered by due time."""
 
 import asyncio
 from typing import Protocol
@@ -7,19 +7,20 @@ from sortedcontainers import SortedSet
 
 
 class Beating(Protocol):
-    """A session, as it is looked at."""
+    """A session, as the heartbeat sees it."""
 
     @property
     def cid(self) -> int: ...
     def beat(self, now: float) -> float:
-        """Do what is due; when to look again, 0 for never."""
+        """Do what is due; return when to call again, 0 for never."""
 
 
 class Heartbeat:
-    """Calls `beat(now)` of every session at its time; a session answers when it is due again.
+    """Calls `beat(now)` of every session when it is due; the session returns its next due time.
 
-    Ten thousand idle connections would be ten thousand timers, each of them moved with every
-    read; here a read moves nothing, and a session that was heard of says so when asked.
+    With a timer each, ten thousand idle connections would be ten thousand timers, and each read
+    would move one. Here a read moves nothing; a session that has heard from its client says so
+    when it is called.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -30,7 +31,7 @@ class Heartbeat:
         self._wake_at = 0.0
 
     def schedule(self, session: Beating, due: float) -> None:
-        """Look at this session at `due` (loop time), and at no other time as far as is known."""
+        """Call this session at `due` (loop time), and not at the time set before."""
         self.forget(session)
         self._sessions[session.cid] = (due, session)
         self._due.add((due, session.cid))
@@ -38,13 +39,13 @@ class Heartbeat:
             self._wake(due)
 
     def forget(self, session: Beating) -> None:
-        """Look at this session no more."""
+        """Do not call this session any more."""
         known = self._sessions.pop(session.cid, None)
         if known is not None:
             self._due.discard((known[0], session.cid))
 
     def stop(self) -> None:
-        """Look at nobody any more."""
+        """Do not call any session any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -65,6 +66,6 @@ class Heartbeat:
                 again = session.beat(now)
                 if again:
                     self.schedule(session, max(again, now + 0.001))
-        finally:  # one session's trouble must not silence the others
+        finally:  # an error in one session must not stop the others
             if self._due:
                 self._wake(self._due[0][0])

@@ -1,8 +1,8 @@
-"""What clients say, for the log, without their credentials.
+"""What clients send, for the log, without their credentials.
 
-A CONNECT that arrived whole is shown with the values of its known, harmless options. Everything
-else is hidden: all other values, and all of one that comes in pieces or is not JSON. When a line
-breaks within the JSON, what follows is hidden, too: it is the rest of the CONNECT.
+A CONNECT that arrived whole is shown with the values of known, harmless options. Everything else
+is hidden: all other values, and everything if it came in pieces or is not valid JSON. If a line
+ends within the JSON, what follows is hidden too, because it is the rest of the CONNECT.
 """
 
 import json
@@ -15,29 +15,29 @@ from broker.clients.go_json import Pairs, read
 HIDDEN: Final = "[REDACTED]"
 VERB: Final = b"connect"
 LINE_MAX: Final = 64 << 10  # bytes kept of a CONNECT in pieces: no control line may be longer
-# A CONNECT begins a line; what looks like one elsewhere is a payload, or a client's mistake.
+# CONNECT begins a line; elsewhere, the word is part of a payload or a client's mistake.
 _CONNECT = re.compile(rb"\Aconnect|connect[ \t]*\{", re.IGNORECASE)
-# What comes after it in a line that is not an operation may be the options of a CONNECT.
+# In a line that is not an operation, what follows may be the options of a CONNECT.
 _OPTIONS = re.compile(rb"(?<=connect)(?=.)|\{\s*(?:[\"']|\w+\s*:|\Z)", re.IGNORECASE | re.DOTALL)
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
 class RedactedReads:
-    """The reads of one connection, which may cut a CONNECT anywhere."""
+    """The reads of one connection; a CONNECT may be cut anywhere between them."""
 
     __slots__ = ("_begin", "_hiding", "_torn")
 
     def __init__(self) -> None:
-        self._begin = b""  # how the line that is not whole began, in earlier reads
-        self._hiding = False  # it is a CONNECT
-        self._torn = False  # a CONNECT was not whole in its line: its client is closed
+        self._begin = b""  # the start of the incomplete line, from earlier reads
+        self._hiding = False  # that line is a CONNECT
+        self._torn = False  # a CONNECT was not whole in its line, so its connection is closed
 
     def shown(self, data: bytes) -> bytes:
-        """One read as it may be logged."""
+        """Return one read as it may be logged."""
         return b"".join(self._piece(line) for line in _LINE.findall(data))
 
     def _piece(self, piece: bytes) -> bytes:
-        """What may be shown of a line, or of as much of it as is here."""
+        """Return what may be shown of a line, or of the part that has arrived."""
         whole = piece.endswith(b"\n")
         begin, self._begin = self._begin, b""
         line = begin + piece
@@ -58,7 +58,7 @@ class RedactedReads:
 
 
 def hide(line: bytes, whole: bool = False) -> bytes:
-    """One line without the values of a CONNECT; of one that is not whole, nothing is shown."""
+    """Hide the values in a CONNECT line; if it is not whole, show nothing of it."""
     found = _CONNECT.search(line)
     if found is None:
         return line
@@ -69,13 +69,13 @@ def hide(line: bytes, whole: bool = False) -> bytes:
 
 
 def hide_object(line: bytes) -> bytes:
-    """One line that is not an operation: a JSON object in it may be that of a misspelt CONNECT."""
+    """Hide a JSON object in a line that is not an operation: it may be a misspelt CONNECT."""
     found = _OPTIONS.search(line)
     return line if found is None else line[: found.start()] + HIDDEN.encode()
 
 
 def _is_torn(line: bytes) -> bool:
-    """Whether the JSON object of a CONNECT goes on in the next line."""
+    """Whether the JSON object of a CONNECT continues in the next line."""
     text = line[len(VERB) :].strip()
     if not text.startswith(b"{"):
         return False
@@ -87,7 +87,7 @@ def _is_torn(line: bytes) -> bool:
 
 
 def _options(text: bytes) -> str:
-    """The options of a CONNECT, with the values of those that are harmless."""
+    """The options of a CONNECT, with the values of the harmless ones."""
     try:
         pairs = read(text)
     except ValueError:

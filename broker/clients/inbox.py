@@ -1,11 +1,11 @@
-"""Where connections read into: one buffer for all, and one's own for a message that is long.
+"""The buffers that connections read into: one shared by all, and one each for long messages.
 
     nothing kept            the shared buffer, from its start
-    a short rest kept       the shared buffer, behind a copy of the rest
+    a short rest kept       the shared buffer, after a copy of the rest
     a long message begun    a buffer of its own, which grows with what has arrived
 
-An idle connection therefore holds no buffer, and one that announces a megabyte and sends
-ten bytes holds some kilobytes.
+So an idle connection holds no buffer, and one that announces a megabyte but sends ten bytes holds
+a few kilobytes.
 """
 
 from parser.machine import Parser
@@ -14,17 +14,17 @@ OWN_MIN = 1 << 12
 
 
 class Inbox:
-    """The shared buffer: filled and emptied within one read event, so it needs no owner."""
+    """The shared buffer. It is filled and emptied within one read event, so it needs no owner."""
 
     def __init__(self, size: int, max_control_line: int) -> None:
-        # Room for one whole argument line before what a read brings.
+        # Room for one whole argument line before the bytes of a read.
         self.buffer = bytearray(size + max_control_line + 2)
         self.window = memoryview(self.buffer)
         self.rest_max = max(size // 4, max_control_line + 2)
 
 
 class Intake:
-    """One connection's part of it: what was read and is not yet a whole operation."""
+    """One connection's input: bytes that were read and are not yet a whole operation."""
 
     __slots__ = ("_end", "_inbox", "_own", "_rest")
 
@@ -45,7 +45,7 @@ class Intake:
         return self._inbox.window
 
     def filled(self, count: int) -> tuple[bytearray, int]:
-        """`count` bytes were read: the buffer and how much of it is filled."""
+        """`count` bytes were read; return the buffer, and how much of it is filled."""
         if self._own is not None:
             self._end += count
             return self._own, self._end
@@ -56,10 +56,10 @@ class Intake:
         size = stop - start
         need = parser.need
         if self._own is not None:
-            assert start == 0 or size == 0, "an own buffer holds one operation and no more"
+            assert start == 0 or size == 0, "a connection's own buffer holds one operation only"
             if size == 0:
                 self._own = None
-                parser.begin(bytearray(), 0, 0)  # it must not keep the buffer alive either
+                parser.begin(bytearray(), 0, 0)  # it must not keep the buffer alive
             elif stop == len(buffer):
                 self._grow(memoryview(buffer)[start:stop], need)
             self._rest = b""
@@ -72,7 +72,7 @@ class Intake:
             self._grow(memoryview(buffer)[start:stop], need)
 
     def _grow(self, kept: memoryview, need: int) -> None:
-        """Move to an own buffer: twice what is there, but no byte beyond the message's end."""
+        """Move to a buffer of its own: twice what is there, but not beyond the message's end."""
         size = len(kept)
         own = bytearray(min(max(2 * size, OWN_MIN), max(need, size + 1)))
         own[:size] = kept

@@ -1,15 +1,16 @@
-"""How many subscriptions of one connection one message may match, judged when one is made.
+"""Limits how many subscriptions of one connection a message may match; checked at each SUB.
 
-All offers of one message are made in one turn of the event loop. With a million subscriptions of
-one connection to one subject, each message to it, of 20 bytes, would hold everybody up for a
-quarter of a second. PUB must not pay for a check, so SUB does.
+All offers of one message are made in one turn of the event loop. Suppose one connection has a
+million subscriptions to one subject: each message to it, of 20 bytes, would hold up everybody else
+for a quarter of a second. PUB must not pay for a check, so SUB does.
 
-Two patterns have one shape if they have the same number of tokens, `*` at the same places and `>`
-at the same place. Both can match one subject only if they are equal. All literal subjects are one
-shape. So a message matches at most as many subscriptions as the most frequent pattern of each
-shape has, added up. Patterns are counted by a part of their hash, so that a million of them take
-65 536 counters at most. Patterns that share a counter make the bound higher by a few dozen, never
-lower. Python seeds the hash: no client can choose subjects that share a counter.
+Two patterns have the same shape if they have the same number of tokens, `*` at the same places and
+`>` at the same place. Two patterns of one shape can match the same subject only if they are equal.
+All literal subjects are one shape. So a message matches at most the sum, over all shapes, of the
+subscriptions to each shape's most frequent pattern. Patterns are counted by part of their hash, so
+a million of them take at most 65 536 counters. Patterns that share a counter raise the bound by a
+few dozen; they never lower it. Python seeds the hash, so no client can choose subjects that
+share a counter.
 
 Only connections with thousands of subscriptions are counted. A replay matches nothing until it is
 live.
@@ -26,18 +27,18 @@ from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
 
-START = 4096  # subscriptions from which on a connection is counted; that takes milliseconds
-COUNTERS = 1 << 16  # of one shape, at most
+START = 4096  # subscriptions from which on a connection is counted; counting takes milliseconds
+COUNTERS = 1 << 16  # for one shape, at most
 
 
 class Shape:
-    """The patterns of one shape, and how many subscriptions the most frequent one may have."""
+    """The patterns of one shape, and the most subscriptions that one of them may have."""
 
     __slots__ = ("counters", "heights")
 
     def __init__(self) -> None:
-        self.counters: dict[int, int] = {}  # subscriptions, by a part of their pattern's hash
-        self.heights = [0]  # how many counters have which value, up to the highest; 0 is idle
+        self.counters: dict[int, int] = {}  # subscriptions, by part of their pattern's hash
+        self.heights = [0]  # how many counters have each value, up to the highest; 0 is not used
 
     @property
     def most(self) -> int:
@@ -45,11 +46,11 @@ class Shape:
         return len(self.heights) - 1
 
     def rises(self, pattern: bytes) -> bool:
-        """Whether one more subscription to the pattern makes `most` higher."""
+        """Whether one more subscription to the pattern increases `most`."""
         return self.counters.get(hash(pattern) % COUNTERS, 0) == self.most
 
     def add(self, pattern: bytes) -> bool:
-        """Count one more; whether that made `most` higher."""
+        """Count one more; return whether `most` increased."""
         place = hash(pattern) % COUNTERS
         value = self.counters.get(place, 0)
         self.counters[place] = value + 1
@@ -62,7 +63,7 @@ class Shape:
         return True
 
     def remove(self, pattern: bytes) -> bool:
-        """Count one less; whether that made `most` lower."""
+        """Count one less; return whether `most` decreased."""
         place = hash(pattern) % COUNTERS
         value = self.counters[place]
         if value == 1:
@@ -84,13 +85,13 @@ class Counts:
     def __init__(self, subs: Iterable[Subscription]) -> None:
         self.shapes: dict[bytes, Shape] = {}
         self.bound = 0
-        self.reported = False  # the log has it that one was refused
+        self.reported = False  # the log already has a refusal
         for sub in subs:
             if sub.replay is None:
                 self.add(sub.subject)
 
     def admits(self, pattern: bytes, most: int) -> bool:
-        """Whether one more subscription leaves the bound at `most`."""
+        """Whether the bound stays within `most` with one more subscription."""
         if self.bound < most:
             return True
         shape = self.shapes.get(shape_of(pattern))
@@ -114,22 +115,22 @@ class Counts:
 
 
 class Matches:
-    """One per broker, beside the control; 0 is no limit.
+    """One per broker, next to the control; 0 means no limit.
 
-    A connection is counted from `start` subscriptions on, until it has fewer than `low`. So one
-    that goes up and down around `start` is not counted again each time.
+    A connection is counted once it has `start` subscriptions, until it has fewer than `low`. So
+    one that goes up and down around `start` is not counted from the beginning each time.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.start = min(START, most) if most else sys.maxsize
         self.low = max(self.start // 2, 1)
-        self.counts: dict[Connection, Counts] = {}  # of those that are counted
+        self.counts: dict[Connection, Counts] = {}  # of the connections that are counted
 
     def watch(self, connection: Connection) -> int:
-        """A link with `low` subscriptions or more gets another: count it from `start` on.
+        """Count a connection from now on, if it has `start` subscriptions.
 
-        How many subscriptions it had to look at for that.
+        Returns how many subscriptions it had to look at for that.
         """
         if len(connection.subs) < self.start or connection in self.counts:
             return 0
@@ -137,9 +138,9 @@ class Matches:
         return len(connection.subs)
 
     def take(self, connection: Connection, pattern: bytes) -> bool:
-        """Count a subscription that is to be made; False, and not counted, if it is one too many.
+        """Count a new subscription; return False, and do not count it, if it is one too many.
 
-        Below `start` all of them together are not too many.
+        With fewer than `start`, all of them together are within the limit.
         """
         counts = self.counts.get(connection)
         if counts is None:
@@ -159,7 +160,7 @@ class Matches:
         return False
 
     def remove(self, sub: Subscription) -> None:
-        """A subscription ends; it is no longer in its link's table."""
+        """A subscription ends; it is no longer in its connection's table."""
         counts = self.counts.get(sub.owner)
         if counts is None:
             return
@@ -170,7 +171,7 @@ class Matches:
 
 
 def shape_of(pattern: bytes) -> bytes:
-    """What patterns have in common of which one subject matches one at most; empty: literal."""
+    """What patterns of one shape have in common; empty for literal subjects."""
     if not has_wildcard(pattern):
         return b""
     tokens = pattern.split(b".")

@@ -1,13 +1,13 @@
-"""Answers to requests: `$SEQ.INFO` at once, `$SEQ.GET` and `$SEQ.READ` as the journal is read.
+"""Answers requests: `$SEQ.INFO` at once, `$SEQ.GET` and `$SEQ.READ` as the journal is read.
 
-    PUB $SEQ.INFO <reply>           JSON: what the store holds, and what limits there are
-    PUB $SEQ.GET.<number> <reply>   the message, in the asker's own frame     (replay/lookup.py)
+    PUB $SEQ.INFO <reply>           JSON: what the journal holds, and the limits
+    PUB $SEQ.GET.<number> <reply>   the message, in the requester's frame     (replay/lookup.py)
     PUB $SEQ.READ <reply>           many messages in chunks                   (replay/bulk.py)
     PUB $SEQ.STAGE and its like     publishing exactly once                   (broker/staging)
 
-Who asks wrongly is told with a NATS status header where it takes headers, and with -ERR
-elsewhere. What waits for the disk waits in a cursor: at most `LOOKUPS_MAX` messages and
-`READS_MAX` reads at a time for one connection, so that asking costs no more than answering.
+A wrong request gets a NATS status header if the client takes headers, and -ERR otherwise. Requests
+that wait for the disk wait in a cursor: at most `LOOKUPS_MAX` messages and `READS_MAX` reads at a
+time for one connection, so that asking costs no more than answering.
 """
 
 import json
@@ -39,14 +39,14 @@ MS_NS: Final = 1_000_000
 
 
 class Stager(Protocol):
-    """Who publishes exactly once: the staging service."""
+    """What publishes exactly once: the staging service."""
 
     def ask(self, word: str, asker: tuple[Connection, bytes], message: Message) -> None:
-        """Do what the request at hand asks for; its headers and payload are that span."""
+        """Do what a request asks for; its headers and payload are in `message`."""
 
 
 class RequestHandler:
-    """One per broker, for its one thread. `open_staging` raises `OSError`."""
+    """One per broker, for its one thread. `open_staging` may raise `OSError`."""
 
     def __init__(self, core: Core, open_staging: Callable[[], Stager]) -> None:
         self._core = core
@@ -55,13 +55,13 @@ class RequestHandler:
         self._open_staging = open_staging
 
     def takes(self, subject: bytes) -> bool:
-        """Whether a message to this subject is a question, or was meant to be one."""
+        """Whether a message to this subject is a request, or was meant as one."""
         return subject.startswith(PREFIXES)
 
     def answer(
         self, connection: Connection, message: Message, subject: bytes, reply: bytes
     ) -> None:
-        """Answer the question that was published to `subject`, now or later."""
+        """Answer the request that was published to `subject`, now or later."""
         try:
             if not is_answerable(reply):
                 raise errors.ReplyForbidden(reply)
@@ -102,7 +102,7 @@ class RequestHandler:
     # One message
 
     def _look_up(self, connection: Connection, number: int, subject: bytes, reply: bytes) -> None:
-        """Answer from the journal; at once, where there is no such message."""
+        """Answer from the journal; at once, if there is no such message."""
         replays, plane = self._replays, self._plane
         if number > plane.sequencer.number or replays is None:
             first = plane.sequencer.number + 1
@@ -157,7 +157,7 @@ class RequestHandler:
         subject: bytes,
         reply: bytes,
     ) -> None:
-        """Have it done by the staging service. Raises `BadRequest` and `PublishForbidden`."""
+        """Pass the request to the staging service. Raises `BadRequest` and `PublishForbidden`."""
         if not self._core.settings.staging.max_bytes:
             raise errors.PublishForbidden(subject, "staging is turned off (staging.max_bytes is 0)")
         _need_headers(connection)
@@ -170,10 +170,10 @@ class RequestHandler:
             return
         stager.ask(request.word, (connection, reply), message)
 
-    # What there is
+    # INFO
 
     def info(self) -> dict[str, Any]:
-        """What `$SEQ.INFO` answers."""
+        """Return the answer to `$SEQ.INFO`."""
         settings, store = self._core.settings, self._core.journal
         sequencer, journal = self._plane.sequencer, settings.journal
         in_memory = isinstance(store, Ring)
@@ -183,7 +183,7 @@ class RequestHandler:
         if store is not None:
             facts |= {"journal": store.journal, "epoch": store.epoch, "first": store.first}
             times = (store.oldest_time, store.newest_time)
-            if last > store.last:  # what is on its way into the store is of now
+            if last > store.last:  # messages that are about to be written have the current time
                 times = (times[0] or sequencer.now, sequencer.now)
         return facts | {
             "messages": last - facts["first"] + 1,
@@ -209,7 +209,7 @@ class RequestHandler:
 
 def _need_headers(connection: Connection) -> None:
     if not connection.headers:
-        raise BadRequest("the answers have headers: say headers:true in CONNECT")
+        raise BadRequest("the answers have headers: send headers:true in CONNECT")
 
 
 def _payload_of(message: Message) -> bytes:

@@ -1,9 +1,9 @@
 """One client's connection: the only place that touches its socket.
 
-asyncio calls the methods of `BufferedProtocol`; the data plane calls `flush` at a release
-and `cut_off` for a client that is too slow; the conversation's rules are in broker/control.
-Output goes to the socket at once; what it does not take waits with the transport, whose
-`pause_writing` and `resume_writing` tell `connection.writable`.
+asyncio calls the methods of `BufferedProtocol`. The data plane calls `flush` at a release, and
+`cut_off` for a client that is too slow. The rules of the protocol are in clients/control.py.
+Output goes to the socket at once. What the socket does not take waits in the transport, whose
+`pause_writing` and `resume_writing` set `connection.writable`.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ log = logging.getLogger("seriatim")
 
 FIRST_PING = 2.0  # seconds after CONNECT; nats-server measures the round trip then
 GOLDEN = 0.6180339887498949  # the golden ratio: its multiples fill the unit interval evenly
-DRAINED = 4  # an outbox below this part of `hold_pending` has drained
-JITTER = 0.2  # of FIRST_PING, so that a thousand clients that come back at once spread out
+DRAINED = 4  # an outbox smaller than this fraction of `hold_pending` has drained
+JITTER = 0.2  # fraction of FIRST_PING: spreads out a thousand clients that come back at once
 
 
 @dataclass(frozen=True, slots=True)
 class BoundListener:
-    """One address that clients come in by, and what they get there."""
+    """One address that clients connect to, and the settings of its clients."""
 
     host: str
     port: int
@@ -46,9 +46,9 @@ class BoundListener:
 
 
 class Host(Protocol):
-    """What a session asks of the server that it is a client of."""
+    """What a session needs from the server."""
 
-    slow_consumers: int  # clients that were cut off so far
+    slow_consumers: int  # clients disconnected as too slow so far
 
     @property
     def inbox(self) -> Inbox: ...
@@ -57,7 +57,7 @@ class Host(Protocol):
     @property
     def closings(self) -> Closings: ...
     def admit(self, session: "Session") -> bool:
-        """Give a new session its cid, and its place if there is one."""
+        """Give a new session its cid, and admit it if there is room."""
 
     def forget(self, session: "Session") -> None:
         """A session has ended."""
@@ -110,10 +110,10 @@ class Session(asyncio.BufferedProtocol):
         self._limits = limits = core.settings.limits
         self.listener = listener
         self.cid = 0
-        self.cut_reason = ""  # why it is cut off, if not for what it holds itself
+        self.cut_reason = ""  # why it is disconnected, if not because of its own outbox
         self.ip, self.port = "", 0
         self.options: dict[str, Any] = {}
-        self.introduced = False  # it has said CONNECT
+        self.introduced = False  # it has sent CONNECT
         self.started_at = time.time()
         self.rtt = 0.0
         parser = Parser(limits.max_control_line, limits.max_payload)
@@ -122,26 +122,26 @@ class Session(asyncio.BufferedProtocol):
         self._intake = Intake(host.inbox)
         self._backlog: bytearray | None = None  # read, and to be served in a later turn
         self._reads = RedactedReads() if core.settings.trace else None  # as they may be logged
-        self._why = ""  # it was closed by us
-        self._logged = False  # the usual log has said so
-        self._draining = False  # nothing more is taken in
+        self._why = ""  # why the broker closed it
+        self._logged = False  # and whether the log at the usual level says so
+        self._draining = False  # it takes in nothing more
         self._ending = False
         self._greeted = False
-        self._late = False  # to be closed when what it holds may be seen
+        self._late = False  # to be closed when its fenced output may be seen
         self._heard = core.loop.time()
         self._ping_sent = 0.0
         self._pings_out = 0
         self._held = HeldPublishers(core.loop, self.connection)  # those that wait for this client
-        self.held_by = 0  # subscribers that this client, a publisher, waits for
+        self.held_by = 0  # subscribers that this client waits for as a publisher
         self._linger_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._stalled_bytes = 0
 
-    # What others ask
+    # Used by others
 
     @property
     def label(self) -> str:
-        """Who this is, for the log."""
+        """How the log names this client."""
         return f"{shown(self.ip, self.port)} - cid:{self.cid}"
 
     @property
@@ -151,12 +151,12 @@ class Session(asyncio.BufferedProtocol):
 
     @property
     def frame(self) -> str:
-        """The frame this client gets."""
+        """The frame that this client gets."""
         return self.connection.frame
 
     @property
     def name(self) -> str:
-        """What the client calls itself in CONNECT; so `lang` and `version`."""
+        """The name that the client gave in CONNECT; `lang` and `version` are similar."""
         return str(self.options.get("name", ""))
 
     @property
@@ -174,20 +174,20 @@ class Session(asyncio.BufferedProtocol):
 
     @property
     def last_activity(self) -> float:
-        """When the client was heard of last, as a Unix time."""
+        """When the client last sent something, in Unix time."""
         return time.time() - (self._core.loop.time() - self._heard)
 
     @property
     def heard(self) -> float:
-        """The same by the loop's clock, which orders clients to the last digit."""
+        """The same on the loop's clock, which is precise enough to sort clients."""
         return self._heard
 
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is none
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is not one
         self._fd = transport.get_extra_info("socket").fileno()
-        transport.set_write_buffer_limits(high=0)  # whatever waits there is told to the link
+        transport.set_write_buffer_limits(high=0)  # calls `pause_writing` once anything waits there
         peer = transport.get_extra_info("peername") or ("", 0)
         self.ip, self.port = peer_ip(str(peer[0])), int(peer[1])
         admitted = self._host.admit(self)
@@ -202,12 +202,12 @@ class Session(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self.connection.closed or self._draining:
-            return self._host.inbox.window  # to be thrown away
+            return self._host.inbox.window  # to be discarded
         return self._intake.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.connection.closed or self._draining:
-            return  # nothing that it says counts any more
+            return  # nothing that it sends counts any more
         buffer, stop = self._intake.filled(nbytes)
         self._heard = self._core.loop.time()
         if self._reads is not None:
@@ -216,7 +216,7 @@ class Session(asyncio.BufferedProtocol):
         self._serve(buffer, stop)
 
     def _serve(self, buffer: bytearray, stop: int) -> None:
-        """Have the plane serve what was read, in more than one turn if it is much work."""
+        """Let the plane serve what was read, in more than one turn if it is much work."""
         begun = TURNS.begin()
         plane = self._core.plane
         plane.sequencer.tick(time.time_ns())
@@ -238,14 +238,14 @@ class Session(asyncio.BufferedProtocol):
         TURNS.end(begun)
 
     def go_on(self) -> None:
-        """Serve what was read before, unless a subscriber holds us; then read again."""
+        """Serve what was read before, unless a subscriber holds this publisher; then read again."""
         if self.held_by or self.connection.closed or self._draining:
             return
         backlog, self._backlog = self._backlog, None
         if backlog is not None:
             self._serve(backlog, len(backlog))
         if self.held_by == 0 and self._backlog is None:
-            self._transport.resume_reading()  # of no effect on one that closes
+            self._transport.resume_reading()  # has no effect on one that is closing
 
     def eof_received(self) -> bool:
         self._close()
@@ -285,7 +285,7 @@ class Session(asyncio.BufferedProtocol):
     # Output
 
     def flush(self) -> None:
-        """Write the outbox, as far as the socket takes it; the rest of a buffer waits there."""
+        """Write the outbox as far as the socket takes it; the transport keeps a buffer's rest."""
         self.connection.drain(self._send)
         if self._late and not self.connection.held():
             self._close()
@@ -307,18 +307,18 @@ class Session(asyncio.BufferedProtocol):
             self._transport.write(bytes(view[sent:]))
 
     def finish(self, why: str) -> None:
-        """Close when what has been said so far is out; the data plane is still at work."""
+        """Close after the output so far; the data plane may still be working on a read event."""
         self._ending = True
         self._blame(why)
 
     def _blame(self, why: str) -> None:
-        """Say in the log why this connection is closed by us."""
+        """Log why the broker closes this connection."""
         self._why = why
         text = "%s - Client connection closed: %s"
         self._logged = self._host.closings.tell(logging.INFO, self.ip, text, self.label, why)
 
     def cut_off(self, reason: str = "") -> None:
-        """Close on a slow consumer: drop what waits, say so after the last whole message."""
+        """Disconnect a slow consumer: drop its output, send an error after the last message."""
         limit = self._limits.max_pending
         why = reason or self.cut_reason or f"MaxPending of {limit} Exceeded"
         why = f"Slow Consumer Detected: {why}"
@@ -334,7 +334,7 @@ class Session(asyncio.BufferedProtocol):
     def _close(self) -> None:
         """Hand all output to the transport and close, within the time a write may take.
 
-        What may not be seen yet is waited for, within that time too.
+        Fenced output is waited for, within that time too.
         """
         connection = self.connection
         self._core.plane.control.drop(connection)
@@ -353,7 +353,7 @@ class Session(asyncio.BufferedProtocol):
         """The socket has taken nothing for `write_deadline`: too slow, unless it took some."""
         self._stall_timer = None
         if self._core.keeper is not None:
-            return  # what it misses is in the journal; PINGs find out whether it is alive
+            return  # the journal has what it missed; PINGs find out whether it is alive
         waiting = self._transport.get_write_buffer_size()
         deadline = self._limits.write_deadline
         if waiting < self._stalled_bytes:
@@ -362,10 +362,10 @@ class Session(asyncio.BufferedProtocol):
         elif not self._transport.is_closing():
             self.cut_off(f"WriteDeadline of {deadline:g}s exceeded")
 
-    # Waiting: a publisher for the subscribers that it outruns, a client for what it asked for
+    # Waiting: a publisher for slow subscribers, a client for its own request
 
     def wait(self) -> None:
-        """Serve nothing more of what was read until `proceed`."""
+        """Serve nothing more of the input until `proceed`."""
         self.held_by += 1
 
     def proceed(self) -> None:
@@ -375,21 +375,21 @@ class Session(asyncio.BufferedProtocol):
             self._core.loop.call_soon(self.go_on)
 
     def hold(self, publisher: HeldPublisher, seconds: float) -> None:
-        """Have a publisher wait for this subscriber, but not for longer than this."""
+        """Make a publisher wait for this subscriber, for `seconds` at most."""
         self._held.hold(publisher, seconds)
 
-    # Life signs
+    # PING and PONG
 
     def connected(self) -> None:
         """CONNECT was accepted: the first PING comes soon, to measure the round trip."""
         if self._ping_sent == 0.0:
-            spread = self.cid * GOLDEN % 1  # even over any run of cids
+            spread = self.cid * GOLDEN % 1  # spreads any run of cids evenly
             first = min(FIRST_PING, self._limits.ping_interval) * (1 + spread * JITTER)
             due = self._core.loop.time() + first
             self._host.heartbeat.schedule(self, due)
 
     def pinged(self) -> None:
-        """The client sent PING. The first time after CONNECT it learns that it is known."""
+        """The client sent PING; the first one after CONNECT is answered with INFO as well."""
         if self.options.get("protocol") == 1 and not self._greeted:
             self._greeted = True
             self._core.plane.say(self.connection, self._host.info(self, greeting=True))
@@ -401,7 +401,7 @@ class Session(asyncio.BufferedProtocol):
             self._pings_out = 0
 
     def beat(self, now: float) -> float:
-        """PING a silent client, close a stale one; when to look again, 0 for never."""
+        """PING a silent client, close a stale one; return when to call again, 0 for never."""
         limits = self._limits
         if self.connection.closed:
             return 0.0
@@ -422,18 +422,18 @@ class Session(asyncio.BufferedProtocol):
     # The end
 
     def start_draining(self) -> None:
-        """Take in nothing more. Input is still read, and thrown away.
+        """Take in nothing more. Input is still read, and discarded.
 
-        A socket that is closed with unread input is reset, and what the client has not
-        received of our output is lost with it: that of every client that is publishing.
-        One that lags is served from the journal until it has all that was accepted.
+        If a socket is closed with unread input, it is reset, and the client loses the output that
+        it has not yet received. That would hit every client that is publishing. A lagging client
+        is served from the journal until it has everything that was accepted.
         """
         self._draining = True
         self.connection.closed = not self.connection.detached
         self._transport.resume_reading()
 
     def is_drained(self) -> bool:
-        """Whether the client's side has acknowledged all that was written for it."""
+        """Whether the client's side has acknowledged everything written to it."""
         if self._fd < 0:
             return True
         if self.pending_bytes or (self.connection.detached and not self.connection.closed):
@@ -444,6 +444,6 @@ class Session(asyncio.BufferedProtocol):
         return int.from_bytes(unacknowledged, sys.byteorder) == 0
 
     def close(self) -> None:
-        """Close without a word, as nats-server does when it stops; what is not out is dropped."""
+        """Close without an error, as nats-server does when it stops; unsent output is dropped."""
         self._why = self._why or "Server Shutdown"
         self._transport.abort()

@@ -1,1 +1,1 @@
-"""The port that speaks cquencer's own protocol, in netstrings over TCP."""
+"""The port that speaks cquencer's protocol, in netstrings over TCP."""

@@ -26,7 +26,7 @@ cdef class CquencerClient:
     cdef unsigned char *data
     cdef Py_ssize_t size, end, sent
     cdef unsigned long long wanted
-    # what it has said and is no message yet
+    # incomplete input
     cdef readonly bytearray kept
     cdef Py_ssize_t held, need, awaited, skip, passed
 

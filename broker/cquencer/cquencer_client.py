@@ -1,12 +1,12 @@
-"""One connection to cquencer's port: its answers, and what it has said that is no message yet.
+"""One connection to the cquencer port: its answers, and its incomplete input.
 
-Answers are netstrings one behind the other; they are sent together, and then forgotten:
+Answers are netstrings, one after another; they are sent together, and then dropped:
 
     out    sent --> answers --> end ... size
 
-What a read brings and is not a whole netstring stands before what the next one brings. One that
-is long gets a store of its own, which grows with what has arrived. Memory: 64 bytes for answers,
-more while it pipelines; the beginning of one message.
+An incomplete netstring at the end of a read is put in front of the next read. A long one gets a
+buffer of its own, which grows with what has arrived. Memory: 64 bytes for answers, more while the
+client pipelines; and the beginning of one message.
 """
 
 import time
@@ -22,45 +22,45 @@ if not cython.compiled:
     from sequencer.digits import NETSTRING_MAX, write_netstring
 
     EPOLLIN = select.EPOLLIN
-    REST_MAX = 1 << 14  # of one that is not whole, put before what the next read brings
+    REST_MAX = 1 << 14  # bytes of an incomplete netstring that are put in front of the next read
     OUT_MIN = 64  # bytes for answers
     OUT_KEPT = 1 << 12
 
 
 class CquencerClient:
-    """One connection. Written by the port; monitoring reads what it has counted."""
+    """One connection. Written by the port; monitoring reads its counters."""
 
     def __init__(self, connection: Any, address: tuple[str, int], cid: int, origin: int) -> None:
         self.connection = connection
         self.fd = connection.fileno()  # -1: closed
         self.ip, self.port = address
         self.cid = cid
-        self.origin = origin  # who it is in the journal's records
+        self.origin = origin  # identifies the publisher in the journal's records
         self.started_at = time.time()
-        self.heard = 0  # ns since 1970; 0: it has said nothing yet
+        self.heard = 0  # ns since 1970; 0: nothing received yet
         self.messages = self.bytes = self.queries = self.errors = 0
         self.interest = EPOLLIN
-        self.late = False  # it has said more than there was time for
-        self.ending = False  # nothing that it says counts any more
+        self.late = False  # it sent more than one turn has time for
+        self.ending = False  # nothing that it sends counts any more
         self.fault = b""  # why nothing more is taken from it
-        self.ended = False  # it knows that nothing comes any more
+        self.ended = False  # it has been told that nothing more comes
         # answers
         self.out = bytearray(OUT_MIN)
         self.data = self.out
         self.size = OUT_MIN
         self.end = self.sent = 0
         self.wanted = 0  # the number that must be safe before they may be seen
-        # what it has said and is no message yet
+        # incomplete input
         self.kept: bytearray | None = None
         self.held = 0
-        self.need = 0  # bytes of the long netstring that has `kept` for itself
-        self.awaited = 0  # bytes of the netstring that is not whole; 0: not known
-        self.skip = 0  # bytes to come of one that is too long, and its comma
-        self.passed = 0  # bytes served before those at hand
+        self.need = 0  # bytes of the long netstring that has `kept` to itself
+        self.awaited = 0  # bytes of the incomplete netstring; 0: not known
+        self.skip = 0  # bytes to skip of one that is too long, with its comma
+        self.passed = 0  # bytes served before the current ones
 
     @property
     def label(self) -> str:
-        """Who this is, for the log."""
+        """How the log names this client."""
         return f"{shown(self.ip, self.port)} - cid:{self.cid}"
 
     @property
@@ -69,14 +69,14 @@ class CquencerClient:
         return self.end - self.sent
 
     def number(self, number: int) -> int:
-        """Answer a number, as a netstring."""
+        """Add a number to the answers, as a netstring."""
         if self.size - self.end < NETSTRING_MAX:
             self.widen(NETSTRING_MAX)
         self.end = write_netstring(self.data, self.end, number)
         return 0
 
     def say(self, text: bytes) -> int:
-        """Answer a text, as a netstring."""
+        """Add a text to the answers, as a netstring."""
         netstring = b"%d:%b," % (len(text), text)
         if self.size - self.end < len(netstring):
             self.widen(len(netstring))
@@ -85,7 +85,7 @@ class CquencerClient:
         return 0
 
     def widen(self, need: int) -> int:
-        """Have room for so many more bytes of answers."""
+        """Make room for `need` more bytes of answers."""
         size = self.size
         while size - self.end < need:
             size *= 2
@@ -94,25 +94,25 @@ class CquencerClient:
         return self.adopt(out)
 
     def adopt(self, out: bytearray) -> int:
-        """Use this store for answers."""
+        """Use this buffer for answers."""
         self.out = out
         self.data = self.out
         self.size = len(out)
         return 0
 
     def emptied(self) -> int:
-        """All answers are out."""
+        """All answers have been sent."""
         self.end = self.sent = 0
         if self.size > OUT_KEPT:
             self.shrink()
         return 0
 
     def shrink(self) -> int:
-        """Give back the room that many answers have taken."""
+        """Free the room that many answers needed."""
         return self.adopt(bytearray(OUT_MIN))
 
     def keep(self, buffer: bytearray, at: int, stop: int) -> int:
-        """Keep what was not served, for the next read; a long one has a store of its own."""
+        """Keep what was not served, for the next read; a long netstring gets its own buffer."""
         size = stop - at
         self.held = size
         self.need = 0
@@ -121,16 +121,16 @@ class CquencerClient:
             self.kept = None
         elif size <= REST_MAX or self.late:
             self.kept = buffer[at:stop]
-        else:  # twice what is there, so that who announces a megabyte does not get one
+        else:  # twice what is there: announcing a megabyte does not allocate one
             self.need = self.awaited
             self.kept = bytearray(min(2 * size, self.need))
             self.kept[:size] = memoryview(buffer)[at:stop]
         return 0
 
     def grow(self) -> int:
-        """A larger store for the long netstring that has filled its own."""
+        """Use a larger buffer for the long netstring that has filled its own."""
         kept = self.kept
-        assert kept is not None, "it has one"
+        assert kept is not None, "a long netstring has its own buffer"
         larger = bytearray(min(2 * len(kept), self.need))
         larger[: self.held] = kept
         self.kept = larger

@@ -1,23 +1,23 @@
-"""cquencer's own port: who sends a message there is answered its number, as a netstring.
+"""The cquencer port: a client sends a message and gets its number back, as a netstring.
 
-    turn                      the epoll has something: bounded work, then others are served
-      _read -> _take          what a client says -> a message, or a query
-        plane.submit          its number; the journal's batch and subscribers' outboxes get it
-      _settle                 one release for all that was read: journal, feeds, subscribers
-        _answer               the numbers that are safe, each client's in one send
+    turn                      the epoll has something: bounded work, then others get their turn
+      _read -> _take          the client's bytes -> a message, or a query
+        plane.submit          its number; it goes into the journal's batch and the outboxes
+      _settle                 one release for everything that was read: journal, feeds, subscribers
+        _answer               the numbers that are safe, one send for each client
     release_safe              the others, when the keeper says that they are safe
 
-Framing `recv`: what one recv gives is a message, without one NUL at its end; one byte asks
-for the last number. `netstring`: each netstring is a message, and the empty one asks.
+Framing `recv`: the bytes of one recv are a message, without one NUL at the end; a single byte asks
+for the last number. `netstring`: each netstring is a message, and an empty one asks.
 
-Rule 1  A client that has not got its answers is not read: so what waits for it is bounded by
-        what one read brings, and the end of what it says is seen after the last answer.
-Rule 2  What is no message is answered with an error in the number's place. After what is no
-        netstring nothing more is taken, for the stream has no borders any more.
-Rule 3  Nobody is closed here whose answer can still arrive: see `_finish`.
+Rule 1  A client is not read until it has all its answers. So what waits for it is bounded by
+        one read, and the end of its input is noticed only after the last answer.
+Rule 2  What is not a valid message gets an error in place of the number. After bytes that are
+        not a netstring nothing more is taken, because the stream can no longer be framed.
+Rule 3  Never close a client while an answer to it may still be delivered (see `_finish`).
 
-No object is made for a message. Memory: one receive buffer for all; a client has 64 bytes for
-its answers, more while it pipelines, and the beginning of one message.
+No object is made for a message. Memory: one receive buffer for all clients; each has 64 bytes for
+answers, more while it pipelines, and the beginning of one message.
 """
 
 import time
@@ -43,20 +43,20 @@ if not cython.compiled:
     EPOLLERR, EPOLLHUP = select.EPOLLERR, select.EPOLLHUP
     EAGAIN, EINTR = errno.EAGAIN, errno.EINTR
     MSG_NOSIGNAL = socket.MSG_NOSIGNAL
-    EVENTS_MAX = 64  # clients that one look at the epoll finds
-    ROUNDS_MAX = 16  # looks in one turn: 8 clients in a closed loop take a millisecond
-    READ_MAX = 1 << 16  # netstrings in one read: 16 384 of one byte, some 4 ms
+    EVENTS_MAX = 64  # clients that one call of epoll_wait returns
+    ROUNDS_MAX = 16  # epoll_wait calls in a turn: 8 clients in a closed loop take a millisecond
+    READ_MAX = 1 << 16  # netstrings in one read: 16 384 of one byte, about 4 ms
     DIGITS_MAX = 18  # of a netstring's length
-    ANSWER_WORK = 4  # offers that whatever is answered costs
-    BYTES_SHIFT = 7  # and one for each 128 bytes of it
+    ANSWER_WORK = 4  # offers that any answer costs
+    BYTES_SHIFT = 7  # plus one for each 128 bytes of it
 
 
 class CquencerPort:
-    """One per broker, for its one thread. `owner` is told when somebody has gone or goes.
+    """One per broker, for its one thread. It calls its `owner`:
 
-    `owner.closed(client)` after a connection has ended; `owner.ending(client)` when it was told
-    all, and has a while to end it; `owner.wake()` when there is a turn to be had at once. What is
-    longer than `max_payload` is taken if `owner.refusal(size)` has no words against it.
+    `owner.closed(client)` after a connection has ended. `owner.ending(client)` when the client
+    has all its answers, and some time to close the connection. `owner.wake()` when there is more
+    to do at once. A message above `max_payload` is taken if `owner.refusal(size)` is empty.
     """
 
     def __init__(
@@ -82,19 +82,19 @@ class CquencerPort:
         self.subject = bytearray(subject)
         self.text = self.subject
         self.subject_size = len(subject)
-        self.message = Message()  # the netstring at hand: a message to that subject
+        self.message = Message()  # the current netstring: a message to that subject
         self.message.subject_data = self.text
         self.message.subject_size = self.subject_size
         self.digest = digest_of(subject)
-        self.draining = False  # nothing more is taken in
+        self.draining = False  # it takes in nothing more
         self.clients: list[CquencerClient | None] = []  # by descriptor
-        self.asked: list[CquencerClient] = []  # to be answered when this round is released
-        self.waiting: list[CquencerClient] = []  # for their numbers to be safe
-        self.late: list[CquencerClient] = []  # to be served before the epoll is looked at
-        self.place = 0  # among those the epoll has found: who comes first
-        self.ready: list[tuple[int, int]] = []  # what the epoll said, uncompiled
+        self.asked: list[CquencerClient] = []  # to be answered after the release of this round
+        self.waiting: list[CquencerClient] = []  # until their numbers are safe
+        self.late: list[CquencerClient] = []  # to be served before the epoll is asked again
+        self.place = 0  # which of the clients that the epoll returned comes first
+        self.ready: list[tuple[int, int]] = []  # what the epoll returned, uncompiled
         self.error = 0  # why the last system call failed
-        self.length = 0  # of the netstring at hand
+        self.length = 0  # of the current netstring
         self.connections = 0
         self.messages = self.bytes = self.queries = self.errors = 0
 
@@ -108,7 +108,7 @@ class CquencerPort:
         self.poller.register(client.fd, EPOLLIN)
 
     def turn(self) -> None:
-        """Serve whoever has said something, as long as others may be kept waiting."""
+        """Serve the clients that have sent something, for a bounded time."""
         plane = self.plane
         plane.begin()
         if self.late:
@@ -117,7 +117,7 @@ class CquencerPort:
             self._settle()
         for look in range(ROUNDS_MAX):
             if look and plane.is_spent():
-                break  # not before the first look: who is late must not keep out the others
+                break  # not before the first round: late clients must not keep out the others
             count = self._look()
             if count <= 0:
                 break
@@ -130,14 +130,14 @@ class CquencerPort:
                 else:
                     self._serve(*self.ready[at])
                 if plane.is_spent():
-                    self.place = at + 1  # what the epoll has said it says again, in this order
+                    self.place = at + 1  # the epoll will return the rest again, in this order
                     break
             self._settle()
         if self.late:
             self.owner.wake()
 
     def release_safe(self) -> None:
-        """Answer what is safe by now."""
+        """Answer with the numbers that are now safe."""
         waiting = self.waiting
         self.waiting = []
         for item in waiting:
@@ -150,7 +150,7 @@ class CquencerPort:
             self.owner.wake()
 
     def drain(self) -> None:
-        """Take in nothing more: what clients say is read, and thrown away."""
+        """Take in nothing more: what clients send is read, and discarded."""
         self.draining = True
         self.late.clear()
         for client in self.clients:
@@ -167,7 +167,7 @@ class CquencerPort:
         self.clients[client.fd] = None
         self.connections -= 1
         client.fd = -1
-        client.connection.close()  # which takes it out of the epoll too
+        client.connection.close()  # also removes it from the epoll
         client.kept = None
         client.emptied()
         self.owner.closed(client)
@@ -175,7 +175,7 @@ class CquencerPort:
     # Reading
 
     def _look(self) -> int:
-        """How many clients have something for us."""
+        """Return how many clients are ready."""
         if cython.compiled:
             return epoll_wait(self.poller_fd, self.events, EVENTS_MAX, 0)
         else:
@@ -183,7 +183,7 @@ class CquencerPort:
             return len(self.ready)
 
     def _tick(self) -> None:
-        """Bring the sequencer the time."""
+        """Set the sequencer's time."""
         if cython.compiled:
             clock_gettime(CLOCK_REALTIME, cython.address(now))
             self.sequencer.tick(now.tv_sec * SECOND_NS + now.tv_nsec)
@@ -191,7 +191,7 @@ class CquencerPort:
             self.sequencer.tick(time.time_ns())
 
     def _serve(self, fd: int, events: int) -> int:
-        """One client has said something, takes more, or has gone."""
+        """Serve one client that sent something, can take more, or has gone."""
         item = self.clients[fd]
         if item is None:
             return 0
@@ -212,7 +212,7 @@ class CquencerPort:
         return 0
 
     def _read(self, client: CquencerClient) -> int:
-        """One read of a client that has all its answers, and what it brings."""
+        """Read once from a client that has all its answers, and serve what came."""
         if self.netstrings:
             return self._read_netstrings(client)
         size = self._receive(client, self.buffer, 0, len(self.buffer))
@@ -229,7 +229,7 @@ class CquencerPort:
         return self._take(client, self.buffer, 0, size)
 
     def _throw_away(self, client: CquencerClient) -> int:
-        """Read what counts no more."""
+        """Read and discard."""
         if self._receive(client, self.buffer, 0, len(self.buffer)) == 0:
             if client.end == 0:
                 self.close(client)
@@ -241,7 +241,7 @@ class CquencerPort:
         held = client.held
         if client.need:
             own = client.kept
-            assert own is not None, "what is needed has a store"
+            assert own is not None, "a long netstring has its own buffer"
             got = self._receive(client, own, held, len(own) - held)
             if got <= 0:
                 return self._cut(client, got)
@@ -258,7 +258,7 @@ class CquencerPort:
         return client.keep(self.buffer, self._walk(client, self.buffer, held + got), held + got)
 
     def _receive(self, client: CquencerClient, buffer: bytearray, at: int, size: int) -> int:
-        """Read into a store; the bytes, 0 at the end, -1 if there are none now or ever again."""
+        """Read into a buffer; return how many bytes, 0 at the end, -1 for none now or ever."""
         if cython.compiled:
             data = buffer
             got = recv(client.fd, data + at, size, 0)
@@ -277,7 +277,7 @@ class CquencerPort:
         return -1
 
     def _cut(self, client: CquencerClient, got: int) -> int:
-        """The client says no more; one that is in the middle of a message is told."""
+        """The client's input has ended; if that is within a message, it gets an error."""
         if got < 0:
             return 0
         if client.held or client.skip:
@@ -287,7 +287,7 @@ class CquencerPort:
         return 0
 
     def _walk(self, client: CquencerClient, buffer: bytearray, stop: int) -> int:
-        """Serve the netstrings in `buffer[:stop]`; where the unserved rest begins."""
+        """Serve the netstrings in `buffer[:stop]`; return where the unserved rest begins."""
         data = buffer
         at = 0
         client.awaited = 0
@@ -321,7 +321,7 @@ class CquencerPort:
         return stop if client.ending else at
 
     def _head(self, client: CquencerClient, buffer: bytearray, at: int, stop: int) -> int:
-        """Read a length into `length`; where the content begins, 0 if that is not here."""
+        """Read a length into `length`; return where the content begins, 0 if it is not here yet."""
         data = buffer
         first = at
         length = 0
@@ -329,7 +329,7 @@ class CquencerPort:
             length = length * 10 + data[at] - ord("0")
             at += 1
             if length == 0:
-                break  # a leading zero is no digit of a length
+                break  # a length has no leading zeros
         self.length = length
         if at == stop:
             return 0
@@ -341,7 +341,7 @@ class CquencerPort:
         return 0
 
     def _pass_over(self, client: CquencerClient, buffer: bytearray, at: int, stop: int) -> int:
-        """Leave out what is here of a netstring that is too long; where what follows begins."""
+        """Skip what is here of a netstring that is too long; return where the next begins."""
         data = buffer
         size = stop - at
         if size > client.skip:
@@ -355,12 +355,12 @@ class CquencerPort:
     def _break_at(
         self, client: CquencerClient, buffer: bytearray, at: int, stop: int, expected: bytes
     ) -> int:
-        """What stands there is wrong."""
+        """Report the invalid byte at `at`."""
         seen = b"0x%02x" % buffer[at]
         return self._break(client, client.passed + at, expected, seen)
 
     def _break(self, client: CquencerClient, at: int, expected: bytes, seen: bytes) -> int:
-        """What follows byte `at` of a connection has no borders: nothing more is taken."""
+        """From byte `at` on the stream can no longer be framed: take nothing more."""
         client.ending = True
         words = b"-ERR 'Not a Netstring: at byte %d: expected %b, got %b'"
         client.fault = words % (at, expected, seen)
@@ -369,7 +369,7 @@ class CquencerPort:
     # Messages and answers
 
     def _take(self, client: CquencerClient, buffer: bytearray, at: int, size: int) -> int:
-        """One message: its number is the answer."""
+        """Number one message; its number is the answer."""
         route = self.sublist.find(self.text, 0, self.subject_size, self.digest)
         self.plane.spend(ANSWER_WORK + (size >> BYTES_SHIFT))
         message = self.message
@@ -392,12 +392,12 @@ class CquencerPort:
         return client.number(number)
 
     def _judge(self, size: int) -> bytes:
-        """Why a message of this size cannot be taken; nothing if it can."""
+        """Why a message of this size is refused; empty if it is not."""
         words: bytes = self.owner.refusal(size)
         return words
 
     def _query(self, client: CquencerClient) -> int:
-        """The answer is the last number given, whoever got it."""
+        """Answer with the last number given, whoever got it."""
         self.plane.spend(ANSWER_WORK)
         client.queries += 1
         self.queries += 1
@@ -407,12 +407,12 @@ class CquencerPort:
         return client.number(client.wanted)
 
     def _no_room(self, client: CquencerClient) -> int:
-        """The journal took it not."""
+        """The journal has no room: answer with an error."""
         error = self.plane.control.no_room_for(bytes(self.subject))
         return self._refuse(client, error.reply.rstrip())
 
     def _refuse(self, client: CquencerClient, words: bytes) -> int:
-        """Answer what is no message with words."""
+        """Answer with an error."""
         self.plane.spend(ANSWER_WORK)
         client.errors += 1
         self.errors += 1
@@ -421,7 +421,7 @@ class CquencerPort:
         return client.say(words)
 
     def _settle(self) -> int:
-        """Let out what this round has caused, then answer what is safe by now."""
+        """Release what this round has caused, then answer with the numbers that are safe."""
         self.gate.release(None)
         for item in self.asked:
             client = cython.cast(CquencerClient, item)
@@ -433,7 +433,7 @@ class CquencerPort:
         return 0
 
     def _answer(self, client: CquencerClient) -> int:
-        """Send what a client is to be told; the rest when its socket takes more."""
+        """Send a client its answers; the rest when its socket takes more."""
         if client.fd < 0:
             return 0
         if client.sent < client.end:
@@ -451,7 +451,7 @@ class CquencerPort:
         return self._watch(client, EPOLLIN)
 
     def _send(self, client: CquencerClient) -> int:
-        """What its socket takes of the answers; -1 if it is closed."""
+        """Send answers as far as the socket takes them; return how many bytes, -1 if closed."""
         if cython.compiled:
             got = send(client.fd, client.data + client.sent, client.end - client.sent, MSG_NOSIGNAL)
             if got >= 0:
@@ -469,24 +469,24 @@ class CquencerPort:
         return -1
 
     def _watch(self, client: CquencerClient, interest: int) -> int:
-        """What the epoll is to say of it, besides that it has gone."""
+        """Set what the epoll reports about a client, besides that it has gone."""
         if client.interest != interest:
             client.interest = interest
             self.poller.modify(client.fd, interest)
         return 0
 
     def _finish(self, client: CquencerClient) -> None:
-        """Tell a client that nothing comes any more, and wait until it ends too.
+        """Tell a client that nothing more comes, and wait until it closes the connection.
 
-        A socket that is closed with unread input is reset, and what the client has not received
-        of its answers is lost with it. So it is read, and thrown away; `owner` sees how long.
+        If a socket is closed with unread input, it is reset, and the client loses the answers that
+        it has not received yet. So its input is read and discarded; `owner` decides how long.
         """
         if not client.ended:
             client.ended = True
             self.owner.ending(client)
 
     def _go_on(self) -> int:
-        """Serve what was said before."""
+        """Serve what was read before."""
         late = self.late
         self.late = []
         for item in late:

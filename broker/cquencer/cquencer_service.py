@@ -1,11 +1,11 @@
-"""cquencer's port as the broker has it: who listens, who is let in, how long, and the end.
+"""The cquencer port within the broker: listening, admission, time-outs and shutdown.
 
-What its clients say and hear is cquencer/port.py's business; here is everything else, none of
-which happens for a message. The event loop looks at one descriptor for all clients, that of
-their epoll, and at the listening sockets.
+The conversation with its clients is in cquencer_port.py. Here is everything else, none of it per
+message. The event loop watches one descriptor for all clients, that of their epoll, and the
+listening sockets.
 
-Dead and slow clients are the kernel's business: a peer that is silent for `ping_interval` is
-probed, and one that takes nothing, or answers no probe, for `write_deadline` is hung up on.
+The kernel takes care of dead and slow clients: one that is silent for `ping_interval` is probed,
+and one that takes nothing, or answers no probe, for `write_deadline` is disconnected.
 """
 
 import fcntl
@@ -31,12 +31,12 @@ log = logging.getLogger("seriatim")
 BACKLOG = 1024  # connections that wait to be accepted
 
 
-# What no feed can carry; as PayloadTooLarge, with the reason.
+# For messages that no feed can carry: as PayloadTooLarge, with the reason.
 TOO_LONG = b"-ERR 'Maximum Payload Violation: %d bytes, and a datagram of the feed takes %d'"
 
 
 class PayloadBound(Protocol):
-    """How long a message may be so that a feed can carry it."""
+    """The longest message that a feed can carry."""
 
     @property
     def always(self) -> int: ...
@@ -44,7 +44,7 @@ class PayloadBound(Protocol):
 
 
 class Reception(Protocol):
-    """What the port asks of the server: who may come in, and by which door."""
+    """What the port needs from the server to admit clients."""
 
     @property
     def doorkeeper(self) -> Doorkeeper: ...
@@ -54,17 +54,17 @@ class Reception(Protocol):
         """Whether one more client may be connected."""
 
     def new_client(self) -> tuple[int, int]:
-        """The cid of one more client, and who it is in the journal's records."""
+        """Return a new client's cid, and its origin in the journal's records."""
 
     def full(self, ip: str, label: str) -> None:
-        """There is no place for one more client."""
+        """Count and log a client that was refused: there is no room for one more."""
 
 
 class Cquencer:
-    """One per broker that has the port. The port tells it who goes; it is a publisher to hold.
+    """One per broker that has the port. It owns the port, and is a publisher that can be held.
 
-    It reads into `buffer`, which is free between two read events. `fitting` is None where a
-    message may be of any length.
+    It reads into `buffer`, which is free between two read events. `fitting` is None if messages
+    may be of any length.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Cquencer:
         self._draining = False
 
     def start(self) -> None:
-        """Listen on every address of the host. Raises `OSError`, in plain words."""
+        """Listen on every address of the host. Raises `OSError` with a readable message."""
         settings = self._core.settings
         host = settings.sequencer.host or settings.host
         port = max(settings.sequencer.port, 0)
@@ -122,10 +122,10 @@ class Cquencer:
         port = self.addresses[0][1]
         log.info("Listening for cquencer's clients on %s", addresses.shown(host, port))
 
-    # Who comes
+    # New clients
 
     def _admit(self, connection: socket.socket, place: tuple[Any, ...]) -> None:
-        """Serve a new connection, if there is a place for it."""
+        """Serve a new connection, if there is room for it."""
         reception, limits = self._reception, self._limits
         self.accepted += 1
         peer = (addresses.peer_ip(str(place[0])), int(place[1]))
@@ -148,13 +148,13 @@ class Cquencer:
             (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, min(probes, 127)),
             (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(limits.write_deadline * 1000)),
         ):
-            with suppress(OSError):  # what the system does not have, or not in these bounds
+            with suppress(OSError):  # options that the system does not have, or not in this range
                 connection.setsockopt(level, option, value)
         self.clients[client.cid] = client
         self.port.admit(client)
         log.debug("%s - cquencer's client connected", client.label)
 
-    # What the port tells
+    # Called by the port
 
     def closed(self, client: CquencerClient) -> None:
         """A connection has ended."""
@@ -163,7 +163,7 @@ class Cquencer:
         log.debug("%s - cquencer's client closed", client.label)
 
     def ending(self, client: CquencerClient) -> None:
-        """A client has heard all that there is for it; it has a while to end the connection."""
+        """A client has all its answers; it has some time to close the connection."""
         if client.fault:
             text = "%s - cquencer's client closed: %s"
             why = client.fault.decode()
@@ -174,7 +174,7 @@ class Cquencer:
         self._loop.call_later(deadline, self.port.close, client)
 
     def refusal(self, size: int) -> bytes:
-        """Why a message of this size cannot be taken now; nothing if it can."""
+        """Why a message of this size cannot be taken now; empty if it can."""
         if size > self._max_payload:
             return errors.PayloadTooLarge.reply.rstrip()
         if self._fitting is not None:
@@ -184,12 +184,12 @@ class Cquencer:
         return b""
 
     def wake(self) -> None:
-        """There is a turn to be had at once."""
+        """There is more to do at once."""
         if not self._awake:
             self._awake = True
             self._loop.call_soon(self._turn)
 
-    # What happens in a turn of the loop
+    # A turn of the event loop
 
     def _turn(self) -> None:
         self._awake = False
@@ -205,24 +205,24 @@ class Cquencer:
         TURNS.end(begun)
 
     def go_on(self) -> None:
-        """The subscribers that the clients have outrun have drained, or held them long enough."""
+        """The subscribers that the clients outran have drained, or held them long enough."""
         if self.held_by == 0 and not self._poller.closed:
             self._loop.add_reader(self._poller.fileno(), self._turn)
             self.wake()
 
-    # The end
+    # Shutdown
 
     def stop_listening(self) -> None:
-        """Let nobody in any more."""
+        """Accept no more clients."""
         for listener in self._listeners:
             self._reception.doorkeeper.leave(listener)
         self._listeners.clear()
 
     def start_draining(self) -> None:
-        """Take in nothing more. What was taken is answered; input is read, and thrown away."""
+        """Take in nothing more. Accepted messages are answered; input is read and discarded."""
         self.stop_listening()
         self._draining = True
-        self._loop.add_reader(self._poller.fileno(), self._turn)  # whoever held us
+        self._loop.add_reader(self._poller.fileno(), self._turn)  # even if a subscriber holds us
         self.port.drain()
 
     def undrained(self) -> int:
@@ -230,7 +230,7 @@ class Cquencer:
         return sum(not _is_drained(client) for client in self.clients.values())
 
     def close(self) -> None:
-        """End every connection; what is not out is dropped."""
+        """Close every connection; unsent answers are dropped."""
         for client in list(self.clients.values()):
             self.port.close(client)
         self._loop.remove_reader(self._poller.fileno())

@@ -1,1 +1,1 @@
-"""Every message's way from a read event to the outboxes: the plane, the gate, links and frames."""
+"""The path of every message from a read event to the outboxes: plane, gate, connections, frames."""

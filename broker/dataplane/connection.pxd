@@ -27,19 +27,19 @@ cdef class Connection:
     cdef readonly Py_ssize_t max_pending
     cdef Budget budget
     cdef public bint dirty, writable, lagging, closed, detached, numbered
-    # the fence; positions in all that was ever put into the outbox
+    # the fence; positions count all bytes ever put into the outbox
     cdef readonly unsigned long long passed, allowed, sealed
     cdef unsigned long long mark
     cdef readonly bint fenced
     cdef bint shutting
     cdef public unsigned long long origin
     cdef public Py_ssize_t deferred_numbers
-    # what the client chose
+    # the client's options
     cdef public bint verbose, pedantic, echo, headers, no_responders
     cdef readonly bint chatty
     cdef readonly str frame
     cdef readonly int shape, headed_shape
-    # counters; messages and their payloads with headers, as nats-server counts them
+    # counters of messages and of payloads with headers, as nats-server counts them
     cdef readonly unsigned long long in_msgs, in_bytes, out_msgs, out_bytes
 
     cpdef settle(self, str frame)

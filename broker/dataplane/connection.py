@@ -1,28 +1,28 @@
-"""A connection as the data plane sees it: what its client chose, and its outbox.
+"""A connection as the data plane sees it: the client's options, and its outbox.
 
-The outbox is one buffer that deliveries are copied into, and behind a client that does not
-read a queue of full buffers, `waiting`. Every buffer ends at the end of a message, so what is
-handed to the transport always does, and an error can be told between two messages.
+Deliveries are copied into the outbox's current buffer. If a client does not read, full buffers
+wait in a queue behind it, `waiting`. Every buffer ends at the end of a message, so what the
+transport gets always does, and an error message can come between two messages.
 
     deliver -> buffer --(full, client reads)--> flushed by the plane, used again
-                     `-(full, client stalls)-> waiting ... up to max_pending, then cut off
+                      `-(full, client stalls)-> waiting ... up to max_pending, then cut off
 
-Memory: nothing while idle (the plane lends buffers), `max_pending` and one buffer at most; of all
-links together what their `budget` says.
+Memory: none while idle (the plane lends buffers), and at most `max_pending` plus one buffer. Their
+common `budget` limits all connections together.
 
-What shows a number that is not safe yet stays behind a fence until it is: positions in all
-that was ever put into the outbox.   passed ... allowed ... sealed ... passed + held
+Bytes that show a number that is not safe yet stay behind a fence. Its positions count all bytes
+ever put into the outbox:   passed ... allowed ... sealed ... passed + held
 """
 
 # Theory of operation: the fence
 #
-# A subscriber may see a number only when the journal has it as safely as the settings say. With
-# `sync = always` a message is written to the file at once and is safe some milliseconds later, when
-# a thread has synced it. Until then it lies in the outbox, and everything behind it too, for a
-# client's bytes keep their order. What lies before it may go. The fence is the border.
+# A subscriber may see a number only when the journal has it as safely as the settings ask. With
+# `sync = always`, a message is written to the file at once, and is safe some milliseconds later,
+# when a thread has synced it. Until then it stays in the outbox, and so does everything after it,
+# because a client's bytes must stay in order. The bytes before it may go. The fence is the border.
 #
-# Positions count all bytes that were ever put into this outbox, from the connection's beginning.
-# They only grow, so they stay true while bytes leave, move to a new buffer, or are forgotten:
+# Positions count all bytes that were ever put into this outbox. They only grow, so they stay valid
+# while bytes are sent, moved to a new buffer, or dropped:
 #
 #      written to the socket | may go            | fenced, next to be let out | fenced
 #     -----------------------+-------------------+----------------------------+-----------------
@@ -31,15 +31,15 @@ that was ever put into the outbox.   passed ... allowed ... sealed ... passed + 
 #
 #     passed <= allowed <= sealed <= position()        while `fenced`; else all of it may go
 #
-#     mark        where the outbox ended when it became dirty: nothing before it shows a new number
+#     mark        the end of the outbox when it became dirty: nothing before it shows a new number
 #     raise_fence a release finds that what was written is not safe: allowed = sealed = mark
-#     deliver     grows position(), and nothing else: what comes behind a fence waits with the rest
-#     seal        the keeper begins a sync of all that is written by now: sealed = position()
-#     lower_fence that sync is done: allowed = sealed. The fence is gone if nothing came meanwhile
+#     deliver     only position() grows: what comes after a fence waits with the rest
+#     seal        the keeper begins to sync everything written so far: sealed = position()
+#     lower_fence that sync is done: allowed = sealed. Without newer bytes the fence is gone
 #
-# So two syncs are never needed for one message, and a message that comes during a sync waits for
-# the next one: what was sealed before it came does not include it. An outbox that shows no number
-# since its release (PONG, +OK, messages without a number) is never fenced, only what comes behind.
+# So no message needs two syncs, and a message that comes during a sync waits for the next one: it
+# came after the seal. An outbox without a new number since its last release (PONG, +OK, messages
+# without a number) gets no fence; it only waits behind an older one.
 
 from collections import deque
 from collections.abc import Callable
@@ -63,11 +63,11 @@ else:
     from broker.dataplane.frame import BARE, BARE_HEADERS, FRAMED, FRAMED_HEADERS, NUMBERED_HEADERS
 
     BUFFER_MIN = 4096
-    SEGMENT = 262144  # a buffer is not grown beyond this, unless for one message
+    SEGMENT = 262144  # a buffer grows beyond this only for a single message
 
 
 class Budget:
-    """What all outboxes hold together, and may hold; 0 is no limit."""
+    """The bytes that all outboxes hold together, and their limit; 0 means no limit."""
 
     def __init__(self, limit: int = 0) -> None:
         self.limit = limit
@@ -79,7 +79,7 @@ class Budget:
 
 
 class Connection:
-    """Written by the data plane; the options by the conversation; `writable` by the session."""
+    """Written by the data plane; the options by control, and `writable` by the session."""
 
     def __init__(
         self, session: Any, parser: Parser, max_pending: int, budget: Budget | None = None
@@ -95,19 +95,19 @@ class Connection:
         self.max_pending = max_pending
         self.budget = Budget() if budget is None else budget
         self.passed = 0  # bytes written to the transport so far, or dropped
-        self.mark = 0  # where what this read event brings begins
-        self.fenced = False  # in the plane's list; nothing beyond `allowed` may pass
+        self.mark = 0  # where the bytes of this read event begin
+        self.fenced = False  # in the gate's list; nothing beyond `allowed` may be sent
         self.allowed = self.sealed = 0
         self.numbered = False  # a number was put in since the last release
-        self.detached = False  # served from the journal; live messages pass it by
+        self.detached = False  # served from the journal; it gets no live messages
         self.deferred_numbers = (
             0  # numbers that its members of queue groups still get from the journal
         )
-        self.origin = 0  # who it is in the journal's records
-        self.dirty = False  # in the plane's list of links to flush
+        self.origin = 0  # identifies the publisher in the journal's records
+        self.dirty = False  # in the gate's list of connections to flush
         self.writable = True  # the socket takes what is written
-        self.lagging = False  # has held its publishers as long as one may
-        self.closed = False  # takes no more deliveries, but for what there is room for
+        self.lagging = False  # it has held its publishers for as long as allowed
+        self.closed = False  # takes no new deliveries, except into room it already has
         self.shutting = False  # takes nothing at all
         self.verbose = self.pedantic = self.echo = True
         self.headers = self.no_responders = False
@@ -116,7 +116,7 @@ class Connection:
         self.settle("netstring")
 
     def settle(self, frame: str) -> None:
-        """Take on a frame, and derive from all options what the data plane looks at."""
+        """Set the frame, and derive from all options what the data plane looks at."""
         self.frame = frame
         self.chatty = self.verbose or self.pedantic
         self.parser.headers = self.headers
@@ -134,7 +134,7 @@ class Connection:
     ) -> bool:
         """Append line and head, `size` bytes of `data` from `payload` on, and tail.
 
-        False, and nothing appended, if there is no room. `counted` goes to `out_bytes`.
+        Returns False, and appends nothing, if there is no room. `counted` is added to `out_bytes`.
         """
         end = self.end
         head = frame.end - frame.start
@@ -156,7 +156,7 @@ class Connection:
         return True
 
     def write(self, text: bytes) -> bool:
-        """Append what is no message; False, and nothing appended, if there is no room."""
+        """Append bytes that are not a message; return False, and append nothing, without room."""
         size = len(text)
         if self.size - self.end < size:
             return False
@@ -172,7 +172,7 @@ class Connection:
         return self.waiting_bytes + self.end
 
     def kept(self) -> int:
-        """Bytes of memory for that."""
+        """The memory that these bytes take."""
         return self.waiting_bytes + len(self.buffer)
 
     def buffered(self) -> int:
@@ -180,9 +180,9 @@ class Connection:
         return self.end
 
     def make_room(self, need: int, spare: list[bytearray]) -> bool:
-        """Make room for so many more bytes; False if that would be more than `max_pending`.
+        """Make room for `need` more bytes; return False if that would exceed `max_pending`.
 
-        An empty outbox takes any one message: the largest is bounded by its own limit.
+        An empty outbox takes any one message: the size of a message has its own limit.
         """
         held = self.waiting_bytes + self.end
         if self.closed or (held and held + need > self.max_pending):
@@ -194,7 +194,7 @@ class Connection:
             if self.waiting is None:
                 self.waiting = deque()
             kept = self.buffer
-            if 4 * self.end < 3 * len(kept):  # the unused rest would be kept, and not counted
+            if 4 * self.end < 3 * len(kept):  # else the unused rest would be kept, but not counted
                 kept = kept[: self.end]
             self.waiting.append(memoryview(kept)[: self.end])
             self.waiting_bytes += self.end
@@ -218,7 +218,7 @@ class Connection:
         return buffer
 
     def _emptied(self, count: int) -> None:
-        """The first `count` bytes of the buffer were written, or handed over as a copy."""
+        """Remove the first `count` bytes of the buffer: they were written, or copied."""
         if count < self.end:
             self.buffer[: self.end - count] = self.buffer[count : self.end]
         self.end -= count
@@ -227,7 +227,7 @@ class Connection:
             self.size = self.end
 
     def _next_waiting(self) -> memoryview | None:
-        """Take the oldest full buffer, as far as it may pass, out of the queue."""
+        """Take the oldest full buffer out of the queue, as far as it may be sent."""
         if not self.waiting:
             return None
         view: memoryview = self.waiting[0]
@@ -245,9 +245,9 @@ class Connection:
         return view
 
     def drain(self, write: Callable[[memoryview], object], stalled: bool = False) -> None:
-        """Hand what may pass to `write`, while the socket takes it; or all, though it is stalled.
+        """Pass what may be sent to `write` while the socket takes it; if `stalled`, all of it.
 
-        A view is good until `write` returns: the buffer is used again.
+        A view is valid until `write` returns: the buffer is used again.
         """
         while self.writable or stalled:
             view = self._next_waiting()
@@ -261,13 +261,13 @@ class Connection:
             self._emptied(size)
 
     def shut(self) -> None:
-        """Take no more of anything: what is here may still go out."""
+        """Take nothing more; what is already here may still be sent."""
         self.closed = self.shutting = True
-        self.detached = False  # nor does the journal serve it any more
+        self.detached = False  # the journal does not serve it any more either
         self.size = self.end
 
     def drop_output(self) -> None:
-        """Forget all that has not been written; what comes next begins a new message."""
+        """Drop everything that was not written; what comes next begins a new message."""
         self.passed += self.waiting_bytes + self.end
         self.budget.bytes -= self.waiting_bytes
         self.waiting = None
@@ -278,32 +278,32 @@ class Connection:
     # The fence
 
     def position(self) -> int:
-        """How much was ever put into the outbox."""
+        """How many bytes were ever put into the outbox."""
         return self.passed + self.waiting_bytes + self.end
 
     def raise_fence(self) -> None:
-        """Nothing that came since `mark` may pass."""
+        """Fence off what came since `mark`."""
         self.fenced = True
         self.allowed = self.sealed = self.mark
 
     def seal(self) -> None:
-        """What is here by now may pass at the next `lower_fence`."""
+        """Everything here now may be sent at the next `lower_fence`."""
         self.sealed = self.position()
 
     def lower_fence(self) -> bool:
-        """What was sealed may pass; whether nothing is fenced any more."""
+        """Allow what was sealed; return whether nothing is fenced any more."""
         self.allowed = self.sealed
         self.fenced = self.allowed < self.position()
         return not self.fenced
 
     def _passable(self, size: int) -> int:
-        """How much of the next `size` bytes may pass."""
+        """How many of the next `size` bytes may be sent."""
         if self.fenced and self.passed + size > self.allowed:
             return max(self.allowed - self.passed, 0)
         return size
 
     def part(self) -> None:
-        """The connection has gone: hold on to nothing of it, whoever still holds the link."""
+        """The client has gone: release everything of it, whoever still refers to this object."""
         self.drop_output()
         self.session = None
 

@@ -1,19 +1,19 @@
-r"""What stands around a payload on its way to subscribers, written once per message.
+r"""The bytes around a payload on its way to subscribers, written once per message.
 
     MSG orders 1 23\r\n23:5:88485,11:  hello world  ,,\r\n
     |-- line --|------- head --------|-- payload --|-tail-|
 
-A Frame is one shape of it, and there are five: with the number in a netstring, bare, or in
-a header, and the first two again for messages that have headers of their own. The head
-stays in place between messages: for a run of equal sizes only the digits that change are
-touched. The line that announces the message grows from the head to the left, and is kept
-too while subject and sid do. So a delivery is three copies: line and head, payload, tail;
-and the payload goes from the receive buffer to the outbox without a stop between.
+A Frame has one of five shapes: the number in a netstring, no number, or the number in a header;
+and the first two again for messages with headers of their own. The head stays in place between
+messages: in a run of equal sizes, only the digits that change are rewritten. The line that
+announces the message is written leftwards from the head, and stays while subject and sid are the
+same. So a delivery is three copies: line and head, payload, tail. The payload is copied straight
+from the receive buffer to the outbox.
 
     0 ... start <- line -> margin <- head -> end ... margin + room
 
-Format: netstrings, https://cr.yp.to/proto/netstrings.txt; NATS headers, ADR-4. Memory: a
-frame holds the longest line and the longest headers it has seen, and no payload.
+Format: netstrings, https://cr.yp.to/proto/netstrings.txt; NATS headers, ADR-4. Memory: the
+longest line and the longest headers so far, and no payload.
 """
 
 import cython
@@ -35,7 +35,7 @@ NUMBER_FIELD = b"Nats-Sequence: "
 
 
 class Frame:
-    """One shape of message, for the number `number`. Written by the data plane alone."""
+    """One shape of message, for the number `number`. Written only by the data plane."""
 
     def __init__(self, shape: int) -> None:
         self.shape = shape
@@ -50,16 +50,16 @@ class Frame:
         self.data = self.buffer
         self.start = self.end = self.margin
         self.number = 0
-        self.size = -1  # the payload's, for which the head is laid out
-        self.width = 0  # digits of the size, when bare
-        self.digits = self.digits_end = 0  # where the number stands
-        self.line_route: Route | None = None  # whose line it is, with
+        self.size = -1  # the payload size that the head is laid out for
+        self.width = 0  # digits of the size, without a number
+        self.digits = self.digits_end = 0  # where the number is
+        self.line_route: Route | None = None  # the route that the line is for
         self.sid = b""
 
     def write_head(self, message: Message) -> int:
-        """Write the head for a message, with its headers where this shape has them.
+        """Write the head for a message, with its headers if this shape has them.
 
-        A size as the publisher wrote it is relayed to the letter (`005`), as a plain server does.
+        A size is relayed exactly as the publisher wrote it (`005`), as nats-server does.
         """
         if message.header_size and self.shape >= FRAMED_HEADERS:
             return self._write_headers_head(message)
@@ -87,7 +87,7 @@ class Frame:
         if self.room < header_size + ROOM_MIN:
             self._widen(self.margin, header_size + ROOM_MIN)
         self.number = number
-        self.size = -1  # what comes next is laid out anew
+        self.size = -1  # the next head must be laid out again
         self.end = self.margin
         if self.shape == NUMBERED_HEADERS:
             return self._number_header(
@@ -106,7 +106,7 @@ class Frame:
         return 0
 
     def _sizes(self, message: Message) -> int:
-        """Write both sizes, as the publisher wrote them where that is known."""
+        """Write both sizes, as the publisher wrote them if that is known."""
         if message.header_digits_end:
             digits = message.header_digits_end - message.header_digits
             self._copy(message.data, message.header_digits, digits)
@@ -119,24 +119,24 @@ class Frame:
         return 0
 
     def expire(self) -> None:
-        """Be stale for whatever number comes next, for one without a number too."""
+        """Become stale: the next message needs a new head, even one without a number."""
         self.number = 0xFFFFFFFFFFFFFFFF
 
     def write_line(self, message: Message, sid: bytes, route: Route | None) -> int:
-        """Write the line `MSG subject sid [reply] ` to the left of the head, for this route."""
+        """Write the line `MSG subject sid [reply] ` left of the head, for this route."""
         subject_size, reply_size = message.subject_size, message.reply_size
         need = subject_size + len(sid) + reply_size + 8
         if self.margin < need:
             self._widen(need, self.room)
         self.line_route = route
         self.sid = sid
-        end = self.end  # _copy and _literal write at `end`: lend it to the line
+        end = self.end  # _copy and _literal write at `end`: use it for the line in the meantime
         self.start = self.margin - len(self.verb) - subject_size - len(sid) - 2
         if reply_size:
             self.start -= reply_size + 1
         self.end = self.start
         self._literal(self.verb)
-        # A live one's from the receive buffer, which is at hand: not from the route's own copy.
+        # For a live message, from the receive buffer, which is in the cache; not from the route.
         self._copy(message.subject_data, message.subject, subject_size)
         self._literal(b" ")
         self._literal(sid)
@@ -148,11 +148,11 @@ class Frame:
         return 0
 
     def has_line_of(self, route: Route, sid: bytes) -> bool:
-        """Whether the line is that of this route and sid."""
+        """Whether the line is for this route and sid."""
         return self.line_route is route and (self.sid is sid or self.sid == sid)
 
     def _count_up(self) -> bool:
-        """Add one to the number where it stands; False when it has no digit left to grow."""
+        """Add one to the number in place; return False if it needs another digit."""
         digits = self.data
         first = self.digits
         at = self.digits_end - 1
@@ -165,7 +165,7 @@ class Frame:
         return False
 
     def _lay_out(self, number: int, size: int) -> int:
-        """Write the head anew, for another size or another width of the number."""
+        """Write the head again, for another size or a number of another width."""
         self.end = self.margin
         self.size = size
         if self.shape == FRAMED:
@@ -205,7 +205,7 @@ class Frame:
     ) -> int:
         """Put the number into the message's own headers, after their first line.
 
-        Those that begin otherwise, or may have a number of their own, are rewritten.
+        Header blocks that begin otherwise, or may have a number of their own, are rewritten.
         """
         line = len(STATUS_LINE)
         if not is_simple(data, body, header_size):
@@ -231,7 +231,7 @@ class Frame:
         return 0
 
     def _widen(self, margin: int, room: int) -> int:
-        """Make room for a longer line or longer headers; the head must be stamped anew."""
+        """Make room for a longer line or longer headers; the head must then be written again."""
         head = self.buffer[self.margin : self.end]
         buffer = bytearray(margin + room)
         buffer[margin : margin + len(head)] = head
@@ -248,7 +248,7 @@ class Frame:
         return 0
 
     def _copy(self, source: bytes | bytearray, start: int, count: int) -> None:
-        """Append a span; room for it was made before."""
+        """Append a span; there must be room for it."""
         if cython.compiled:
             memcpy(self.data + self.end, source + start, count)
         else:
@@ -264,7 +264,7 @@ class Frame:
 
 
 def is_simple(data: bytes | bytearray, body: int, size: int) -> bool:
-    """Whether a header block begins as most do, and certainly has no number of the publisher's."""
+    """Whether a header block begins in the usual way, and surely has no number of its own."""
     line = len(STATUS_LINE)
     if size <= line or data[body + line] == ord(" ") or data[body + line] == ord("\t"):
         return False
@@ -274,7 +274,7 @@ def is_simple(data: bytes | bytearray, body: int, size: int) -> bool:
             return False
         at = body + line + 5
         end = body + size - 5
-        while at < end:  # for the Q of `nats-sequence`: hardly any other header has one
+        while at < end:  # look for the Q of `nats-sequence`, which hardly any other header has
             if data[at] | 0x20 == ord("q") and data[at + 1] | 0x20 == ord("u"):
                 return False
             at += 1

@@ -1,4 +1,4 @@
-"""The kinds of subject that the data plane tells apart; plane.pxd repeats the numbers."""
+"""The kinds of subject that the data plane distinguishes; plane.pxd repeats the numbers."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -6,11 +6,11 @@ from typing import Final
 from sublist.subject import covers, is_literal
 
 ORDINARY: Final = 0
-EXCLUDED: Final = 1  # passes unnumbered and unframed, by configuration
+EXCLUDED: Final = 1  # by configuration: no number, no frame
 UNMATCHABLE: Final = 2  # has an empty token: no subscription can match it, so it gets no number
 CONTROL: Final = 3  # `$SEQ.`: a request to the broker itself
-RESERVED: Final = 4  # subjects that nats-server keeps for its own routing
-ACKNOWLEDGED: Final = 5  # `$SEQ.PUB.` and an ordinary subject: the number is answered
+RESERVED: Final = 4  # subjects that nats-server reserves for its own routing
+ACKNOWLEDGED: Final = 5  # `$SEQ.PUB.` and an ordinary subject: the number is the answer
 
 CONTROL_PREFIX: Final = b"$SEQ."
 PUBLISH_PREFIX: Final = b"$SEQ.PUB."
@@ -18,13 +18,13 @@ EVERY: Final = b">"
 
 
 def classifier(exclude: Sequence[bytes] = ()) -> Callable[[bytes], int]:
-    """What gives a published subject its kind. `exclude` are valid patterns."""
+    """Return a function that gives a published subject its kind. `exclude`: valid patterns."""
 
     def classify(subject: bytes) -> int:
         if subject[:1] in (b"$", b"_"):
             if subject.startswith(PUBLISH_PREFIX):
                 target = subject[len(PUBLISH_PREFIX) :]
-                nested = target.startswith(CONTROL_PREFIX)  # which might go on for very long
+                nested = target.startswith(CONTROL_PREFIX)  # this could repeat very often
                 usual = not nested and is_literal(target) and classify(target) == ORDINARY
                 return ACKNOWLEDGED if usual else CONTROL
             if subject.startswith(CONTROL_PREFIX):
@@ -48,11 +48,11 @@ def is_reserved_reply(reply: bytes) -> bool:
 def is_answerable(reply: bytes) -> bool:
     """Whether the broker sends answers to this reply subject.
 
-    What it says itself below `$SEQ.` (`$SEQ.LOST`, `$SEQ.END`) is no answer that was asked for.
+    The subjects that it publishes to itself (`$SEQ.LOST`, `$SEQ.END`) cannot be asked for.
     """
     return not reply.startswith(CONTROL_PREFIX) and not is_reserved_reply(reply)
 
 
 def _below(subject: bytes, *prefixes: bytes) -> bool:
-    """Whether the subject has one of the prefixes, and something after it."""
+    """Whether the subject begins with one of the prefixes and is longer."""
     return any(subject.startswith(prefix) and subject != prefix for prefix in prefixes)

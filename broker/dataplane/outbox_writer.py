@@ -1,11 +1,11 @@
-"""Messages into connections' outboxes: the one way in for live, replayed and answered ones.
+"""Puts messages into connections' outboxes: live messages, replayed ones and replies.
 
-    offer -> frame       what stands around the payload, written once for each shape of client
+    offer -> frame       the bytes around the payload, written once for each shape of client
           -> deliver     line and head, payload, tail
-          -> make_room   where the outbox is full; the gate says whether there may be more
+          -> make_room   if the outbox is full; the gate decides whether it may hold more
 
-The frames are kept from one delivery to the next, and each has one number at a time. So who
-serves other numbers has a writer of its own: the plane, the replays, and the broker's replies.
+The frames are kept from one delivery to the next, and each has one number at a time. So code that
+serves other numbers has its own writer: the plane, the replays, and the broker's replies.
 """
 
 import cython
@@ -21,13 +21,13 @@ from sublist.subscription import Subscription
 if not cython.compiled:
     from broker.dataplane.frame import BARE, BARE_HEADERS
 
-    GROWN_SHIFT = 6  # 64 bytes of new memory for a client that does not read are an offer more
+    GROWN_SHIFT = 6  # 64 bytes of new memory, for a client that does not read, count as one offer
 
 
 class OutboxWriter:
-    """Five frames, one for each shape of message, and the gate that outboxes are behind.
+    """Five frames, one for each shape of message, and the gate of the outboxes.
 
-    `patient`: who reads slowly is waited for. The journal keeps what is replayed.
+    `patient`: a slow reader is waited for, because the journal keeps what is replayed.
     """
 
     def __init__(self, gate: Gate, patient: bool = False) -> None:
@@ -35,14 +35,14 @@ class OutboxWriter:
         self.sequencer: Sequencer = self.gate.sequencer
         self.patient = patient
         self.frames = tuple(Frame(shape) for shape in range(5))
-        self.effort = 0  # offers' worth of work that went into memory, since the start
+        self.effort = 0  # work that went into memory since the start, in offers
 
     def offer(
         self, connection: Connection, sub: Subscription, message: Message, route: Route | None
     ) -> bool:
-        """Put a message into one subscriber's outbox; False, and nothing done, without room.
+        """Put a message into one subscriber's outbox; return False, and do nothing, without room.
 
-        The next message with the same `route` may keep the line that is written for this one.
+        The next message with the same `route` can reuse the line written for this one.
         """
         headed = message.header_size != 0 and connection.headers
         counted = message.size if headed else message.payload_size
@@ -67,19 +67,19 @@ class OutboxWriter:
             if number > self.sequencer.safe:
                 connection.numbered = True
         else:
-            connection.numbered = True  # it may tell a number: most of the broker's replies do
+            connection.numbered = True  # it may show a number: most of the broker's replies do
         sub.delivered += 1
         if sub.delivered == sub.limit:
             self.gate.control.finished(sub)
         return True
 
     def expire(self) -> None:
-        """The next message has no number, and is another one than the last without a number."""
+        """Make the frames without a number stale: the next such message is a different one."""
         cython.cast(Frame, self.frames[BARE]).expire()
         cython.cast(Frame, self.frames[BARE_HEADERS]).expire()
 
     def _make_room(self, connection: Connection, need: int, number: int) -> bool:
-        """Have room for so many bytes more, if the client may have them."""
+        """Make room for `need` more bytes, if the client may have them."""
         if self.patient:
             held = connection.held()
             if held and (held + need > connection.max_pending or self.gate.budget.is_exceeded()):

@@ -1,16 +1,16 @@
-"""What happens to a message between being read and being written.
+"""The path of a message between being read and being written.
 
-    receive(connection, buffer, stop)    one read event: the bytes that a socket has brought
-      parser.next() -> PUB ...           where the operation lies in the buffer
+    receive(connection, buffer, stop)    one read event: the bytes that a socket brought
+      parser.next() -> PUB ...           where the operation is in the buffer
       describe                           the same as a Message, with its publisher
       sublist.find                       the route: who wants the subject, and its kind
       sequencer.take                     the number
       _fan_out -> outbox_writer.offer    for each subscriber: frame and payload into its outbox
     gate.release                         the journal, then all outboxes, the publisher's last
 
-Which way a publish takes. The first must be fast; `_publish` tells it from the others.
+How each kind of publish is handled. The first must be fast; `_publish` tells it from the others.
 
-    publish                            way                    number  what is different
+    publish                            handled by             number  what is different
     PUB, silent client, no reply       _publish -> submit     yes
     with a reply, or headers           _publish_uncommon      yes     no responders, message id
     from a verbose or pedantic client  _publish_uncommon      yes     +OK, the subject is checked
@@ -24,35 +24,35 @@ Which way a publish takes. The first must be fast; `_publish` tells it from the 
 
 # Theory of operation
 #
-# No object is made for a message. One `Message` says where its parts lie in the receive buffer,
-# and it is filled again for the next. The payload is copied into the batch that the journal
+# No object is made for a message. One `Message` says where its parts are in the receive buffer, and
+# it is filled again for the next message. The payload is copied into the batch that the journal
 # writes, and into each outbox, while it is in the processor's cache.
 #
-# A number is final. So whatever may refuse a message comes before `take`; the last of that is
-# the journal's room. After it a message goes out, or the journal serves it later.
+# A number is final. So everything that may refuse a message comes before `take`; the journal's
+# room is checked last. After that the message is sent, or the journal serves it later.
 #
-# The bytes of an outbox leave at the release, not before: the journal has the message first. A
-# read event with a thousand messages is one write to the journal, and one to each socket.
+# An outbox is sent at the release, not before: the journal has the message first. A read event
+# with a thousand messages is one write to the journal, and one to each socket.
 #
-# A slow subscriber does not slow down its publishers. When its outbox is full the gate decides:
+# A slow subscriber does not slow down its publishers. When its outbox is full, the gate decides:
 # from now on the journal serves it (it is `detached`), it is disconnected, or it gets more
-# memory. Messages pass a detached client by, and replays bring it what it has not had. For a
-# member of a queue group only the plane knows which messages were its share, so it notes their
+# memory. A detached client gets no live messages; replays bring it what it has not had. For a
+# member of a queue group, only the plane knows which messages were its share, so it notes their
 # numbers in `deferred_numbers`.
 #
 # A frame is written once for all subscribers that see a message the same way. A fan-out to ten
 # clients with the same settings writes one head, and one line for each different sid.
 #
-# `control` is called for all that is rare. It is plain Python, and may call back: `say`,
-# `answer`, `sequence`. `message` is the one that is being read until `control` returns. What it
-# wants to keep, it copies.
+# Everything rare goes to `control`. It is plain Python, and may call back: `say`, `answer`,
+# `sequence`. `message` stays the current one until `control` returns. What control wants to
+# keep, it copies.
 #
-# A client may leave while a message is handed out, for example because it is disconnected or has
-# had its last message. Fan-outs are tuples that never change, so the loop goes on. A subscription
-# that has ended has no owner, and is passed over.
+# A client may leave during a fan-out, for example because it is disconnected or has had its last
+# message. Fan-outs are tuples that never change, so the loop goes on. A subscription that has
+# ended has no owner, and is skipped.
 #
-# Work is counted in offers: what it takes to put one small message into one outbox. A read event
-# with more than `WORK_MAX` of it is interrupted, so that other clients have their turn. The plane
+# Work is counted in offers: the work of putting one small message into one outbox. A read event
+# with more than `WORK_MAX` of it is interrupted, so that other clients get their turn. The plane
 # reads no clock and touches no socket.
 
 from collections import deque
@@ -84,16 +84,16 @@ if not cython.compiled:
     PREFIX_SIZE = 9  # of `$SEQ.PUB.`
     DEFERRED_NUMBERS_MAX = (
         1 << 18
-    )  # numbers a link, 10 MiB; its queue groups have not been read for so long
+    )  # numbers per connection, 10 MiB: its queue groups read nothing for long
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
-    WORK_MAX = 1 << 18  # offers in one read event; in the time they take nobody else is served
+    WORK_MAX = 1 << 18  # offers in one read event; during that time nobody else is served
     MASK32 = 0xFFFFFFFF
-    COPY_SHIFT = 7  # copying 128 bytes, here and into the kernel, is one offer more
-    CONTROL_WORK = 64  # offers that one control operation costs, which is not compiled
+    COPY_SHIFT = 7  # copying 128 bytes, here and into the kernel, counts as one more offer
+    CONTROL_WORK = 64  # offers that one control operation costs: it is not compiled
 
 
 class Plane:
-    """One per broker, for its one thread. Its message is the one that is being read."""
+    """One per broker, for its one thread. Its message is the one being read."""
 
     def __init__(self, sublist: Sublist, sequencer: Sequencer, hold_pending: int) -> None:
         self.sublist = sublist
@@ -104,28 +104,28 @@ class Plane:
         self.control: Any = None
         self.window: Any = None
         self.message = Message()
-        self.mute: Connection | None = None  # the link that must not hear itself
-        self.work = 0  # offers made, and routes found, in this read event
+        self.mute: Connection | None = None  # the connection that must not get its own messages
+        self.work = 0  # offers made, and routes resolved, in this read event
         self.interrupted = False
-        self.refused = False  # the publisher at hand knows by now that there is no room
+        self.refused = False  # the current publisher already knows that there is no room
         self.random = 2463534242  # xorshift32, for queue groups
 
     def attach(self, control: Any) -> None:
-        """Say who handles what is not a message. Once, before the first `receive`."""
+        """Set what handles everything that is not a message. Once, before the first `receive`."""
         self.control = self.gate.control = control
 
     def know_ids(self, window: Any) -> None:
-        """Sequence no message whose Nats-Msg-Id is in this window."""
+        """Do not number a message again whose Nats-Msg-Id is in this window."""
         self.window = window
 
     @property
     def buffer(self) -> bytearray:
-        """What is being read: the operation at hand is a span of it."""
+        """The buffer being read: the current operation is a span of it."""
         buffer = self.message.buffer
         assert isinstance(buffer, bytearray), "clients are read into one"
         return buffer
 
-    # What comes in
+    # Input
 
     def receive(self, connection: Connection, buffer: bytearray, stop: int) -> int:
         """Serve the operations in `buffer[:stop]`; return where the unserved rest begins.
@@ -171,17 +171,17 @@ class Plane:
         self.gate.crowded.clear()
 
     def is_spent(self) -> bool:
-        """Whether others should have their turn before the next message."""
+        """Whether others should get their turn before the next message."""
         return self.work + self.sublist.effort + self.outbox_writer.effort > WORK_MAX
 
     def spend(self, work: int) -> None:
-        """Count work that was done for the message at hand outside the plane."""
+        """Count work that was done for the current message outside the plane."""
         self.work += work
 
     def submit(self, message: Message, route: Route) -> int:
-        """Number a message, and hand it out; its number, 0 if there is no room.
+        """Number a message and fan it out; return its number, or 0 if there is no room.
 
-        The route is an ordinary one. Others than `receive` call it between `begin` and
+        The route must be an ordinary one. Callers other than `receive` call it between `begin` and
         `Gate.release`, with a message that they have filled.
         """
         number = self.sequencer.take(message)
@@ -191,10 +191,10 @@ class Plane:
                 self._fan_out(message, route)
         return number
 
-    # The ways of a message
+    # The kinds of publish
 
     def _publish(self, connection: Connection, parser: Parser, header_size: int) -> int:
-        """PUB and HPUB: the straight way, or one of the others."""
+        """Handle PUB and HPUB: on the fast path, or one of the others."""
         message = self.message
         connection.in_msgs += 1
         connection.in_bytes += parser.size
@@ -209,7 +209,7 @@ class Plane:
         return 0
 
     def _publish_uncommon(self, connection: Connection, message: Message, route: Route) -> int:
-        """A message with a reply or headers, from a verbose client, or to a special subject."""
+        """Publish with a reply or headers, from a verbose client, or to a special subject."""
         if message.header_size and self._trace_only(connection, message, route):
             return 0
         usual = route.kind == ACKNOWLEDGED and not connection.chatty and message.payload_size
@@ -233,7 +233,7 @@ class Plane:
         return 0
 
     def _publish_acknowledged(self, connection: Connection, message: Message) -> int:
-        """`$SEQ.PUB.<subject>`: its number is answered. The control does what is unusual of it."""
+        """Publish to `$SEQ.PUB.<subject>`; the answer is the number. Control does rare cases."""
         reply_size = message.reply_size
         message.subject += PREFIX_SIZE
         message.subject_size -= PREFIX_SIZE
@@ -257,7 +257,7 @@ class Plane:
     def sequence(self, connection: Connection, message: Message, route: Route) -> int:
         """Publish a message under the subject of a route, without its reply.
 
-        Its number, or the old one of a message whose id is known; 0 if there is no room.
+        Returns its number, or the old one if the message's id is known; 0 if there is no room.
         """
         message.subject_data = route.text
         message.subject = 0
@@ -271,7 +271,7 @@ class Plane:
         return message.number
 
     def _trace_only(self, connection: Connection, message: Message, route: Route) -> bool:
-        """Whether a message with headers is only to be traced, and done with."""
+        """Whether a message with headers is only to be traced; control has then handled it."""
         parser = connection.parser
         message.mentions_nats = parser.mentions(b"Nats-", 5)
         if not message.mentions_nats or not parser.mentions(b"Nats-Trace-Dest", 15):
@@ -281,7 +281,7 @@ class Plane:
         return only
 
     def _take_once(self, connection: Connection, message: Message) -> bool:
-        """Take a number, unless the message's id has one: then False, and its number is that."""
+        """Take a number. If the message's id already has one, return False and use that."""
         found = b""
         ours = message.header_size and message.mentions_nats and self.window is not None
         if ours and connection.parser.mentions(b"Nats-Msg-Id", 11):
@@ -299,7 +299,7 @@ class Plane:
         return True
 
     def _refuse(self, connection: Connection, route: Route) -> int:
-        """Say that the journal has no room: to a verbose client always, else once an event."""
+        """Report that the journal is full: to a verbose client always, else once per event."""
         told = connection.verbose or not self.refused
         self.refused = True
         self.work += CONTROL_WORK
@@ -307,19 +307,19 @@ class Plane:
         return 0
 
     def _confirm(self, connection: Connection) -> int:
-        """+OK for a message that was taken, before its own MSG, as nats-server has it."""
+        """Send +OK for a message that was taken, before the message itself, as nats-server does."""
         if connection.verbose:
             self.say(connection, b"+OK\r\n")
             connection.numbered = True
         return 0
 
-    # Handing out
+    # Fan-out
 
     def _fan_out(self, message: Message, route: Route) -> int:
-        """Offer a message to all that its route leads to; how many took it."""
+        """Offer a message to all subscriptions of its route; return how many took it."""
         fanout = route.fanout
         reached = 0
-        if message.number == 0:  # a bare frame is stale though its number is the same
+        if message.number == 0:  # a frame without a number is stale, though its number is the same
             self.outbox_writer.expire()
         self.work += len(fanout.plain) * (1 + (message.payload_size >> COPY_SHIFT))
         for item in fanout.plain:
@@ -332,7 +332,7 @@ class Plane:
     def _offer_group(
         self, message: Message, route: Route, members: tuple[Subscription, ...]
     ) -> bool:
-        """Offer to one member, chosen at random; those that lag come last."""
+        """Offer to one member, chosen at random; lagging members come last."""
         self.random ^= (self.random << 13) & MASK32
         self.random ^= self.random >> 17
         self.random ^= (self.random << 5) & MASK32
@@ -353,9 +353,9 @@ class Plane:
         return False
 
     def _offer(self, message: Message, route: Route, sub: Subscription) -> bool:
-        """Offer a message to one subscriber; whether it took it, or the journal will serve it."""
+        """Offer to one subscriber; return whether it took it, or will get it from the journal."""
         if sub.owner is None:
-            return False  # it has gone while this message was handed out
+            return False  # it left during this fan-out
         connection = cython.cast(Connection, sub.owner)
         if connection is self.mute:
             return False
@@ -367,13 +367,13 @@ class Plane:
         return self._defer_to_journal(connection, sub, message.number)
 
     def _defer_to_journal(self, connection: Connection, sub: Subscription, number: int) -> bool:
-        """The journal will serve this; a member of a queue group must know what was its."""
+        """Leave it to the journal; for a member of a queue group, note that it gets this number."""
         if sub.queue is None:
             return True
         if sub.deferred_numbers is None:
             sub.deferred_numbers = deque()
         if sub.limit and sub.delivered + len(sub.deferred_numbers) >= sub.limit:
-            return False  # it will have had all it wants by then
+            return False  # its limit is reached before this message
         if connection.deferred_numbers >= DEFERRED_NUMBERS_MAX:
             self.gate.disconnect_slow(connection)
             return False
@@ -381,29 +381,29 @@ class Plane:
         sub.deferred_numbers.append(number)
         return True
 
-    # What the broker says itself
+    # The broker's own messages
 
     def say(self, connection: Connection, text: bytes) -> bool:
-        """Put what is no message, or a message of the broker's own, into an outbox."""
+        """Put bytes that are not a message, or a message of the broker's own, into an outbox."""
         return self.gate.say(connection, text)
 
     def answer(self, asker: Connection, reply: bytes, payload: bytes, headers: bytes) -> None:
-        """Send a message of the broker's own to the client that asked, without number or frame."""
+        """Send a message of the broker's own to the requester, without number or frame."""
         self.work += self.reply_publisher.answer(asker, reply, payload, headers)
 
     def listens(self, asker: Connection, reply: bytes) -> bool:
-        """Whether the client that asked would get an answer; otherwise none needs to be made."""
+        """Whether the requester would get an answer; if not, none need be made."""
         heard = self.reply_publisher.listens(asker, reply)
         self.work += self.reply_publisher.looked
         return heard
 
     def release(self, last: Connection | None) -> None:
-        """Let out what was caused so far; `last` after all others."""
+        """Release what was caused so far; `last` comes after all others."""
         self.gate.release(last)
 
 
 def describe(message: Message, parser: Parser, header_size: int) -> int:
-    """Note where the message that the parser has found lies, in the buffer that it reads."""
+    """Set the spans of the message that the parser has found, in the buffer that it reads."""
     message.subject_data = message.data
     message.subject = parser.subject
     message.subject_size = parser.subject_end - parser.subject

@@ -1,14 +1,14 @@
-"""Records of the journal into one link's outbox: the kernel of replay and of catch-up.
+"""Writes records of the journal into one connection's outbox, for replay and catch-up.
 
-    play(link, sub, number, ...)   from a buffer of records, until the outbox has enough
-      walk.next()                  the record, its checksum right, its number the next
-      _covered                     whether the filter takes in its subject
-      outbox_writer.offer          to the outbox, as with a live message
+    play(connection, sub, number, ...)   from a buffer of records, until the outbox has enough
+      walk.next()                        the record; its checksum is right, its number is the next
+      _covered                           whether the filter matches its subject
+      outbox_writer.offer                to the outbox, as for a live message
 
-A subscription never gets a number at or below `seen`: what was delivered live is not
-delivered again. Of a queue group's messages a member gets those that it is owed, and no
-others. For a connection with very many subscriptions one record may be as much work as a
-thousand: work is counted, and bounded.
+A subscription never gets a number at or below `seen`: what was delivered live is not delivered
+again. A member of a queue group gets only those of the group's messages that it is owed. For a
+connection with very many subscriptions, one record may be as much work as a thousand; so work is
+counted, and bounded.
 """
 
 import cython
@@ -26,12 +26,12 @@ if not cython.compiled:
     from sublist.subject import takes
 
     OUTBOX = 1 << 18  # no more is put into an outbox at once
-    FEW = 8  # subscriptions that are compared with a subject one by one
-    LOOKS_MAX = 1 << 15  # subscriptions that are looked at in one `play`, in some 3 ms
+    FEW = 8  # up to this many subscriptions are compared with a subject one by one
+    LOOKS_MAX = 1 << 15  # subscriptions looked at in one `play`, in about 3 ms
 
 
 class ReplayWriter:
-    """One per broker. `outcome`, `number` and `found` tell how the last `play` ended."""
+    """One per broker. `outcome`, `number` and `found` say how the last `play` ended."""
 
     def __init__(self, gate: Gate, sublist: Sublist, salt: int, checked: bool = True) -> None:
         self.gate = gate
@@ -41,8 +41,8 @@ class ReplayWriter:
         self.outcome = 0
         self.number = 0  # the next one wanted
         self.found = 0  # after GAP, the number that came instead
-        self.looked = 0  # work of the last `play` that is not for each record, in offers
-        self.messages = 0  # delivered so far, by all that was ever played
+        self.looked = 0  # work of the last `play` apart from that for each record, in offers
+        self.messages = 0  # delivered by all replays so far
 
     def play(
         self,
@@ -55,11 +55,12 @@ class ReplayWriter:
         start: int,
         stop: int,
     ) -> int:
-        """Deliver from `buffer[start:stop]` what comes from `number` on; where it stopped.
+        """Deliver from `buffer[start:stop]`, from `number` on; return where it stopped.
 
-        To `sub`, or without one to all live subscriptions of the link. Number 0 is whatever
-        comes first; none beyond `until` (0: no end) and none from before `since` (ns). After
-        `LOOKS_MAX` of work it stops as if there were no room, behind one record at least.
+        Delivers to `sub`, or without one to all live subscriptions of the connection. Number 0
+        means whatever comes first. Nothing after `until` is delivered (0: no end), and nothing
+        before the time `since` (ns). After `LOOKS_MAX` of work it stops as if there were no room,
+        but only after at least one record.
         """
         walk = self.walk
         walk.begin(buffer, start, stop)
@@ -101,9 +102,9 @@ class ReplayWriter:
     def _hand_out(
         self, connection: Connection, sub: Subscription | None, few: tuple[Subscription, ...] | None
     ) -> bool:
-        """Offer the record at hand to whom it is for; False if not all of them had room.
+        """Offer the current record to its subscribers; False if some of them had no room.
 
-        Then it is offered again later, and who has had it does not take it twice.
+        In that case it is offered again later; those that had it do not take it twice.
         """
         if sub is not None:
             return not self._covered(sub) or self._offer(connection, sub)
@@ -115,9 +116,9 @@ class ReplayWriter:
         return room
 
     def _covered(self, sub: Subscription) -> bool:
-        """Whether a subscription's filter takes in the subject of the record at hand.
+        """Whether a subscription's filter matches the subject of the current record.
 
-        A replay of `>` takes in every one: an older journal may have some with an empty token.
+        A replay of `>` takes every record: an older journal may have some with an empty token.
         """
         walk = self.walk
         if sub.replay is not None and len(sub.subject) == 1 and sub.subject[0] == ord(">"):
@@ -126,7 +127,7 @@ class ReplayWriter:
         return takes(sub.subject, len(sub.subject), walk.data, subject, size)
 
     def _offer_all(self, connection: Connection) -> bool:
-        """Offer to the subscriptions of a link that has many, as the routes know them."""
+        """Offer to the subscriptions of a connection with many, using the routes to find them."""
         walk = self.walk
         subject = bytes(walk.buffer[walk.subject : walk.subject + walk.subject_size])
         fanout = self.sublist.route(subject).fanout
@@ -147,7 +148,7 @@ class ReplayWriter:
         return True
 
     def _offer_live(self, connection: Connection, sub: Subscription) -> bool:
-        """Offer to a live subscription what has passed it by; False if there is no room."""
+        """Offer to a live subscription what it did not get live; False if there is no room."""
         number = self.walk.number
         if sub.owner is None or sub.replay is not None:
             return True
@@ -166,7 +167,7 @@ class ReplayWriter:
         return True
 
     def _offer(self, connection: Connection, sub: Subscription) -> bool:
-        """Put the record at hand into the outbox; False, and nothing done, if it is full."""
+        """Put the current record into the outbox; return False, and do nothing, if it is full."""
         if connection.held() > OUTBOX:
             return False
         if not self.outbox_writer.offer(connection, sub, self.walk, None):

@@ -1,11 +1,11 @@
-"""Messages of the broker's own to a reply subject: without a number, a frame, or a record.
+"""Sends the broker's own messages to a reply subject: without number, frame or record.
 
-Most are acknowledgements: the number that a message got, as a netstring. A client's replies
-are all different (`_INBOX.x.1`, `_INBOX.x.2`) and each is used once, so the route of one
-is not remembered unless somebody subscribes to just that subject.
+Most are acknowledgements: the number that a message got, as a netstring. A client's reply
+subjects are all different (`_INBOX.x.1`, `_INBOX.x.2`) and used once, so a route is kept only if
+there is a subscription to exactly that subject.
 
-Only the connection that asked gets an answer, on its own subscriptions: a reply subject is not a
-way to send others what they would take for something else, or more than they can read.
+Only the connection that asked gets the answer, on its own subscriptions. Otherwise a reply
+subject could send others what they take for something else, or more than they can read.
 """
 
 import cython
@@ -23,11 +23,11 @@ if not cython.compiled:
     from sublist.subject import covers, digest_of, digest_span
 
     ANSWER_WORK = 16  # offers that one answer costs
-    COVER_WORK = 4  # and to compare a subscription with a subject
+    COVER_WORK = 4  # and for comparing a subscription with a subject
 
 
 class ReplyPublisher:
-    """One per broker, beside the plane, for the same thread."""
+    """One per broker, used together with the plane in the same thread."""
 
     def __init__(self, sublist: Sublist, gate: Gate) -> None:
         self.sublist = sublist
@@ -38,10 +38,10 @@ class ReplyPublisher:
         self.message = Message()  # the answer, in `text`; it has no number
         self.message.buffer = self.text
         self.message.data = self.data
-        self.looked = 0  # offers that it cost to find the asker's subscriptions
+        self.looked = 0  # offers that it cost to find the requester's subscriptions
 
     def acknowledge(self, asker: Connection, message: Message) -> int:
-        """Send a message's number to its reply subject; the offers it cost."""
+        """Send a message's number to its reply subject; return the offers it cost."""
         size = message.reply_size
         digest = digest_span(message.data, message.reply, size)
         route = self.sublist.reach(message.data, message.reply, size, digest)
@@ -63,21 +63,20 @@ class ReplyPublisher:
         return self.looked + ANSWER_WORK * len(own)
 
     def answer(self, asker: Connection, reply: bytes, payload: bytes, headers: bytes) -> int:
-        """Send headers, where they are taken, and a payload; the offers it cost."""
+        """Send headers, if the client takes them, and a payload; return the offers it cost."""
         own = self._own(asker, self.sublist.reach(reply, 0, len(reply), digest_of(reply)))
         for item in own:
             self._answer_one(cython.cast(Subscription, item), asker, reply, payload, headers)
         return self.looked + ANSWER_WORK * len(own)
 
     def listens(self, asker: Connection, reply: bytes) -> bool:
-        """Whether an answer would have a receiver; `looked` says what it cost to see that."""
+        """Whether an answer would have a receiver; `looked` is the cost of finding out."""
         return len(self._own(asker, self.sublist.reach(reply, 0, len(reply), digest_of(reply)))) > 0
 
     def _own(self, asker: Connection, route: Route) -> tuple[Subscription, ...]:
-        """The asker's subscriptions that an answer goes to: of each queue group one.
+        """The requester's subscriptions that get an answer: one of each queue group.
 
-        They are looked for among all that the route leads to, or among all that the asker has:
-        where there are fewer.
+        They are searched among those of the route or those of the requester, whichever are fewer.
         """
         fanout = route.fanout
         here = len(fanout.plain)
@@ -111,7 +110,7 @@ class ReplyPublisher:
         headers: bytes,
     ) -> None:
         if sub.owner is None:
-            return  # it has ended with the answer before
+            return  # it ended with the answer before
         size = len(payload)
         if headers and connection.headers:
             size += len(headers)
@@ -120,7 +119,7 @@ class ReplyPublisher:
         else:
             line = b"MSG %b %b %d\r\n" % (reply, sub.sid, size)
         if self.gate.say(connection, line + payload + b"\r\n"):
-            connection.numbered = True  # most answers tell one
+            connection.numbered = True  # most answers show one
             connection.out_msgs += 1
             connection.out_bytes += size
             sub.delivered += 1
@@ -129,7 +128,7 @@ class ReplyPublisher:
 
 
 def _own_that_cover(asker: Connection, subject: bytes) -> tuple[Subscription, ...]:
-    """The asker's live subscriptions that take in a subject: of each queue group one."""
+    """The requester's live subscriptions that match a subject: one of each queue group."""
     own: list[Subscription] = []
     queues: set[bytes] = set()
     for item in asker.subs.values():
@@ -142,7 +141,7 @@ def _own_that_cover(asker: Connection, subject: bytes) -> tuple[Subscription, ..
 
 
 def is_plain_reply(data: bytes | bytearray, reply: int, size: int) -> bool:
-    """Whether a reply is surely none that is reserved: those begin with `$`, `_R` or `_G`."""
+    """Whether a reply is surely not reserved: those begin with `$`, `_R` or `_G`."""
     if size == 0 or (data[reply] != ord("$") and data[reply] != ord("_")):
         return True
     return data[reply] == ord("_") and size > 1 and data[reply + 1] == ord("I")

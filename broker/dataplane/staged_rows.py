@@ -1,12 +1,12 @@
-"""Operations that were staged: checked when they come, published when they are committed.
+"""Staged operations: checked when they arrive, published when they are committed.
 
     check(parser, buffer, at, stop)      whole rows, each of which PUB would number; or BAD
     publish(parser, buffer, at, stop, origin, nth, most)
                                         as many of them as one turn allows, through the plane
-    pass_over(parser, buffer, at, stop, rows)    so many of them, which are published already
+    pass_over(parser, buffer, at, stop, rows)    skip rows that are published already
 
-A row is a PUB or an HPUB. All walk a buffer with the parser of their stage, which stands
-where the bytes before have ended: `parser.at` is where the unserved rest begins.
+A row is a PUB or an HPUB. All three walk a buffer with the parser of the stage, which continues
+where the bytes before ended: `parser.at` is where the unserved rest begins.
 """
 
 import cython
@@ -26,10 +26,10 @@ if not cython.compiled:
     from parser.ops import FAULT, HPUB, MORE, PUB
 
     BAD = -1
-    ROW_WORK = 16  # offers that a row costs, whoever gets it: 15 000 in a turn, some 2 ms
-    BYTES_SHIFT = 7  # and one for each 128 bytes of it
+    ROW_WORK = 16  # offers that a row costs, whoever gets it: 15 000 in a turn, about 2 ms
+    BYTES_SHIFT = 7  # plus one for each 128 bytes of it
 
-SHOWN_MAX = 80  # bytes of a subject that is quoted back
+SHOWN_MAX = 80  # bytes of a subject that are quoted in an error
 
 
 class Staged:
@@ -39,14 +39,14 @@ class Staged:
         self.plane = plane
         self.sublist: Sublist = self.plane.sublist
         self.message = Message()  # the row that is being published
-        self.row = 0  # at which `check` has stopped, from 1
-        self.problem = ""  # what is wrong with it
-        self.at = 0  # where `publish` goes on
-        self.ended = False  # `publish` has come to the end of what is whole
-        self.full = False  # the journal had no room for the row there
+        self.row = 0  # where `check` stopped, counted from 1
+        self.problem = ""  # what is wrong with that row
+        self.at = 0  # where `publish` continues
+        self.ended = False  # `publish` has reached the end of the whole rows
+        self.full = False  # the journal had no room for that row
 
     def check(self, parser: Parser, buffer: bytearray, at: int, stop: int) -> int:
-        """How many rows of `buffer[at:stop]` are whole; BAD where `problem` says why."""
+        """Return how many rows of `buffer[at:stop]` are whole; BAD if one is wrong (`problem`)."""
         parser.begin(buffer, at, stop)
         data = buffer
         rows = 0
@@ -78,9 +78,9 @@ class Staged:
         nth: int,
         most: int,
     ) -> int:
-        """Publish `most` rows of `buffer[at:stop]`, the first as the `nth` of `origin`; how many.
+        """Publish `most` rows of `buffer[at:stop]`, the first as the `nth` of `origin`.
 
-        `Gate.release` is to follow. BAD for what `check` would not have let pass.
+        Returns how many; BAD for rows that `check` would refuse. Call `Gate.release` afterwards.
         """
         plane, message = self.plane, self.message
         message.buffer = buffer
@@ -92,7 +92,7 @@ class Staged:
         rows = 0
         while rows < most:
             begin = parser.at
-            state = parser.state  # a verb that was cut is behind it already
+            state = parser.state  # if the buffer begins after a verb, the state knows it
             op = parser.next()
             if op == MORE:
                 self.ended = True
@@ -117,7 +117,7 @@ class Staged:
         return rows
 
     def pass_over(self, parser: Parser, buffer: bytearray, at: int, stop: int, rows: int) -> int:
-        """Go on behind `rows` rows, or as far as they are here; how many, BAD as `publish`."""
+        """Skip `rows` rows, or as many as are here; return how many, or BAD as `publish` does."""
         parser.begin(buffer, at, stop)
         passed = 0
         while passed < rows:
@@ -131,13 +131,13 @@ class Staged:
         return passed
 
     def _refuse(self, rows: int, why: str) -> int:
-        """The row behind so many others is wrong."""
+        """Refuse the row after the first `rows`."""
         self.row = rows + 1
         self.problem = why
         return BAD
 
     def _is_reserved(self, rows: int, parser: Parser) -> bool:
-        """Whether the reply at hand is one that may not be; it is refused then."""
+        """Whether the current reply is reserved; the row is then refused."""
         reply = bytes(parser.buffer[parser.reply : parser.reply_end])
         if not is_reserved_reply(reply):
             return False
@@ -145,13 +145,13 @@ class Staged:
         return True
 
     def _is_trace_only(self, rows: int, parser: Parser) -> bool:
-        """Whether the row at hand would get no number; it is refused then."""
+        """Whether the current row would get no number; it is then refused."""
         if not parser.mentions(b"Nats-Trace-Dest", 15):
             return False
         end = parser.body + parser.header_size
         if not is_trace_only(bytes(parser.buffer[parser.body : end])):
             return False
-        self._refuse(rows, "is only to be traced (Nats-Trace-Only), and would get no number")
+        self._refuse(rows, "has Nats-Trace-Only, so it would get no number")
         return True
 
     def _refuse_subject(self, rows: int, subject: bytes, kind: int) -> int:
@@ -165,12 +165,12 @@ class Staged:
 
 def _fault_of(parser: Parser, op: int) -> str:
     if op != FAULT:
-        return "is no PUB and no HPUB"
+        return "is not a PUB or an HPUB"
     fault = parser.fault
     if isinstance(fault, PayloadTooLarge):
-        return f"{fault}, and max_payload is {parser.max_payload}"
+        return f"{fault}; max_payload is {parser.max_payload}"
     if isinstance(fault, ControlLineTooLong):
-        return f"{fault}, and max_control_line is {parser.max_control_line}"
+        return f"{fault}; max_control_line is {parser.max_control_line}"
     return str(fault)
 
 

@@ -1,17 +1,16 @@
-"""Messages that are only to be traced: what their headers say, read as nats-server reads it."""
+"""Messages that are only to be traced: parses their headers as nats-server does."""
 
 from typing import Final
 
 FIRST_LINE: Final = b"NATS/1.0\r\n"
-DISABLED: Final = b"trace disabled"  # what a server writes that has traced a message
+DISABLED: Final = b"trace disabled"  # written by a server that has already traced the message
 ONLY: Final = (b"1", b"true", b"on")
 
 
 def is_trace_only(headers: bytes) -> bool:
-    """Whether the message is not to be delivered: only a trace of it is wanted.
+    """Whether the message must not be delivered, because only its trace is wanted.
 
-    Names are written just so, each at the start of its line; of equal ones the first that says
-    something counts.
+    Names are case-sensitive and begin a line. Of equal names, the first with a value counts.
     """
     if not headers.startswith(FIRST_LINE):
         return False

@@ -1,1 +1,1 @@
-"""Feeds: the numbered messages on UDP multicast, and the service for what was lost."""
+"""Feeds: the numbered messages on UDP multicast, and re-requests for lost datagrams."""

@@ -1,7 +1,7 @@
-"""The feeds of a broker, all together: they start, are looked after, and end.
+"""All feeds of a broker: starts them, checks them regularly, and stops them.
 
-One timer looks at all of them a few times in a heartbeat: whether one was silent for long, and
-what went wrong (broker/feeds/outlet.py).
+One timer checks all of them a few times per heartbeat interval: whether one has sent nothing for
+long, and what went wrong (broker/feeds/outlet.py).
 """
 
 import asyncio
@@ -12,19 +12,19 @@ from broker.feeds.outlet import Outlet
 from broker.settings.settings import Settings
 from sequencer.sequencer import Sequencer
 
-LOOKS = 4  # in one heartbeat: it comes at most a quarter late
-LOOK_MIN, LOOK_MAX = 0.005, 1.0  # seconds between two looks
-ENDS, END_PAUSE = 3, 0.04  # how often the end is said, and seconds between: one may be lost
-UNSAFE_POLL = 0.005  # seconds; what waits for the disk is let out by the store's keeper
+LOOKS = 4  # checks per heartbeat interval: a heartbeat is at most a quarter late
+LOOK_MIN, LOOK_MAX = 0.005, 1.0  # seconds between two checks
+ENDS, END_PAUSE = 3, 0.04  # how often the end is sent, as one may be lost; seconds between
+UNSAFE_POLL = 0.005  # seconds; the journal's keeper lets out what waits for the disk
 
 
 class Feeds:
-    """All there are; made before the store is opened, attached before the first number is given."""
+    """All feeds; made before the journal is opened, attached before the first number is given."""
 
     def __init__(
         self, settings: Settings, sequencer: Sequencer, loop: asyncio.AbstractEventLoop
     ) -> None:
-        """Raises `OSError` if one of them cannot be."""
+        """Raises `OSError` if one of them cannot be made."""
         self.outlets: list[Outlet] = []
         self._host = settings.host
         self._sequencer = sequencer
@@ -40,7 +40,7 @@ class Feeds:
         self._pause = max(min([*beats, LOOK_MAX]), LOOK_MIN)
 
     def attach(self, store: Any) -> None:
-        """Send what is numbered from now on. The store is on disk or a ring; it says who we are."""
+        """Send what is numbered from now on. `store` is a Store or a Ring."""
         try:
             for outlet in self.outlets:
                 outlet.attach(self._sequencer, store, self._loop)
@@ -49,12 +49,12 @@ class Feeds:
             raise
 
     def fitting(self, subject: bytes) -> Fitting | None:
-        """How long a message to this subject may be; None where there is no known bound."""
+        """How long a message to this subject may be; None if there is no known limit."""
         fitting = Fitting(self.outlets, subject)
         return fitting if fitting.is_known else None
 
     async def start(self) -> None:
-        """Begin to look after them. Raises `OSError` if re-requests cannot be answered."""
+        """Start checking the feeds. Raises `OSError` if re-requests cannot be answered."""
         for outlet in self.outlets:
             await outlet.start(self._host)
         self._look()
@@ -66,9 +66,9 @@ class Feeds:
             outlet.look(now, safe)
 
     async def stop(self, deadline: float) -> None:
-        """Send what is to be sent by `deadline` (loop time), say the end, and close.
+        """Send what is left by `deadline` (loop time), announce the end of the stream, and close.
 
-        Meanwhile re-requests are answered, so the store is closed after this.
+        Re-requests are answered in the meantime, so close the journal after this.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -92,7 +92,7 @@ class Feeds:
         return any(outlet.feed.sent.count for outlet in self.outlets)
 
     def _end(self, outlet: Outlet) -> bool:
-        """Say that nothing more comes; not when something would, that is not safe."""
+        """Send end-of-stream, unless messages that are not safe yet are still queued."""
         if outlet.feed.sent.count or outlet.feed.previous > self._sequencer.safe:
             return False
         return outlet.say(outlet.feed.finish, self._sequencer.safe + 1)

@@ -1,8 +1,9 @@
-"""How long a message may be so that some feed can carry it in a datagram.
+"""How long a message may be so that at least one feed can carry it in a datagram.
 
-For cquencer's port, whose clients are heard only by the feeds: what none of
-those that take its subject can carry is refused before it has a number. A frame has the number in
-decimal, so a message that just fits may be one byte too long when numbers have one more digit.
+This is for the cquencer port, whose messages are received only through the feeds. If none of the
+feeds with its subject can carry a message, it is refused before it has a number. A frame has the
+number in decimal, so a message that just fits may be a byte too long once numbers have one more
+digit.
 """
 
 from collections.abc import Iterable
@@ -17,23 +18,23 @@ DIGITS_MAX = 19  # of a number up to 2^63-1
 
 
 class Fitting:
-    """For messages of one subject, and these feeds."""
+    """For messages to one subject, and these feeds."""
 
     def __init__(self, outlets: Iterable[Outlet], subject: bytes) -> None:
         taking = [one for one in outlets if covers(one.settings.subject.encode(), subject)]
-        # How long a message becomes, only its author knows of a codec that is not ours.
+        # Only the author of a user's codec knows how long its messages become.
         self.is_known = bool(taking) and all(_is_ours(one.codec) for one in taking)
         self._subject = subject
         self._taking = taking
-        self._most: dict[int, int] = {}  # by the number's digits
+        self._most: dict[int, int] = {}  # by number of digits
 
     @property
     def always(self) -> int:
-        """The bytes that a message may have, whatever its number."""
+        """How many bytes a message may have, whatever its number."""
         return self._of(DIGITS_MAX)
 
     def most(self, number: int) -> int:
-        """The bytes that the message of this number may have."""
+        """How many bytes the message with this number may have."""
         return self._of(len(str(number)))
 
     def _of(self, digits: int) -> int:

@@ -1,7 +1,7 @@
-"""The UDP socket that a feed sends by: connected to its group, by its interface.
+"""The UDP socket that a feed sends with, connected to its group through its interface.
 
-Errors say what cannot be fed and what to do. An interface that goes away and comes back may be
-another one to the system: `renew` puts a new socket in the old one's place.
+Errors say which feed cannot be sent and what to do. If an interface goes away and comes back, the
+system may treat it as another one: `renew` then replaces the socket.
 """
 
 import errno
@@ -13,12 +13,12 @@ from contextlib import suppress
 
 from broker.settings.feed_settings import FeedSettings
 
-SEND_SECONDS = 0.02  # how long a full socket may hold the broker; see sequencer/feed/datagrams.py
+SEND_SECONDS = 0.02  # how long a full socket may block the broker; see sequencer/feed/datagrams.py
 SO_SNDBUFFORCE = 32  # Linux: beyond net.core.wmem_max, for root
 
 
 def open_sender(feed: FeedSettings) -> socket.socket:
-    """A socket whose every datagram goes to the group. Raises `OSError` that says it all."""
+    """Return a socket that sends to the group. Raises `OSError` with a complete message."""
     six = feed.version == 6
     made = socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_DGRAM)
     try:
@@ -34,13 +34,13 @@ def open_sender(feed: FeedSettings) -> socket.socket:
 
 
 def renew(sender: socket.socket, feed: FeedSettings) -> None:
-    """Have `sender` be a new socket, under its old descriptor. Raises `OSError`."""
+    """Replace `sender` by a new socket with the same descriptor. Raises `OSError`."""
     with open_sender(feed) as fresh:
         os.dup2(fresh.fileno(), sender.fileno(), inheritable=False)
 
 
 def buffer_bytes(sender: socket.socket) -> int:
-    """What the system keeps for it; Linux doubles what is asked for, for its own books."""
+    """The size of its send buffer; Linux doubles what is asked for, for its own bookkeeping."""
     return sender.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2
 
 
@@ -51,7 +51,7 @@ def source(sender: socket.socket) -> str:
 
 
 def _enlarge(made: socket.socket, size: int) -> None:
-    """As root whatever is asked for; else as much as is granted."""
+    """Set the size of the send buffer: as root any size, else as much as the system grants."""
     made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
     if buffer_bytes(made) < size and sys.platform == "linux":
         with suppress(PermissionError):
@@ -65,7 +65,7 @@ def _set_ipv4(made: socket.socket, feed: FeedSettings) -> None:
         address, index = bytes(4), 0
         try:
             address = socket.inet_pton(socket.AF_INET, feed.interface)
-        except OSError:  # no address: a name
+        except OSError:  # not an address but a name
             index = socket.if_nametoindex(feed.interface)
         by = struct.pack("@4s4si", bytes(4), address, index)  # struct ip_mreqn
         made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, by)
@@ -83,9 +83,9 @@ def _reason(error: OSError, feed: FeedSettings) -> str:
     reason = error.strerror or str(error)
     if error.errno in (errno.ENODEV, errno.ENXIO) or "no interface" in reason:
         names = ", ".join(name for _, name in socket.if_nameindex())
-        return f"there is no such interface; there are {names}"
+        return f"there is no such interface; this machine has {names}"
     if error.errno == errno.EADDRNOTAVAIL and feed.interface:
-        return "no interface has that address; `ip address` shows those there are"
+        return "no interface has that address; `ip address` lists the addresses"
     if error.errno == errno.ENETUNREACH and feed.interface:
         why = f"{reason}: the interface is down, or has no address or no route"
         if feed.version == 6:

@@ -1,9 +1,9 @@
-"""One feed of a broker: its socket, its codec, its heartbeats, and what is reported of it.
+"""One feed of a broker: its socket, its codec, its heartbeats, and its log lines.
 
-    settings -> Outlet (socket, codec) -- attach --> Feed of the sequencer: from here on what is
-                                                     numbered goes out, and nobody here is asked
+    settings -> Outlet (socket, codec) -- attach --> Feed of the sequencer: from now on it sends
+                                                     what is numbered, without this module
 
-A datagram that could not be sent is not sent again: receivers ask for it.
+A datagram that could not be sent is not sent again: receivers request it.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ from sublist.subject import covers
 
 log = logging.getLogger("seriatim")
 
-RENEW = 1.0  # seconds between two tries to get a failing socket's interface back
-TELL_AGAIN = 10.0  # seconds between two lines on one feed's troubles
+RENEW = 1.0  # seconds between two attempts to get a failing socket's interface back
+TELL_AGAIN = 10.0  # seconds between two log lines about one feed
 
-# What a send fails with when the interface has gone, is down, or has another address.
+# Errors of a send when the interface has gone, is down, or has another address.
 NO_INTERFACE = {
     *(errno.ENODEV, errno.ENXIO, errno.EINVAL, errno.EADDRNOTAVAIL),
     *(errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH),
@@ -40,10 +40,10 @@ NO_INTERFACE = {
 
 
 class Outlet:
-    """One feed: its socket, its codec, and what is told of it."""
+    """One feed: its socket, its codec, and its problems."""
 
     def __init__(self, settings: FeedSettings) -> None:
-        """Raises `OSError` with the words for whoever starts the broker."""
+        """Raises `OSError` with a message for whoever starts the broker."""
         self.settings = settings
         try:
             self.codec = codec_named(settings.codec)
@@ -51,13 +51,13 @@ class Outlet:
             raise OSError(f"cannot feed {settings.address}: {error}") from error
         self.socket = open_sender(settings)
         self.heartbeats = 0
-        self.fault = ""  # of a user's codec, when it was asked for a heartbeat or an end
+        self.fault = ""  # the last error of a user's codec in a heartbeat or an end
         self.feed: Feed
         self.rerequests: RerequestServer | None = None
-        self._datagrams = 0  # sent when last looked at
-        self._sent_at = -inf  # when that was seen to change
+        self._datagrams = 0  # sent at the last check
+        self._sent_at = -inf  # when that last changed
         self._errors = 0
-        self._stale = False  # its interface may have gone, and be back as another one
+        self._stale = False  # its interface may have gone and come back as another one
         self._renew_at = 0.0
         self._tell_at = 0.0
         self._reported = (0, 0, 0)
@@ -67,7 +67,7 @@ class Outlet:
         settings = self.settings
         try:
             self.codec.open(store.journal, store.epoch)
-        except Exception as error:  # of whoever wrote the codec
+        except Exception as error:  # a user's codec may raise anything
             raise OSError(
                 f"cannot feed {settings.address}: codec {settings.codec!r}: cannot be opened:"
                 f" {type(error).__name__}: {error}"
@@ -109,7 +109,7 @@ class Outlet:
         return RerequestServer(rerequests, sequencer, loop)
 
     async def start(self, host: str) -> None:
-        """Answer who asks again, and say in the log what goes where. Raises `OSError`."""
+        """Answer re-requests, and log what is sent where. Raises `OSError`."""
         settings = self.settings
         log.info(
             "Feed %s to %s by %s, codec %s",
@@ -130,7 +130,7 @@ class Outlet:
             log.info("Feed %s: answering re-requests on %s", settings.label, where)
 
     def look(self, now: float, safe: int) -> None:
-        """Send a heartbeat if it is time for one; `safe` is the last number anybody may see."""
+        """Send a heartbeat if it is time for one; `safe` is the last number that may be seen."""
         heartbeat, sent = self.settings.heartbeat, self.feed.sent
         if sent.datagrams != self._datagrams:
             self._sent_at = now
@@ -148,7 +148,7 @@ class Outlet:
             self._tell_at = now + TELL_AGAIN
 
     def say(self, what: Any, after: int) -> bool:
-        """Say `what` with the next number, if the codec can; whether it could."""
+        """Send what the codec's `what` returns for the next number, if anything; return whether."""
         try:
             said: bool = what(after)
         except Exception as error:  # a user's codec: it must not stop the others
@@ -157,7 +157,7 @@ class Outlet:
         return said
 
     def tell(self) -> bool:
-        """Log what went wrong since the last time, in one line; whether anything did."""
+        """Log in one line what went wrong since the last time; return whether anything did."""
         feed, sent = self.feed, self.feed.sent
         counts = (sent.errors, feed.too_long, feed.broken)
         lost, long, broken = (new - old for new, old in zip(counts, self._reported, strict=True))
@@ -172,7 +172,7 @@ class Outlet:
         if fault:
             troubles.append(f"its codec failed on a heartbeat or an end: {fault}")
         if troubles:
-            line = " ".join("; ".join(troubles).split())  # an exception may say more than one
+            line = " ".join("; ".join(troubles).split())  # an exception may have several lines
             log.warning("Feed %s: %s", self.settings.label, line)
         self._reported = counts
         return bool(troubles)

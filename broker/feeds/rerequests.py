@@ -1,12 +1,13 @@
-"""The UDP port on which receivers of one feed ask again for what they missed.
+"""The UDP port where receivers of one feed request datagrams that they missed.
 
-`sequencer.feed.rerequest` knows the answers; here are the socket and the clock. What is in
-memory or in the system's cache is answered at once, a few requests in one turn of the event
-loop; what the disk must bring is read by a thread, for `FETCHES` requests at a time, and who
-asks for more of that gets no answer: it asks again, as if the network had lost it.
+`sequencer.feed.rerequest` finds the answers; the socket and the clock are here. What is in memory
+or in the system's cache is answered at once, a few requests in each turn of the event loop. What
+must come from the disk is read by a thread, for `FETCHES` requests at a time. A request above that
+gets no answer: the receiver asks again, as if the network had lost it.
 
-The time that requests take is counted, the worthless ones' too. When all that they may take is
-spent, the socket is not read until it is paid for: a flood waits in the kernel, or is dropped.
+The time that requests take is counted, even for those that get no answer. When their share of the
+time is used up, the socket is not read until it has recovered: a flood waits in the kernel, or is
+dropped there.
 """
 
 import asyncio
@@ -22,13 +23,13 @@ from sequencer.sequencer import Sequencer
 log = logging.getLogger("seriatim")
 
 AT_ONCE: Final = 32  # requests in one turn of the event loop
-TURN_SECONDS: Final = 20e-6  # what the event loop takes for a turn, roughly
+TURN_SECONDS: Final = 20e-6  # what a turn of the event loop takes, roughly
 FETCHES: Final = 4  # requests that wait for the disk
-RECEIVE_BUFFER: Final = 1 << 20  # some thousand requests: many receivers miss the same datagram
+RECEIVE_BUFFER: Final = 1 << 20  # a few thousand requests: many receivers miss the same datagram
 
 
 class RerequestServer:
-    """One per feed that has such a port; made and used within one event loop, by its thread."""
+    """One per feed with such a port; made and used within one event loop, by its thread."""
 
     def __init__(
         self, rerequests: Rerequests, sequencer: Sequencer, loop: asyncio.AbstractEventLoop
@@ -40,12 +41,12 @@ class RerequestServer:
         self._socket: socket.socket | None = None
         self._fetching: set[asyncio.Future[None]] = set()
         self._reported: set[int | None] = set()
-        self._rest: asyncio.TimerHandle | None = None  # until when the socket is not read
+        self._rest: asyncio.TimerHandle | None = None  # until then the socket is not read
 
     async def start(self, host: str, port: int) -> None:
-        """Answer at an address from now on; port -1 is any free one.
+        """Answer at an address from now on; port -1 means any free one.
 
-        OSError, with the address, where that cannot be.
+        Raises OSError, with the address, if that is not possible.
         """
         try:
             (made,) = addresses.open_sockets(host, max(port, 0), socket.SOCK_DGRAM, most=1)
@@ -61,7 +62,7 @@ class RerequestServer:
         self._loop.add_reader(made.fileno(), self._readable, made)
 
     async def stop(self) -> None:
-        """Answer nothing more; the store is not read any more then."""
+        """Stop answering; after this the journal is not read any more."""
         if self._rest is not None:
             self._rest.cancel()
         if self._socket is not None:
@@ -70,15 +71,15 @@ class RerequestServer:
             self._socket = None
         if self._fetching:
             await asyncio.wait(self._fetching)
-        await asyncio.sleep(0)  # what they have to say has been heard
+        await asyncio.sleep(0)  # the finished reads have been handled
 
     def _readable(self, udp: socket.socket) -> None:
-        """Answer some of the requests that have come."""
+        """Answer some of the requests that have arrived."""
         asked, begin = self.rerequests, time.thread_time() - TURN_SECONDS
         for _ in range(AT_ONCE):
             try:
                 datagram, peer = udp.recvfrom(HEAD_SIZE + 1)
-            except OSError:  # there are no more; or the system has told of an unreachable peer
+            except OSError:  # there are no more, or the system reports an unreachable peer
                 return
             now = self._loop.time()
             who = addresses.network_of(peer[0])
@@ -94,12 +95,12 @@ class RerequestServer:
                 return
 
     def _wake(self, udp: socket.socket) -> None:
-        """Go on reading."""
+        """Read the socket again."""
         self._rest = None
         self._loop.add_reader(udp.fileno(), self._readable, udp)
 
     def _go_on(self, search: Search, peer: Any) -> None:
-        """Answer a request, or have a thread read for it first."""
+        """Answer a request, or let a thread read for it first."""
         if self._socket is None:
             search.leave()
             return
@@ -137,7 +138,7 @@ class RerequestServer:
         future.add_done_callback(done)
 
     def _fail(self, error: OSError) -> None:
-        """The disk could not be read, or the answer not sent: count it, and say each once."""
+        """The disk could not be read, or the answer not sent: count it, and log each error once."""
         self.rerequests.failed += 1
         if error.errno not in self._reported:
             self._reported.add(error.errno)

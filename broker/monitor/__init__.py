@@ -1,11 +1,11 @@
-"""Monitoring over HTTP: nats-server's pages and Prometheus' metrics, on a thread of its own.
+"""Monitoring over HTTP: nats-server's pages and Prometheus metrics, on a thread of its own.
 
-Imported only where a monitoring port is set: nothing here is in the memory of other brokers.
+This is imported only if a monitoring port is set: other brokers do not have it in memory.
 """
 
 import sys
 
-# A broker without TLS keeps `ssl` out of its memory; prometheus_client cannot do without it.
+# A broker without TLS does not load `ssl`, but prometheus_client needs it.
 if "ssl" in sys.modules and sys.modules["ssl"] is None:
     del sys.modules["ssl"]
 

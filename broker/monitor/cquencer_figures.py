@@ -1,4 +1,4 @@
-"""Monitoring of cquencer's port: its totals, and who is connected since when."""
+"""Figures of the cquencer port: its totals, and the connected clients."""
 
 from dataclasses import dataclass
 from itertools import islice
@@ -7,7 +7,7 @@ from typing import Any
 from broker.monitor.observed import Observed
 from broker.monitor.query import Page
 
-# (key, name of the metric without its prefix, what it is)
+# (key, metric name without prefix, description)
 GAUGES = (("connections", "port_connections", "Clients of cquencer's port connected now."),)
 COUNTERS = (
     ("accepted", "port_connections_accepted", "Clients of cquencer's port that ever connected."),
@@ -20,16 +20,16 @@ COUNTERS = (
 
 @dataclass(frozen=True, slots=True)
 class TakenCaller:
-    """One connection, and its numbers at that moment."""
+    """One connection, and its figures at that moment."""
 
     client: Any
-    heard: int  # ns since 1970; 0: it has said nothing
+    heard: int  # ns since 1970; 0: nothing received yet
     pending_bytes: int
     figures: tuple[int, int, int, int]  # messages, bytes, queries, errors
 
 
 def take_port(server: Observed) -> dict[str, int]:
-    """Take the totals, by the keys above; 0 where there is no such port."""
+    """Take the totals, by the keys above; 0 if there is no such port."""
     cquencer = server.cquencer
     if cquencer is None:
         return dict.fromkeys((key for key, *_ in (*GAUGES, *COUNTERS)), 0)
@@ -45,7 +45,7 @@ def take_port(server: Observed) -> dict[str, int]:
 
 
 def port_page(server: Observed, figures: dict[str, int]) -> dict[str, Any]:
-    """What /varz says of the port; nothing where there is none."""
+    """The part of /varz about the port; empty if there is none."""
     cquencer, settings = server.cquencer, server.settings.sequencer
     if cquencer is None:
         return {}
@@ -55,7 +55,7 @@ def port_page(server: Observed, figures: dict[str, int]) -> dict[str, Any]:
 
 
 def take_callers(server: Observed, page: Page) -> tuple[int, list[TakenCaller]]:
-    """Take one page of connections, the oldest first; also how many there are in all."""
+    """Take one page of connections, oldest first, and how many there are in all."""
     clients = {} if server.cquencer is None else server.cquencer.clients
     chosen = islice(clients.values(), page.offset, page.offset + page.limit)
     return len(clients), [

@@ -1,11 +1,11 @@
-"""The feeds' figures: taken of each feed, its sender and its re-request server."""
+"""Figures of the feeds: of each feed, its socket and its re-request server."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from broker.monitor.observed import Observed
 
-# (key, name of the metric without its prefix, what it is)
+# (key, metric name without prefix, description)
 COUNTERS = (
     ("messages", "feed_messages", "Messages put into datagrams."),
     ("datagrams", "feed_datagrams", "Datagrams sent, heartbeats included."),
@@ -27,7 +27,7 @@ REFUSED = ("malformed", "unknown_session", "ahead", "limited", "failed")
 
 @dataclass(frozen=True, slots=True)
 class FeedState:
-    """One feed at one moment. `rerequests` is empty where nobody can ask again."""
+    """One feed at one moment. `rerequests` is empty if it answers none."""
 
     name: str
     facts: dict[str, Any]
@@ -37,7 +37,7 @@ class FeedState:
 
 
 def take_feeds(server: Observed) -> list[FeedState]:
-    """Take the figures, in the broker's loop."""
+    """Take the figures; in the broker's loop."""
     return [] if server.feeds is None else [_take(outlet) for outlet in server.feeds.outlets]
 
 
@@ -70,7 +70,7 @@ def _take(outlet: Any) -> FeedState:
 
 
 def feeds_page(states: list[FeedState]) -> list[dict[str, Any]]:
-    """What /varz says of the feeds."""
+    """The part of /varz about the feeds."""
     pages = []
     for state in states:
         page = {"name": state.name, **state.facts, "last": state.last, **state.figures}

@@ -1,9 +1,9 @@
-"""A small HTTP server on a thread: bounded, silent, and stopped at once.
+"""A small HTTP server on a thread: bounded, silent, and quick to stop.
 
-Rule 1  At most `REQUESTS_MAX` requests at a time. For one more the oldest is hung up on: so
-        peers that hold their places cannot keep a health check out.
-Rule 2  A peer that sends nothing, or reads nothing, is let go after `PEER_SECONDS_MAX`.
-Rule 3  Nothing it does reaches standard error: a client that goes away is no event.
+Rule 1  At most `REQUESTS_MAX` requests at a time. One more disconnects the oldest, so peers
+        that hold their places cannot keep a health check out.
+Rule 2  A peer that sends nothing, or reads nothing, is disconnected after `PEER_SECONDS_MAX`.
+Rule 3  Nothing is written to standard error: a client that goes away is not an event.
 """
 
 import socket
@@ -29,7 +29,7 @@ class Handler(WSGIRequestHandler):
     timeout = PEER_SECONDS_MAX
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class HttpServer(ThreadingWSGIServer):
@@ -38,7 +38,7 @@ class HttpServer(ThreadingWSGIServer):
     request_queue_size = 64
 
     def __init__(self, host: str, port: int, app: Callable[..., Any]) -> None:
-        """Bind; port -1 is any free one. Raises OSError."""
+        """Bind; port -1 means any free one. Raises OSError."""
         self._host = host
         self._bound = open_sockets(host, max(port, 0), most=1)[0]
         self._bound.setblocking(True)
@@ -47,19 +47,19 @@ class HttpServer(ThreadingWSGIServer):
         self._stopping = False
         self._thread = threading.Thread(target=self._serve, name="monitor", daemon=True)
         super().__init__(self._bound.getsockname()[:2], Handler, bind_and_activate=False)
-        self.socket.close()  # the one that the base has made
+        self.socket.close()  # the one that the base class has made
         self.socket = self._bound
         self.server_bind()
         self.server_activate()
         self.set_app(app)
 
     def server_bind(self) -> None:
-        """It is bound by now; the name service is not asked for our own name."""
+        """Keep the socket, which is already bound; do not look up our own name."""
         self.server_name, self.server_port = bound_to(self._host, self._bound)
         self.setup_environ()
 
     def get_request(self) -> Any:
-        """Accept; where no descriptor is left, the next try is not at once."""
+        """Accept a connection; if no descriptor is free, wait before the next attempt."""
         try:
             return super().get_request()
         except OSError:
@@ -67,12 +67,12 @@ class HttpServer(ThreadingWSGIServer):
             raise
 
     def start(self) -> tuple[str, int]:
-        """Serve from now on; the address that was bound."""
+        """Start serving; return the address that was bound."""
         self._thread.start()
         return self.server_name, self.server_port
 
     def stop(self) -> None:
-        """Take no more requests. Safe to be called in the broker's loop: it waits for nobody."""
+        """Stop serving. Safe to call in the broker's loop: it does not wait."""
         self._stopping = True
         self.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread, which then finds `_stopping`
         self._thread.join(timeout=1)
@@ -83,8 +83,8 @@ class HttpServer(ThreadingWSGIServer):
             while len(self._open) >= REQUESTS_MAX:
                 oldest = next(iter(self._open))
                 del self._open[oldest]
-                with suppress(OSError):  # it may have gone by itself
-                    oldest.shutdown(socket.SHUT_RDWR)  # wakes its thread, which ends it
+                with suppress(OSError):  # it may have gone already
+                    oldest.shutdown(socket.SHUT_RDWR)  # wakes its thread, which closes it
             self._open[request] = None
         super().process_request(request, client_address)
 
@@ -97,9 +97,9 @@ class HttpServer(ThreadingWSGIServer):
                 self._open.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A peer that is late, gone, or speaks no HTTP: its own affair."""
+        """Ignore errors of peers that are late, gone, or do not speak HTTP."""
 
     def _serve(self) -> None:
         while not self._stopping:
             self.handle_request()
-        self.server_close()  # here, for this thread may be late to look whether it should stop
+        self.server_close()  # here, because this thread may notice the stop late

@@ -1,4 +1,4 @@
-"""The journal's figures: taken of the broker's store, its keeper, its replays and its ids."""
+"""Figures of the journal: of its store, its keeper, its replays and the known ids."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +8,7 @@ from sequencer.journal.ring import Ring
 
 SECOND_NS = 1_000_000_000
 
-# (key, name of the metric without its prefix, what it is)
+# (key, metric name without prefix, description)
 GAUGES = (
     ("bytes", "journal_bytes", "Bytes of the messages kept."),
     ("segments", "journal_segments", "Files of the journal."),
@@ -37,7 +37,7 @@ COUNTERS = (
 
 @dataclass(frozen=True, slots=True)
 class JournalState:
-    """The journal at one moment: what it is, and numbers by the keys above."""
+    """The journal at one moment: what it is, and figures by the keys above."""
 
     journal: str = ""
     store: str = "none"  # or disk, or memory
@@ -47,7 +47,7 @@ class JournalState:
 
 
 def take_journal(server: Observed) -> JournalState:
-    """Take the figures. In the broker's loop; the keeper's thread may count meanwhile."""
+    """Take the figures. In the broker's loop; the keeper's thread may count at the same time."""
     store, keeper, replays, window = server.store, server.keeper, server.replays, server.window
     figures = dict.fromkeys((key for key, *_ in (*GAUGES, *COUNTERS)), 0.0)
     if window is not None:
@@ -94,7 +94,7 @@ def _of_replays(replays: Any) -> dict[str, float]:
 
 
 def journal_page(state: JournalState) -> dict[str, Any]:
-    """What /varz says of the journal. Times in seconds, sizes in bytes."""
+    """The part of /varz about the journal. Times in seconds, sizes in bytes."""
     facts = {"journal": state.journal, "epoch": state.epoch, "store": state.store}
     whole = ((key, value if key.endswith("seconds") else int(value)) for key, value in _all(state))
     return facts | {"sync": state.sync} | dict(whole) | {"full": bool(state.figures["full"])}

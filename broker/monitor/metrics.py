@@ -1,4 +1,4 @@
-"""Prometheus' metrics, collected when they are asked for: a message costs nothing here."""
+"""Prometheus metrics, collected on request: they cost nothing per message."""
 
 from collections.abc import Callable, Iterator
 
@@ -19,7 +19,7 @@ from broker.monitor.staging_figures import GAUGES as STAGING_GAUGES
 from broker.monitor.views import BrokerState
 from broker.version import VERSION
 
-# (name without its prefix, key of `sublist_statistics`, what it is)
+# (metric name without prefix, key of `sublist_statistics`, description)
 ROUTE_GAUGES = (
     ("subscriptions", "subscriptions", "Subscriptions of all connections."),
     ("subscription_patterns", "patterns", "Different subjects among the subscriptions."),
@@ -38,18 +38,18 @@ ROUTE_COUNTERS = (
 
 
 class BrokerCollector(Collector):
-    """All metrics of one broker, of one moment."""
+    """All metrics of one broker, at one moment."""
 
     def __init__(self, server: Observed, take: Callable[[], BrokerState]) -> None:
         self._server = server
         self._take = take
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: else the registry would collect once, to learn the names, at the start."""
+        """Return nothing; otherwise the registry would collect once at the start, for the names."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """Take the broker's state once, and tell it."""
+        """Take the broker's state once, and yield its metrics."""
         state = self._take()
         yield from self._broker(state)
         yield from self._routes(state)
@@ -161,7 +161,7 @@ class BrokerCollector(Collector):
 
 
 def registry(server: Observed, take: Callable[[], BrokerState]) -> CollectorRegistry:
-    """A registry of the broker's metrics and its process'."""
+    """Make a registry for the metrics of the broker and of its process."""
     made = CollectorRegistry(auto_describe=False)
     made.register(BrokerCollector(server, take))
     ProcessCollector(registry=made)

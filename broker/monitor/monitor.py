@@ -1,4 +1,4 @@
-"""The monitoring service: a request comes in, the broker's loop is asked, an answer goes out.
+"""The monitoring service: takes HTTP requests, and reads the figures in the broker's loop.
 
     request thread                      the broker's loop
     route and query checked
@@ -6,7 +6,7 @@
     make JSON or metrics of it <------  a future's result
     answer
 
-A loop that does not answer in time is itself what there is to report: 503.
+If the loop does not answer in time, that is what must be reported: 503.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class Monitor:
         }
 
     def start(self) -> tuple[str, int]:
-        """Listen; the address that was bound. Raises OSError."""
+        """Listen; return the address that was bound. Raises OSError."""
         host, port = self._address
         try:
             self._http = HttpServer(host, port, self._app)
@@ -99,7 +99,7 @@ class Monitor:
         return host, self._http_port
 
     def stop(self) -> None:
-        """Listen no more. May be called twice, and before `start`."""
+        """Stop listening. May be called twice, and before `start`."""
         http, self._http = self._http, None
         if http is not None:
             http.stop()
@@ -123,16 +123,16 @@ class Monitor:
         ]
         if isinstance(body, bytes):
             headers.append(("Content-Length", str(len(body))))
-            body = iter((body,))  # otherwise its end is that of the connection
+            body = iter((body,))  # otherwise it ends with the connection
         start_response(status, headers)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else body
 
     def _answer(self, path: str, environ: dict[str, Any]) -> tuple[str, str, Body]:
-        """Status, kind and body of a page."""
+        """Return status, content type and body of a page."""
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return _refusal("405 Method Not Allowed", "use GET")
         if path == "/metrics":
-            return "200 OK", "text/plain; charset=utf-8", b""  # HEAD: there is such a page
+            return "200 OK", "text/plain; charset=utf-8", b""  # HEAD: the page exists
         if path == "/":
             return "200 OK", "text/html; charset=utf-8", _index()
         if path not in self._pages:
@@ -172,7 +172,7 @@ class Monitor:
         return views.take_state(self._server)
 
     def _ask(self, take: Callable[[], Taken]) -> Taken:
-        """What `take` returns in the broker's loop. Raises `Unavailable`."""
+        """Call `take` in the broker's loop; return its result. Raises `Unavailable`."""
         answer: concurrent.futures.Future[Taken] = concurrent.futures.Future()
 
         def run() -> None:
@@ -196,7 +196,7 @@ class Monitor:
 
 
 def _query(text: str) -> dict[str, list[str]]:
-    """The parameters of a query. Raises `BadQuery`."""
+    """Parse the parameters of a query. Raises `BadQuery`."""
     try:
         return parse_qs(text, keep_blank_values=True, max_num_fields=64, errors="surrogateescape")
     except ValueError as error:

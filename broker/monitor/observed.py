@@ -1,7 +1,7 @@
-"""What monitoring reads of a running broker: these attributes, and no others.
+"""The attributes of a running broker that monitoring reads, and no others.
 
-`broker.server.Server` has them all. They are read in the broker's loop, between two events,
-so a reader never sees half of a change.
+`broker.server.Server` has all of them. They are read in the broker's loop, between two events, so
+a reader never sees half of a change.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from broker.settings.settings import Settings
 
 
 class TrafficView(Protocol):
-    """Counted since the start; bytes are payloads with their headers, as NATS counts."""
+    """Counted since the start; bytes are payloads with headers, as NATS counts them."""
 
     @property
     def in_msgs(self) -> int: ...
@@ -46,7 +46,7 @@ class ConnectionView(TrafficView, Protocol):
 
 
 class SessionView(Protocol):
-    """One client's connection. Times are seconds since 1970, `rtt` is 0.0 when unknown."""
+    """One client's connection. Times are seconds since 1970; `rtt` is 0.0 if unknown."""
 
     @property
     def cid(self) -> int: ...
@@ -97,7 +97,7 @@ class Observed(Protocol):
     def slow_consumers(self) -> int: ...
     @property
     def last_number(self) -> int: ...
-    # The journal's parts, as monitor/journal_figures.py reads them; None where there is none.
+    # The parts of the journal, for monitor/journal_figures.py; None if there is none.
     @property
     def store(self) -> Any: ...
     @property
@@ -106,13 +106,13 @@ class Observed(Protocol):
     def replays(self) -> Any: ...
     @property
     def window(self) -> Any: ...
-    # cquencer's port, as broker/monitor/cquencer_figures.py reads it; None where there is none.
+    # The cquencer port, for broker/monitor/cquencer_figures.py; None if there is none.
     @property
     def cquencer(self) -> Any: ...
-    # All feeds with their sockets, as monitor/feed_figures.py reads them; None where there is none.
+    # All feeds with their sockets, for monitor/feed_figures.py; None if there are none.
     @property
     def feeds(self) -> Any: ...
-    # What is staged, as monitor/staging_figures.py reads it; None where nobody has staged anything.
+    # What is staged, for monitor/staging_figures.py; None if nobody has staged anything.
     @property
     def staging(self) -> Any: ...
     def traffic(self) -> TrafficView: ...

@@ -1,7 +1,7 @@
-"""JSON in pieces: a page of any length, written while it is sent, and never held as a whole.
+"""Writes JSON in pieces while it is sent: a page of any length is never in memory as a whole.
 
-A value that is an iterator becomes a list, one line for each of its entries; entries may have
-such values again. What is in memory is one piece.
+A value that is an iterator becomes a list, with one line for each entry; entries may contain
+iterators too. Memory: one piece.
 """
 
 import json
@@ -12,7 +12,7 @@ PIECE = 1 << 16
 
 
 def pieces(page: dict[str, Any]) -> Iterator[bytes]:
-    """The page, in pieces of some 64 KiB."""
+    """Yield the page in pieces of about 64 KiB."""
     waiting: list[str] = []
     size = 0
     for text in _texts(page, 2):

@@ -1,4 +1,4 @@
-"""The process that the broker is: its memory, its processor time, its build."""
+"""Figures of the broker's process: memory, processor time, build."""
 
 import os
 import platform
@@ -13,23 +13,23 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def resident_bytes() -> int:
-    """The memory the process has in use."""
+    """The memory that the process uses."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[1]) * _PAGE_BYTES
 
 
 def build() -> str:
-    """Whether the kernels run compiled."""
+    """Whether the hot modules run compiled."""
     return "compiled" if is_compiled() else "uncompiled"
 
 
 def loop_name() -> str:
-    """The event loop in use: uvloop is in memory only when it is."""
+    """The name of the event loop; uvloop is imported only if it is used."""
     return "uvloop" if "uvloop" in sys.modules else "asyncio"
 
 
 class CpuMeter:
-    """The processor's share since it was asked last, in percent of one core."""
+    """The share of processor time since the last call, in percent of one core."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,7 +38,7 @@ class CpuMeter:
         self._percent = 0.0
 
     def percent(self) -> float:
-        """The share; asked twice within a tenth of a second it answers the same again."""
+        """The share; a second call within a tenth of a second returns the same again."""
         with self._lock:
             now, used = time.monotonic(), time.process_time()
             if now - self._asked_at >= 0.1:

@@ -1,17 +1,17 @@
-"""The query of a monitoring request, checked: a wrong parameter is refused, never guessed."""
+"""Parses the query of a monitoring request: a wrong parameter is refused, never guessed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 LIMIT_DEFAULT = 1024
-# One page is copied while the broker waits: 10 000 connections take it about 10 ms.
+# One page is copied while the broker waits: for 10 000 connections that is about 10 ms.
 LIMIT_MAX = 10_000
-# Of all connections on one page; copying 65 536 references takes the broker about a millisecond.
+# For all connections of one page; copying 65 536 references takes about a millisecond.
 SUBS_DEFAULT = 16_384
 SUBS_MAX = 65_536
 NUMBER_MAX = (1 << 63) - 1
 
-# By what connections are sorted, as nats-server: the attribute, and whether the most come first.
+# How connections can be sorted, as in nats-server: attribute, and whether largest first.
 SORTS = {
     "cid": ("cid", False),
     "start": ("started_at", False),
@@ -31,12 +31,12 @@ _FALSE = frozenset(("", "0", "f", "F", "FALSE", "false", "False"))
 
 
 class BadQuery(ValueError):
-    """A parameter that cannot be; the text names it and says what can."""
+    """An invalid parameter; the text names it and says what is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which of many entries are wanted."""
+    """Which entries are wanted."""
 
     offset: int = 0
     limit: int = LIMIT_DEFAULT
@@ -44,9 +44,9 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionsQuery:
-    """What /connz is asked. `subs`: no subscriptions, "names" or "detail".
+    """A query of /connz. `subs`: no subscriptions, "names" or "detail".
 
-    Of each connection those from `subs_offset` on, and of all together `subs_limit` at most.
+    Lists each connection's subscriptions from `subs_offset` on, `subs_limit` at most in all.
     """
 
     page: Page
@@ -59,7 +59,7 @@ class ConnectionsQuery:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionsQuery:
-    """What /subsz is asked. `test`: only what a message to this subject would reach."""
+    """A query of /subsz. `test`: list only subscriptions that match this subject."""
 
     page: Page
     subs: bool
@@ -67,14 +67,14 @@ class SubscriptionsQuery:
 
 
 def connections_query(raw: Mapping[str, list[str]]) -> ConnectionsQuery:
-    """Read the parameters of /connz. Raises `BadQuery`."""
+    """Parse the parameters of /connz. Raises `BadQuery`."""
     sort = _last(raw, "sort") or "cid"
     if sort not in SORTS:
         raise BadQuery(f"sort: cannot sort by {sort!r}; give one of {', '.join(SORTS)}")
     state = _last(raw, "state") or "open"
     if state not in ("open", "any", "all"):
         raise BadQuery(f"state: {state!r} connections are not kept; give open")
-    _flag(raw, "auth")  # taken, as tools send it; there are no users to tell yet
+    _flag(raw, "auth")  # accepted, because tools send it; there are no users to show
     detail = _last(raw, "subs") == "detail"
     subs = "detail" if detail else ("names" if _flag(raw, "subs") else "")
     cid = _number(raw, "cid", 0, NUMBER_MAX)
@@ -84,12 +84,12 @@ def connections_query(raw: Mapping[str, list[str]]) -> ConnectionsQuery:
 
 
 def page_query(raw: Mapping[str, list[str]]) -> Page:
-    """Read the parameters of a page that has no others. Raises `BadQuery`."""
+    """Parse the parameters of a page without others. Raises `BadQuery`."""
     return _page(raw)
 
 
 def subscriptions_query(raw: Mapping[str, list[str]]) -> SubscriptionsQuery:
-    """Read the parameters of /subsz. Raises `BadQuery`."""
+    """Parse the parameters of /subsz. Raises `BadQuery`."""
     from sublist.subject import is_literal
 
     test = _last(raw, "test").encode("utf-8", "surrogateescape")

@@ -1,8 +1,8 @@
-"""Monitoring of exactly-once publishing: what is staged now, what was committed."""
+"""Figures of exactly-once publishing: what is staged now, and what was committed."""
 
 from broker.monitor.observed import Observed
 
-# (key, name of the metric without its prefix, what it is)
+# (key, metric name without prefix, description)
 GAUGES = (
     ("stages", "staging_stages", "Stages that wait to be committed."),
     ("bytes", "staging_bytes", "Bytes staged."),
@@ -19,7 +19,7 @@ COUNTERS = (
 
 
 def take_staging(server: Observed) -> dict[str, int]:
-    """Take the figures, by the keys above; 0 where nobody has staged anything."""
+    """Take the figures, by the keys above; 0 if nobody has staged anything."""
     staging_service = server.staging
     if staging_service is None:
         return dict.fromkeys((key for key, *_ in (*GAUGES, *COUNTERS)), 0)

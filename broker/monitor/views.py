@@ -1,9 +1,9 @@
-"""nats-server's monitoring pages: what is taken of the broker, and the JSON made of it.
+"""nats-server's monitoring pages: the figures taken from the broker, and their JSON.
 
-Each page is two steps. `take_...` runs in the broker's loop and only copies numbers and
-references, so that a page is of one moment and the loop is not held longer than a page's
-worth of entries; `..._page` runs in the request's thread and makes text of it. Field names
-are nats-server's, for its tools read them.
+Each page is made in two steps. `take_...` runs in the broker's loop and only copies numbers and
+references. So a page shows one moment, and the loop is not blocked for longer than one page takes.
+`..._page` runs in the request's thread and makes the text. Field names are those of nats-server,
+because its tools read them.
 """
 
 import heapq
@@ -48,7 +48,7 @@ class BrokerState:
     turn_seconds_max: float
 
     def lookups(self) -> int:
-        """How often a route was looked up: once for every message that came in."""
+        """How often a route was looked up: once for every message received."""
         return self.sublist.get("lookups", self.traffic.in_msgs)
 
 
@@ -136,7 +136,7 @@ def varz_page(
 
 @dataclass(frozen=True, slots=True)
 class TakenSession:
-    """One connection's numbers, and the subscriptions it had."""
+    """One connection's figures, and its subscriptions at that moment."""
 
     session: SessionView
     now: float
@@ -149,13 +149,13 @@ class TakenSession:
 
 
 def take_connections(server: Observed, query: ConnectionsQuery) -> tuple[int, list[TakenSession]]:
-    """Take one page of connections; also how many there are in all."""
+    """Take one page of connections, and how many there are in all."""
     total, page = len(server.sessions), query.page
     if query.cid:
         found = server.sessions.get(query.cid)
         wanted: Iterable[SessionView] = [found] if found is not None else []
     elif query.sort == "cid":
-        wanted = server.sessions.values()  # by rising cid, for they are kept as they come
+        wanted = server.sessions.values()  # by rising cid: they are kept in the order of arrival
     else:
         name, most_first = SORTS[query.sort]
         pick = heapq.nlargest if most_first else heapq.nsmallest
@@ -191,7 +191,7 @@ def connections_page(
 def callers_page(
     server: Observed, page: Page, now: float, total: int, taken: list[TakenCaller]
 ) -> dict[str, Any]:
-    """/portz: one page of the clients of cquencer's port."""
+    """/portz: one page of the clients of the cquencer port."""
     return {
         "server_id": server.server_id,
         "now": timestamp(now),
@@ -206,7 +206,7 @@ def callers_page(
 def take_subscriptions(
     server: Observed, query: SubscriptionsQuery
 ) -> tuple[BrokerState, list[tuple[int, SubscriptionView]]]:
-    """Take the route table's numbers, and a page of subscriptions (or all, to be tested)."""
+    """Take the route table's figures, and a page of subscriptions (or all, for `test`)."""
     state = take_state(server)
     if not query.subs and not query.test:
         return state, []
@@ -230,7 +230,7 @@ def subscriptions_page(
     state: BrokerState,
     taken: list[tuple[int, SubscriptionView]],
 ) -> dict[str, Any]:
-    """/subsz: the route table, and subscriptions where they are asked for."""
+    """/subsz: the route table, and subscriptions if asked for."""
     sublist, lookups = state.sublist, state.lookups()
     hits = max(0, lookups - sublist.get("misses", 0))
     total = sublist.get("subscriptions", 0)
@@ -258,12 +258,12 @@ def subscriptions_page(
 
 
 def timestamp(seconds: float) -> str:
-    """A moment as RFC 3339, the way Go writes it."""
+    """Format a time as RFC 3339, as Go does."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def span(seconds: float) -> str:
-    """How long something lasts, in nats-server's way: 2s, 1m3s, 4d0h0m1s."""
+    """Format a duration as nats-server does: 2s, 1m3s, 4d0h0m1s."""
     left = max(0, int(seconds))
     text = ""
     for unit, size in (("y", 31_536_000), ("d", 86_400), ("h", 3_600), ("m", 60)):
@@ -274,7 +274,7 @@ def span(seconds: float) -> str:
 
 
 def round_trip(seconds: float) -> str:
-    """A round trip time as Go writes a duration."""
+    """Format a round trip time as a duration in Go."""
     if seconds >= 1:
         return f"{round(seconds, 3):g}s"
     if seconds >= 0.001:
@@ -310,7 +310,7 @@ def _take_session(session: SessionView, now: float, first: int, most: int) -> Ta
 
 
 def _some(items: Collection[SubscriptionView], first: int, most: int) -> list[SubscriptionView]:
-    """So many of them, from the `first` on."""
+    """Return `most` items from `first` on."""
     return list(islice(items, min(first, len(items)), min(first + most, len(items))))
 
 
@@ -380,5 +380,5 @@ def _subscription(cid: int, sub: SubscriptionView) -> dict[str, Any]:
 
 
 def _text(name: bytes) -> str:
-    """Subjects are bytes of any kind; JSON is text."""
+    """Subjects are arbitrary bytes, but JSON is text."""
     return name.decode("utf-8", "backslashreplace")

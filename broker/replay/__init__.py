@@ -1,1 +1,1 @@
-"""Messages that are served from the journal: replays, look-ups, bulk reads and catching up."""
+"""Serving messages from the journal: replays, look-ups, bulk reads, and catch-up."""

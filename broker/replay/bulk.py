@@ -1,18 +1,17 @@
-"""`$SEQ.READ`: a range of messages for machines, in chunks, as fast as the asker takes them.
+"""`$SEQ.READ`: a range of messages for programs, in chunks, as fast as the client takes them.
 
-The payload of the request is JSON; all but `from` may be left out:
+The payload of the request is JSON; all keys but `from` are optional:
 
     {"from": 1, "to": 5000, "subject": "orders.>", "format": "columns",
      "max_bytes": 8388608, "chunk_bytes": 131072}
 
-`subject` may be a list of up to 64 of them. `to` is the last number wanted, the last one given
-when it is left out, null or above that. It is answered by one or more messages on the reply
-subject: columns (sequencer/journal/chunk.py draws them), or frames one behind the other.
-Headers of each:
+`subject` may be a list of up to 64 subjects. `to` is the last number wanted; without it, or if it
+is null or too large, the last number given. The answer is one or more messages on the reply
+subject: columns (drawn in sequencer/journal/chunk.py), or frames one after another. Their headers:
 
     Seriatim-Rows    messages in it            Seriatim-First   the number of the first of them
-    Seriatim-Next    where to go on            Seriatim-Last    1, in the last one
-    Seriatim-Lost    5-7,9-9: numbers that were asked for, and are not there
+    Seriatim-Next    where to continue         Seriatim-Last    1, in the last one
+    Seriatim-Lost    5-7,9-9: numbers that were requested and are lost
 """
 
 import json
@@ -33,10 +32,10 @@ from sublist.subject import covers, is_pattern
 
 KIB, MIB = 1 << 10, 1 << 20
 ROWS_MAX: Final = 1 << 15  # in one chunk
-SCAN_MAX: Final = 64 * MIB  # read without an answer; then there is one, even without a row
+SCAN_MAX: Final = 64 * MIB  # read without an answer; then one is sent even without rows
 FORMATS: Final = ("columns", "frames", "times")
 EVERY: Final = ">"
-SLICE: Final = 16 * KIB  # of a buffer, after which the work that filters are is looked at
+SLICE: Final = 16 * KIB  # of a buffer; then the work of the filters is checked
 WORK_MAX: Final = 256 * KIB  # in one step, counted as bytes consumed
 SUBJECT_WORK: Final = 64
 FILTER_WORK: Final = 16
@@ -44,14 +43,14 @@ FILTERS_MAX: Final = 64
 # Key: default, smallest, largest.
 SIZES: Final = {
     "max_bytes": (8 * MIB, 1, 1 << 40),
-    "chunk_bytes": (128 * KIB, 4 * KIB, 16 * MIB),  # larger ones are new memory each time
+    "chunk_bytes": (128 * KIB, 4 * KIB, 16 * MIB),  # larger chunks allocate new memory each time
 }
 KEYS: Final = ("from", "to", "subject", "format", *SIZES)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What is wanted: numbers `first` to `last` of the subjects that one of `filters` covers."""
+    """What is wanted: numbers `first` to `last` of the subjects that one of `filters` matches."""
 
     first: int
     last: int
@@ -94,7 +93,7 @@ def read_request(payload: bytes, head: int) -> ReadRequest:
 
 
 class Bulk(Cursor):
-    """One request, until its last chunk is answered, or nobody listens any more."""
+    """One request, until its last chunk is sent or nobody listens any more."""
 
     __slots__ = (
         *("_chunk", "_collector", "_left", "_lost", "_need", "_replays", "_reply", "_scanned"),
@@ -108,8 +107,8 @@ class Bulk(Cursor):
         self._replays = replays
         self._reply = reply
         self._request = request
-        self._collector: Collector | None = None  # while it has memory to gather in
-        self._chunk = 0  # what that has room for
+        self._collector: Collector | None = None  # while it has memory for a chunk
+        self._chunk = 0  # the size of chunk that this memory is for
         self._need = 0  # the size of a record that is longer
         self._lost: list[bytes] = []
         self._left = request.max_bytes
@@ -121,7 +120,7 @@ class Bulk(Cursor):
         return True
 
     def ready(self) -> bool:
-        if self._collector is None:  # and what it answered before has left the outbox
+        if self._collector is None:  # and the last answer has left the outbox
             reads = self._replays.memory.reads
             reads.hold(self, 0)
             self._chunk = reads.grant(self, self._request.chunk_bytes, self._need)
@@ -133,7 +132,7 @@ class Bulk(Cursor):
     def allows(self, size: int) -> bool:
         if size <= max(self._chunk, SHORT):
             return True
-        assert self._collector is not None, "it has read"
+        assert self._collector is not None, "it has gathered a chunk"
         self._need = size
         if self._collector.rows:
             self._answer(last=False)
@@ -141,7 +140,7 @@ class Bulk(Cursor):
         return False
 
     def _gather(self, size: int) -> Collector:
-        """Begin a chunk of about so many bytes."""
+        """Begin a chunk of about this size."""
         collector, own = self._replays.memory.reads.reuse(size, self)
         if collector is None:
             journal = self._replays.journal
@@ -154,7 +153,7 @@ class Bulk(Cursor):
         return collector
 
     def _judge(self) -> Callable[[bytes], bool] | None:
-        """Whether a subject is wanted; None where every one is."""
+        """Return a filter for subjects; None if all are wanted."""
         filters = self._request.filters
         if EVERY.encode() in filters:
             return None
@@ -200,7 +199,7 @@ class Bulk(Cursor):
 
     def is_done(self) -> bool:
         if not self.over and not self._replays.plane.listens(self.connection, self._reply):
-            self.over = True  # the client that asked no longer listens
+            self.over = True  # the client no longer listens
         if not self.over and self.number > self._request.last:
             self._answer(last=True)
         return self.over
@@ -216,7 +215,7 @@ class Bulk(Cursor):
         reads.forget(self)
 
     def _answer(self, last: bool) -> None:
-        """Answer with what was gathered; the last time if no further chunk is allowed."""
+        """Send what was gathered; it is the last answer if no further chunk is allowed."""
         plane = self._replays.plane
         reads = self._replays.memory.reads
         granted = self._collector is not None
@@ -226,12 +225,12 @@ class Bulk(Cursor):
         self._collector = None
         self._need = 0
         reads.hold(self, ANSWERED * len(body))
-        self._left -= len(columns)  # what was read: frames and times may be of no bytes at all
+        self._left -= len(columns)  # count what was read: frames and times may be empty
         self.over = last or self._left < self._request.chunk_bytes
         headers = b"NATS/1.0\r\nSeriatim-Rows: %d\r\n" % collector.rows
         if collector.rows:
             headers += b"Seriatim-First: %d\r\n" % collector.first
-        beyond = max(self._request.first, self._request.last + 1)  # what is lost may reach further
+        beyond = max(self._request.first, self._request.last + 1)  # a loss may reach further
         headers += b"Seriatim-Next: %d\r\n" % min(self.number, beyond)
         if self._lost:
             headers += b"Seriatim-Lost: %b\r\n" % b",".join(self._lost)
@@ -253,7 +252,7 @@ class Bulk(Cursor):
 
 
 def _filters(subject: object) -> tuple[bytes, ...]:
-    """The subjects wanted, one or a list. Each is asked for each subject of the journal once."""
+    """Return the filters, from one subject or a list. Each is checked once per subject."""
     given: list[Any] = subject if isinstance(subject, list) else [subject]
     if not 0 < len(given) <= FILTERS_MAX:
         raise BadRequest(f'"subject" is a list of {len(given)}; give 1 to {FILTERS_MAX}')

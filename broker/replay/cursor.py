@@ -1,8 +1,8 @@
-"""Places in the journal that readers have reached, and what each does with what is there.
+"""Cursors: positions in the journal, and what each does with the records there.
 
-`broker.replay.stepper` moves them: it reads a buffer of records, and `play` consumes of it what it
-can. A Replay serves one subscription from a number on and then makes it live; a CatchUp
-serves all of a link's subscriptions, from where live delivery left it.
+`broker.replay.stepper` moves them: it reads a buffer of records, and `play` consumes what it can.
+A Replay serves one subscription from a number on and then makes it live. A CatchUp serves all
+subscriptions of a connection, from where live delivery left off.
 """
 
 from collections import deque
@@ -15,13 +15,13 @@ from broker.dataplane.plane import Plane
 from broker.dataplane.replay_writer import ReplayWriter
 from sublist.subscription import Subscription
 
-DEFERRED_MAX = 1 << 12  # PINGs of one that lags, 1 MiB; with more, its client waits for no PONG
-LOOK_WORK = 8  # bytes consumed that looking at one subscription costs as much time as
-NOBODY: Final = object()  # plays to a subscription that lives, for its cursor had a defect
+DEFERRED_MAX = 1 << 12  # PINGs of a lagging connection, 1 MiB; no real client sends more
+LOOK_WORK = 8  # looking at one subscription takes as long as consuming this many bytes
+NOBODY: Final = object()  # a live subscription's `replay` after its cursor failed
 
 
 class CursorHost(Protocol):
-    """What cursors ask of whoever serves them: broker.replay.replays."""
+    """What cursors need from `broker.replay.replays`."""
 
     plane: Plane
     journal: Any  # a Store or a Ring
@@ -29,39 +29,39 @@ class CursorHost(Protocol):
     started: int
 
     def begin(self, cursor: "Cursor") -> None:
-        """Serve this one from now on."""
+        """Serve this cursor from now on."""
 
     def go_on(self, cursor: "Cursor") -> None:
-        """It has another step to make, when it is its turn."""
+        """Give it another step, when it is its turn."""
 
     def move(self, cursor: "Cursor") -> None:
-        """Go to the place that the cursor asks for."""
+        """Go to the position that the cursor asks for."""
 
     def withdraw(self, cursor: "Cursor") -> None:
-        """It is nowhere now: `place` will say where it goes."""
+        """Leave its position: `place` will say where it goes."""
 
     def tell(self, sub: Subscription, subject: bytes) -> None:
-        """Say something of the broker's own to one subscription, in an empty message."""
+        """Send one subscription an empty message of the broker's own."""
 
     def conclude(self, sub: Subscription) -> None:
-        """All that it wanted was played: it ends."""
+        """It has received everything that it asked for: end it."""
 
     def make_live(self, sub: Subscription, number: int) -> None:
-        """All up to `number`, the last one given, was played: the plane goes on."""
+        """It has received everything up to `number`, the last one given: make it live."""
 
     def give_up(self, connection: Connection, first: int, last: int) -> None:
-        """What a lagging connection needs is not there any more."""
+        """Disconnect a lagging connection: what it needs was deleted."""
 
 
 class Home(Protocol):
-    """Where a cursor stands until its turn: one of broker.replay.queues, or the fetcher."""
+    """Where a cursor waits for its turn: one of broker.replay.queues, or the fetcher."""
 
     def discard(self, cursor: "Cursor") -> None:
-        """It has ended."""
+        """Remove a cursor that has ended."""
 
 
 class Cursor:
-    """Written by the stepper, but for `number` and `outcome`, which `play` leaves."""
+    """Written by the stepper, except `number` and `outcome`, which `play` sets."""
 
     __slots__ = (
         *("dropped", "ended", "fetched", "home", "connection", "number", "offset", "outcome"),
@@ -71,79 +71,79 @@ class Cursor:
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
         self.number = number  # the next one wanted; 0: whichever comes first
-        self.piece: Any = None  # the part of the journal it is in, held while it is
+        self.piece: Any = None  # the part of the journal that it is in, and holds
         self.offset = 0
         self.parked_at = 0.0  # loop time
         self.outcome = MORE
         self.ended = False
-        self.dropped = False  # it has no listener any more: it ends with its step
-        self.home: Home | None = None  # where it stands until its turn
+        self.dropped = False  # nobody listens any more: it ends after its step
+        self.home: Home | None = None  # where it waits for its turn
         self.place_in_heap = 0  # while it waits for a number
-        self.work = 0  # done in a step beside what it consumed, in bytes consumed
+        self.work = 0  # work of a step besides consuming bytes, in bytes consumed
         self.fetched: bytearray | None = None  # what a thread has read for it
 
     @property
     def needs_socket(self) -> bool:
-        """Whether it can only go on when its socket takes more."""
+        """Whether it can continue only when its socket takes more."""
         return True
 
     @property
     def lingers(self) -> bool:
-        """Whether it ends only when its client has taken what it said."""
+        """Whether it ends only when its client has taken the answer."""
         return False
 
     def ready(self) -> bool:
-        """Whether it may read on; False: it is somewhere else by now, or is refused."""
+        """Whether it may read on; False if it has moved elsewhere, or is refused."""
         return True
 
     def allows(self, size: int) -> bool:
-        """Whether it has room for one record of this size; False: it will be ready again first."""
+        """Whether it has room for a record of this size; if False, `ready` is called first."""
         return True
 
     def play(self, buffer: bytearray, stop: int) -> int:
-        """Use the records in `buffer[:stop]`; how many bytes were consumed."""
+        """Use the records in `buffer[:stop]`; return how many bytes were consumed."""
         raise NotImplementedError
 
     def place(self, journal: Any) -> tuple[Any, int]:
-        """Where in the journal to read, when it is not known yet."""
+        """Where to read in the journal, if that is not known yet."""
         if self.number < journal.first:
             self.skip_to(journal.first)
         piece, offset = journal.locate(self.number)
         return piece, offset
 
     def onward(self) -> tuple[Any, int] | None:
-        """Where to go at the end of a piece; None: to be looked up by the number."""
+        """Where to go at the end of a piece; None: look up the number."""
         following = self.piece.following
         if following is None or following.gone or following.first < self.number:
             return None
         return following, following.start
 
     def skip_to(self, number: int) -> None:
-        """What comes before `number` is not there: lose it, and go on from there."""
+        """Nothing before `number` is there: report that as lost, and continue at `number`."""
         self.lose(self.number, number - 1)
         self.number = number
 
     def lose(self, first: int, last: int) -> None:
-        """The numbers from `first` to `last` are not there."""
+        """The numbers from `first` to `last` are lost."""
         raise NotImplementedError
 
     def is_done(self) -> bool:
-        """Whether all that was asked for has been played; ends it then."""
+        """Whether it has played everything that was asked for; if so, end it."""
         raise NotImplementedError
 
     def at_head(self, number: int) -> bool:
-        """Nothing is left to play up to `number`, the last one given. True: it has ended."""
+        """Everything up to `number`, the last one given, was played. True: it has ended."""
         raise NotImplementedError
 
     def free(self) -> None:
-        """It has ended: let go of all that it holds.
+        """It has ended: release everything it holds.
 
-        The collector of cycles does not look at subscriptions, so none may be left.
+        The garbage collector does not track subscriptions, so no reference to one may be left.
         """
 
 
 class Replay(Cursor):
-    """`$SEQ.FROM`, `$SEQ.RANGE`, `$SEQ.SINCE`: one subscription, which nobody else serves yet."""
+    """`$SEQ.FROM`, `$SEQ.RANGE`, `$SEQ.SINCE`: one subscription, which is not live yet."""
 
     __slots__ = ("replay_writer", "replays", "since", "sub", "until")
 
@@ -168,7 +168,7 @@ class Replay(Cursor):
         return consumed
 
     def lose(self, first: int, last: int) -> None:
-        if first == 0:  # it was to begin with whatever comes first, somewhere in this piece
+        if first == 0:  # it was to begin with whatever comes first, in this piece
             first = self.piece.first if self.piece is not None else 1
         if self.until:
             last = min(last, self.until)
@@ -190,16 +190,16 @@ class Replay(Cursor):
         if self.until or self.number > number + 1:
             return False  # what it wants has not been given yet
         if self.since > self.replays.plane.sequencer.now:
-            return False  # nor is it time
+            return False  # its time has not come yet
         self.replays.make_live(self.sub, number)
         return True
 
 
 class CatchUp(Cursor):
-    """A link that lagged: its live subscriptions, from the number that it had no room for.
+    """A lagging connection: its live subscriptions, from the first number without room.
 
-    What the client asked for meanwhile, and what must not overtake the messages before it (a
-    PONG, the end of a subscription), waits until they were played.
+    Some actions must not overtake earlier messages: a PONG, the end of a subscription. They
+    wait until those messages were played.
     """
 
     __slots__ = ("_deferred", "replay_writer", "replays")
@@ -211,7 +211,7 @@ class CatchUp(Cursor):
         self._deferred: deque[tuple[int, Callable[[], None]]] = deque()
 
     def defer(self, number: int, action: Callable[[], None]) -> None:
-        """Do something when all up to `number`, the last one given, was played."""
+        """Run an action once everything up to `number`, the last one given, was played."""
         self._deferred.append((number, action))
         if len(self._deferred) > DEFERRED_MAX:
             self.replays.plane.gate.disconnect_slow(self.connection)
@@ -244,6 +244,6 @@ class CatchUp(Cursor):
 
 
 def unlink(sub: Subscription, cursor: Cursor) -> None:
-    """A cursor that played to this subscription has ended."""
+    """Remove a cursor that has ended from its subscription."""
     if sub.replay is cursor:
         sub.replay = None if sub.owner is None else NOBODY

@@ -1,6 +1,6 @@
-"""Faults of the journal that its readers meet: one line in the log for each, not for each reader.
+"""Errors of the journal that its readers meet: each is logged once, not once per reader.
 
-Memory: the last `TOLD_MAX` faults. One that is forgotten is told again when somebody meets it.
+Memory: the last `TOLD_MAX` errors. A forgotten one is logged again when a reader meets it.
 """
 
 import errno
@@ -16,16 +16,16 @@ class Faults:
     """One per broker, for its one thread. A piece is a segment, or a part of the ring."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, int], None] = {}  # the oldest first
+        self._told: dict[tuple[str, int], None] = {}  # oldest first
 
     def unreadable(self, piece: Any, offset: int, error: OSError) -> None:
-        """The system cannot read a piece: one fault, wherever in it readers are."""
+        """The system cannot read a piece: log it once, wherever in it the readers are."""
         if self._is_new(piece, -(error.errno or 0)):
             level = logging.DEBUG if error.errno == errno.ENOENT else logging.ERROR  # deleted
             log.log(level, "Journal: cannot read %s at %d: %s", piece, offset, error)
 
     def damaged(self, piece: Any, offset: int, number: int) -> None:
-        """There is no record of this number where it should be."""
+        """There is no valid record of this number where it should be."""
         if self._is_new(piece, offset):
             log.error("Journal: %s is damaged at %d, number %d", piece, offset, number)
 

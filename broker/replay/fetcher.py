@@ -1,8 +1,8 @@
-"""What is not in the system's memory: threads read it from the disk, a few buffers at a time.
+"""Reads what is not in the system's memory: threads read it from the disk, a few buffers at a time.
 
     fetch -> asked for --(a place is free)--> read by a thread --> the cursor's turn -> take
 
-Memory: `FETCHES` buffers in all, those that wait for their cursor's turn among them.
+Memory: `FETCHES` buffers in all, including those that wait for their cursor's turn.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 from broker.replay.cursor import Cursor
 
-FETCHES = 16  # buffers that threads fill, or have filled for cursors whose turn has not come
+FETCHES = 16  # buffers being filled, or waiting for their cursor's turn
 
 
 class Fetcher:
-    """One per broker. `fetched` and `failed` are called in the loop, for one that lives."""
+    """One per broker. `fetched` and `failed` are called in the loop, if the cursor still lives."""
 
     def __init__(
         self,
@@ -31,20 +31,20 @@ class Fetcher:
         self._places = FETCHES
 
     def fetch(self, cursor: Cursor, size: int) -> None:
-        """Have `size` bytes read from where the cursor is."""
+        """Read `size` bytes from the cursor's position."""
         cursor.home = self
         self._asked[cursor] = size
         self._next()
 
     def take(self, cursor: Cursor) -> bytearray | None:
-        """What was read for this one; another may be read for in its place."""
+        """Return what was read for the cursor, which frees a place for another."""
         buffer, cursor.fetched = cursor.fetched, None
         if buffer is not None:
             self._vacate()
         return buffer
 
     def discard(self, cursor: Cursor) -> None:
-        """It has ended; a thread that reads for it is not waited for."""
+        """The cursor has ended; do not wait for a thread that reads for it."""
         self._asked.pop(cursor, None)
         cursor.home = None
 
@@ -60,7 +60,7 @@ class Fetcher:
 
     def _read(self, cursor: Cursor, size: int) -> None:
         piece, offset = cursor.piece, cursor.offset
-        piece.hold()  # the cursor may end meanwhile
+        piece.hold()  # the cursor may end in the meantime
 
         def read() -> bytearray:
             buffer = bytearray(min(size, piece.size - offset))

@@ -1,13 +1,13 @@
-"""`$SEQ.LAST`: the last message of every matching subject, in the order of their numbers.
+"""`$SEQ.LAST`: the last message of every matching subject, in number order.
 
-    survey   all pieces of the journal from the newest to the oldest, each from its start: the
-             highest number of every subject. Ends early where the filter is one subject
-    sort     the numbers that were found, a part of them at a time
-    play     these, and then as a Replay what has come since
+    survey   all pieces of the journal, newest to oldest, each from its start: the highest
+             number of every subject. Ends early if the filter is a single subject
+    sort     the numbers that were found, a part at a time
+    play     these, and then, like a Replay, what has come since
 
-Memory (replay/memory.py): while it surveys, some 130 bytes a subject and the subject; then 16
-bytes a message. It may have to let go of that and begin again; what was played by then is not
-played twice. A survey needs no socket: it goes on while its client reads nothing.
+Memory (replay/memory.py): during the survey, about 130 bytes per subject plus the subject; then 16
+bytes per message. It may have to give that up and start again; what was already played is not
+played twice. A survey does not need the socket: it continues while its client reads nothing.
 """
 
 import heapq
@@ -25,13 +25,13 @@ from sequencer.journal.record import Walk
 from sublist.subject import covers, has_wildcard
 from sublist.subscription import Subscription
 
-PARTS = 1024  # of what is found: each is small enough to grow, and to be sorted, in no time
-SUBJECT = 130  # bytes that one takes beside its text: an entry, two objects
+PARTS = 1024  # of what is found: each is small enough to grow, and to be sorted, quickly
+SUBJECT = 130  # bytes that a subject takes besides its text: an entry, two objects
 PICK = 16
-PLACE_BITS = 40  # of a place in a piece; the number is above it
+PLACE_BITS = 40  # of a position in a piece; the number is in the bits above
 PLACE = (1 << PLACE_BITS) - 1
-WORK = 192  # what looking at one record counts as, in bytes consumed: some 2 us
-AT_ONCE = 1024  # records that are looked at, sorted, or played in one step
+WORK = 192  # cost of looking at one record, in bytes consumed: about 2 us
+AT_ONCE = 1024  # records looked at, sorted, or played in one step
 LOST_AT_ONCE = 256
 
 
@@ -51,15 +51,15 @@ class Latest(SurveyCursor):
         self._head = replays.journal.last
         self._walk = Walk(replays.journal.salt, replays.journal.checked)
         self._literal = not has_wildcard(sub.subject)
-        self._played = 0  # all up to this number that were found
-        self._found: list[dict[bytes, int]] = []  # by subject: its highest number, and the place
-        self._sorted: list[tuple[array[int], array[int]]] = []  # numbers and places
+        self._played = 0  # everything found up to this number was played
+        self._found: list[dict[bytes, int]] = []  # by subject: its highest number, and the position
+        self._sorted: list[tuple[array[int], array[int]]] = []  # numbers and positions
         self._size = 0
         self._picks: Iterator[tuple[int, int]] | None = None
-        self._pick: tuple[int, int] | None = None  # the next one
-        self._places: list[Any] = []  # all pieces, from the oldest on
-        self._pieces: list[Any] = []  # those that are not surveyed yet
-        self._unreadable = False  # the piece that is surveyed, or what is left of it
+        self._pick: tuple[int, int] | None = None  # the next one to play
+        self._places: list[Any] = []  # all pieces, oldest first
+        self._pieces: list[Any] = []  # those not surveyed yet
+        self._unreadable = False  # the rest of the current piece cannot be surveyed
 
     @property
     def needs_socket(self) -> bool:
@@ -80,7 +80,7 @@ class Latest(SurveyCursor):
         return surveys.extend(self, self._size + MARGIN) or self._is_refused()
 
     def forget(self) -> None:
-        """Let go of all memory; it begins again at its next step."""
+        """Release all memory; the next step starts again."""
         self.surveying = False
         self.replays.memory.surveys.throw_away(self._found)
         self._found, self._sorted, self._picks, self._pick = [], [], None, None
@@ -92,7 +92,7 @@ class Latest(SurveyCursor):
     def place(self, journal: Any) -> tuple[Any, int]:
         if self._picks is None:
             if self._pieces and (self._unreadable or self._pieces[-1].gone):
-                self._take_piece()  # it was not entered, or it was left
+                self._take_piece()  # it was not entered, or was left
             if self._pieces:
                 return self._pieces[-1], self._pieces[-1].start
         else:
@@ -104,7 +104,7 @@ class Latest(SurveyCursor):
                     return piece, self._pick[1]
                 self._lose_pick()
         place: tuple[Any, int] = journal.locate(self._head)
-        return place  # nothing is to be read here
+        return place  # nothing needs to be read here
 
     def onward(self) -> tuple[Any, int] | None:
         if self._picks is None:
@@ -113,16 +113,16 @@ class Latest(SurveyCursor):
         return self.place(self.replays.journal) if self._pick is not None else None
 
     def lose(self, first: int, last: int) -> None:
-        """What is damaged is told when it is played, not when it is surveyed."""
+        """Ignore losses in the survey; they are reported when the messages are played."""
         if self._pick is not None:
             self._lose_pick()
         else:
-            self._unreadable = True  # as far as `_survey` does not go on in it
+            self._unreadable = True  # unless `_survey` continues in it
 
     def is_done(self) -> bool:
         if self.sub.owner is None:
             return True
-        self.number = 0  # be there damage: what it surveys or plays next is not told by that
+        self.number = 0  # so that damage is not reported as a loss from here
         if self._picks is None or self._pick is not None:
             return False
         self.replays.begin(Replay(self.replays, self.sub, self._head + 1))
@@ -138,7 +138,7 @@ class Latest(SurveyCursor):
         unlink(self.sub, self)
 
     def _is_refused(self) -> bool:
-        """It waits; or it is alone, and wants more than there is. Always False."""
+        """It waits; or it is the only one and needs more than there is. Always False."""
         if self.home is None:
             why = b"more subjects match than limits.answers_pending has room for"
             error = ReplayRefused(b"$SEQ.LAST." + self.sub.subject, why)
@@ -161,7 +161,7 @@ class Latest(SurveyCursor):
 
     def _take_piece(self) -> None:
         """Go to the next older piece, if there may be something in it."""
-        self._pieces.pop()  # the newest; they are from the oldest on
+        self._pieces.pop()  # the newest; they are ordered oldest first
         self._unreadable = False
         while self._pieces and self._pieces[-1].gone:
             self._pieces.pop()
@@ -199,11 +199,11 @@ class Latest(SurveyCursor):
         return walk.at
 
     def _sort(self) -> None:
-        """Bring the next of what was found into order; after all of it, be ready to play."""
+        """Sort the next part of what was found; after the last part, get ready to play."""
         count = 0
         while self._found and count < AT_ONCE:
             picks = sorted(self._found.pop().values())
-            if picks:  # a part or more: each is small
+            if picks:  # one or more parts: each is small
                 numbers = array("Q", [pick >> PLACE_BITS for pick in picks])
                 self._sorted.append((numbers, array("Q", [pick & PLACE for pick in picks])))
                 count += len(picks)
@@ -231,7 +231,7 @@ class Latest(SurveyCursor):
         self._pick = next(self._picks, None)
 
     def _lose_pick(self) -> None:
-        """The next pick is not there any more, or cannot be read."""
+        """The next pick has been deleted, or cannot be read."""
         assert self._pick is not None, "there is one"
         number = self._pick[0]
         self._next_pick()
@@ -255,7 +255,7 @@ class Latest(SurveyCursor):
             at = replay_writer.play(self.connection, self.sub, number, number, 0, buffer, at, stop)
             if (
                 replay_writer.outcome == MORE and replay_writer.number == number
-            ):  # cut by the buffer's end
+            ):  # cut by the end of the buffer
                 self.outcome = MORE
                 return at
             if replay_writer.outcome == BAD:

@@ -1,8 +1,8 @@
-"""`$SEQ.GET.<number>`: one message after the other, as a connection has asked for them.
+"""`$SEQ.GET.<number>`: single messages, in the order in which a connection requested them.
 
-The answer has the message's own headers, its subject, number and time among them, and as its
-payload what a subscriber with the asker's frame would get. One cursor serves all questions
-of a connection, in their order: it goes to a record, answers, and goes to the next one.
+The answer has the message's own headers, plus its subject, number and time. Its payload is what a
+subscriber with the requester's frame would get. One cursor serves all requests of a connection, in
+order: it goes to a record, answers, and goes to the next.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ SECOND_NS: Final = 1_000_000_000
 
 
 class Lookup(Cursor):
-    """What one connection has asked for, and was not answered yet."""
+    """The requests of one connection that are not answered yet."""
 
     __slots__ = ("_astray", "_replays", "_walk", "wanted")
 
@@ -32,10 +32,10 @@ class Lookup(Cursor):
         self.wanted: deque[tuple[int, bytes, bytes]] = deque()  # number, subject, reply
         self._replays = replays
         self._walk = Walk(replays.journal.salt, replays.journal.checked)
-        self._astray = False  # what is wanted now may lie elsewhere
+        self._astray = False  # the message wanted next may be elsewhere
 
     def want(self, number: int, subject: bytes, reply: bytes) -> None:
-        """One more. All others may be answered already, and the cursor be anywhere."""
+        """Add a request. All others may be answered already, so the cursor may be anywhere."""
         if not self.wanted:
             self._astray = True
             self.number = number
@@ -54,7 +54,7 @@ class Lookup(Cursor):
         while (outcome := walk.skim()) == RECORD and walk.number < wanted:
             pass
         at = walk.at
-        self.work += at  # where it goes elsewhere then, nothing counts as consumed
+        self.work += at  # if it then goes elsewhere, nothing counts as consumed
         if outcome != RECORD:
             self.outcome = outcome
             return at
@@ -83,11 +83,11 @@ class Lookup(Cursor):
         return piece, offset
 
     def skip_to(self, number: int) -> None:
-        """Its number is that of the question asked first, and changes by being answered alone."""
+        """Do nothing: its number is that of the first request, and changes only with an answer."""
         self.lose(self.number, number - 1)
 
     def lose(self, first: int, last: int) -> None:
-        """Answer 404 to the questions asked first, as long as their messages are lost."""
+        """Answer 404 to the first requests, as long as their messages are lost."""
         while self.wanted and first <= self.number <= last:
             self._missing()
             self._next()
@@ -104,18 +104,18 @@ class Lookup(Cursor):
         self.number = 0
 
     def _next(self) -> None:
-        """The first question is answered."""
+        """The first request is answered."""
         self.wanted.popleft()
         self.number = self.wanted[0][0] if self.wanted else 0
 
     def _missing(self) -> None:
-        """The record is not there, or not readable."""
+        """The record is missing, or not readable."""
         number, subject, reply = self.wanted[0]
         kept_from = self._replays.journal.first
         no_such_message(self._replays.plane, self.connection, subject, reply, number, kept_from)
 
     def _found(self, buffer: bytearray) -> None:
-        """Answer with the record at hand."""
+        """Answer with the current record."""
         walk, connection = self._walk, self.connection
         subject = bytes(buffer[walk.subject : walk.subject + walk.subject_size])
         headers = bytes(buffer[walk.body : walk.body + walk.header_size])
@@ -129,7 +129,7 @@ class Lookup(Cursor):
 
 
 def timestamp(time_ns: int) -> bytes:
-    """A moment as RFC 3339, with its nanoseconds."""
+    """Format a time as RFC 3339, with nanoseconds."""
     moment = datetime.fromtimestamp(time_ns // SECOND_NS, UTC)
     return b"%b.%09dZ" % (moment.strftime("%Y-%m-%dT%H:%M:%S").encode(), time_ns % SECOND_NS)
 
@@ -137,7 +137,7 @@ def timestamp(time_ns: int) -> bytes:
 def no_such_message(
     plane: Plane, connection: Connection, subject: bytes, reply: bytes, number: int, kept_from: int
 ) -> None:
-    """Say that a message is not there, and why. What is kept begins at `kept_from`."""
+    """Answer that a message is not there, and why. `kept_from` is the first number kept."""
     if number > plane.sequencer.number:
         why = f"message {number} has not been sequenced"
     elif number < kept_from:
@@ -150,7 +150,7 @@ def no_such_message(
 def refuse(
     plane: Plane, connection: Connection, subject: bytes, reply: bytes, status: int, why: str
 ) -> None:
-    """Say no to a question: with a status header, or with -ERR to who takes no headers."""
+    """Refuse a request: with a status header, or with -ERR if the client takes no headers."""
     if reply and connection.headers:
         words = why[0].upper() + why[1:]
         plane.answer(connection, reply, b"", b"NATS/1.0 %d %b\r\n\r\n" % (status, words.encode()))

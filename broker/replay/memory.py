@@ -1,12 +1,12 @@
-"""What answers and surveys may hold in all: one bound, which is waited for.
+"""A limit on the memory of reads and surveys together; cursors wait for it.
 
-    reads     a quarter: what `$SEQ.READ` gathers, and what of it its clients have not taken
-    surveys   the rest: subjects that are found for `$SEQ.LAST`, and what is to be played of them
+    reads     a quarter: what `$SEQ.READ` gathers, and answers that clients have not taken yet
+    surveys   the rest: subjects found for `$SEQ.LAST`, and the messages to play for them
 
-When half of the reads' part is held, a chunk is short, so that clients that take nothing leave
-room for those that do. A survey that has no room makes those let go that can begin again:
-first what is found and not played yet, then surveys that began later. So the oldest survey
-always goes on, and whoever had to let go begins again when there is room, in its turn.
+When half of the reads' part is in use, chunks are short, so that clients that take nothing leave
+room for others. A survey without room takes it from those that can start again: first from those
+that are found but not played yet, then from surveys that began later. So the oldest survey always
+continues; the others start again when there is room, in turn.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,31 +18,31 @@ from broker.replay.queues import Ready
 from sequencer.journal.columns import Collector
 
 READS_PART = 4
-SHORT = 1 << 18  # a chunk, when memory is short: one buffer of records, so any usual message
+SHORT = 1 << 18  # a chunk when memory is short: one buffer of records, so any usual message
 GATHERED = 3  # times its length: a chunk's columns, which double, and a filter's subjects
 ANSWERED = 2  # times its length: an answer in an outbox, whose buffer doubles
-BASE = 1 << 14  # of a cursor that gathers, beside its chunk
-FREED = 1 << 13  # subjects in one turn, at least
+BASE = 1 << 14  # of a reading cursor, besides its chunk
+FREED = 1 << 13  # subjects freed in one turn, at least
 MARGIN = 1 << 20  # what one step of a survey may find
 
 
 class SurveyCursor(Cursor):
-    """One that surveys: it can let go of what it has found, and begin again."""
+    """A cursor that surveys: it can release what it has found, and start again."""
 
     __slots__ = ("age", "surveying")
 
     def __init__(self, connection: Connection, age: int) -> None:
         super().__init__(connection, 0)
-        self.age = age  # the lower, the older
+        self.age = age  # lower is older
         self.surveying = False
 
     def forget(self) -> None:
-        """Let go of all memory; it begins again at its next step."""
+        """Release all memory; the next step starts again."""
         raise NotImplementedError
 
 
 class MemoryPart:
-    """How much of one part is held, by which cursors, and which wait for it."""
+    """How much of one part is in use, by which cursors, and which wait for it."""
 
     def __init__(self, size: int, wake: Callable[[Cursor], None]) -> None:
         self.size = size
@@ -50,14 +50,14 @@ class MemoryPart:
         self.waiting = Ready()
         self._wake = wake
         self._held: dict[Cursor, int] = {}
-        self._called: Cursor | None = None  # whose turn it is to try
+        self._called: Cursor | None = None  # the one whose turn it is to try
 
     def held(self, cursor: Cursor) -> int:
         """How much one cursor holds."""
         return self._held.get(cursor, 0)
 
     def hold(self, cursor: Cursor, size: int) -> None:
-        """It holds so much from now on; whoever waits may try again if that is less."""
+        """Set how much the cursor holds; if that is less than before, a waiting one may try."""
         before = self._held.pop(cursor, 0)
         if size:
             self._held[cursor] = size
@@ -72,12 +72,12 @@ class MemoryPart:
         return cursor is self._called or not (self.waiting or self._called)
 
     def leave(self, cursor: Cursor) -> None:
-        """It has ended."""
+        """The cursor has ended."""
         self.hold(cursor, 0)
         self.pass_on(cursor)
 
     def pass_on(self, cursor: Cursor) -> None:
-        """If it was this one's turn to try, it is the next one's."""
+        """If it was this cursor's turn to try, it is now the next one's."""
         if cursor is self._called:
             self._called = None
             self._call()
@@ -88,14 +88,14 @@ class MemoryPart:
             self._wake(self._called)
 
     def wait(self, cursor: Cursor) -> None:
-        """It waits until something is given back."""
+        """Wait until memory is released."""
         if cursor is self._called:
             self._called = None
         self.waiting.put(cursor)
 
 
 class ReadMemory(MemoryPart):
-    """What reads hold, and what the last one has gathered with, for the next chunk.
+    """The memory of reads, and the last read's collector, kept for the next chunk.
 
     Its arrays have grown, and its filter knows subjects: a new collector would be slower.
     """
@@ -105,33 +105,33 @@ class ReadMemory(MemoryPart):
         self._spare: tuple[int, Cursor | None, Collector] | None = None
 
     def keep(self, size: int, read: Cursor, collector: Collector) -> None:
-        """Keep what has gathered chunks of this size; a short one, for it is not counted."""
+        """Keep a collector for chunks of this size; only a short one, because it is not counted."""
         if size <= SHORT:
             self._spare = size, read, collector
 
     def reuse(self, size: int, read: Cursor) -> tuple[Collector | None, bool]:
-        """One for chunks of this size, and whether this read has used it last."""
+        """Return a collector for chunks of this size, and whether this read was its last user."""
         spare, self._spare = self._spare, None
         if spare is None or spare[0] != size:
             return None, False
         return spare[2], spare[1] is read
 
     def forget(self, read: Cursor) -> None:
-        """A read has ended: the next one may use what it gathered with."""
+        """A read has ended: the next one may use its collector."""
         if self._spare is not None and self._spare[1] is read:
             size, _, collector = self._spare
             collector.begin(1, 1, None)
             self._spare = size, None, collector
 
     def grant(self, read: Cursor, wanted: int, need: int) -> int:
-        """How long a chunk it may gather now, `need` or more; 0: it waits."""
+        """How long a chunk it may gather now, `need` or more; 0: it must wait."""
         chunk = wanted if self.used <= self.size // 2 else min(wanted, SHORT)
         chunk = max(chunk, need)
         if self.has_turn(read):
             short = max(min(wanted, SHORT), need)
             for size in (chunk, short):
                 cost = GATHERED * size + BASE
-                alone = self.used == 0 and size == short  # one that is alone can always go on
+                alone = self.used == 0 and size == short  # one that is alone can always continue
                 if self.used + cost <= self.size or alone:
                     self.hold(read, cost)
                     return size
@@ -139,32 +139,32 @@ class ReadMemory(MemoryPart):
         return 0
 
     def slow(self, parked: Iterable[Cursor], before: float) -> set[Connection]:
-        """Whose clients have taken nothing since, while others wait for the memory."""
+        """The clients that have taken nothing since `before`, while others wait for memory."""
         if not self.waiting:
             return set()
         return {one.connection for one in parked if self.held(one) and one.parked_at < before}
 
 
 class SurveyMemory(MemoryPart):
-    """What surveys hold, and what they have found."""
+    """The memory of surveys, and what they have found."""
 
     def __init__(self, size: int, wake: Callable[[Cursor], None]) -> None:
         super().__init__(size, wake)
         self.thrown_away: list[dict[bytes, int]] = []
 
     def throw_away(self, found: list[dict[bytes, int]]) -> None:
-        """Nobody wants it any more: a million objects, whose end takes its time."""
+        """Drop what was found: a million objects, which take some time to free."""
         self.thrown_away += [part for part in found if part]
 
     def tidy(self) -> int:
-        """Free some of what was thrown away; how many entries."""
+        """Free some of what was dropped; return how many entries."""
         count = 0
         while self.thrown_away and count < FREED:
             count += len(self.thrown_away.pop())
         return count
 
     def extend(self, survey: SurveyCursor, size: int) -> bool:
-        """Let it hold `size` in all; False: it holds nothing now, and waits or is refused."""
+        """Let it hold `size` in all; False: it now holds nothing, and waits or is refused."""
         before = self.held(survey)
         if before == 0 and not self.has_turn(survey):
             self.wait(survey)
@@ -184,7 +184,7 @@ class SurveyMemory(MemoryPart):
         return True
 
     def _reclaim(self, survey: SurveyCursor, others: list[SurveyCursor], need: int) -> int:
-        """Have others let go of so much; how much is still needed."""
+        """Make other surveys release memory; return how much is still needed."""
         found = [one for one in others if not one.surveying]
         younger = [one for one in others if one.surveying and one.age > survey.age]
         younger.sort(key=lambda one: -one.age)
@@ -204,17 +204,17 @@ class Memory:
         self.surveys = SurveyMemory(size - size // READS_PART, wake)
 
     def pass_on(self, cursor: Cursor) -> None:
-        """It does not try: its socket takes no more."""
+        """It does not try now: its socket takes no more."""
         self.reads.pass_on(cursor)
         self.surveys.pass_on(cursor)
 
     @property
     def used(self) -> int:
-        """Bytes that are held."""
+        """Bytes in use."""
         return self.reads.used + self.surveys.used
 
 
 class MemoryHost(CursorHost, Protocol):
-    """What those ask that need memory to gather in."""
+    """What cursors with memory to gather in need."""
 
     memory: Memory

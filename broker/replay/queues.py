@@ -1,8 +1,8 @@
-"""Where cursors stand until it is their turn: ready, parked, or waiting for a number.
+"""Where cursors wait for their turn: ready, parked, or waiting for a number.
 
-Each of them lets a cursor go at any moment, in no more than O(log n): a client may begin and
-end a million replays, and what has ended stays nowhere. A cursor is in one of them at a
-time, which it knows as its `home`.
+Each queue can remove any cursor at any moment, in O(log n) at most: a client may begin and end a
+million replays, and nothing may be left of those that ended. A cursor is in one queue at a time,
+its `home`.
 """
 
 from collections import OrderedDict
@@ -13,13 +13,13 @@ from broker.replay.cursor import Cursor
 
 
 class _ByConnection:
-    """Cursors by their connections, in the order in which they came."""
+    """Cursors by connection, in the order in which they came."""
 
     def __init__(self) -> None:
         self._connections: OrderedDict[Connection, OrderedDict[Cursor, None]] = OrderedDict()
 
     def put(self, cursor: Cursor) -> None:
-        """At the end of its connection's line."""
+        """Append it to its connection's line."""
         cursor.home = self
         line = self._connections.get(cursor.connection)
         if line is None:
@@ -36,19 +36,19 @@ class _ByConnection:
 
 
 class Ready(_ByConnection):
-    """Those that can go on: each connection's next one in turn, however many it has."""
+    """Cursors that can continue: the connections take turns, however many cursors each has."""
 
     def __bool__(self) -> bool:
         return bool(self._connections)
 
     def put_first(self, cursor: Cursor) -> None:
-        """Before all others."""
+        """Put it before all others."""
         self.put(cursor)
         self._connections[cursor.connection].move_to_end(cursor, last=False)
         self._connections.move_to_end(cursor.connection, last=False)
 
     def take(self) -> Cursor:
-        """The next one; its connection goes to the end."""
+        """Take the next one; its connection goes to the end."""
         connection = next(iter(self._connections))
         line = self._connections[connection]
         cursor, _ = line.popitem(last=False)
@@ -61,7 +61,7 @@ class Ready(_ByConnection):
 
 
 class Parked(_ByConnection):
-    """Those whose socket takes no more, or whose outbox is behind a fence."""
+    """Cursors whose socket takes no more, or whose outbox is fenced."""
 
     def __iter__(self) -> Iterator[Cursor]:
         for line in self._connections.values():
@@ -69,11 +69,11 @@ class Parked(_ByConnection):
 
     @property
     def connections(self) -> list[Connection]:
-        """The connections that have some."""
+        """The connections that have parked cursors."""
         return list(self._connections)
 
     def take(self, connection: Connection) -> list[Cursor]:
-        """All of one connection."""
+        """Take all of one connection."""
         cursors = list(self._connections.pop(connection, ()))
         for cursor in cursors:
             cursor.home = None
@@ -81,29 +81,29 @@ class Parked(_ByConnection):
 
 
 class Waiting:
-    """Those that wait for a number: a binary heap in which each knows its place."""
+    """Cursors that wait for a number: a binary heap in which each knows its place."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Cursor]] = []
-        self._put = 0  # so far: the first to come goes first
+        self._put = 0  # so far: for equal numbers, first come, first served
 
     def __len__(self) -> int:
         return len(self._heap)
 
     @property
     def lowest(self) -> int:
-        """The lowest number that one waits for; somebody does."""
+        """The lowest number that a cursor waits for; there must be one."""
         return self._heap[0][0]
 
     def put(self, cursor: Cursor) -> None:
-        """It waits for the number that it has now."""
+        """Let it wait for its current number."""
         cursor.home = self
         self._put += 1
         self._heap.append((cursor.number, self._put, cursor))
         self._rise(len(self._heap) - 1)
 
     def take(self, last: int) -> Cursor | None:
-        """One that waits for a number up to `last`; the lowest first."""
+        """Take one that waits for a number up to `last`, the lowest first."""
         if not self._heap or self._heap[0][0] > last:
             return None
         cursor = self._heap[0][2]

@@ -1,13 +1,13 @@
-"""Who is served from the journal: replays, connections that catch up, questions.
+"""What is served from the journal: replays, connections that catch up, requests.
 
-`Replays` is what the rest of the broker asks: it starts cursors, knows them by connection, and
-ends them with it. Whose turn it is, is the Scheduler's business; what one step does, the
-Stepper's; what a cursor does with the records it gets, its own.
+`Replays` is the interface for the rest of the broker. It starts cursors, knows them by connection,
+and ends them with it. The Scheduler decides whose turn it is, the Stepper does one step, and each
+cursor decides what to do with its records.
 """
 
 # Theory of operation
 #
-# A cursor is a place in the journal and somebody who wants what is there. It stands in exactly one
+# A cursor is a position in the journal, and someone who wants what is there. It is in exactly one
 # of the places drawn here, and knows which: `cursor.home`. So it can leave at any moment, in
 # O(log n), and a client that begins and ends a million replays leaves nothing behind.
 #
@@ -22,29 +22,29 @@ Stepper's; what a cursor does with the records it gets, its own.
 #      |         |-- the socket is full, or a fence is up -----> [ parked ]   wake, wake_all
 #      |         |-- the next number is not given yet ---------> [ waiting ]  advance
 #      |         |-- what it wants is not in memory -----------> [ fetcher ]  a thread has read it
-#      |         |-- others hold the memory it gathers in -----> [ memory ]   they give it back
+#      |         |-- others hold the memory it gathers in -----> [ memory ]   they release it
 #      |         |                                                    |
 #      |         v                                                    |
 #      |      ended: live again, done, dropped                        |
 #      '--------------------------------------------------------------'
 #
-# During its step a cursor is nowhere: `home` is None. A step may then put it anywhere, itself
-# included: `play` may call `move`, `begin` another cursor, or have its own subscription removed.
-# The last is why `drop` only marks a cursor whose step it is: the step ends first, then the cursor.
+# During its step a cursor is nowhere: `home` is None. A step may then put it anywhere: `play` may
+# call `move`, `begin` another cursor, or have its own subscription removed. That is why `drop` only
+# marks a cursor during its step: the step ends first, then the cursor.
 #
-# Who serves a subscription is never in doubt, and never two at once:
+# It is always clear who serves a subscription, and there are never two:
 #
 #     sub.replay is a cursor     only that one; the subscription is not in the sublist yet
 #     connection.detached        only its CatchUp, for all live subscriptions of the connection
 #     neither                    the data plane, live
 #
-# The step from the journal to live delivery is made when the cursor is at the head: its `number` is
-# above the last one given. Nothing can be given in between, for the broker has one thread, and the
-# step began with all that was given before. `sub.seen` is the last number a subscription has had:
-# the plane, a replay and a catch-up all look at it, so that no message comes twice.
+# A cursor hands over to live delivery when it is at the head: its `number` is above the last one
+# given. No number can be given in between, because the broker has one thread, and the step began
+# with all numbers given before. `sub.seen` is the last number that a subscription has had: the
+# plane, a replay and a catch-up all check it, so no message comes twice.
 #
 # Fairness: the scheduler takes one cursor of a connection, then one of the next connection. A turn
-# ends after 16 steps or half a megabyte, and the event loop serves everybody else before the next.
+# ends after 16 steps or half a megabyte; before the next, the event loop serves everyone else.
 
 import asyncio
 import logging
@@ -61,7 +61,7 @@ from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
 
-LOOK_UP = 1024  # offers that looking into an index costs
+LOOK_UP = 1024  # offers that a look-up in an index costs
 
 
 class Replays:
@@ -87,11 +87,11 @@ class Replays:
         self._catching: dict[Connection, CatchUp] = {}
         self._latest: dict[Connection, int] = {}
 
-    # What others ask
+    # Called by others
 
     def start(self, sub: Subscription, past: requests.Past) -> None:
-        """Play to a new subscription what it asked for; then make it live, or end it."""
-        self.plane.sequencer.release()  # what came before it in this read event is the past, too
+        """Replay what a new subscription asked for; then make it live, or end it."""
+        self.plane.sequencer.release()  # what came before it in this read event is part of the past
         match past:
             case requests.From(number=number):
                 self.begin(Replay(self, sub, number))
@@ -104,26 +104,26 @@ class Replays:
                 self.begin(Latest(self, sub))
 
     def latest_of(self, connection: Connection) -> int:
-        """How many `$SEQ.LAST` of one client are being looked for, or played."""
+        """How many `$SEQ.LAST` of one client are being surveyed or played."""
         return self._latest.get(connection, 0)
 
     def begin(self, cursor: Cursor) -> None:
-        """Serve this one from now on."""
+        """Serve this cursor from now on."""
         self.active += 1
         self.started += 1
         self.go_on(cursor)
 
     def ask(self, cursor: Cursor) -> None:
-        """The same for one that no subscription has, but a connection's questions."""
+        """Serve a cursor that belongs to a connection's requests, not to a subscription."""
         self._asked.setdefault(cursor.connection, []).append(cursor)
         self.begin(cursor)
 
     def asked_by(self, connection: Connection) -> list[Cursor]:
-        """The cursors that serve the questions of one connection."""
+        """The cursors that serve the requests of one connection."""
         return self._asked.get(connection, [])
 
     def abandon(self, sub: Subscription) -> None:
-        """A subscription has ended that was being played to: so has what played."""
+        """A subscription has ended during its replay: end the cursor too."""
         cursor, sub.replay = sub.replay, None
         if cursor is not NOBODY:
             self._stepper.drop(cursor)
@@ -137,14 +137,14 @@ class Replays:
         self.wake(connection)
 
     def catch_up(self, connection: Connection, number: int) -> None:
-        """Serve a link that was detached, from the number that it had no room for."""
+        """Serve a detached connection, from the first number that it had no room for."""
         self.catch_ups += 1
         self.catching_up += 1
         self._catching[connection] = cursor = CatchUp(self, connection, number)
         self.begin(cursor)
 
     def in_turn(self, connection: Connection, action: Callable[[], None]) -> None:
-        """Do something for a client when it has all that was published before: now, or later."""
+        """Run an action once a client has everything published before: now, or later."""
         cursor = self._catching.get(connection)
         if cursor is None:
             action()
@@ -156,22 +156,22 @@ class Replays:
         self.scheduler.wake(connection)
 
     def wake_all(self) -> None:
-        """Fences were lowered: outboxes may have room though no socket was full."""
+        """Fences were lowered: outboxes may have room although no socket was full."""
         self.scheduler.wake_all()
 
     @property
     def waits(self) -> bool:
-        """Whether anyone waits for a number."""
+        """Whether any cursor waits for a number."""
         return self.scheduler.waits
 
     def advance(self) -> None:
-        """Numbers were given: those that wait for them go on."""
+        """Numbers were given: cursors that wait for them continue."""
         self.scheduler.advance()
 
     def let_go(self, patience: float) -> None:
-        """Leave deleted files to the disk that are open for readers who have long read nothing.
+        """Release deleted files that are open for readers who have read nothing for long.
 
-        A reader in the middle of a file may read it to its end, but not hold it for ever.
+        A reader may read a file to its end, but must not keep a deleted one for ever.
         """
         before = self._loop.time() - patience
         for cursor in self.scheduler.parked:
@@ -180,7 +180,7 @@ class Replays:
         self._make_room(before)
 
     def _make_room(self, before: float) -> None:
-        """Who takes none of its answers, while others wait for that memory, is too slow."""
+        """Disconnect clients that do not take their answers while others wait for that memory."""
         for connection in self.memory.reads.slow(self.scheduler.parked, before):
             log.warning(
                 "%s - does not read its answers, and others wait for the memory they take",
@@ -190,7 +190,10 @@ class Replays:
         self.plane.release(None)
 
     def _since(self, sub: Subscription, time_ns: int) -> None:
-        """From a time on. What may have been of that time, and is deleted, is told as lost."""
+        """Start a `$SEQ.SINCE` replay.
+
+        Messages of that period that may have been deleted are reported as `$SEQ.LOST`.
+        """
         self.plane.spend(LOOK_UP)
         journal = self.journal
         if journal.newest_time < time_ns or journal.last < journal.first:
@@ -202,31 +205,31 @@ class Replays:
         self._stepper.enter(cursor, *journal.locate_time(time_ns))
         self.begin(cursor)
 
-    # What cursors ask
+    # Called by cursors
 
     def tell(self, sub: Subscription, subject: bytes) -> None:
-        """Say something of the broker's own to one subscription, in an empty message."""
+        """Send one subscription an empty message of the broker's own."""
         connection: Connection = sub.owner
         if connection is not None and self.plane.say(
             connection, b"MSG %b %b 0\r\n\r\n" % (subject, sub.sid)
         ):
-            connection.numbered = True  # it shows one
+            connection.numbered = True  # it shows a number
 
     def conclude(self, sub: Subscription) -> None:
-        """All that it wanted was played: it ends."""
+        """It has received everything that it asked for: end it."""
         if sub.owner is not None:
             self.plane.control.finished(sub)
 
     def make_live(self, sub: Subscription, number: int) -> None:
-        """All up to `number`, the last one given, was played: the plane goes on."""
+        """It has received everything up to `number`, the last one given: make it live."""
         if sub.owner is not None:
             sub.seen = number
             self.plane.control.make_live(sub)
 
     def give_up(self, connection: Connection, first: int, last: int) -> None:
-        """What a lagging link needs is not there any more: NATS' way.
+        """Disconnect a slow consumer whose next message was deleted, as nats-server does.
 
-        In the same step more of it may turn out to be gone, which a thread deletes meanwhile.
+        May be called twice in one step: retention runs in another thread.
         """
         if connection.closed:
             return
@@ -240,19 +243,19 @@ class Replays:
         self.plane.gate.disconnect_slow(connection)
 
     def go_on(self, cursor: Cursor) -> None:
-        """It has another step to make, when it is its turn."""
+        """Give it another step, when it is its turn."""
         self.scheduler.go_on(cursor)
 
     def move(self, cursor: Cursor) -> None:
-        """Go to the place that the cursor asks for."""
+        """Go to the position that the cursor asks for."""
         self._stepper.move(cursor)
 
     def withdraw(self, cursor: Cursor) -> None:
-        """It is nowhere now: `place` will say where it goes."""
+        """Leave its position: `place` will say where it goes."""
         self._stepper.withdraw(cursor)
 
     def _ended(self, cursor: Cursor) -> None:
-        """One has ended: forget it."""
+        """Forget a cursor that has ended."""
         self.active -= 1
         connection = cursor.connection
         if isinstance(cursor, Latest):

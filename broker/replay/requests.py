@@ -1,4 +1,4 @@
-"""What a `$SEQ.` subject asks for; pure parsing, and words for whoever asked wrongly.
+"""Parses `$SEQ.` subjects; the errors say what a valid request looks like.
 
     SUB $SEQ.FROM.<number>.<filter>          From      what matches from a number on, then live
     SUB $SEQ.RANGE.<first>.<last>.<filter>   Range     what matches of some numbers, then the end
@@ -6,11 +6,11 @@
     SUB $SEQ.LAST.<filter>                   Last      the last of every subject, then live
     PUB $SEQ.INFO <reply>                    Info      what there is
     PUB $SEQ.GET.<number> <reply>            Get       one message
-    PUB $SEQ.READ <reply>                    Read      many, for machines; the payload says which
+    PUB $SEQ.READ <reply>                    Read      many, for programs; the payload says which
     PUB $SEQ.STAGE, COMMIT, ABORT, BATCH     Staging   publishing exactly once (broker/staging)
 
-`parse` knows the subject alone. What is retained, who may ask, and what a payload says, is
-seen to where it is answered (broker/replay/replays.py, broker/clients/request_handler.py).
+`parse` looks at the subject only. What is retained, who may ask, and the payload are checked
+where the request is answered (broker/replay/replays.py, broker/clients/request_handler.py).
 """
 
 import json
@@ -23,11 +23,11 @@ from sequencer.sequencer import NUMBER_MAX
 from sublist.subject import is_pattern
 
 MS_MAX: Final = NUMBER_MAX // 1_000_000  # in the year 2262; the journal's times are ns in an i64
-SHOWN_MAX: Final = 40  # bytes of a word that is quoted back
+SHOWN_MAX: Final = 40  # bytes of a word that are quoted in an error
 
 
 class BadRequest(ValueError):
-    """A request that cannot be; the text says why, and what to write instead."""
+    """An invalid request; the text says why, and what to write instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,12 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A range of messages for a machine."""
+    """A range of messages for a program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Something of publishing exactly once; `word` says what."""
+    """A request of exactly-once publishing; `word` says which."""
 
     word: str
 
@@ -93,7 +93,7 @@ PAST = (From, Range, Since, Last)
 
 
 def parse(subject: bytes) -> Request | None:
-    """What is asked for; None if `subject` is none of these. Raises `BadRequest`."""
+    """Parse a subject; None if it is not a request. Raises `BadRequest`."""
     if not subject.startswith(CONTROL_PREFIX):
         return None
     word, _, rest = subject[len(CONTROL_PREFIX) :].partition(b".")
@@ -132,7 +132,7 @@ def _range(rest: bytes) -> Range:
 
 
 def _cut(text: bytes, form: str, example: str) -> tuple[bytes, bytes]:
-    """The next word, and what follows it; there must be something."""
+    """Split off the next word; something must follow it."""
     word, _, rest = text.partition(b".")
     if not word or not rest:
         raise BadRequest(f"write {form}, such as {example} for every subject")
@@ -160,8 +160,8 @@ def _milliseconds(digits: bytes) -> int:
 
 
 def _digits(digits: bytes) -> int | None:
-    """What digits mean, too large to be anything where they are too many; None for other words."""
-    if not digits.isdigit():  # of bytes: 0 to 9 alone
+    """Parse digits; too many give a number that is too large, other words give None."""
+    if not digits.isdigit():  # on bytes, only 0 to 9 count
         return None
     return int(digits) if len(digits) <= 32 else NUMBER_MAX + 1
 
@@ -175,10 +175,10 @@ def _filter(filter: bytes) -> bytes:
 
 
 def quote_value(value: object) -> str:
-    """A value of a request as it may stand in a header: short, and of one line."""
+    """Quote a value of a request for a header: short, and on one line."""
     try:
         text = json.dumps(value) if not isinstance(value, str) else value
-    except RecursionError:  # it could just be read
+    except RecursionError:  # it was just shallow enough to be read
         text = "so deep a value"
     return quoted(text.encode("utf-8", "replace")[:SHOWN_MAX]).decode()
 

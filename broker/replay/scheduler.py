@@ -1,8 +1,8 @@
-"""Whose turn it is to be served from the journal: a few steps in each turn of the event loop.
+"""Decides which cursor is served next: a few steps in each turn of the event loop.
 
-A turn gives a few steps of 256 KiB to those that are ready, one after the other, and then
-everybody else is served: thousands of replays take half of the time, and never more. Where a
-cursor stands until its turn is drawn in broker/replay/replays.py.
+A turn gives a few steps of 256 KiB to the cursors that are ready, one after another; then everyone
+else is served. So thousands of replays take half of the time, and never more. For the places where
+cursors wait for their turn, see the drawing in broker/replay/replays.py.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from broker.replay.queues import Parked, Ready, Waiting
 from broker.turns import TURNS
 
 STEPS = 16  # in one turn
-BYTES = 1 << 19  # consumed in one turn, after which others are served: some 4 ms, a third of the
+BYTES = 1 << 19  # consumed in one turn, after which others are served: about 4 ms, a third of the
 # time when messages are long. Work that is not compiled counts as 64 bytes a microsecond.
-ADVANCED = 1024  # that waited for a number, and go on in one turn
+ADVANCED = 1024  # cursors that waited for a number and continue in one turn
 ADVANCE_WORK = 256
 FREE_WORK = 16
 
 
 class Scheduler:
-    """One per broker, for its one thread. `serve` makes a step, and returns how much it did."""
+    """One per broker, for its one thread. `serve` does a step, and returns its work."""
 
     def __init__(
         self,
@@ -45,26 +45,26 @@ class Scheduler:
         self.parked = Parked()
         self.waiting = Waiting()
         self._scheduled = False
-        self._due = False  # somebody waits for a number that has come
+        self._due = False  # a cursor waits for a number that has come
 
     @property
     def waits(self) -> bool:
-        """Whether anyone waits for a number."""
+        """Whether any cursor waits for a number."""
         return len(self.waiting) > 0
 
     def go_on(self, cursor: Cursor) -> None:
-        """It has another step to make, when it is its turn."""
+        """Give it another step, when it is its turn."""
         if not cursor.ended:
             self.ready.put(cursor)
             self.schedule()
 
     def go_first(self, cursor: Cursor) -> None:
-        """A thread has read for it: others wait for the place that its buffer takes."""
+        """A thread has read for it: serve it first, because others wait for the buffer's place."""
         self.ready.put_first(cursor)
         self.schedule()
 
     def park(self, cursor: Cursor) -> None:
-        """It goes on when its socket takes more, or a fence is lowered."""
+        """It continues when its socket takes more, or a fence is lowered."""
         cursor.parked_at = self._loop.time()
         self.memory.pass_on(cursor)
         self.parked.put(cursor)
@@ -75,25 +75,25 @@ class Scheduler:
             self.go_on(cursor)
 
     def wake_all(self) -> None:
-        """Fences were lowered: outboxes may have room though no socket was full."""
+        """Fences were lowered: outboxes may have room although no socket was full."""
         for connection in self.parked.connections:
             if connection.writable or connection.closed:
                 self.wake(connection)
 
     def advance(self) -> None:
-        """Numbers were given: those that wait for them go on."""
+        """Numbers were given: cursors that wait for them continue."""
         if self.waits and self.waiting.lowest <= self._journal.last:
             self._due = True
             self.schedule()
 
     def schedule(self) -> None:
-        """Have a turn soon."""
+        """Take a turn soon."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Serve those that are ready a little."""
+        """Serve some of the cursors that are ready."""
         self._scheduled = False
         begun = TURNS.begin()
         work = self._advance_some() if self._due else 0
@@ -111,7 +111,7 @@ class Scheduler:
         TURNS.end(begun)
 
     def _advance_some(self) -> int:
-        """Those whose number has come go on, some in each turn; how much work that was."""
+        """Continue some of the cursors whose number has come; return how much work that was."""
         for count in range(ADVANCED):
             cursor = self.waiting.take(self._journal.last)
             if cursor is None:

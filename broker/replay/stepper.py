@@ -1,13 +1,13 @@
-"""One step of a cursor: a buffer of records is read and played, and the cursor goes on its way.
+"""One step of a cursor: reads a buffer of records, has it played, and moves the cursor on.
 
     step   nothing to do here      end, park, wait for a number (broker/replay/scheduler.py)
            read what is in memory  `play` it; a thread reads what is not (fetcher.py)
-           go on by what `play` left in `outcome`:
+           go on by the `outcome` that `play` set:
              MORE    the buffer was too short for one record: read a longer piece
-             FULL    the outbox has enough: until it is written
-             GAP     numbers are not there: the cursor loses them
-             BAD     here is no record: say so, and go on with the next good one
-             ENDED   all was played: the next step says so
+             FULL    the outbox has enough: continue when it is written
+             GAP     numbers are missing: the cursor reports them as lost
+             BAD     there is no valid record: report it, and go on with the next good one
+             ENDED   everything was played: the next step ends it
 
 A cursor holds the piece of the journal that it is in, so that a deleted file stays readable.
 Memory: one buffer for all. Nothing is read ahead of the socket.
@@ -31,12 +31,12 @@ from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
 log = logging.getLogger("seriatim")
 
 BUFFER = 1 << 18
-PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the disk is well, something else is short
-RETRY = 0.1  # seconds until what is short is tried again
+PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # not the disk but something else is short
+RETRY = 0.1  # seconds until the next attempt
 
 
 class Stepper:
-    """One per broker, for its one thread. `ended` is told of every cursor that has ended."""
+    """One per broker, for its one thread. `ended` is called for every cursor that has ended."""
 
     def __init__(
         self,
@@ -54,18 +54,18 @@ class Stepper:
         self._ended = ended
         self._buffer = bytearray(BUFFER)
         self._fetcher = Fetcher(loop, self.scheduler.go_first, self._not_fetched)
-        self._at_hand: Cursor | None = None  # whose step this is
+        self._at_hand: Cursor | None = None  # the cursor whose step this is
         self._faults = Faults()
 
     def move(self, cursor: Cursor) -> None:
-        """Go to the place that the cursor asks for."""
+        """Go to the position that the cursor asks for."""
         place = cursor.place(self._journal)
-        while place[0].gone:  # deleted between the look-up and now
+        while place[0].gone:  # deleted since the look-up
             place = cursor.place(self._journal)
         self.enter(cursor, *place)
 
     def enter(self, cursor: Cursor, piece: Any, offset: int) -> None:
-        """Go to this place, and hold it."""
+        """Go to this position, and hold the piece."""
         self.withdraw(cursor)
         if not cursor.ended:
             piece.hold()
@@ -73,26 +73,26 @@ class Stepper:
             cursor.offset = offset
 
     def withdraw(self, cursor: Cursor) -> None:
-        """It is nowhere now: `place` will say where it goes."""
+        """Leave its position: `place` will say where it goes."""
         if cursor.piece is not None:
             cursor.piece.release()
             cursor.piece = None
         self._fetcher.take(cursor)
 
     def drop(self, cursor: Cursor) -> None:
-        """It ends now; in its own step, at the end of that."""
+        """End it now; during its own step, at the end of the step."""
         cursor.dropped = True
         if cursor is not self._at_hand:
             self._end(cursor)
 
     def fail(self, cursor: Cursor, error: BaseException) -> None:
-        """A defect: its client is disconnected, and all others are served on."""
+        """Handle a defect: disconnect the client, and go on serving all others."""
         log.exception("Journal: a connection cannot be served from it", exc_info=error)
         self._plane.gate.disconnect_slow(cursor.connection)
         self._end(cursor)
 
     def _serve(self, cursor: Cursor) -> int:
-        """Make a step of the one whose turn it is; how much work it was."""
+        """Do a step of the cursor whose turn it is; return how much work it was."""
         self._at_hand = cursor
         cursor.work = work = 0
         try:
@@ -106,7 +106,7 @@ class Stepper:
         return work
 
     def _step(self, cursor: Cursor) -> int:
-        """Serve one, by one buffer at most, and say where it goes; how much it consumed."""
+        """Serve one buffer at most, and decide where the cursor goes; return what it consumed."""
         connection = cursor.connection
         if connection.held() > BUFFER:
             self._plane.release(None)
@@ -130,7 +130,7 @@ class Stepper:
         return self._read(cursor) if cursor.ready() else 0
 
     def _finish(self, cursor: Cursor) -> None:
-        """All is said; a cursor with a long answer ends when that is taken."""
+        """End a cursor; one with a long answer ends when that is taken."""
         connection = cursor.connection
         if cursor.lingers and (connection.held() or not connection.writable):
             self._plane.release(None)
@@ -173,17 +173,17 @@ class Stepper:
         return max(consumed, HEADER_SIZE)
 
     def _go_on(self, cursor: Cursor) -> None:
-        """Judge how the buffer ended."""
+        """Go on by the outcome."""
         if cursor.outcome == GAP:
             cursor.skip_to(self.replay_writer.found)
         elif cursor.outcome == ENDED:
-            pass  # is_done will say so
+            pass  # is_done will notice
         elif cursor.outcome == BAD:
             self._damaged(cursor)
         self.scheduler.go_on(cursor)
 
     def _relieve(self, cursor: Cursor) -> None:
-        """Its outbox has enough: it goes on when that is written."""
+        """Its outbox has enough: it continues when that is written."""
         connection = cursor.connection
         if connection.held() > BUFFER or connection.fenced:
             self._plane.release(None)
@@ -218,7 +218,7 @@ class Stepper:
             self._plane.release(None)
 
     def _unreadable(self, cursor: Cursor, error: OSError) -> None:
-        """It was deleted just now; or the disk fails, and no more of this piece can be had."""
+        """The piece was just deleted; or the disk fails, and no more of it can be read."""
         piece = cursor.piece
         if error.errno in PASSING and not piece.gone:
             self.withdraw(cursor)
@@ -232,7 +232,7 @@ class Stepper:
         self.scheduler.go_on(cursor)
 
     def _move_on(self, cursor: Cursor) -> None:
-        """A piece is at its end: go where the cursor wants to go."""
+        """Leave a piece at its end, for where the cursor wants to go."""
         place = cursor.onward()
         if place is not None:
             self.enter(cursor, *place)
@@ -240,7 +240,7 @@ class Stepper:
             self.withdraw(cursor)
 
     def _damaged(self, cursor: Cursor) -> None:
-        """No record where one should be: say so, and go on with the next good one."""
+        """There is no valid record: report it, and go on with the next good one."""
         piece, offset, number = cursor.piece, cursor.offset, cursor.number
         self._faults.damaged(piece, offset, number)
         good = self._journal.next_good(piece, offset, number)
@@ -253,12 +253,12 @@ class Stepper:
             self.enter(cursor, good[0], good[1])
 
     def _park(self, cursor: Cursor) -> None:
-        """Until its socket takes more, or a fence is lowered."""
+        """Let it wait until its socket takes more, or a fence is lowered."""
         self.scheduler.park(cursor)
-        self._fetcher.take(cursor)  # it is in the system's memory now
+        self._fetcher.take(cursor)  # the system has it in memory now
 
     def _end(self, cursor: Cursor) -> None:
-        """It is served no more, and nothing here knows it any more."""
+        """Stop serving it, and forget it."""
         if cursor.ended:
             return
         cursor.ended = True

@@ -1,1 +1,1 @@
-"""Every setting: its name, its type, its limits, its default, and where its value came from."""
+"""Every setting: name, type, limits, default, and where its value came from."""

@@ -1,11 +1,11 @@
-"""The settings of `broker.settings.settings` as a user meets them: path, flag, variable and text.
+"""The settings of `broker.settings.settings` as users see them: path, flag, variable and text.
 
     path       limits.max_payload           in the TOML file
     variable   SERIATIM_LIMITS_MAX_PAYLOAD  in the environment
     flags      --max_payload                on the command line, the last one is the long name
 
-Nothing is written down twice: all of it comes from the fields' metadata. Listeners and feeds,
-of which there may be several, are `TABLES`.
+Nothing is written twice: everything comes from the fields' metadata. Listeners and feeds, of
+which there may be several, are `TABLES`.
 """
 
 import dataclasses
@@ -52,17 +52,17 @@ KINDS: dict[str, SettingKind] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSetting(Setting):
-    """A setting of the broker, and where it is set: in the file, the environment, as a flag."""
+    """A setting of the broker, and its names: in the file, in the environment, as a flag."""
 
     kinds: ClassVar[Mapping[str, SettingKind]] = KINDS
 
     path: str
-    zero: str = ""  # what 0 (or an empty text) means, where that is not obvious
+    zero: str = ""  # what 0 (or an empty text) means, if that is not obvious
     flags: tuple[str, ...] = ()  # its names on the command line
 
     @property
     def section(self) -> str:
-        """The TOML table it stands in; empty for the top level."""
+        """The TOML table that it is in; empty for the top level."""
         return self.path.rpartition(".")[0]
 
     @property
@@ -105,7 +105,7 @@ SETTINGS = _settings()
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Settings of which there may be several: a TOML table each, or one text each."""
+    """Listeners or feeds: several entries, each a TOML table or a text."""
 
     path: str  # the field of `Settings`
     key: str  # in the file

@@ -1,4 +1,4 @@
-"""What settings must be to each other, once each is right by itself."""
+"""Checks relations between settings, after each value has been checked alone."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ ADDRESSES = frozenset(
 )
 PLACES = {"monitoring": "http_port", "cquencer's port": "sequencer.port"}
 
-# (smaller, larger, why): a value of the first may not be above the second's.
+# (smaller, larger, why): the first must not be above the second.
 ORDERED = (
     (
         "limits.max_payload",
@@ -36,7 +36,7 @@ ORDERED = (
 
 
 def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set[str]) -> list[str]:
-    """Every broken relation. What stands in `broken` is wrong by itself, and not looked at."""
+    """Return every broken relation. Settings in `broken` are wrong already, and are skipped."""
     problems = []
     for small, large, why in ORDERED:
         if not broken & {small, large} and values[small] > values[large]:
@@ -46,7 +46,7 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
         if not (values["port"] or values["sequencer.port"] or values.get("listeners")):
             place = _place("port", origins)
             problems.append(
-                f"{place}: 0 is for no NATS clients, and there is no other way in;"
+                f"{place}: 0 turns this port off, and no other port is set;"
                 " give 1 to 65535, -1 for any free port, or a sequencer.port"
             )
     if not broken & {"sequencer.subject", "sequencer.exclude"}:
@@ -64,14 +64,14 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
         )
     if any(character.isspace() for character in values["server_name"]):
         problems.append(
-            f"{_place('server_name', origins)}: {quoted(values['server_name'])} holds a blank;"
-            " clients expect a name without"
+            f"{_place('server_name', origins)}: {quoted(values['server_name'])} contains a blank;"
+            " clients expect a name without blanks"
         )
     return problems
 
 
 def _unnumbered(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
-    """cquencer's clients are answered a number: theirs must be a subject that has numbers."""
+    """cquencer's clients get a number in answer, so their subject must have numbers."""
     subject = values["sequencer.subject"]
     kind = classifier([pattern.encode() for pattern in values["sequencer.exclude"]])
     if not values["sequencer.port"] or kind(subject.encode()) == ORDINARY:
@@ -84,7 +84,7 @@ def _unnumbered(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[s
 
 
 def _place(path: str, origins: Mapping[str, str]) -> str:
-    """How the setting is called where it was set."""
+    """How a setting is named in the place where it was set."""
     return path if origins[path] == "default" else origins[path]
 
 

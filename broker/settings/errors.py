@@ -1,11 +1,11 @@
-"""What settings can fail with: all that is wrong, at once."""
+"""The error of wrong settings, which lists all of them at once."""
 
 
 class WrongSettings(Exception):
-    """Every problem of the settings at once, each with its path and its remedy."""
+    """All problems of the settings at once, each with its path and remedy."""
 
     def __init__(self, problems: list[str]) -> None:
-        assert problems, "no problem, no error"
+        assert problems, "there must be a problem"
         self.problems = problems
         if len(problems) == 1:
             super().__init__(problems[0])

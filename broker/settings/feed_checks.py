@@ -1,4 +1,4 @@
-"""What feeds must be to themselves, to each other and to the journal, once each value is right."""
+"""Checks relations of feeds to each other and to the journal, once each value is right."""
 
 import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from broker.addresses import overlap
 from broker.settings.catalog import FEEDS
 from broker.settings.feed_settings import PACKING_BYTES_MIN, FeedSettings
 
-# IPv6 groups of one machine or one link: which interface is meant, the address does not say.
+# IPv6 groups of one machine or one link: the address does not say which interface is meant.
 ONE_LINK = {1, 2}
 ONLY_WITH_REREQUESTS = (
     "rerequest_host",
@@ -19,7 +19,7 @@ ONLY_WITH_REREQUESTS = (
 
 
 def feed_relations(values: Mapping[str, Any]) -> Iterator[str]:
-    """Every broken relation of the feeds in `values`."""
+    """Yield every broken relation of the feeds in `values`."""
     feeds: Sequence[FeedSettings] = values["feeds"]
     for feed in feeds:
         for problem in (*_addressing(feed), *_contents(feed)):
@@ -28,7 +28,7 @@ def feed_relations(values: Mapping[str, Any]) -> Iterator[str]:
     yield from _shared_rerequests(feeds, values["host"])
     if feeds and not values["journal.enabled"] and not values["journal.ring_bytes"]:
         yield (
-            "a feed is sent from what is kept, and nothing is: leave out --no-journal, or give"
+            "a feed sends what is kept, but nothing is kept: leave out --no-journal, or give"
             " --ring_bytes"
         )
 
@@ -37,18 +37,18 @@ def _addressing(feed: FeedSettings) -> Iterator[str]:
     try:
         family: int | None = ipaddress.ip_address(feed.interface).version
     except ValueError:
-        family = None  # a name, or none
+        family = None  # a name, or nothing
     if family == 6:
         yield f'"{feed.interface}" is an IPv6 address; give the interface by its name'
     elif family and feed.version == 6:
         yield (
-            f'"{feed.interface}" is an IPv4 address, and the group is one of IPv6; give the'
+            f'"{feed.interface}" is an IPv4 address, and the group is IPv6; give the'
             " interface by its name"
         )
     if feed.version == 6:
         scope = ipaddress.IPv6Address(feed.group).packed[1] & 15
         if scope in ONE_LINK and not feed.interface:
-            yield "its group is one of a single link; give the interface"
+            yield "its group is limited to one link; give the interface"
 
 
 def _contents(feed: FeedSettings) -> Iterator[str]:
@@ -71,7 +71,7 @@ def _contents(feed: FeedSettings) -> Iterator[str]:
 
 
 def _idle(feed: FeedSettings) -> Iterator[str]:
-    """What was set and would do nothing: whoever did so believes that it does."""
+    """Yield settings that would have no effect: whoever set them expects one."""
     if not feed.rerequest_port and feed.codec == "moldudp64":
         remedy = "give that port too, or leave it out"
     else:

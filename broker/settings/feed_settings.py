@@ -1,4 +1,4 @@
-"""The settings of one feed: where its datagrams go, what stands in them, and who may ask again."""
+"""The settings of one feed: its group, the format of its datagrams, and its re-requests."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -150,12 +150,12 @@ class FeedSettings:
 
     @property
     def address(self) -> str:
-        """Group and port, as one writes them."""
+        """Group and port, in the usual form."""
         return f"[{self.group}]:{self.port}" if self.version == 6 else f"{self.group}:{self.port}"
 
     @property
     def version(self) -> int:
-        """4 or 6, of IP."""
+        """The version of IP: 4 or 6."""
         return 6 if ":" in self.group else 4
 
     @property
@@ -165,10 +165,10 @@ class FeedSettings:
 
     @property
     def fill_bytes(self) -> int:
-        """What a datagram of several messages is filled up to."""
+        """The size that a datagram of several messages is filled up to."""
         return self.datagram_bytes or ETHERNET_BYTES - HEAD_BYTES[self.version]
 
     @property
     def packing_bytes(self) -> int:
-        """The same for the feed itself; 0 where each message has a datagram of its own."""
+        """The same for the feed itself; 0 if each message has a datagram of its own."""
         return self.fill_bytes if self.packing else 0

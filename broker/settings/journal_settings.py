@@ -1,4 +1,4 @@
-"""The settings of the journal, in the one table of broker/settings/settings.py."""
+"""The settings of the journal; broker/settings/settings.py includes them."""
 
 from dataclasses import dataclass
 
@@ -123,7 +123,7 @@ class JournalSettings:
 
     @property
     def segment_limit(self) -> int:
-        """What a segment may really grow to: retention needs more than one of them."""
+        """The size that a segment may grow to: retention needs several segments."""
         if not self.retain_bytes:
             return self.segment_bytes
         quarter = max(self.retain_bytes // SEGMENTS_RETAINED_MIN, SEGMENT_BYTES_MIN)

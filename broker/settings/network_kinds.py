@@ -9,7 +9,7 @@ INTERFACE_NAME_MAX: Final = 15  # Linux' own limit
 
 
 def may_be_none(setting: Setting) -> bool:
-    """Whether 0 is no mistake for a port, but says that there is none."""
+    """Whether port 0 is allowed and means "disabled"."""
     return bool(getattr(setting, "zero", "").startswith("0:"))
 
 
@@ -26,7 +26,7 @@ def _allowed_ports(setting: Setting) -> str:
 
 
 def _host(setting: Setting, value: str) -> str:
-    """An address or a name to listen on; an IPv6 address may come in brackets."""
+    """Check an address or a name to listen on; an IPv6 address may be in brackets."""
     bare = value[1:-1] if value.startswith("[") and value.endswith("]") else value
     if not bare and setting.default != "":
         raise WrongValue(
@@ -34,7 +34,7 @@ def _host(setting: Setting, value: str) -> str:
             " every interface"
         )
     if ":" in bare:
-        import ipaddress  # only where there is such an address
+        import ipaddress  # only if there is such an address
 
         try:
             return str(ipaddress.ip_address(bare))
@@ -49,8 +49,8 @@ def _host(setting: Setting, value: str) -> str:
 
 
 def _group(setting: Setting, value: str) -> str:
-    """A multicast address; one of IPv6 may come in brackets."""
-    import ipaddress  # only where there is a feed
+    """Check a multicast address; an IPv6 one may be in brackets."""
+    import ipaddress  # only if there is a feed
 
     bare = value[1:-1] if value.startswith("[") and value.endswith("]") else value
     if "%" in bare:
@@ -65,7 +65,7 @@ def _group(setting: Setting, value: str) -> str:
 
 
 def _interface(setting: Setting, value: str) -> str:
-    """An interface's name or address, which this machine need not have; empty is none."""
+    """Check an interface's name or address, which this machine need not have; empty means none."""
     if not value:
         return value
     import ipaddress
@@ -80,7 +80,7 @@ def _interface(setting: Setting, value: str) -> str:
 
 
 def _check_codec(setting: Setting, name: str) -> str:
-    """`name`, if there is such a codec; a user's own is imported. Raises `WrongValue`."""
+    """Check that a codec exists; a user's own is imported. Raises `WrongValue`."""
     from sequencer.feed.codecs import codec_named
     from sequencer.feed.errors import CodecNotFound
 

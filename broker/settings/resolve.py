@@ -1,9 +1,8 @@
-"""The settings a broker starts with: flags over environment over TOML file over defaults.
+"""Resolves the settings: flags override the environment, then the TOML file, then defaults.
 
-Every layer is read whole and every wrong setting is collected, also one that a stronger
-layer overrides; `WrongSettings` then tells them all at once, each with its path. What is
-asked for nowhere has its default, and where each value came from is kept for
-`seriatim config`.
+Every layer is read completely. All wrong settings are collected, even those that a stronger layer
+overrides, and `WrongSettings` reports them together, each with its path. Whatever is set nowhere
+has its default. The origin of each value is kept for `seriatim config`.
 """
 
 import os
@@ -27,7 +26,7 @@ DEFAULT = "default"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
 FILE_BYTES_MAX = 1 << 20
 
-# Ours, but no settings of `serve`: the client's address, and what the build reads.
+# Variables of ours that are not settings of `serve`: the client's address, and the build's.
 OTHER_VARIABLES = frozenset(
     PREFIX + word
     for word in (
@@ -35,11 +34,11 @@ OTHER_VARIABLES = frozenset(
         *("ANNOTATE", "CFLAGS", "LDFLAGS", "PURE", "REQUIRE_COMPILED"),
     )
 )
-# What Kubernetes puts into every container when a service is called "seriatim".
+# Kubernetes sets these in every container if a service is called "seriatim".
 _KUBERNETES = re.compile(r"SERIATIM_(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP))(_\w+)?")
 _KUBERNETES_PORT = re.compile(r"(tcp|udp)://[^/]+:\d+")
 
-# Words of nats-server's configuration, which people will try.
+# Names from nats-server's configuration, which people will try.
 ALIASES = {
     "addr": "host",
     "config": "--config, which is a flag",
@@ -64,7 +63,7 @@ NOT_YET = {
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """The settings as they are, and where each value came from, by path."""
+    """The resolved settings, and where each value came from, by path."""
 
     settings: Settings
     origins: dict[str, str]
@@ -72,7 +71,7 @@ class Effective:
 
 @dataclass(slots=True)
 class Layer:
-    """What one source asks for. `written` is how that source calls a setting."""
+    """The settings of one source. `written` is the name of a setting in that source."""
 
     values: dict[str, Any] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
@@ -87,7 +86,7 @@ class Layer:
             self.problems.append(f"{written}: {wrong}")
 
     def take_several(self, table: Table, written: str, texts: Sequence[str]) -> None:
-        """Read a listener or a feed of each text."""
+        """Read one listener or feed from each text."""
         entries = []
         self.written[table.path] = written
         for text in texts:
@@ -99,7 +98,7 @@ class Layer:
             self.values[table.path] = entries
 
     def broken(self) -> set[str]:
-        """The paths that were asked for and are wrong."""
+        """The paths that were set and are wrong."""
         return set(self.written) - set(self.values)
 
 
@@ -109,7 +108,7 @@ def resolve(
     config: str | None = None,
     problems: Iterable[str] = (),
 ) -> Effective:
-    """The effective settings. Raises `WrongSettings` with `problems` and all that it finds.
+    """Resolve the settings. Raises `WrongSettings` with `problems` and all that it finds.
 
     `flags` holds texts by path, a bool for a flag, and lists of texts for `listeners` and
     `feeds`.
@@ -182,7 +181,7 @@ def _environment_layer(environment: Mapping[str, str]) -> Layer:
     for variable in sorted(v for v in environment if v.startswith(PREFIX)):
         text = environment[variable]
         if not text or _KUBERNETES.fullmatch(variable) or _KUBERNETES_PORT.fullmatch(text):
-            continue  # an empty variable is as good as none: `-e SERIATIM_PORT=` unsets it
+            continue  # an empty variable counts as unset: `-e SERIATIM_PORT=` unsets it
         if variable in known:
             layer.take(known[variable], variable, text, native=False)
         elif variable in several:
@@ -229,7 +228,7 @@ def _file_layer(config_file: str) -> Layer:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open, but do not wait until somebody writes to a pipe of that name."""
+    """Open a file, without waiting if it is a pipe that nobody writes to."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -268,7 +267,7 @@ def _unknown(section: str, key: str) -> str:
     if other == section:
         return f"there is no such setting; did you mean {path}?"
     place = f"below [{other}]" if other else "at the top, above every table"
-    return f"there is no such setting; did you mean {path}? It stands {place}"
+    return f"there is no such setting; did you mean {path}? It belongs {place}"
 
 
 def _read_several(layer: Layer, table: Table, raw: object, where: str) -> None:

@@ -1,10 +1,10 @@
 """Every setting of the broker: its name, kind, default, bounds and reason, in one table.
 
-A setting is a field, as seriatim/settings/setting.py says; those of the journal, the feeds and
-staging stand in journal_settings.py, feed_settings.py and staging_settings.py.
+A setting is a field, as seriatim/settings/setting.py explains. Those of the journal, the feeds and
+staging are in journal_settings.py, feed_settings.py and staging_settings.py.
 
-The running broker imports this module, so it imports nothing that asyncio does not, and it
-checks nothing: what comes through `settings_from_json` was checked by the process before.
+The running broker imports this module, so it imports nothing that asyncio does not. It checks
+nothing: `seriatim serve` has checked what comes through `settings_from_json`.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one peer may ask of us, and how long we wait for it."""
+    """What one peer may ask of the broker, and how long the broker waits for it."""
 
     max_payload: int = setting(
         1 * MIB,
@@ -288,7 +288,7 @@ class SequencerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All that a broker is told at its start."""
+    """All settings of a broker."""
 
     host: str = setting(
         "0.0.0.0",

@@ -1,4 +1,4 @@
-"""The settings of staging: how much may be staged, for how long, and for how many applications."""
+"""The settings of staging: how much can be staged, for how long, and by how many applications."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ DAY = 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagingSettings:
-    """What publishers may stage, to have it published exactly once."""
+    """What publishers may stage for exactly-once publishing."""
 
     max_bytes: int = setting(
         4 * GIB,

@@ -1,9 +1,9 @@
-"""Where the journal is when nobody says where: one answer for the broker and for its tools.
+"""The default directory of the journal, for the broker and for its tools.
 
-$SERIATIM_STORE_DIR        what `seriatim serve` would take, too
-$XDG_STATE_HOME/seriatim   where that is an absolute path, as its specification asks
+$SERIATIM_STORE_DIR        which `seriatim serve` also uses
+$XDG_STATE_HOME/seriatim   if that is an absolute path, as its specification demands
 /var/lib/seriatim          for root
-~/.local/state/seriatim    for everybody else
+~/.local/state/seriatim    for everyone else
 """
 
 import os
@@ -16,7 +16,7 @@ ROOTS_DIR = "/var/lib/seriatim"
 
 
 def default_store_dir(environment: Mapping[str, str] | None = None, uid: int | None = None) -> str:
-    """The directory of the journal; empty for a user without a home. It need not exist."""
+    """The directory of the journal, which need not exist; empty for a user without a home."""
     environment = os.environ if environment is None else environment
     uid = os.getuid() if uid is None else uid
     if environment.get(VARIABLE):
@@ -31,8 +31,8 @@ def default_store_dir(environment: Mapping[str, str] | None = None, uid: int | N
 
 
 def _home(uid: int) -> str:
-    """The home of a user as the system knows it; empty if it knows none."""
-    import pwd  # only where nobody has set HOME
+    """A user's home directory as the system knows it; empty if it does not."""
+    import pwd  # only if HOME is not set
 
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_dir

@@ -1,12 +1,12 @@
-"""Listeners and feeds, of which there may be several: from texts and TOML tables, and back.
+"""Listeners and feeds, of which there may be several: parses texts and TOML tables, and back.
 
     --feed 239.0.0.1:1234,codec=binary      [[feeds]]
                                             group = "239.0.0.1"
                                             port = 1234
                                             codec = "binary"
 
-Both become a dictionary of what was given, every value checked by itself; `make` makes the
-settings of it, and broker/settings/checks.py looks at what they are to each other.
+Both become a dictionary of what was given, with every value checked alone. `make` makes the
+settings from it, and broker/settings/checks.py checks their relations.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from broker.settings.feed_settings import FeedSettings
 from broker.settings.settings import Listener
 from seriatim.settings.checked import WrongValue, closest, quoted
 
-# What one of them begins with, and what to write.
+# What an entry must begin with, and examples.
 PLACES = {"listeners": "host", "feeds": "group"}
 EXAMPLES = {
     "listeners": "HOST:PORT or HOST:PORT,frame=none",
@@ -27,7 +27,7 @@ EXAMPLES = {
 
 
 def read_entry(table: Table, text: str) -> dict[str, Any]:
-    """What one text says. Raises `WrongValue`."""
+    """Parse one text. Raises `WrongValue`."""
     address, *options = text.split(",")
     place, colon, port = address.rpartition(":")
     first = PLACES[table.path]
@@ -54,7 +54,7 @@ def read_entry(table: Table, text: str) -> dict[str, Any]:
 
 
 def read_tables(table: Table, raw: object, where: str, problems: list[str]) -> list[dict[str, Any]]:
-    """What the TOML tables say; what is wrong with them is added to `problems`."""
+    """Parse the TOML tables; add what is wrong with them to `problems`."""
     if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
         problems.append(f"{table.key} {where}: is a list of tables; write [[{table.key}]]")
         return []
@@ -88,15 +88,15 @@ def _read_table(
 
 
 def make(table: Table, values: Mapping[str, Any], frame: str) -> Listener | FeedSettings:
-    """The settings of one of them; `frame` is the broker's own."""
+    """Make the settings of one entry; `frame` is the broker's own."""
     if table is LISTENERS:
         return Listener(**{"frame": frame, **values})
-    assert table is FEEDS, "there are no others"
+    assert table is FEEDS, "there are no other tables"
     return FeedSettings(**values)
 
 
 def show_entry(table: Table, entry: Listener | FeedSettings) -> str:
-    """One of them as text that `read_entry` understands: what is not its default."""
+    """Format an entry as text that `read_entry` understands, without defaults."""
     first = PLACES[table.path]
     place = getattr(entry, first)
     shown = f"[{place}]:{entry.port}" if ":" in place else f"{place}:{entry.port}"

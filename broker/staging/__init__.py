@@ -1,1 +1,1 @@
-"""Exactly-once publishing: what is staged, committed, aborted, and known of applications."""
+"""Exactly-once publishing: staged and committed batches, and the known applications."""

@@ -1,15 +1,15 @@
-"""The last batch of every application: what makes a second commit of it publish nothing.
+"""The last batch of every application: with it, a repeated commit publishes nothing.
 
-One sealed line for each commit (staging/logged_lines.py), appended and synced before the commit
-is answered; the last line of an application counts:
+There is one checksummed line per commit (staging/logged_lines.py), appended and synced before the
+commit is answered. The last line of an application counts:
 
     5f0c22d9 {"application":"query-1","batch":7,"first":101,"last":120,"rows":20,"time":17...,
               "remember":true,"address":"10.0.0.7"}
 
-A name that is new where there are as many as may be takes the place of an old one: its line says
-which, `"instead":"query-0"`. Lines that a later one has made meaningless go when the file has
-become twice as long as it needs to be: then a new one is written beside it, and renamed. A torn
-line at the end is of a commit that was not answered, and does not count.
+When the maximum number of applications is reached, a new name replaces an old one: its line says
+which, `"instead":"query-0"`. When the file is twice as long as necessary, because later lines have
+replaced earlier ones, it is rewritten beside the old one and renamed. A torn line at the end
+belongs to a commit that was not answered, and does not count.
 """
 
 import os
@@ -21,14 +21,14 @@ from broker.staging.operations_asked import Refusal
 from broker.staging.shares import Owner, Shares, owner_at
 from sequencer.journal.disk import FILE_MODE, pwrite_all, replace, sync_file, sync_folder
 
-SPARE_LINES = 1024  # that may be meaningless before the whole file is written again
+SPARE_LINES = 1024  # superseded lines allowed before the whole file is rewritten
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """A batch that was committed: its first and last number (0 without a row), and when (ms).
+    """A committed batch: its first and last number (0 if it had no rows), and its time (ms).
 
-    `address` is whose the application is: "" where that is not known.
+    `address` is that of the application's owner; "" if it is not known.
     """
 
     application: str
@@ -42,22 +42,22 @@ class CommittedBatch:
 
 
 class Applications:
-    """All applications that are known. `done` is written by the broker's thread alone.
+    """All known applications. Only the broker's thread writes `done`.
 
-    `write` runs in another one, one at a time; `take` is called when it has returned.
+    `write` runs in another thread, one call at a time; `take` is called when it has returned.
     """
 
     def __init__(self, file: str, durable: bool, settings: StagingSettings) -> None:
         self.file = file
-        self.damaged = 0  # lines that could not be read, but for a torn one at the end
+        self.damaged = 0  # lines that could not be read, except a torn one at the end
         self._durable = durable
         self.done: dict[str, CommittedBatch] = {}
         self._most = settings.max_applications
         self._shares = Shares(self._most, settings)
-        self._owners: dict[str, Owner] = {}  # of those that are known, or about to be
-        self._by_address: dict[str, dict[str, None]] = {}  # who is known; the oldest first
+        self._owners: dict[str, Owner] = {}  # of applications that are known, or about to be
+        self._by_address: dict[str, dict[str, None]] = {}  # the known applications, oldest first
         self._kept = self._most * settings.address_kept // 100
-        # The last batch of those that made room, by whom they made it for: a new publisher.
+        # The last batches of replaced applications, by the new name that replaced them.
         self._instead: dict[str, CommittedBatch] = {}
         self.displaced = 0
         self._lines = 0
@@ -67,8 +67,8 @@ class Applications:
     def load(self) -> None:
         """Read the file, if there is one. Raises `OSError`.
 
-        A broker that was killed may not have synced it; what is believed now, promises are deleted
-        for, and must outlast a power cut.
+        A killed broker may not have synced it. What is read now must survive a power cut,
+        because promises are deleted on the strength of it.
         """
         try:
             with open(self.file, "rb") as file:
@@ -84,7 +84,7 @@ class Applications:
             if fields is None:
                 self.damaged += at < len(lines) - 2
                 continue
-            # The later one, be its batch a lower one: then the one before was forgotten meanwhile.
+            # The later line counts, even with a lower batch: the earlier was forgotten in between.
             self.done.pop(fields.pop("instead", ""), None)
             done = CommittedBatch(**fields)
             self.done[done.application] = done
@@ -93,11 +93,11 @@ class Applications:
             self._enter(done.application)
 
     def last(self, application: str) -> CommittedBatch | None:
-        """What is known of an application."""
+        """The last batch of an application, if it is known."""
         return self.done.get(application)
 
     def forget(self, before_ms: int, unremembered_ms: int) -> None:
-        """Forget who has committed nothing since, and sooner who need not be remembered."""
+        """Forget applications without a recent commit; sooner those that need no remembering."""
         for name in [
             one.application
             for one in self.done.values()
@@ -106,7 +106,7 @@ class Applications:
             self._drop(name)
 
     def claim(self, name: str, owner: Owner) -> None:
-        """Have a place for an application that commits its first batch. Raises `Refusal`."""
+        """Reserve a place for an application that commits its first batch. Raises `Refusal`."""
         if why := self._shares.over(owner, 1):
             raise Refusal(429, f"too many applications are known: {why}")
         if len(self._owners) >= self._most and not self._displace(name, owner):
@@ -117,9 +117,10 @@ class Applications:
         self._own(name, owner)
 
     def _displace(self, name: str, owner: Owner) -> bool:
-        """Forget the oldest name of the address that has most, if the owner has less; if it could.
+        """Forget the oldest name of the address with the most, if the owner has fewer.
 
-        Not of one that has few: to publish a batch of theirs twice is worse than to refuse.
+        Returns whether it did. It does not take from an address with few: publishing a batch of
+        theirs twice would be worse than refusing.
         """
         spared: set[str] = set()
         while (address := self._shares.greediest(owner, 1, spared)) is not None:
@@ -135,7 +136,7 @@ class Applications:
         return False
 
     def disown(self, name: str) -> None:
-        """Give the place of an application back, for it has committed nothing."""
+        """Release the place of an application that has committed nothing."""
         if name in self.done:
             return
         self._release(name)
@@ -147,7 +148,7 @@ class Applications:
             self.displaced -= 1
 
     def _drop(self, name: str) -> None:
-        """Forget one that is known."""
+        """Forget a known application."""
         del self.done[name]
         self._leave(name)
         self._release(name)
@@ -157,7 +158,7 @@ class Applications:
             self._shares.add(owner, -1)
 
     def _enter(self, name: str) -> None:
-        """It is the one of its address that has committed last."""
+        """Note that it is now the latest of its address to commit."""
         self._by_address.setdefault(self._owners[name].address, {})[name] = None
 
     def _leave(self, name: str) -> None:
@@ -168,7 +169,7 @@ class Applications:
             del self._by_address[address]
 
     def address_of(self, name: str, owner: Owner) -> str:
-        """Whose an application is; one that belongs to nobody is the owner's from now on."""
+        """The address of an application's owner; without one, `owner` becomes its owner."""
         if name not in self._owners or (owner.address and not self._owners[name].address):
             if name in self.done:
                 self._leave(name)
@@ -184,28 +185,27 @@ class Applications:
         self._shares.add(owner, 1)
 
     def plan(self, done: CommittedBatch) -> list[CommittedBatch] | None:
-        """All lines, this one among them, if the file is to be rewritten; None: append it."""
+        """All lines, including this one, if the file must be rewritten; None: append it."""
         if not self._rewrite and self._lines <= 2 * len(self.done) + SPARE_LINES:
             return None
         return [*(one for one in self.done.values() if one.application != done.application), done]
 
     def displaced_by(self, name: str) -> str:
-        """Whose place an application takes: "" if nobody's, or if that one has come back."""
+        """The application that this one replaces; "" if none, or if that one has come back."""
         old = self._instead.get(name)
         return "" if old is None or old.application in self._owners else old.application
 
     def write(
         self, done: CommittedBatch, rewritten: list[CommittedBatch] | None, instead: str = ""
     ) -> None:
-        """Bring one more to the disk; `rewritten` is what `plan` has said. In a thread.
+        """Write one more batch to the disk; `rewritten` is the result of `plan`. In a thread.
 
-        Raises `OSError`; nothing is known then of what the file holds, and the next call rewrites
-        all of it.
+        Raises `OSError`. The content of the file is then unknown, and the next call rewrites it.
         """
         self._rewrite = True
         if rewritten is None:
             if instead and self._durable:
-                # No promise of whom nobody will know may come back with a power cut.
+                # After a power cut, no promise of a forgotten application may come back.
                 sync_folder(os.path.dirname(self.file))
             line = seal(asdict(done) | ({"instead": instead} if instead else {}))
             fd = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)

@@ -1,8 +1,8 @@
-"""The rows of a commit, from its stages through the plane: in turns, so that others have theirs.
+"""Publishes the rows of a commit from its stages through the plane, in turns.
 
-A turn is some milliseconds; then whoever else has something to say is served. Where the journal
-has no room, the commit waits until it has; without a journal subscribers that are outrun hold
-it a little, as they hold any publisher.
+A turn takes some milliseconds; then everyone else is served. If the journal has no room, the commit
+waits until it has. Without a journal, subscribers that are too slow hold it briefly, as they hold
+any publisher.
 """
 
 import asyncio
@@ -20,23 +20,23 @@ from broker.staging.stages import Stage
 from parser.machine import Parser
 from parser.table import START
 
-Run = Callable[[Callable[[], Any]], Awaitable[Any]]  # in the thread for files
+Run = Callable[[Callable[[], Any]], Awaitable[Any]]  # runs in the thread for files
 READ_BYTES = 1 << 20
-RETRY = 0.25  # seconds until what is missing now is asked for again
-ANY_SIZE = 999_999_999  # what was checked when it came is not judged again by other limits
+RETRY = 0.25  # seconds until the next attempt to get what is missing
+ANY_SIZE = 999_999_999  # rows were checked when they came; other limits do not apply to them now
 Result = TypeVar("Result")
 
 
 class Stopped(Exception):
-    """The broker stops; the next one goes on."""
+    """The broker is stopping; the next one continues."""
 
 
 class Damaged(Exception):
-    """What was promised to be published cannot be read any more."""
+    """What was promised to be published can no longer be read."""
 
 
 class Commit:
-    """One batch on its way. Rows from 1 on; those that have numbers, from `first` to `last`."""
+    """One batch on its way. Rows count from 1; those published have numbers `first` to `last`."""
 
     __slots__ = (
         *("first", "last", "missing", "number", "origin", "promised", "rows", "stages"),
@@ -49,15 +49,15 @@ class Commit:
         self.stages = stages
         self.rows = sum(stage.rows for stage in stages)
         self.origin = int.from_bytes(os.urandom(8), "big")  # no client has the same one
-        self.number = 0  # the last one given before its first row
+        self.number = 0  # the last number given before its first row
         self.promised = False  # its intent is on the disk
         self.first = self.last = 0
         self.missing: list[tuple[int, int]] = [(1, self.rows)] if self.rows else []
-        self.waiters: list[tuple[Asker, bool]] = []  # whom to answer; if they named these stages
+        self.waiters: list[tuple[Asker, bool]] = []  # whom to answer; whether for these stages
 
 
 class Publishing:
-    """One per broker. To its subscribers it is a publisher, which they may hold."""
+    """One per broker. For its subscribers it is a publisher, which they may hold."""
 
     def __init__(self, core: Core, staged: Staged, run: Run) -> None:
         self._core = core
@@ -69,12 +69,12 @@ class Publishing:
         self.rows = 0
 
     def stop(self) -> None:
-        """Let whoever waits here end."""
+        """End all waiting here."""
         if not self._stop.done():
             self._stop.set_result(None)
 
     async def wait(self, event: Awaitable[Result]) -> Result:
-        """Wait for something, but not beyond the stop. Raises `Stopped`."""
+        """Wait for something, but not after the stop. Raises `Stopped`."""
         future: asyncio.Future[Result] = asyncio.ensure_future(event)
         both: set[asyncio.Future[Any]] = {future, self._stop}
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -85,13 +85,13 @@ class Publishing:
         return future.result()
 
     async def called_back(self, ask: Callable[[Callable[[], None]], None]) -> None:
-        """Wait until somebody calls what `ask` is given."""
+        """Wait until the callback given to `ask` is called."""
         event = self._core.loop.create_future()
         ask(lambda: None if event.done() else event.set_result(None))
         await self.wait(event)
 
     def go_on(self) -> None:
-        """The subscribers that were outrun have drained, or held us long enough."""
+        """The subscribers that were too slow have drained, or held us long enough."""
         if self._held is not None and not self._held.done():
             self._held.set_result(None)
 
@@ -108,7 +108,7 @@ class Publishing:
             raise Damaged(f"it has no row {commit.missing[0][0]}")
 
     async def _open(self, stage: Stage) -> int:
-        """Its descriptor, when there is one: that clients have taken all is no damage."""
+        """Open the stage; if clients have taken all descriptors, wait: that is not damage."""
         while True:
             try:
                 return os.open(stage.file, os.O_RDONLY | os.O_CLOEXEC)
@@ -118,7 +118,7 @@ class Publishing:
             await self.wait(asyncio.sleep(RETRY))
 
     async def _stage(self, commit: Commit, rest: "Rest", row: int) -> int:
-        """Publish what is missing of a stage, which begins with that row; the next one's first."""
+        """Publish what is missing of a stage whose first row is `row`; return the next stage's."""
         staged = self._staged
         while commit.missing and await rest.more(self._run):
             ended = False
@@ -141,7 +141,7 @@ class Publishing:
         return row
 
     def _turn(self, commit: Commit, rest: "Rest", row: int, most: int) -> int:
-        """One turn: publish rows from that one on, and let out what it has caused; how many."""
+        """Publish rows from `row` on, and release what that has caused; return how many."""
         plane, staged = self._core.plane, self._staged
         plane.sequencer.tick(time.time_ns())
         place = (rest.buffer, rest.at, rest.stop)
@@ -158,11 +158,11 @@ class Publishing:
 
     def _judge(self, rows: int) -> int:
         if rows < 0:
-            raise Damaged("what was staged is no operation any more")
+            raise Damaged("the stage no longer holds valid operations")
         return rows
 
     async def _others(self) -> None:
-        """Let everybody else have a turn; and whom we outrun hold us."""
+        """Let everyone else have a turn; slow subscribers may hold us."""
         core = self._core
         if core.plane.gate.crowded:
             core.hold(self)
@@ -181,7 +181,7 @@ class Publishing:
 
 
 class Rest:
-    """What is left of a stage: `buffer[at:stop]`, and what is behind it in the file."""
+    """The rest of a stage: `buffer[at:stop]`, and what follows in the file."""
 
     def __init__(self, fd: int, stage: Stage) -> None:
         self.parser = Parser(ANY_SIZE, ANY_SIZE)
@@ -192,7 +192,7 @@ class Rest:
         self._end = stage.head + stage.bytes
 
     async def more(self, run: Run) -> bool:
-        """Read on behind what is left; False at the end. In a thread, for it may be cold."""
+        """Read on after the rest; False at the end. In a thread, because the disk may be needed."""
         left = self.stop - self.at
         if self._offset == self._end:
             if left or self.parser.state != START:

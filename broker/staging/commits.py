@@ -1,15 +1,15 @@
-"""Commits: one after the other, each from its promise to its answer.
+"""Commits: one after another, each from its promise to its answer.
 
     COMMIT -> claimed --(stages and intent on the disk)--> promised
            -> rows published, in turns -> rows on the disk
            -> the application's line on the disk -> answered, stages deleted
 
-Rule 1  Before it is promised a commit can be refused, and then nothing has happened. After that
-        it is carried out, by this broker or by the next one: a full disk is waited for.
-Rule 2  The promise is on the disk before the first row has a number, the rows before the
-        application's line, and that before anything of the promise is deleted. So after a crash
-        between any two of them the journal and the folder tell what is missing.
-Rule 3  Whoever asks for the same batch meanwhile is answered with it.
+Rule 1  Before the promise, a commit can be refused, and then nothing has happened. After it, the
+        commit is carried out, by this broker or the next one: if the disk is full, it waits.
+Rule 2  The promise is on the disk before the first row has a number; the rows before the
+        application's line; and that before anything of the promise is deleted. So after a crash
+        at any point, the journal and the folder show what is missing.
+Rule 3  A request for the same batch in the meantime gets the answer of the running commit.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from sequencer.journal.disk import remove, sync_file
 log = logging.getLogger("seriatim")
 
 WAITING_MAX = 1024  # commits that wait for their turn
-WAITERS_MAX = 64  # who wait for one of them
+WAITERS_MAX = 64  # requests that wait for one of them
 
 
 class Commits:
@@ -41,13 +41,13 @@ class Commits:
         self._space = space
         self._publishing = publishing
         self._queue = FairTurns(WAITING_MAX, space.settings)
-        self._running: dict[str, Commit] = {}  # by application; those that wait, too
+        self._running: dict[str, Commit] = {}  # by application; includes waiting commits
         self._broken: dict[str, str] = {}  # applications whose promise cannot be kept, and why
         self._task: asyncio.Task[None] | None = None
         self.committed = self.repeated = 0
 
     def __len__(self) -> int:
-        """How many are on their way."""
+        """How many commits are running or waiting."""
         return len(self._running)
 
     def batch_of(self, application: str) -> int | None:
@@ -89,7 +89,7 @@ class Commits:
         self.begin(commit)
 
     def begin(self, commit: Commit) -> None:
-        """Carry it out when its turn comes."""
+        """Carry out a promised commit when its turn comes."""
         for stage in commit.stages:
             stage.claimed = True
         self._running[commit.request.application] = commit
@@ -98,9 +98,9 @@ class Commits:
             self._task = self._space.loop.create_task(self._work())
 
     def give_up(self, commit: Commit, problem: str) -> str:
-        """Take no more of an application: what was promised to it cannot be kept. The words.
+        """Stop an application: what was promised to it cannot be kept. Returns the reason.
 
-        What is left of its stages stays for the next broker.
+        The rest of its stages stays for the next broker.
         """
         for stage in commit.stages:
             stage.claimed = True
@@ -114,7 +114,7 @@ class Commits:
         return why
 
     async def stop(self) -> None:
-        """Stop between two turns; what is promised, and not published, the next broker does."""
+        """Stop between two turns; the next broker publishes the rest of what was promised."""
         self._publishing.stop()
         if self._task is not None:
             await self._task
@@ -122,7 +122,7 @@ class Commits:
     # Before the promise
 
     def _send_away(self, commit: Commit) -> None:
-        """It does not wait any more; its stages stay, and it may be asked for again."""
+        """Remove a commit from the queue; its stages stay, and it can be requested again."""
         space, name = self._space, commit.request.application
         for stage in commit.stages:
             stage.claimed = False
@@ -143,7 +143,7 @@ class Commits:
             space.answer(asker, _answer(older, True))
 
     def _join(self, running: Commit, request: CommitRequest, asker: Asker) -> None:
-        """One more waits for a commit that is on its way. Raises `Refusal`."""
+        """Let one more request wait for a running commit. Raises `Refusal`."""
         running.waiters = [one for one in running.waiters if not one[0][0].closed]
         if len(running.waiters) >= WAITERS_MAX:
             raise Refusal(429, f"{WAITERS_MAX} wait for this commit already")
@@ -155,14 +155,14 @@ class Commits:
         running.waiters.append((asker, request.stages == running.request.stages))
 
     def _claim(self, request: CommitRequest) -> list[Stage]:
-        """The stages as they are asked for. Raises `Refusal`."""
+        """Return the stages as requested. Raises `Refusal`."""
         found = []
         for named in request.stages:
             stage = self._space.stages.find((request.application, request.batch, named.name))
             if stage is None:
                 raise Refusal(404, f"stage {named.name} is not here: it expired, or never was")
             if stage.bytes != named.bytes:
-                why = f"stage {named.name} has {stage.bytes} bytes, and not {named.bytes}"
+                why = f"stage {named.name} has {stage.bytes} bytes, not {named.bytes}"
                 raise Refusal(409, why)
             if stage.crc != named.crc:
                 raise Refusal(409, f"stage {named.name} has another checksum")
@@ -171,7 +171,7 @@ class Commits:
             found.append(stage)
         return found
 
-    # One after the other
+    # One after another
 
     async def _work(self) -> None:
         try:
@@ -187,7 +187,7 @@ class Commits:
             self._task = None
 
     async def _carry_out(self, commit: Commit) -> None:
-        """From the promise to the answer. `OSError` and `Damaged` come from its stages alone."""
+        """Carry out a commit. `OSError` and `Damaged` can only come from its stages."""
         if commit.rows and not commit.promised:
             try:
                 await self._promise(commit)
@@ -206,7 +206,7 @@ class Commits:
         self._finish(commit, await self._note(commit))
 
     async def _promise(self, commit: Commit) -> None:
-        """Bring stages and intent to the disk. Raises `OSError`: then there is no promise."""
+        """Write and sync stages and intent. Raises `OSError`: then there is no promise."""
         space, request = self._space, commit.request
         commit.number = space.plane.sequencer.number
         stages = tuple((one.key[2], one.bytes, one.crc) for one in commit.stages)
@@ -229,7 +229,7 @@ class Commits:
         commit.promised = True
 
     async def _note(self, commit: Commit) -> CommittedBatch:
-        """Bring the application's line to the disk, however long that takes."""
+        """Write and sync the application's line, however long that takes."""
         known, request = self._space.applications, commit.request
         now = time.time_ns() // 1_000_000
         numbers = (commit.first, commit.last, commit.rows)
@@ -247,10 +247,10 @@ class Commits:
                 known.take(done)
                 return done
 
-    # The end of one
+    # The end of a commit
 
     def _finish(self, commit: Commit, done: CommittedBatch) -> None:
-        """Answer, and delete what is not needed any more: the intent first."""
+        """Answer, and delete what is no longer needed: the intent first."""
         space, request = self._space, commit.request
         self.committed += 1
         del self._running[request.application]
@@ -258,25 +258,25 @@ class Commits:
             space.answer(asker, _answer(done, not same))
         stages = space.stages.drop(space.stages.up_to(request.application, request.batch))
         intent = [intent_file(space.folder, commit.origin)] if commit.promised else []
-        # Who need not be remembered is forgotten some time, and then nothing may come back.
+        # An application with `remember` false will be forgotten; then nothing may come back.
         space.delete(intent + stages, synced=not request.remember)
         space.plane.release(None)
         log.debug("Staging: committed batch %d of %s", request.batch, request.application)
 
     def _refuse(self, commit: Commit, problem: Refusal) -> None:
-        """Nothing has happened. What a failed sync may have lost is not to be trusted again."""
+        """Nothing has happened. What a failed sync may have lost must not be trusted."""
         space, request = self._space, commit.request
         log.error("Staging: %s", problem)
         del self._running[request.application]
         space.applications.disown(request.application)
         space.delete(space.stages.drop(commit.stages))
-        other = Refusal(503, "the disk took no commit of other stages of this batch; ask again")
+        other = Refusal(503, "a commit with other stages of this batch failed; try again")
         for asker, same in commit.waiters:
             space.refuse(asker, problem if same else other)
         space.plane.release(None)
 
     def _break(self, commit: Commit, error: Exception) -> None:
-        """A promise that cannot be kept: the next broker tries again, and so may its owner."""
+        """A promise cannot be kept: the next broker, or its owner, may try again."""
         space, request = self._space, commit.request
         what = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         why = self.give_up(commit, what)
@@ -288,7 +288,7 @@ class Commits:
 
 
 def _answer(done: CommittedBatch, repeated: bool) -> dict[str, Any]:
-    """What `$SEQ.COMMIT` answers."""
+    """The answer of `$SEQ.COMMIT`."""
     return {
         "application": done.application,
         "batch": done.batch,

@@ -1,7 +1,7 @@
-"""Commits that wait for their turn: addresses take turns, so nobody waits for all of another's.
+"""Commits that wait for their turn: addresses take turns, so none waits for all of another's.
 
-At most `most` of them. Where there are as many, one of an address that has less takes the place
-of the newest of the address that has most.
+At most `most` commits wait. When that many do, a commit of an address with fewer replaces the
+newest one of the address with the most.
 """
 
 from collections import deque
@@ -18,16 +18,17 @@ class FairTurns:
     def __init__(self, most: int, settings: StagingSettings) -> None:
         self._most = most
         self._shares = Shares(most, settings)
-        self._lines: dict[str, deque[Commit]] = {}  # by address; the next one's first
+        self._lines: dict[str, deque[Commit]] = {}  # by address; the first is next
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def may_wait(self, owner: Owner) -> Commit | None:
-        """Raises `Refusal` where one more of that owner may not wait.
+        """Raises `Refusal` if one more commit of that owner may not wait.
 
-        What is returned must go for it: nothing was promised of that, and it is not here any more.
+        If a commit is returned, the caller must refuse it: nothing was promised for it, and it has
+        been removed.
         """
         if why := self._shares.over(owner, 1):
             raise Refusal(429, f"too many commits wait: {why}")
@@ -43,13 +44,13 @@ class FairTurns:
         return commit
 
     def put(self, commit: Commit) -> None:
-        """It waits for its turn."""
+        """Let a commit wait for its turn."""
         self._lines.setdefault(commit.owner.address, deque()).append(commit)
         self._shares.add(commit.owner, 1)
         self._count += 1
 
     def take(self) -> Commit:
-        """Whose turn it is; the next one is another address's, if one waits."""
+        """Take the next commit; another address's comes after it, if one waits."""
         address = next(iter(self._lines))
         line = self._lines.pop(address)
         commit = line.popleft()

@@ -1,10 +1,10 @@
-"""What a commit has promised: written down before its first row has a number.
+"""The promise of a commit, written before its first row has a number.
 
-    <folder>/<origin>.intent      one sealed line (broker/staging/logged_lines.py)
+    <folder>/<origin>.intent      one checksummed line (broker/staging/logged_lines.py)
 
-From the moment that the disk has it the batch will be published, whatever happens to the broker.
-`origin` stands in the records of its rows, and `number` is the last one given before them: so
-that a later broker finds out in its journal how many rows there are already.
+Once the disk has it, the batch will be published, whatever happens to the broker. `origin` is in
+the records of its rows, and `number` is the last one given before them. So a later broker can
+find out in its journal how many rows are already there.
 """
 
 import os
@@ -29,20 +29,20 @@ class Intent:
     number: int
     rows: int
     stages: tuple[tuple[str, int, int], ...]
-    address: str = ""  # whose it is; older brokers did not say
+    address: str = ""  # the owner's; older brokers did not write it
 
     def write(self, folder: str, durable: bool) -> None:
-        """Bring it to the disk, and with it the names of all that is in the folder."""
+        """Write and sync the file, and with it the names of everything in the folder."""
         replace(intent_file(folder, self.origin), seal(asdict(self)), durable=durable)
 
 
 def intent_file(folder: str, origin: int) -> str:
-    """The file that such a promise has."""
+    """The file of such a promise."""
     return os.path.join(folder, f"{origin:016x}{SUFFIX}")
 
 
 def found_intents(folder: str) -> tuple[list[Intent], list[str]]:
-    """What a broker before has promised, in order; and the files that are torn or damaged."""
+    """The promises of earlier brokers, in order; and the files that are torn or damaged."""
     found, damaged = [], []
     for name in sorted(os.listdir(folder)):
         if not name.endswith(SUFFIX):
@@ -58,7 +58,7 @@ def found_intents(folder: str) -> tuple[list[Intent], list[str]]:
 
 
 def origin_of(file: str) -> int | None:
-    """The origin in a promise's name; None if nobody of ours has named it so."""
+    """The origin in a promise's file name; None if the name is not one of ours."""
     word = os.path.basename(file).removesuffix(SUFFIX)
     return int(word, 16) if re.fullmatch("[0-9a-f]{16}", word) else None
 

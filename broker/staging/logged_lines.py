@@ -1,8 +1,8 @@
-"""What staging writes down: JSON in one line, behind its own checksum.
+"""Lines of JSON with a checksum in front, which staging writes to its files.
 
     1c291ca3 {"application":"query-1","batch":7}
 
-A line that a crash has torn is told from a whole one by its checksum.
+The checksum tells a whole line from one torn by a crash.
 """
 
 import json
@@ -13,13 +13,13 @@ DIGITS = 8  # of the checksum
 
 
 def seal(fields: dict[str, Any]) -> bytes:
-    """One line, with its end."""
+    """Return one line, with its line end."""
     text = json.dumps(fields, separators=(",", ":")).encode()
     return b"%08x %b\n" % (crc32(text), text)
 
 
 def unseal(line: bytes) -> dict[str, Any] | None:
-    """What a line says, with or without its end; None where it is damaged or torn."""
+    """Parse a line, with or without its end; None if it is damaged or torn."""
     word, _, text = line.rstrip(b"\n").partition(b" ")
     if len(word) != DIGITS or word != b"%08x" % crc32(text):
         return None

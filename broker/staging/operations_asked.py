@@ -1,6 +1,6 @@
-"""What is asked of staging: headers of `$SEQ.STAGE`, the JSON of the others; pure parsing.
+"""Parses requests of staging: the headers of `$SEQ.STAGE`, and the JSON of the others.
 
-Whatever is wrong is a `Refusal`: a status, and words that say what to write instead.
+Whatever is wrong is a `Refusal`: a status, and a text that says what to write instead.
 """
 
 import json
@@ -12,18 +12,18 @@ from broker.dataplane.connection import Connection
 from broker.replay.requests import BadRequest, quote_value
 
 BATCH_MAX: Final = (1 << 63) - 1
-ANY: Final = -1  # no batch's number: whichever was the last
+ANY: Final = -1  # not a batch number: whichever was the last
 CRC_MAX: Final = (1 << 32) - 1
 APPLICATION: Final = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?")
 STAGE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 PREFIX: Final = b"seriatim-"
-HEADERS_MAX: Final = 16 << 10  # bytes of a piece's headers: ours, and some of whoever traces
-Key = tuple[str, int, str]  # application, batch, name: what a stage is known by
-Asker = tuple[Connection, bytes]  # who asked, and on which subject it listens for the answer
+HEADERS_MAX: Final = 16 << 10  # bytes of a piece's headers: ours, and some for tracing
+Key = tuple[str, int, str]  # application, batch, name: identify a stage
+Asker = tuple[Connection, bytes]  # who asked, and the reply subject for the answer
 
 
 class Refusal(Exception):
-    """A request that is not done. `expected`: the offset at which a stage goes on."""
+    """A refused request. `expected`: the offset at which the stage continues."""
 
     def __init__(self, status: int, why: str, expected: int | None = None) -> None:
         super().__init__(why)
@@ -33,7 +33,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StagedPiece:
-    """Where a piece of a stage belongs."""
+    """The place of a piece in a stage."""
 
     key: Key
     offset: int
@@ -50,7 +50,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """What is to be published, in this order, and behind which batch (None: it is the first)."""
+    """What to publish, in this order, and after which batch (None: it is the first)."""
 
     application: str
     batch: int
@@ -61,7 +61,7 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class AbortRequest:
-    """What is to be forgotten: all stages of a batch where `stages` is None."""
+    """What to drop: all stages of a batch if `stages` is None."""
 
     application: str
     batch: int
@@ -69,9 +69,9 @@ class AbortRequest:
 
 
 def read_piece(headers: bytes) -> StagedPiece:
-    """What the headers of `$SEQ.STAGE` say. Raises `BadRequest`."""
+    """Parse the headers of `$SEQ.STAGE`. Raises `BadRequest`."""
     if len(headers) > HEADERS_MAX:
-        raise BadRequest(f"there are {len(headers)} bytes of headers, and {HEADERS_MAX} at most")
+        raise BadRequest(f"there are {len(headers)} bytes of headers; {HEADERS_MAX} are allowed")
     found: dict[str, str] = {}
     for line in headers.split(b"\r\n")[1:]:
         name, colon, value = line.partition(b":")
@@ -88,7 +88,7 @@ def read_piece(headers: bytes) -> StagedPiece:
 
 
 def read_commit(payload: bytes, max_stages: int) -> CommitRequest:
-    """The payload of `$SEQ.COMMIT`. Raises `BadRequest`."""
+    """Parse the payload of `$SEQ.COMMIT`. Raises `BadRequest`."""
     raw = _object(payload, ("application", "batch", "stages", "remember", "after"))
     application, batch = _identity(raw)
     entries = raw.get("stages")
@@ -96,7 +96,7 @@ def read_commit(payload: bytes, max_stages: int) -> CommitRequest:
         raise BadRequest('"stages" is a list of {"stage": name, "bytes": n, "crc32": n}')
     if len(entries) > max_stages:
         raise BadRequest(
-            f"{len(entries)} stages are named, and there are {max_stages} at most"
+            f"{len(entries)} stages are named; at most {max_stages} are allowed"
             " (staging.max_stages)"
         )
     stages = tuple(_named(entry) for entry in entries)
@@ -112,7 +112,7 @@ def read_commit(payload: bytes, max_stages: int) -> CommitRequest:
 
 
 def read_abort(payload: bytes) -> AbortRequest:
-    """The payload of `$SEQ.ABORT`. Raises `BadRequest`."""
+    """Parse the payload of `$SEQ.ABORT`. Raises `BadRequest`."""
     raw = _object(payload, ("application", "batch", "stages"))
     application, batch = _identity(raw)
     names = raw.get("stages")
@@ -124,7 +124,7 @@ def read_abort(payload: bytes) -> AbortRequest:
 
 
 def read_application(payload: bytes) -> str:
-    """The payload of `$SEQ.BATCH`. Raises `BadRequest`."""
+    """Parse the payload of `$SEQ.BATCH`. Raises `BadRequest`."""
     return _application(_object(payload, ("application",)).get("application"))
 
 

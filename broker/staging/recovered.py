@@ -1,13 +1,13 @@
-"""What a broker before has promised, and which rows of it the journal has already.
+"""The promises of an earlier broker, and which of their rows the journal already has.
 
-Asked once, when a store is opened and before anybody writes to it again. Rows of a commit
-have its origin in their records, and their place in it; the numbers tell where to look: behind
-the one that was the last when it was promised.
+This is checked once, when a store is opened and before anyone writes to it. The records of a
+commit's rows have its origin, and the row's position in it. The rows come after the number that was
+the last one at the time of the promise.
 
-A power cut takes what was not synced of the journal. It may have taken more than the commit has
-published: then the promise says a number that others will get before its rows do, so it is
-written again with the number that is the last one now. And it may have taken rows from between
-others, in whatever order a disk writes: those that are missing are published, and no others.
+A power cut may lose what was not synced of the journal. It may lose more than the commit had
+published: then others will get the numbers after the promised one first, so the promise is
+rewritten with the number that is now the last. It may also lose rows from between others, because
+a disk writes in any order. Exactly the missing rows are published.
 """
 
 import logging
@@ -26,18 +26,18 @@ from sequencer.journal.store import Store
 log = logging.getLogger("seriatim")
 
 BUFFER_BYTES = 1 << 20
-LEFTOVER = ".tmp"  # of a file that a crash has kept from its name
+LEFTOVER = ".tmp"  # a file that a crash kept from being renamed
 
 
 class There(NamedTuple):
-    """The numbers of the first row that is there and of the last; which, as ranges from 1 on."""
+    """The numbers of the first and last row found; and which rows, as ranges from 1 on."""
 
     first: int
     last: int
     rows: tuple[tuple[int, int], ...]
 
     def missing(self, rows: int) -> list[tuple[int, int]]:
-        """Which of so many are not there."""
+        """Which of `rows` rows are missing."""
         found, row = [], 1
         for first, last in sorted(self.rows):
             if row < first:
@@ -51,7 +51,7 @@ NOTHING = There(0, 0, ())
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A promise that is to be kept. Its rows are behind `number`."""
+    """A promise to keep. Its rows come after `number`."""
 
     intent: Intent
     file: str
@@ -59,10 +59,10 @@ class Left:
     there: There
 
     def secure(self, folder: str, durable: bool) -> None:
-        """Have the disk hold the promise, with a number that holds for this journal.
+        """Make sure that the disk has the promise, with a number that is valid in this journal.
 
-        A broker killed behind the rename has not synced the name: what is published now would
-        outlive the promise. That takes no space. Raises `OSError`.
+        A broker killed after the rename has not synced the name: what is published now would
+        outlive the promise. Syncing takes no space. Raises `OSError`.
         """
         if self.number < self.intent.number:
             replace(self.intent, number=self.number).write(folder, durable)
@@ -92,9 +92,9 @@ def left_behind(store: Store, folder: str, applications: Applications) -> list[L
 
 
 def _doubt(store: Store, file: str) -> None:
-    """A promise that says nothing any more: it was none, if none of its rows are in the journal.
+    """Handle an unreadable promise: it was none if none of its rows are in the journal.
 
-    Torn it can only be by a power cut where nothing is synced; else the disk has lost it.
+    It can be torn only by a power cut where nothing is synced; otherwise the disk lost it.
     """
     origin = origin_of(file)
     there = published(store, origin, 0) if origin is not None else NOTHING
@@ -112,19 +112,19 @@ def _doubt(store: Store, file: str) -> None:
 
 
 def published(store: Store, origin: int, number: int) -> There:
-    """The rows of `origin` behind `number`."""
+    """The rows of `origin` after `number`."""
     scan = _Scan(store, origin)
     segment, offset = store.locate(number + 1)
     for one in store.pieces():
         if one.last > number:
             scan.read(one, offset if one is segment else one.start)
-    if scan.ranges and store.first > number + 1:  # its beginning was there, and is deleted
+    if scan.ranges and store.first > number + 1:  # its beginning was there, and was deleted
         scan.ranges[0] = (1, scan.ranges[0][1])
     return There(scan.first, scan.last, tuple(scan.ranges))
 
 
 class _Scan:
-    """Goes through segments; what it has found of one origin."""
+    """Walks segments; collects the rows of one origin."""
 
     def __init__(self, store: Store, origin: int) -> None:
         self.first = self.last = 0
@@ -133,10 +133,10 @@ class _Scan:
         self._origin = origin
         self._walk = Walk(store.salt)
         self._buffer = bytearray(BUFFER_BYTES)
-        self._following = 0  # the number behind the last one seen
+        self._following = 0  # the number after the last one seen
 
     def read(self, segment: Segment, offset: int) -> None:
-        """Go through a segment from there on. Raises `OSError`."""
+        """Walk a segment from `offset` on. Raises `OSError`."""
         walk = self._walk
         while offset < segment.size:
             with memoryview(self._buffer) as view:
@@ -149,7 +149,7 @@ class _Scan:
             end = offset + got
             offset += walk.at
             if outcome == MORE and (offset == end or end < segment.size):
-                if walk.at == 0:  # a record that is longer than the buffer
+                if walk.at == 0:  # a record longer than the buffer
                     self._buffer = bytearray(2 * len(self._buffer))
                 continue
             found = self._store.next_good(segment, offset, self._following)

@@ -1,7 +1,7 @@
-"""How much each has of what all share: no connection and no address may take all of it.
+"""Limits on shared resources: no connection and no address may take everything.
 
-What is staged and remembered outlives connections, and broker. So the address stands in the files
-too. What older brokers left has no owner, and counts for nobody's share.
+What is staged or remembered outlives connections and the broker, so the address is also in the
+files. What older brokers left has no owner, and counts for nobody.
 Memory: an entry for each connection and each address that has something now.
 """
 
@@ -13,11 +13,11 @@ from broker.addresses import peer_ip
 from broker.dataplane.connection import Connection
 from broker.settings.staging_settings import StagingSettings
 
-LOOPBACK: Final = ("127.", "::1")  # how addresses of this machine begin, as peers are shown
+LOOPBACK: Final = ("127.", "::1")  # prefixes of this machine's addresses, as peers are shown
 
 
 class Owner(NamedTuple):
-    """Whose something is: an address, and a connection from it; "" and 0 if unknown."""
+    """An owner: an address, and a connection from it; "" and 0 if unknown."""
 
     address: str
     connection: int
@@ -27,16 +27,16 @@ NOBODY = Owner("", 0)
 
 
 def owner_of(connection: Connection) -> Owner:
-    """Whoever is on this connection."""
+    """The owner of what this connection stages."""
     return owner_at(connection.session.ip, connection.session.cid)
 
 
 def owner_at(ip: str, connection: int) -> Owner:
-    """A connection from this address: all that one host can have for the asking are one.
+    """A connection from this address; all addresses that one host can easily have count as one.
 
-    With IPv6 whoever has one address has 2^64, and on loopback there are 16 million.
+    With IPv6, whoever has one address has 2^64; on loopback there are 16 million.
     """
-    ip = peer_ip(ip.partition("/")[0])  # as it stands in a file, perhaps
+    ip = peer_ip(ip.partition("/")[0])  # it may come from a file
     if ip == LOOPBACK[1] or ip.startswith(LOOPBACK[0]):
         return Owner("loopback", connection)
     if ":" not in ip:
@@ -47,7 +47,7 @@ def owner_at(ip: str, connection: int) -> Owner:
 
 
 class Shares:
-    """Of one thing, of which there are at most `most`. For one thread."""
+    """The use of one resource with a total of `most`. For one thread."""
 
     def __init__(self, most: int, settings: StagingSettings) -> None:
         self._most = most
@@ -58,9 +58,9 @@ class Shares:
         self._held: tuple[dict[object, int], dict[object, int]] = ({}, {})
 
     def over(self, owner: Owner, amount: int) -> str:
-        """Why so much more would be too much for an owner; nothing if it would not be.
+        """Why `amount` more would be too much for an owner; empty if it would not be.
 
-        A share of all there is is none: then it is all of it that is too little.
+        If one share is everything there is, it is no limit: then only the total counts.
         """
         for whose, held, (word, share) in zip(tuple(owner), self._held, self._shares, strict=True):
             has = held.get(whose, 0)
@@ -69,7 +69,7 @@ class Shares:
         return ""
 
     def add(self, owner: Owner, amount: int) -> None:
-        """It has so much more, or less."""
+        """Count an owner's use up, or down."""
         for whose, held in zip(owner, self._held, strict=True):
             if has := held.get(whose, 0) + amount:
                 held[whose] = has
@@ -77,9 +77,9 @@ class Shares:
                 held.pop(whose, None)
 
     def greediest(self, owner: Owner, amount: int, spared: Collection[str] = ()) -> str | None:
-        """The address that has most, if it has more than the owner would have with `amount` more.
+        """The address with the most, if it has more than the owner would have with `amount` more.
 
-        None if nobody has: then nobody else is to make room for that owner.
+        None if there is no such address: then nobody else must make room for that owner.
         """
         held = self._held[0]
         found, most = None, held.get(owner.address, 0) + amount

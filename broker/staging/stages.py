@@ -1,18 +1,18 @@
-"""Stages: pieces of a stream of operations, each stage a file until it is committed or expires.
+"""Stages: streams of operations in pieces; a stage is a file until it is committed or expires.
 
     <folder>/<id>.stage
         d2a1f0c4 {"application":"query-1","batch":7,"stage":"0-12",     its name, in one line;
-                  "address":"10.0.0.7","begun":1769860800000}           whose it is, since when
+                  "address":"10.0.0.7","begun":1769860800000}           its owner, and since when
         PUB orders 5                                                    then what was staged,
         hello                                                           byte for byte
 
-A piece is checked when it comes: a row that could not be published is refused while whoever
-sent it can still do something about it. Nothing is kept in memory but figures: what the
-last piece has cut is read again with the next one.
+A piece is checked when it arrives: a row that could not be published is refused while its sender
+can still do something about it. Only counters are kept in memory. A row cut at the end of a piece
+is read again with the next piece.
 
-Files survive the broker. They are synced by the commit that takes them and not before, so after
-a power cut one may be damaged: the survey after a start drops it if its operations are, and
-the checksum of the commit finds the rest.
+Files survive the broker. They are synced by the commit that takes them, not before, so a power cut
+may damage one. The survey after a start drops a stage if its operations are damaged; the checksum
+of the commit finds any other damage.
 """
 
 import contextlib
@@ -34,29 +34,29 @@ from sequencer.journal.disk import FILE_MODE, pwrite_all, remove
 
 FILE = re.compile(r"([0-9a-f]{16})\.stage")
 HEAD_MAX = 4096  # of the first line: an application's name, escaped, and more
-SURVEY_BYTES = 1 << 20  # checked in one turn, a millisecond
+SURVEY_BYTES = 1 << 20  # checked in one turn, which takes a millisecond
 
 
 @dataclass(slots=True, eq=False)
 class Stage:
-    """One stage. `bytes` are those of its operations, without the file's first line."""
+    """One stage. `bytes` counts its operations, without the file's first line."""
 
     key: Key
     file: str
     head: int  # bytes of the first line
     parser: Parser
-    touched: float  # when there last was something new; seconds of the loop's clock
-    begun: float  # when there first was
+    touched: float  # when something was last added; seconds of the loop's clock
+    begun: float  # when it was begun
     owner: Owner = NOBODY  # who began it
     bytes: int = 0
     rows: int = 0
     crc: int = 0
-    checked: int = 0  # bytes up to which the parser has gone; behind begins a row that is not whole
-    claimed: bool = False  # a commit has it
+    checked: int = 0  # bytes that the parser has checked; an incomplete row begins there
+    claimed: bool = False  # a commit is using it
 
     @property
     def is_whole(self) -> bool:
-        """Whether it ends with the end of a row."""
+        """Whether it ends at the end of a row."""
         return self.checked == self.bytes and self.parser.state == START
 
 
@@ -74,11 +74,11 @@ class Stages:
         self._byte_shares = Shares(self._max_bytes, settings)
         self._shares = Shares(self.most, settings)
         self._stages: dict[Key, Stage] = {}
-        self._by_address: dict[str, dict[Key, Stage]] = {}  # the oldest first
+        self._by_address: dict[str, dict[Key, Stage]] = {}  # oldest first
         self._next = 1
         self.bytes = 0
         self.expired = 0
-        self.displaced = 0  # that had to go for others'
+        self.displaced = 0  # dropped to make room for others
         self.litter: list[str] = []  # files of these, to be deleted
 
     def __len__(self) -> int:
@@ -89,21 +89,21 @@ class Stages:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether one more may have to take the place of another one."""
+        """Whether one more stage may have to replace another."""
         return len(self) >= self.most or self.bytes > self._max_bytes >> 1
 
     def find(self, key: Key) -> Stage | None:
         return self._stages.get(key)
 
     def of(self, application: str, batch: int) -> list[Stage]:
-        """Those of one batch."""
+        """The stages of one batch."""
         return [one for one in self if one.key[:2] == (application, batch)]
 
     def up_to(self, application: str, batch: int) -> list[Stage]:
-        """Those of a batch and the ones before it."""
+        """The stages of a batch and of earlier ones."""
         return [one for one in self if one.key[0] == application and one.key[1] <= batch]
 
-    # What comes
+    # Input
 
     def append(
         self,
@@ -114,11 +114,11 @@ class Stages:
         now: float,
         by: Owner = NOBODY,
     ) -> Stage:
-        """Add `buffer[at:stop]` to a stage, made where it misses. Raises `Refusal`.
+        """Add `buffer[at:stop]` to a stage; create it if it is missing. Raises `Refusal`.
 
-        What is there already is passed over, so that a piece may be sent again. Whoever has made
-        a stage has all that is in it. Where there is no room, who has little takes it from the
-        address that has most; `litter` then has files to be deleted, also if this raises.
+        Bytes that are already there are skipped, so a piece may be sent again. The stage belongs
+        to whoever created it. If there is no room, an owner with little takes it from the address
+        with the most; `litter` then has files to delete, even if this raises.
         """
         stage = self._stages.get(piece.key)
         total = stage.bytes if stage is not None else 0
@@ -147,7 +147,7 @@ class Stages:
         return stage
 
     def _make_room(self, stage: Stage | None, owner: Owner, size: int) -> None:
-        """Have room for more bytes of a stage, or of a new one. Raises `Refusal`."""
+        """Make room for more bytes of a stage, or for a new one. Raises `Refusal`."""
         if size and (why := self._byte_shares.over(owner, size)):
             raise Refusal(413, f"too many bytes are staged: {why}")
         if stage is None and (why := self._shares.over(owner, 1)):
@@ -161,9 +161,9 @@ class Stages:
             raise Refusal(429, f"there are {self.most} stages (staging.max_stages)")
 
     def _displace(self, owner: Owner, shares: Shares, amount: int, stage: Stage | None) -> bool:
-        """Drop the oldest stage of the address that has most, if the owner has less; if there is.
+        """Drop the oldest stage of the address with the most, if the owner has less.
 
-        None that a commit has, and not `stage`, which is to grow.
+        Returns whether it did. A stage in a commit stays, and so does `stage`, which is to grow.
         """
         spared: set[str] = set()
         while (address := shares.greediest(owner, amount, spared)) is not None:
@@ -189,7 +189,7 @@ class Stages:
         return Parser(*self._limits)
 
     def _add(self, stage: Stage, buffer: bytearray, at: int, stop: int) -> None:
-        """Check, then write. Raises `OSError`, with the stage as it was, and `Refusal`, without."""
+        """Check, then write. On `OSError` the stage is as before; on `Refusal` it is dropped."""
         fd = os.open(stage.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             if not stage.head:
@@ -204,7 +204,7 @@ class Stages:
                 self._write(fd, view, end)
                 crc = crc32(view, stage.crc)
             rest = stage.bytes - stage.checked
-            # A row that is far from whole is not looked at again with every piece of it.
+            # A row that is far from complete is not parsed again with every piece.
             if rest == 0 or stage.parser.need <= rest + stop - at:
                 self._check(stage, fd, buffer, at, stop)
         finally:
@@ -215,7 +215,7 @@ class Stages:
         self._byte_shares.add(stage.owner, stop - at)
 
     def _write(self, fd: int, view: memoryview, end: int) -> None:
-        """Write behind `end`; where that fails the room is given back, for the journal needs it."""
+        """Write at `end`; if that fails, free the room, because the journal needs it."""
         try:
             pwrite_all(fd, view, end)
         except OSError:
@@ -224,7 +224,7 @@ class Stages:
             raise
 
     def _check(self, stage: Stage, fd: int, buffer: bytearray, at: int, stop: int) -> None:
-        """Check what is new, and with it what the last piece has cut."""
+        """Check what is new, together with the row that the last piece has cut."""
         rest = stage.bytes - stage.checked
         if rest:
             joined = bytearray(rest + stop - at)
@@ -235,7 +235,7 @@ class Stages:
             buffer, at, stop = joined, 0, len(joined)
         rows = self._staged.check(stage.parser, buffer, at, stop)
         stage.checked += stage.parser.at - at
-        stage.parser.begin(bytearray(), 0, 0)  # it must not keep the buffer
+        stage.parser.begin(bytearray(), 0, 0)  # it must not keep the buffer alive
         if rows < 0:
             row = stage.rows + self._staged.row
             self._forget(stage)
@@ -243,19 +243,19 @@ class Stages:
             raise Refusal(400, f"row {row} of stage {stage.key[2]}: {self._staged.problem}")
         stage.rows += rows
 
-    # What goes
+    # Removal
 
     def drop(self, stages: Iterable[Stage]) -> list[str]:
-        """Forget stages; their files, which are to be deleted."""
+        """Forget stages; return their files, to be deleted."""
         gone = list(stages)
         for stage in gone:
             self._forget(stage)
         return [stage.file for stage in gone]
 
     def expire(self, before: float, begun: float) -> list[str]:
-        """Forget what nothing was added to since, or was begun before `begun`, and no commit has.
+        """Forget stages that got nothing since `before`, or were begun before `begun`.
 
-        Returned are the files, to be deleted.
+        Those in a commit stay. Returns the files, to be deleted.
         """
         late = [
             one for one in self if (one.touched < before or one.begun < begun) and not one.claimed
@@ -276,14 +276,14 @@ class Stages:
     # After a start
 
     def found(self) -> Iterator[str]:
-        """The stages' files in the folder, oldest first."""
+        """The files of stages in the folder, oldest first."""
         for name in sorted(os.listdir(self._folder)):
             if found := FILE.fullmatch(name):
                 self._next = max(self._next, int(found[1], 16) + 1)
                 yield os.path.join(self._folder, name)
 
     def open(self, file: str, now: float) -> "StageSurvey | None":
-        """Begin to read a stage that another process has left; None if its first line is torn."""
+        """Begin to read a stage of an earlier process; None if its first line is torn."""
         fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         try:
             line = os.pread(fd, HEAD_MAX, 0).partition(b"\n")[0]
@@ -295,14 +295,17 @@ class Stages:
             os.close(fd)
             return None
         key = (fields["application"], fields["batch"], fields["stage"])
-        # What an older broker wrote has neither: it was begun now, and by nobody.
+        # An older broker wrote neither: it begins now, and has no owner.
         begun = now - max(time.time() - fields.get("begun", time.time() * 1000) / 1000, 0.0)
         owner = owner_at(fields.get("address", ""), 0)
         stage = Stage(key, file, len(line) + 1, self._parser(), now, begun, owner)
         return StageSurvey(self, self._staged, stage, fd)
 
     def adopt(self, stage: Stage) -> list[str]:
-        """Take a stage that was read through. Of two of one name the newer: what is to go."""
+        """Take over a stage that was read through. Of two with one name, the newer wins.
+
+        Returns the files to delete.
+        """
         older = self._stages.get(stage.key)
         gone = self.drop([older] if older is not None else [])
         self._enter(stage)
@@ -312,7 +315,7 @@ class Stages:
 
 
 class StageSurvey:
-    """The reading of one file that was found: figures are computed, operations are checked."""
+    """Reads one file that was found: computes its counters, and checks its operations."""
 
     def __init__(self, stages: Stages, staged: Staged, stage: Stage, fd: int) -> None:
         self.stage = stage
@@ -322,16 +325,16 @@ class StageSurvey:
         self._rest = b""
 
     def read(self) -> bytes:
-        """The next bytes of it; in a thread. Raises `OSError`."""
+        """Read its next bytes; in a thread. Raises `OSError`."""
         return os.pread(self._fd, SURVEY_BYTES, self.stage.head + self.stage.bytes)
 
     def count(self, data: bytes) -> None:
-        """Take them unseen: a commit has promised to publish them, and has their checksum."""
+        """Count bytes without a check: a commit has promised to publish them, with a checksum."""
         self.stage.bytes += len(data)
         self.stage.crc = crc32(data, self.stage.crc)
 
     def take(self, data: bytes) -> bool:
-        """Check them; False where they are no operations that could be published."""
+        """Check bytes; False if they are not operations that could be published."""
         stage, buffer = self.stage, bytearray(self._rest + data)
         rows = self._staged.check(stage.parser, buffer, 0, len(buffer))
         at = stage.parser.at

@@ -1,14 +1,14 @@
-"""The staging service: who asks for what, where it lies, what a broker before has left.
+"""The staging service: takes requests, and continues what an earlier broker left.
 
     HPUB $SEQ.STAGE <reply>     a piece of a stage                     stages.py
-    PUB $SEQ.COMMIT <reply>     publish stages as one batch            commits.py, publishing.py
+    PUB $SEQ.COMMIT <reply>     publish stages as one batch            commits.py
     PUB $SEQ.ABORT <reply>      drop stages
     PUB $SEQ.BATCH <reply>      the last batch of an application       applications.py
 
-Where the files are, and the thread that writes them: workspace.py.
+The folder, and the thread that writes the files, are in workspace.py.
 
-After a start the stages are read through. Who asks meanwhile is answered when that is done,
-and what was promised is on its way.
+After a start the stages are read through. Requests in the meantime are answered when that is done
+and the promised commits are under way.
 """
 
 import asyncio
@@ -31,18 +31,18 @@ from sequencer.message import Message
 
 log = logging.getLogger("seriatim")
 
-REQUESTS_MAX = 256  # that wait while the stages are read through, after a start
-REQUESTS_BYTES_MAX = 16 << 20  # and so many bytes of them
-WORK = 4096  # offers that a request costs, 30 us: what it takes to write to a file
-PIECE_SHIFT = 2  # and one for each 4 bytes of a piece
-JSON_SHIFT = 2  # and 4 for each byte of JSON
-LOOK_WORK = 16  # and so many for each stage that is looked at
-LOOKS = 4  # in the time of an expiry
-LOOK_MAX = 60.0  # seconds between two looks at what has expired
+REQUESTS_MAX = 256  # that wait while the stages are read through after a start
+REQUESTS_BYTES_MAX = 16 << 20  # and their bytes
+WORK = 4096  # offers that a request costs, 30 us: the time to write to a file
+PIECE_SHIFT = 2  # plus one for each 4 bytes of a piece
+JSON_SHIFT = 2  # plus 4 for each byte of JSON
+LOOK_WORK = 16  # plus this for each stage that is looked at
+LOOKS = 4  # checks within the time of an expiry
+LOOK_MAX = 60.0  # seconds between two checks
 
 
 class StagingService:
-    """One per broker that was asked for staging once, for its one thread."""
+    """One per broker, made when staging is first used; for its one thread."""
 
     def __init__(self, core: Core) -> None:
         self.space = space = Workspace(core)
@@ -54,8 +54,8 @@ class StagingService:
         self.publishing = Publishing(core, space.staged, space.run)
         self.commits = Commits(space, self.publishing)
         self.pieces = 0
-        self._reported = (0, 0)  # of stages and publishers that were displaced
-        self._waiting: list[Callable[[], None]] | None = []  # requests; None when all is read
+        self._reported = (0, 0)  # counts of dropped stages and publishers
+        self._waiting: list[Callable[[], None]] | None = []  # requests; None once all is read
         self._waiting_bytes = 0
         self._waiting_shares = Shares(REQUESTS_MAX, self.settings)
         self._left: list[Left] = []
@@ -67,10 +67,10 @@ class StagingService:
 
     @property
     def is_ready(self) -> bool:
-        """Whether what an earlier broker has left was read through."""
+        """Whether what an earlier broker left was read through."""
         return self._waiting is None
 
-    # What comes
+    # Requests
 
     def ask(self, word: str, asker: Asker, message: Message) -> None:
         """Do what a request asks for, with its headers and its payload."""
@@ -100,7 +100,7 @@ class StagingService:
         self._waiting.append(lambda: self._do(word, asker, headers, payload, 0, len(payload)))
 
     def _cost(self, word: str, size: int) -> int:
-        """What a request costs: many of them must not make one turn that is long."""
+        """The work of a request: many of them must not make one turn too long."""
         if word == "STAGE":
             looked_at = len(self.stages) if self.stages.is_crowded else 0
             return WORK + (size >> PIECE_SHIFT) + LOOK_WORK * looked_at
@@ -110,7 +110,7 @@ class StagingService:
     def _do(
         self, word: str, asker: Asker, headers: bytes, buffer: bytearray, at: int, stop: int
     ) -> None:
-        """One request, whose payload is `buffer[at:stop]`."""
+        """Do one request, whose payload is `buffer[at:stop]`."""
         match word:
             case "STAGE":
                 self.attempt(asker, lambda: self._stage(asker, headers, buffer, at, stop))
@@ -122,7 +122,7 @@ class StagingService:
                 self.attempt(asker, lambda: self._batch(asker, bytes(buffer[at:stop])))
 
     def attempt(self, asker: Asker, work: Callable[[], None]) -> None:
-        """Do something, or answer why it is not done."""
+        """Do something, or answer why it cannot be done."""
         try:
             work()
         except BadRequest as problem:
@@ -166,10 +166,10 @@ class StagingService:
             facts |= {"rows": done.rows, "time": done.time}
         self.space.answer(asker, facts | {"committing": self.commits.batch_of(name)})
 
-    # What expires
+    # Expiry
 
     def _look(self) -> None:
-        """Drop what has expired, once in a while."""
+        """Drop what has expired; called regularly."""
         expiry, now = self.settings.expiry, self.loop.time()
         if self._waiting is None:
             self.space.delete(self.stages.expire(now - expiry, now - self.settings.max_age))
@@ -179,13 +179,13 @@ class StagingService:
         self._timer = self.loop.call_later(pause, self._look)
 
     def _forget(self) -> None:
-        """Forget who has committed nothing for long, and sooner who need not be remembered."""
+        """Forget applications without a recent commit; sooner those that need no remembering."""
         now, settings = time.time(), self.settings
         before = (now - settings.application_expiry, now - settings.expiry)
         self.applications.forget(*(int(seconds * 1000) for seconds in before))
 
     def _tell_displaced(self) -> None:
-        """Say that there was too little room: one line for all since the last look."""
+        """Log that something was dropped for lack of room: one line since the last check."""
         stages, names = self.stages.displaced, self.applications.displaced
         if (stages, names) == self._reported:
             return
@@ -196,10 +196,10 @@ class StagingService:
         )
         self._reported = (stages, names)
 
-    # What a broker before has left
+    # What an earlier broker left
 
     def _load(self, store: Store) -> None:
-        """Learn what was committed and promised; the journal is asked before anything changes it.
+        """Read what was committed and promised, before anything changes the journal.
 
         Raises `OSError`.
         """
@@ -214,7 +214,7 @@ class StagingService:
         self._left = left_behind(store, self.space.folder, self.applications)
 
     async def _begin(self) -> None:
-        """Read through what is staged, carry on what was promised, then serve who waits."""
+        """Read through what is staged, continue what was promised, then serve waiting requests."""
         promised = {
             (one.intent.application, one.intent.batch, name)
             for one in self._left
@@ -237,7 +237,7 @@ class StagingService:
             self.plane.release(None)
 
     async def _survey(self, file: str, promised: set[operations_asked.Key]) -> None:
-        """Read one file, and take it if it is good and its batch is not committed."""
+        """Read one file, and take it over if it is good and its batch is not committed."""
         try:
             survey = self.stages.open(file, self.loop.time())
             if survey is None:
@@ -260,7 +260,7 @@ class StagingService:
         self.space.delete(self.stages.adopt(survey.stage) if good else [file])
 
     async def _carry_on(self, left: Left) -> None:
-        """Go on with what was promised; or see that it was not, for a stage is not on the disk."""
+        """Continue a promised commit; if one of its stages is missing, it was not promised."""
         intent = left.intent
         name, batch = intent.application, intent.batch
         stages, missing = [], ""
@@ -273,7 +273,7 @@ class StagingService:
         if missing and not left.there.rows:
             log.warning("Staging: batch %d of %s was not promised: %s", batch, name, missing)
             taken = (self.stages.find((name, batch, word)) for word, _, _ in intent.stages)
-            # They were read unseen, so nobody can add to them.
+            # They were not checked, so nobody may add to them.
             unseen = self.stages.drop(stage for stage in taken if stage is not None)
             self.space.delete([left.file, *unseen])
             return
@@ -295,10 +295,10 @@ class StagingService:
         log.info("Staging: going on with batch %d of %s", batch, name)
         self.commits.begin(commit)
 
-    # The end
+    # Shutdown
 
     async def stop(self) -> None:
-        """Stop between two turns. What is promised is carried out by the next broker."""
+        """Stop between two turns. The next broker carries out what is promised."""
         self._stopping = True
         self._timer.cancel()
         self._reading.cancel()

@@ -1,8 +1,8 @@
-"""What the parts of staging share: the folder, its thread, what is known, and whom they answer.
+"""What the parts of staging share: the folder, its thread, known applications, and answers.
 
-Everything lies in the directory `staging` of the store, or in a temporary one where messages
-are not kept on disk: that ends with the broker. What syncs, reads or deletes files does so in
-one thread; a piece is written at once, as the journal is.
+Everything is in the directory `staging` of the store. If messages are not kept on disk, it is a
+temporary directory, which is deleted with the broker. One thread syncs, reads and deletes files;
+a piece is written at once, as the journal is.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ Result = TypeVar("Result")
 
 
 class Workspace:
-    """One per broker that was asked for staging once, for its one thread."""
+    """One per broker, made when staging is first used; for its one thread."""
 
     def __init__(self, core: Core) -> None:
-        """Raises `OSError` where there can be no folder."""
+        """Raises `OSError` if the folder cannot be made."""
         settings, store = core.settings, core.journal
         self.loop = core.loop
         self.plane = core.plane
@@ -57,7 +57,7 @@ class Workspace:
         self.plane.answer(*asker, json.dumps(facts, separators=(",", ":")).encode(), b"")
 
     def refuse(self, asker: Asker, problem: Refusal) -> None:
-        """Answer with a status, and why; where a stage goes on, if that is the matter."""
+        """Answer with a status and the reason, and with the offset where a stage continues."""
         words = str(problem)
         status = f"NATS/1.0 {problem.status} {words[0].upper()}{words[1:]}\r\n"
         if problem.expected is not None:
@@ -67,11 +67,11 @@ class Workspace:
     # Files
 
     def run(self, work: Callable[[], Result]) -> "asyncio.Future[Result]":
-        """Have the thread do something with files."""
+        """Let the thread do something with files."""
         return self.loop.run_in_executor(self._thread, work)
 
     def delete(self, files: Iterable[str], synced: bool = False) -> None:
-        """Have the thread delete files, in this order; `synced`: so that they stay deleted."""
+        """Let the thread delete files, in this order; `synced`: so that they stay deleted."""
         gone = list(files)
         if gone:
             self._thread.submit(self._delete, gone, synced and self.durable)
@@ -86,7 +86,7 @@ class Workspace:
                 log.error("Staging: %s: %s", self.folder, error.strerror)
 
     async def close(self) -> None:
-        """Wait for the thread, and leave nothing that is temporary."""
+        """Wait for the thread, and delete what is temporary."""
         await self.loop.run_in_executor(None, self._close)
 
     def _close(self) -> None:

@@ -1,1 +1,1 @@
-"""What the journal needs of a disk: its directory, how it is opened, and when it is synced."""
+"""The journal's storage: its directory, how it is opened, and when it is synced."""

@@ -1,4 +1,4 @@
-"""The store's housekeeping: what is synced when, what is deleted, and what a full disk means."""
+"""Maintains the journal on disk: syncs it, deletes old segments, and handles a full disk."""
 
 import asyncio
 import enum
@@ -14,16 +14,16 @@ from broker.settings.journal_settings import JournalSettings
 
 # Theory of operation
 #
-# What is written is in the system's memory; it is on the disk only after a sync, which takes
-# milliseconds and must not stop the loop. So one thread syncs, one sync at a time, and each serves
-# all that was written before it began. `--sync` says what asks for a sync:
+# What is written is first in the system's memory; it is on the disk only after a sync. A sync takes
+# milliseconds and must not block the loop, so one thread does it. It does one sync at a time, each
+# for everything written before it began. `--sync` decides what asks for a sync:
 #
 #     interval   the clock: every `sync_interval`, if something was written
 #     always     the gate: what is written waits there until it is synced (see `unsafe`)
 #     never      nothing: the system writes when it likes
 #
-# In every mode a sync is also asked for by whoever waits for a number (`when_synced`), and when
-# many segments wait for one, for each has a file open (`sync_soon`). The states:
+# In every mode, a sync is also requested for a number that someone waits for (`when_synced`), and
+# when many segments are unsynced, because each has a file open (`sync_soon`). The states:
 #
 #     IDLE --- asked --------> DUE --- end of the turn ---> SYNCING --- done ---> IDLE
 #       `----- the clock, which need not wait for it ---------^ |`- no descriptor -> IDLE, and
@@ -32,29 +32,29 @@ from broker.settings.journal_settings import JournalSettings
 #     IDLE <-- done --- RETRYING <--- after RETRY ----------- FAILED
 #                          `--------- failed again -------------^
 #
-# DUE lasts until the end of this turn of the loop: one sync serves all that the turn has brought.
-# In SYNCING nothing more is asked for: its end looks whether something was written meanwhile.
+# DUE lasts until the end of this turn of the loop: one sync serves everything from that turn. In
+# SYNCING nothing more is requested: when it ends, it checks whether something was written since.
 #
-# FAILED is different from a sync that is late: the kernel has called its pages clean, and the next
-# sync would say yes to what never reached the disk. So RETRYING writes all that again first. Until
-# it is done nothing new is synced, and nothing that waits at the gate is let out.
+# FAILED differs from a late sync: the kernel has marked its pages clean, so the next sync would
+# succeed for bytes that never reached the disk. So RETRYING first writes them again. Until that is
+# done, nothing new is synced, and nothing that waits at the gate is let out.
 #
-# STOPPING may follow any of them and is never left. No sync begins there: the close syncs all.
+# STOPPING may follow any state and is final. No sync begins there: closing syncs everything.
 #
-# The room on the disk is a matter of its own. A store that cannot take more (or whose sync fails)
-# is *refusing*: the sequencer is held back, so publishers are refused before they get a number, and
-# everything else goes on. Every RETRY it is tried again, until `_resume` ends it.
+# Room on the disk is a separate matter. If a store cannot take more (or its sync fails), it is
+# *refusing*: the sequencer is held back, so publishers are refused before they get a number, and
+# everything else goes on. It is tried again every RETRY, until `_resume` ends it.
 
 log = logging.getLogger("seriatim")
 
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
-RETRY = 0.25  # seconds; long enough that a full disk costs nothing, short enough that nobody waits
-PATIENCE = 10.0  # seconds for which who reads nothing may keep a deleted file on the disk
-RETAIN = 0.5  # seconds between two looks at what is to be deleted
+RETRY = 0.25  # seconds; long enough to cost nothing on a full disk, short enough not to be noticed
+PATIENCE = 10.0  # seconds that a reader who reads nothing may keep a deleted file on the disk
+RETAIN = 0.5  # seconds between two checks of what to delete
 
 
 class SyncState(enum.Enum):
-    """What the keeper does about syncing, as drawn above."""
+    """The states of syncing, as drawn above."""
 
     IDLE = enum.auto()
     DUE = enum.auto()
@@ -83,29 +83,29 @@ class Keeper:
         self.sync_seconds = 0.0
         self.errors = 0
         self.refused = 0  # messages for which there was no room
-        self.problem = ""  # why nothing is taken at the moment
+        self.problem = ""  # why messages are refused at the moment
         self._gate = gate
         self._sequencer = gate.sequencer
         self._replays = replays
         self._settings = settings
         self._loop = loop
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
-        self.synced = 0  # the last number that is on the disk for sure
+        self.synced = 0  # the last number that is surely on the disk
         self._state = IDLE
         self._job: asyncio.Future[int] | None = None  # of SYNCING and RETRYING
         self._begun = 0.0
         self._retain_at = 0.0
-        self._short = False  # of descriptors, and the log has said so
+        self._short = False  # of descriptors, which the log has reported
         self._sync_timer: asyncio.TimerHandle | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None
-        self._refusing_since = 0.0  # by the loop's clock; 0: the store takes messages
-        self._unnoted = False  # the highest number could not be noted, and the log says so
-        self._awaited: list[tuple[int, Callable[[], None]]] = []  # by number, what to call
-        self._refused: list[Callable[[], None]] = []  # what to call when the store takes more
+        self._refusing_since = 0.0  # on the loop's clock; 0: the store takes messages
+        self._unnoted = False  # the highest number could not be noted, which the log has reported
+        self._awaited: list[tuple[int, Callable[[], None]]] = []  # callbacks, by number
+        self._refused: list[Callable[[], None]] = []  # called when the store takes messages again
 
     def start(self) -> None:
-        """Begin to look after the store."""
+        """Start maintaining the store."""
         self._tick()
 
     def _enter(self, state: SyncState) -> None:
@@ -117,10 +117,10 @@ class Keeper:
         """Whether the store is being closed."""
         return self._state is STOPPING
 
-    # What the sequencer and the gate report
+    # Called by the sequencer and the gate
 
     def trouble(self, error: OSError) -> None:
-        """The store has no room, or did not take what was written."""
+        """The store has no room, or a write failed."""
         self.errors += 1
         self.problem = error.strerror or str(error)
         if self._refusing_since == 0.0:
@@ -133,17 +133,17 @@ class Keeper:
             self._retry_timer = self._loop.call_later(RETRY, self._retry)
 
     def unsafe(self) -> None:
-        """Something at the gate waits until it is safe."""
+        """Something waits at the gate until it is safe."""
         if self._settings.sync != "always":
             return
         if self._sequencer.safe == self._sequencer.written:
             return  # it is not even written; `_resume` asks again
         self.sync_soon()
 
-    # What others ask
+    # Called by others
 
     def when_synced(self, number: int, call: Callable[[], None]) -> None:
-        """Call back when all up to `number` is on the disk, whatever `sync` says; soon."""
+        """Call back soon, when everything up to `number` is on the disk, whatever `sync` says."""
         self._awaited.append((number, call))
         self._sync_awaited()
 
@@ -152,13 +152,13 @@ class Keeper:
         self._refused.append(call)
 
     def sync_soon(self) -> None:
-        """Sync, whatever `sync` says, unless that is under way, or must wait."""
+        """Sync, whatever `sync` says, unless a sync is under way, or must wait."""
         if self._state is IDLE:
             self._enter(DUE)
-            self._loop.call_soon(self._sync)  # when all of this turn were heard
+            self._loop.call_soon(self._sync)  # after everything else in this turn
 
     def _sync_awaited(self) -> None:
-        """Call those whose numbers are on the disk, and have a sync for the others."""
+        """Call those whose numbers are on the disk, and request a sync for the others."""
         synced = [call for number, call in self._awaited if number <= self.synced]
         self._awaited = [one for one in self._awaited if one[0] > self.synced]
         for call in synced:
@@ -169,7 +169,7 @@ class Keeper:
     # Syncing
 
     def _tick(self) -> None:
-        """What is due by time: a sync, a new segment, deletions."""
+        """Do what is due: a sync, a new segment, deletions."""
         now = time.time_ns()
         unsynced = self.store.last > self.synced
         if self._settings.sync == "interval" and self._state is IDLE and unsynced:
@@ -186,7 +186,7 @@ class Keeper:
         self._tick_timer = self._loop.call_later(delay, self._tick)
 
     def _tidy(self, now: int) -> None:
-        """In the thread, for a file of 256 MiB is not deleted in no time, nor is its index made."""
+        """In the thread: deleting a file of 256 MiB, or building its index, takes a while."""
         try:
             for first, last in self.store.retain(now):
                 log.info("Journal: deleted numbers %d to %d, by the retention limits", first, last)
@@ -194,14 +194,14 @@ class Keeper:
             log.error("Journal: cannot delete %s: %s", error.filename, error.strerror)
         try:
             self.store.build_indexes()
-        except OSError as error:  # it is tried again; a full disk must not keep retention from it
+        except OSError as error:  # it is tried again; a full disk must not stop retention
             log.warning("Journal: no index was written: %s", error.strerror)
 
     def _sync(self) -> None:
-        """Have the thread sync what is written by now."""
+        """Let the thread sync what is written so far."""
         if self._state is STOPPING:
-            return  # closing the store syncs it, and after that it is another broker's
-        if not self._sequencer.stuck:  # what could not be written is not synced either
+            return  # closing the store syncs it, and after that it belongs to another broker
+        if not self._sequencer.stuck:  # what could not be written cannot be synced
             self._gate.seal()
         self._enter(SYNCING)
         self._begun = self._loop.time()
@@ -231,7 +231,7 @@ class Keeper:
         self._sync_awaited()
 
     def _sync_later(self, error: OSError) -> None:
-        """The disk was not asked, for it took one more open file: nothing has failed."""
+        """There was no free descriptor, so the sync was not tried: nothing has failed."""
         if not self._short:
             self._short = True
             log.error("Journal: %s: synced later; raise the limit (ulimit -n)", error.strerror)
@@ -244,7 +244,7 @@ class Keeper:
             self._sync()
 
     def _report_unnoted(self) -> None:
-        """Log once that the highest number is not noted: a shortened journal would not show."""
+        """Log once that the highest number is not noted: a truncated journal would go unnoticed."""
         error = self.store.highest_error
         if error is not None and not self._unnoted:
             log.warning("Journal: %s: %s", error.filename or "the highest number", error.strerror)
@@ -256,20 +256,20 @@ class Keeper:
         self._replays.wake_all()
         self._replays.advance()
 
-    # Trouble
+    # Errors
 
     def _retry(self) -> None:
-        """Try whether the store takes more by now."""
+        """Check whether the store takes more now."""
         self._retry_timer = None
         if self._state is FAILED:
             self._enter(RETRYING)
             self._job = self._loop.run_in_executor(self._thread, self._sync_again)
             self._job.add_done_callback(self._synced_again)
-        elif self._state is not RETRYING:  # else its end will say
+        elif self._state is not RETRYING:  # else the end of that tells
             self._resume()
 
     def _sync_again(self) -> int:
-        """In the thread: what a failed sync may have dropped is written again, then synced."""
+        """In the thread: write again what a failed sync may have lost, then sync."""
         self.store.rewrite_unsynced()
         number: int = self.store.sync()
         return number
@@ -307,10 +307,10 @@ class Keeper:
         for call in refused:
             call()
 
-    # The end
+    # Shutdown
 
     async def stop(self) -> None:
-        """Write, sync and close; what could not be written was shown to nobody."""
+        """Write, sync and close; what could not be written has never been shown."""
         self._state = STOPPING
         for timer in (self._tick_timer, self._retry_timer, self._sync_timer):
             if timer is not None:

@@ -1,4 +1,4 @@
-"""The journal as a broker opens it: what its settings say, and what recovery has found."""
+"""Opens the journal according to the settings, and logs what recovery found."""
 
 import logging
 import time
@@ -15,7 +15,7 @@ LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERR
 
 
 def open_journal(settings: Settings) -> Store | Ring | None:
-    """The store on disk, else the ring in memory, if there is to be one. Raises `StoreError`."""
+    """Open the store on disk, or the ring in memory, or neither. Raises `StoreError`."""
     journal = settings.journal
     if not journal.enabled:
         return Ring(journal.ring_bytes) if journal.ring_bytes else None
@@ -44,7 +44,7 @@ def open_journal(settings: Settings) -> Store | Ring | None:
 
 
 def open_window(settings: Settings, store: Store | Ring | None) -> Window | None:
-    """The ids of what was published lately, before the last stop too."""
+    """Return the ids of recently published messages, including those before the last stop."""
     journal = settings.journal
     if not journal.dedupe_window or not journal.dedupe_ids:
         return None

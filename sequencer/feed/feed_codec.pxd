@@ -12,7 +12,7 @@ cdef class Packet:
     cdef readonly unsigned long long after
     cdef readonly bytes session
 
-# Not final: every codec is one of these.
+# Not final: every codec is a subclass.
 cdef class Codec:
     cdef readonly Py_ssize_t head_size, skip_size
     cdef readonly bint contiguous

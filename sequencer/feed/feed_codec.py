@@ -90,7 +90,7 @@ class Codec:
     def head(self, previous: int, first: int, last: int, count: int) -> bytes:
         """Return the `head_size` bytes before `count` messages, `first` to `last`.
 
-        `previous` is the last number that the feed spoke of before this datagram.
+        `previous` is the last number that earlier datagrams of the feed accounted for.
         """
         return b""
 

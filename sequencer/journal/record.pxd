@@ -7,7 +7,7 @@ cdef extern from "crc32c.h":
     void crc32c_seal(unsigned char *data, size_t size, unsigned int salt) noexcept
     void crc32c_choose(int tables) noexcept
 
-# As it lies in the buffer. The processors we build for are little-endian, as the format is.
+# As it is in the buffer. The format and the processors that we build for are little-endian.
 cdef packed struct Head:
     unsigned int crc
     unsigned int length

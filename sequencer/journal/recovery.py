@@ -3,7 +3,7 @@
     store.json is missing or damaged    rewritten from the segments' heads
     unfinished files (*.tmp)            removed
     a segment's head is damaged         rewritten from store.json and the file's name
-    a torn tail of the newest segment   cut off: nobody was told that it is safe
+    a torn tail of the newest segment   cut off: it was never reported as safe
     damage before good records, a gap   left as it is, and reported
     the newest segment lost records     known from its index or `.highest`. StoreError; or, with
                                         `accept_loss`, reported, and no number is used again
@@ -156,7 +156,7 @@ class Recovery:
         self.identity = identity._replace(epoch=epoch)
 
     def _check_gone(self, journal: str) -> None:
-        """Refuse to start a new journal by itself if the segments of an old one are gone."""
+        """Refuse to start a new journal unasked if the segments of an old one are gone."""
         highest = read_highest(self.path, journal)
         if highest and not self.accept_loss:
             raise StoreError(

@@ -25,7 +25,10 @@ OWN = pytest.mark.skipif(STAND_IN, reason="of our own log")
             b"PUB foo 5x\r\n",
             'Protocol Violation: the size is not a number of 1 to 9 digits: "PUB foo 5x"',
         ),
-        (b"CONNECT {bad}\r\n", "Protocol Violation: no JSON: Expecting property name enclosed in"),
+        (
+            b"CONNECT {bad}\r\n",
+            "Protocol Violation: not valid JSON: Expecting property name enclosed in",
+        ),
         (b"foo\x1b[31m\r\n", 'Protocol Violation: byte 102 in a verb: "foo\\x1b[31m"'),
         (b"SUB a\r\n", 'Protocol Violation: 1 words after the verb: "SUB a"'),
         (b"-ERR 'x'\r\n", "Protocol Violation: the client reported an error: \"-ERR 'x'\""),

@@ -140,7 +140,7 @@ def test_given_a_question_that_is_none_when_asked_then_an_error_says_why(
 def test_given_an_asker_without_headers_when_refused_then_an_error_says_why() -> None:
     said = three().ask(b"$SEQ.READ", payload=b'{"from": 1}', headers=False)
     assert said == [
-        PUBLISH % (b"$SEQ.READ", b": the answers have headers: say headers:true in CONNECT")
+        PUBLISH % (b"$SEQ.READ", b": the answers have headers: send headers:true in CONNECT")
     ]
 
 

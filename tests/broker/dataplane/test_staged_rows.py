@@ -191,4 +191,4 @@ def test_given_a_row_only_to_be_traced_when_checked_then_it_is_refused() -> None
     store = bytearray(b"PUB a 1\r\nx\r\n" + row)
     assert checker.check(parser, store, 0, len(store)) == BAD
     assert checker.row == 2
-    assert checker.problem.startswith("is only to be traced (Nats-Trace-Only)")
+    assert checker.problem.startswith("has Nats-Trace-Only")

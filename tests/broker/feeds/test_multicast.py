@@ -51,9 +51,9 @@ def test_given_root_then_a_send_buffer_may_be_beyond_the_systems_limit() -> None
 @pytest.mark.parametrize(
     ("group", "interface", "told"),
     [
-        ("239.255.1.1", "nowhere0", "by nowhere0: there is no such interface; there are lo"),
+        ("239.255.1.1", "nowhere0", "by nowhere0: there is no such interface; this machine has lo"),
         ("239.255.1.1", "192.0.2.254", "by 192.0.2.254: no interface has that address; `ip ad"),
-        ("ff15::1", "nowhere0", "by nowhere0: there is no such interface; there are lo"),
+        ("ff15::1", "nowhere0", "by nowhere0: there is no such interface; this machine has lo"),
     ],
 )
 def test_given_an_interface_that_is_not_here_then_it_is_told(

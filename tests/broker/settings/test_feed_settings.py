@@ -114,7 +114,7 @@ def test_given_feeds_when_printed_then_they_read_back(tmp_path: Path) -> None:
             "[ff02::1%eth0]:1234",
             '"[ff02::1%eth0]" has a zone; leave it out, and give the interface',
         ),
-        ("[ff02::1]:1", "the feed [ff02::1]:1: its group is one of a single link; give the inter"),
+        ("[ff02::1]:1", "the feed [ff02::1]:1: its group is limited to one link; give the inter"),
         ("239.0.0.1:0", "0 is below 1; give 1 to 65535"),
         ("239.0.0.1:65536", "65536 is above 65535; give 1 to 65535"),
         ("239.0.0.1:x", '"x" is not a port; give 1 to 65535'),
@@ -133,7 +133,7 @@ def test_given_feeds_when_printed_then_they_read_back(tmp_path: Path) -> None:
         ),
         (
             "[ff15::1]:1,interface=10.0.0.1",
-            'the feed [ff15::1]:1: "10.0.0.1" is an IPv4 address, and the group is one of IPv6;',
+            'the feed [ff15::1]:1: "10.0.0.1" is an IPv4 address, and the group is IPv6;',
         ),
         (f"{GROUP},ttl=256", "ttl: 256 is above 255; give 0 to 255"),
         (f"{GROUP},loop=perhaps", 'loop: "perhaps" is neither true nor false'),
@@ -283,7 +283,7 @@ def test_given_one_group_by_two_interfaces_then_it_is_a_and_b() -> None:
 def test_given_a_feed_and_nothing_kept_then_it_is_told() -> None:
     flags: dict[str, Any] = {"journal.enabled": False, "journal.ring_bytes": "0"}
     (told,) = problems(GROUP, flags=flags)
-    assert told.startswith("--feed: a feed is sent from what is kept, and nothing is: leave out")
+    assert told.startswith("--feed: a feed sends what is kept, but nothing is kept: leave out")
     assert resolve({"feeds": [GROUP], "journal.enabled": False}, {}).settings.feeds
 
 

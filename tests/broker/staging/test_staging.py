@@ -164,14 +164,14 @@ def test_given_a_piece_that_is_there_when_sent_again_then_it_is_answered_the_sam
         (b"PUB open.a 1\r\nx\r\n", '"open.a" is excluded from sequencing'),
         (b"PUB a _R_.b 1\r\nx\r\n", 'the reply "_R_.b" is a reserved subject'),
         (b"PUB a 1000000000\r\n", "the size is not a number of 1 to 9 digits"),
-        (b"PUB a 2000000\r\n", "2000000 bytes announced, and max_payload is 1048576"),
+        (b"PUB a 2000000\r\n", "2000000 bytes announced; max_payload is 1048576"),
         (
             b"PUB %b 1\r\n" % (b"a" * 5000),
-            "5002 bytes of arguments, and max_control_line is 4096",
+            "5002 bytes of arguments; max_control_line is 4096",
         ),
         (b"PUB a 1\r\nxyz", "a payload does not end with CR LF"),
-        (b"SUB a 1\r\n", "is no PUB and no HPUB"),
-        (b"+OK\r\n", "is no PUB and no HPUB"),
+        (b"SUB a 1\r\n", "is not a PUB or an HPUB"),
+        (b"+OK\r\n", "is not a PUB or an HPUB"),
         (b"HPUB a 9 1\r\n", "the headers are larger than the whole"),
     ],
 )
@@ -221,7 +221,7 @@ def test_given_stages_that_are_not_as_they_are_asked_for_then_the_commit_is_refu
     publisher.one(piece("app", 1, "verb", 0, ROW + b"PU"))
     for stages, refused in (
         ({"x": ROW}, (404, "Stage x is not here: it expired, or never was")),
-        ({"s": ROW + b"x"}, (409, "Stage s has 21 bytes, and not 22")),
+        ({"s": ROW + b"x"}, (409, "Stage s has 21 bytes, not 22")),
         ({"s": ROW.upper()}, (409, "Stage s has another checksum")),
         ({"cut": ROW[:-1]}, (409, "Stage cut ends in the middle of a row")),
         ({"s": ROW, "verb": ROW + b"PU"}, (409, "Stage verb ends in the middle of a row")),
@@ -312,7 +312,7 @@ def test_given_more_applications_than_are_remembered_then_a_new_one_is_refused(
 def test_given_a_client_without_headers_then_it_is_told_what_to_say(broker: Broker) -> None:
     client = broker.client(QUIET + LISTEN)
     (told,) = client.ask(request("BATCH", {"application": "a"}))
-    assert b"say headers:true in CONNECT" in told.text
+    assert b"send headers:true in CONNECT" in told.text
 
 
 def test_given_no_reply_then_it_is_refused(broker: Broker) -> None:

@@ -53,7 +53,7 @@ class Model:
             if data is None:
                 return Refused(404, f"Stage {stage} is not here: it expired, or never was")
             if len(data) != size:
-                return Refused(409, f"Stage {stage} has {len(data)} bytes, and not {size}")
+                return Refused(409, f"Stage {stage} has {len(data)} bytes, not {size}")
             if crc32(data) != crc:
                 return Refused(409, f"Stage {stage} has another checksum")
             if data and not data.endswith(b"\r\n"):

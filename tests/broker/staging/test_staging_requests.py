@@ -77,7 +77,7 @@ def test_given_no_headers_then_the_first_that_misses_is_named() -> None:
 
 
 def test_given_endless_headers_then_they_are_refused_before_they_are_read() -> None:
-    with pytest.raises(BadRequest, match="there are 900002 bytes of headers, and 16384 at most"):
+    with pytest.raises(BadRequest, match="there are 900002 bytes of headers; 16384 are allowed"):
         read_piece(b"\r\n" * 450_001)
 
 
@@ -114,7 +114,7 @@ def test_given_a_commit_when_read_then_it_is_what_it_says() -> None:
         (commit(stages=[{"stage": "a", "bytes": -1, "crc32": 1}]), '"bytes" is a whole number'),
         (commit(stages=[{"stage": "a", "bytes": 1, "crc32": 1 << 32}]), '"crc32" is a whole'),
         (commit(stages=[{"stage": "a", "bytes": 1, "crc32": 1}] * 2), "a stage is named twice"),
-        (commit(stages=[0] * 10), "10 stages are named, and there are 9 at most"),
+        (commit(stages=[0] * 10), "10 stages are named; at most 9 are allowed"),
         (commit(remember=1), '"remember" is true or false'),
         (commit(after=-1), '"after" is a whole number'),
         (commit(after="6"), '"after" is a whole number'),

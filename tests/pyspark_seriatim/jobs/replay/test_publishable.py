@@ -50,7 +50,7 @@ class Broker:
             if subject in self.subjects:
                 raise BrokerError(f'{said}"{subject}" is excluded from sequencing', 400)
             if number in self.numbers:
-                why = "99 bytes, and max_control_line is 50"
+                why = "99 bytes; max_control_line is 50"
                 raise RowError(f"a row of subject {subject!r}: {said}{why}")
         self.got = [number for number, _ in made]
         return WholeStage(name, len(made), 0, len(made))
@@ -101,7 +101,7 @@ def test_given_a_row_that_is_too_long_when_staged_then_no_other_of_its_subject_g
     _, left_out = stage(broker, BATCH, batch(range(1, 7)), pairs, True)  # type: ignore[arg-type]
     assert broker.got == [1, 3, 4, 6]
     assert [one.number for one in left_out] == [2, 5]
-    assert left_out[0].why == "the broker refuses it: 99 bytes, and max_control_line is 50"
+    assert left_out[0].why == "the broker refuses it: 99 bytes; max_control_line is 50"
 
 
 def test_given_only_rows_that_cannot_be_published_when_staged_then_the_stage_is_empty() -> None:
