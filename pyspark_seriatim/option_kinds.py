@@ -25,7 +25,7 @@ def _bounds(setting: Setting) -> tuple[int, int]:
 def _check_text(setting: Setting, text: str) -> str:
     most = getattr(setting, "length_max", TEXT_MAX)
     if not 1 <= len(text) <= most or not text.isprintable():
-        raise WrongValue(f"{quoted(text)} is not a text of 1 to {most} printable characters")
+        raise WrongValue(f"{quoted(text)} is not a string of 1 to {most} printable characters")
     return text
 
 
@@ -51,8 +51,10 @@ KINDS: Final[dict[str, SettingKind]] = {
         how="give bytes, or a size such as 512k or 8m",
         read=lambda setting, text: values.read_bytes(text, *_bounds(setting)),
     ),
-    "text": SettingKind(how="give a text", check=_check_text, printable=False),
-    "secret": SettingKind(how="give a text", check=_check_given, printable=False),
+    "text": SettingKind(how="give a string", noun="a string", check=_check_text, printable=False),
+    "secret": SettingKind(
+        how="give a string", noun="a string", check=_check_given, printable=False
+    ),
     "file": SettingKind(how="give a path", check=_check_given, printable=False),
     "servers": SettingKind(
         how=f"give {values.ADDRESSES}", read=lambda setting, text: values.read_servers(text)

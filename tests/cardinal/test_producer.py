@@ -273,7 +273,7 @@ def test_given_what_does_not_belong_on_a_channel_when_made_then_it_is_refused() 
     channel.block(7, C, B, 7)
     with pytest.raises(BrokenReorg, match="block 8 comes after the head"):
         channel.block(8, ID, C, 8)
-    with pytest.raises(BrokenReorg, match="no block is heavier than what is replaced"):
+    with pytest.raises(BrokenReorg, match="no block is heavier than those it replaces"):
         channel.complete()
     channel.weight = 6
     with pytest.raises(BrokenReorg, match="1 sub-batches were not sent"):

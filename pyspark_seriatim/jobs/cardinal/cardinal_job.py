@@ -187,7 +187,7 @@ def read_tracking(schema: str | None, patterns: Sequence[str]) -> Tracking | Non
     except OSError as error:
         raise JobError(f"--schema {schema}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise JobError(f"--schema {schema}: no TOML: {error}") from error
+        raise JobError(f"--schema {schema}: not valid TOML: {error}") from error
     except SchemaError as error:
         raise JobError(f"--schema {schema}: {told(error)}") from error
     try:

@@ -87,7 +87,7 @@ def test_given_a_damaged_capture_when_read_then_nothing_worse_than_an_error_happ
         (b"21:cardinal capture 1 a=", "ends inside"),
         (b"21:cardinal capture 1 a=,", "'a=' is not a valid name of a stream"),
         (b"20:cardinal capture 1 \xff,", "not ASCII"),
-        (b"20:cardinal capture 1 ax", "no comma at the end of a record"),
+        (b"20:cardinal capture 1 ax", "a record does not end with a comma"),
     ],
 )
 def test_given_a_file_that_is_no_capture_when_opened_then_it_is_told(
