@@ -120,7 +120,7 @@ def test_given_old_blocks_when_time_passes_then_they_are_evicted_with_what_they_
     (second,) = assembler.feed([], "t", now=116.0)
     assert isinstance(second, Evicted)
     assert second.bytes == BLOCK_BYTES + 2 * 36 + 2 + EACH_BYTES
-    assert "without its Batch" in str(second)
+    assert "missing: its Batch" in str(second)
     assert (assembler.evicted, assembler.pending_bytes) == (2, 0)
     assert assembler.missing(B) is None
 

@@ -48,7 +48,7 @@ def test_given_a_reorg_when_read_then_its_blocks_are_there() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("", "no JSON"),
+        ("", "not valid JSON"),
         ("[" * 100_000, "nested too deeply"),
         ("[]", "the line is not a JSON object"),
         ('{"number": 1, "number": 2}', "'number' occurs twice"),

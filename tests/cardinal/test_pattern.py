@@ -191,7 +191,7 @@ def test_given_two_patterns_then_a_shortest_key_that_begins_with_both_is_found(
         (r"\xg0", "two hexadecimal digits"),
         ("a\\", r"nothing follows \\"),
         ("}", r"\} cannot stand here"),
-        ("(" * 60 + ")" * 60, "more than 50 groups"),
+        ("(" * 60 + ")" * 60, "more than 50 nested groups"),
     ],
 )
 def test_given_a_pattern_that_is_none_of_ours_when_made_then_it_is_told_where_and_why(

@@ -154,7 +154,7 @@ def test_given_a_key_set_and_deleted_when_counted_then_both_are_sent_and_counted
 @pytest.mark.parametrize(
     ("updates", "deletes", "batches", "error", "reason"),
     [
-        ({"c": b""}, ["c"], {}, PrefixConflict, "'c' is set and deleted"),
+        ({"c": b""}, ["c"], {}, PrefixConflict, "'c' is both set and deleted"),
         ({"c": b""}, [], {"c": ID}, PrefixConflict, "'c' is a sub-batch and a key of the Batch"),
         ({}, ["c"], {"c": ID}, PrefixConflict, "a key of the Batch"),
         ({"a/1": b""}, [], {"a/": ID}, PrefixConflict, "'a/' is a sub-batch and a counted prefix"),

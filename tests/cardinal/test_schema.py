@@ -103,7 +103,7 @@ def test_given_no_prefixes_when_made_then_everything_is_in_the_default_topic() -
         ({"a/": "x y"}, "topic 'x y': words of letters"),
         ({"a/": "x.>"}, "topic 'x.>': words of letters"),
         ({"a/": "x..y"}, "topic 'x..y': words of letters"),
-        ({"a/": "reorg.x"}, "topic 'reorg.x': reorg is kept"),
+        ({"a/": "reorg.x"}, "topic 'reorg.x': reorg is reserved"),
     ],
 )
 def test_given_a_schema_that_cannot_be_when_made_then_its_problem_is_told(
