@@ -1,1 +1,1 @@
-"""The benchmark: Seriatim and nats-server under one load generator, in one run, alternating."""
+"""The benchmark: Seriatim and nats-server under the same load, alternating in one run."""

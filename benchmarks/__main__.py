@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def chosen_scenarios(names: Sequence[str]) -> list[Scenario]:
-    """Return the scenarios of these names, all without names."""
+    """Return the scenarios with these names; all, if there are none."""
     known = {scenario.name: scenario for scenario in ALL}
     for name in names:
         if name not in known:
@@ -72,10 +72,10 @@ def chosen_scenarios(names: Sequence[str]) -> list[Scenario]:
 def chosen_servers(
     names: Sequence[str], commands: Sequence[str], cq: Path | None
 ) -> Callable[..., list[Server]]:
-    """Return what says which servers run a scenario: those of these names, or its own.
+    """Return the function that chooses a scenario's servers: those named, or its own.
 
-    Servers given by a command run everything they can; one of a known name replaces that. The
-    original cq runs only where it is given.
+    Servers given by a command run everything they can; one with a known name replaces that. The
+    original cq runs only if it is given.
     """
     extra = {server.name: server for server in map(server_from_option, commands)}
     known = KNOWN | extra
@@ -99,7 +99,7 @@ def chosen_servers(
 
 
 def run(options: argparse.Namespace, console: Console) -> list[Result]:
-    """Do what the options say."""
+    """Run what the options ask for."""
     scenarios = chosen_scenarios(options.only)
     servers_of = chosen_servers(options.server, options.server_cmd, options.cq)
     servers = {server.name: server for one in scenarios for server in servers_of(one)}

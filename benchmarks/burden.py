@@ -1,4 +1,4 @@
-"""Many subscriptions on distinct subjects, which the flood's own subject must be found among."""
+"""Many subscriptions on other subjects, among which the flood's own must be found."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from benchmarks.connection import Connection
 
 CONNECTIONS = 10
-BATCH = 10_000  # SUBs in one send: about 300 kB
+BATCH = 10_000  # SUBs per send: about 300 kB
 
 
 @contextmanager

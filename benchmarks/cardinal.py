@@ -1,12 +1,11 @@
-"""Cardinal Streams without a broker: how fast messages are made, and made into blocks again.
+"""Cardinal Streams without a broker: how fast messages are encoded, and assembled into blocks.
 
     python -m benchmarks.cardinal [--quick] [--runs 5]
 
-Each row is CPU time of this process alone, and its median over the runs. `encode` is a producer
-that turns blocks into keys and values; `assemble` takes the messages of two such producers, one
-from each in turn, so that half of them are copies, decodes them and gives whole blocks. Every key
-is an object of its own, as a socket would bring it. `pending` keeps blocks unfinished, and says
-what memory they take.
+Each row is CPU time of this process alone, as the median over the runs. `encode` is a producer that
+turns blocks into keys and values. `assemble` takes the messages of two such producers in turn, so
+that half of them are copies, and decodes them into whole blocks. Every key is a new object, as from
+a socket. `pending` keeps incomplete blocks, and measures their memory.
 """
 
 import argparse
@@ -31,13 +30,13 @@ from cardinal.schema import Schema
 SCHEMA = Schema({"c/1/a/": "state", "c/1/b/[0-9a-f]+/t/": "tx"}, default="chain")
 VALUE_BYTES = 128
 TOTAL = 200_000  # messages of a run
-PIECE = 1000  # messages that come at once
+PIECE = 1000  # messages per call
 PENDING = 100  # blocks
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Blocks of so many messages, and the goals in messages per second of CPU."""
+    """Blocks with so many messages, and the goals in messages per second of CPU."""
 
     messages: int
     assemble: float
@@ -48,7 +47,7 @@ SIZES = (Size(200, 400_000, 400_000), Size(20, 250_000, 250_000))
 
 
 def blocks_of(size: int, count: int) -> Iterator[tuple[int, bytes, bytes, dict[str, bytes]]]:
-    """Number, hash, parent and updates of blocks with so many messages, the Batch included."""
+    """Number, hash, parent and updates of blocks with so many messages, including the Batch."""
     parent = bytes(HASH_SIZE)
     for number in range(1, count + 1):
         hash = number.to_bytes(HASH_SIZE, "big")
@@ -60,7 +59,7 @@ def blocks_of(size: int, count: int) -> Iterator[tuple[int, bytes, bytes, dict[s
 
 
 def produce(size: int, count: int) -> tuple[list[Messages], float]:
-    """The messages of blocks, and the CPU seconds it took to make them."""
+    """The messages of blocks, and the CPU seconds to make them."""
     producer, blocks = Producer(SCHEMA), list(blocks_of(size, count))
     begin = time.process_time()
     made = [
@@ -82,7 +81,7 @@ def rows_of(made: Sequence[Messages], copies: int) -> list[Row]:
 
 
 def assemble(rows: Sequence[Row], blocks: int) -> float:
-    """CPU seconds to make whole blocks of the rows."""
+    """CPU seconds to assemble the rows into whole blocks."""
     assembler, found = Assembler(), 0
     begin = time.process_time()
     for at in range(0, len(rows), PIECE):
@@ -95,7 +94,7 @@ def assemble(rows: Sequence[Row], blocks: int) -> float:
 
 
 def pending(size: int) -> tuple[int, int, int]:
-    """Of unfinished blocks: bytes of memory, bytes the assembler counts, bytes of messages."""
+    """For incomplete blocks: bytes of memory, bytes by the assembler's count, bytes of messages."""
     made, _ = produce(size, PENDING)
     rows = [row for row in rows_of(made, 1) if row[0][0] != 0]  # their Batches never come
     sent = sum(len(key) + len(value) for key, value, _ in rows)
@@ -113,7 +112,7 @@ def pending(size: int) -> tuple[int, int, int]:
 
 
 def rates_of(size: Size, total: int, runs: int) -> dict[str, list[float]]:
-    """Messages per second of CPU of everything that is measured, of each run."""
+    """Messages per second of CPU for each measurement, by run."""
     count = total // size.messages
     rates: dict[str, list[float]] = {"encode": [], "assemble": [], "assemble, no copies": []}
     for _ in range(runs):

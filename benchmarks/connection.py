@@ -1,7 +1,7 @@
-"""A blocking client connection on which no wait is longer than `WAIT_SECONDS`.
+"""A blocking client connection on which no wait exceeds `WAIT_SECONDS`.
 
-The kernel keeps the time (SO_RCVTIMEO, SO_SNDTIMEO): Python's own socket timeouts would
-cost one poll() before every send and receive, in a generator that must not be the limit.
+The kernel measures the time (SO_RCVTIMEO, SO_SNDTIMEO): Python's own socket timeouts would cost a
+poll() before every send and receive, in a generator that must not be the bottleneck.
 """
 
 import socket
@@ -11,7 +11,7 @@ from typing import Self
 from benchmarks.errors import BenchmarkError
 from benchmarks.wire import CONNECT, PING, PONG
 
-WAIT_SECONDS = 15  # more than the 10 s after which nats-server cuts a subscriber that is slow
+WAIT_SECONDS = 15  # more than the 10 s after which nats-server disconnects a slow subscriber
 
 
 class Connection:
@@ -37,7 +37,7 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Close at once, by a reset: 10 000 connections must not leave their ports waiting."""
+        """Close at once, by a reset: 10 000 connections must not leave their ports in TIME_WAIT."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
@@ -51,7 +51,7 @@ class Connection:
             raise BenchmarkError(f"sending failed: {error}") from None
 
     def receive(self, size: int = 65536) -> bytes:
-        """Return what is there, at least one byte."""
+        """Return what has arrived, at least one byte."""
         try:
             data = self.socket.recv(size)
         except BlockingIOError:
@@ -63,10 +63,10 @@ class Connection:
         return data
 
     def discard(self, scratch: bytearray, size: int) -> int:
-        """Take up to `size` bytes off the connection without copying them; return how many.
+        """Read up to `size` bytes from the connection without copying them; return how many.
 
-        With MSG_TRUNC the kernel counts and frees them, and with MSG_WAITALL it comes back
-        only with all of them, so that receiving costs next to nothing.
+        With MSG_TRUNC the kernel counts and drops them, and with MSG_WAITALL it returns only when
+        all have arrived, so that receiving costs next to nothing.
         """
         try:
             count = self.socket.recv_into(
@@ -81,7 +81,7 @@ class Connection:
         return count
 
     def read_until(self, end: bytes) -> bytes:
-        """Receive until `end` has come; an -ERR is an error."""
+        """Receive until `end` has arrived; an -ERR is an error."""
         data = b""
         while end not in data:
             data += self.receive()
@@ -90,7 +90,7 @@ class Connection:
         return data
 
     def settle(self, operations: bytes | memoryview = b"") -> None:
-        """Send `operations` and wait until the server has worked through them all."""
+        """Send `operations` and wait until the server has processed them all."""
         if operations:
             self.send(operations)
         self.send(PING)

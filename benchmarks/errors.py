@@ -1,5 +1,5 @@
-"""What ends one run of the benchmark early, said in one line."""
+"""The error that ends one run of the benchmark early, with a one-line message."""
 
 
 class BenchmarkError(Exception):
-    """The run cannot be counted: a server failed, bytes were missing, or a wait ran out."""
+    """The run does not count: a server failed, bytes were missing, or a wait timed out."""

@@ -1,8 +1,8 @@
-"""Messages that leave by multicast: one receiver on this machine counts what reaches it.
+"""Messages sent by multicast: one receiver on this machine counts what it gets.
 
 A broker is flooded by one NATS publisher. cquencer, whose clients must wait for each number, has
-eight of them and fewer messages; and the floor sends of itself, as fast as the system takes it.
-What the receiver had no room for is no error: it says how much of the work was done in vain.
+eight of them and fewer messages. The floor only sends, as fast as the system accepts it. Datagrams
+that the receiver had no room for are not an error: they show how much of the work was wasted.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ def run_feeding(feeding: Feeding, server: Server) -> Sample:
 
 
 def run_floor(feeding: Feeding, server: Server) -> Sample:
-    """Have the program that stands for a server do nothing but send."""
+    """Have the program that takes the place of a server only send."""
     port = free_port(socket.SOCK_DGRAM)
     words = server.command.format(
         group=GROUP, feed_port=port, messages=feeding.messages, size=feeding.size
@@ -68,7 +68,7 @@ def flooded(process: ServerProcess, feeding: Feeding) -> Sample:
 
 
 def with_deliveries(sample: Sample, heard: dict[str, float]) -> Sample:
-    """Add what the receiver counted; it has checked that the numbers rise."""
+    """Add what the receiver counted; it has checked that the numbers increase."""
     messages, missing = int(heard["messages"]), int(heard["missing"])
     if not 0 < messages <= sample.messages:
         raise BenchmarkError(f"the receiver got {messages} messages of {sample.messages}")

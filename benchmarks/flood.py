@@ -1,4 +1,4 @@
-"""One flood: all subscribed, all published, all received; the CPU time in between."""
+"""One flood: everyone subscribes, everything is published and received; the CPU time in between."""
 
 import os
 import random
@@ -16,7 +16,7 @@ from benchmarks.scenarios import Flood
 from benchmarks.servers import Server
 from benchmarks.wire import Block, payload_of, publications, stream_bytes
 
-FLOOD_SECONDS = 90  # then the run has failed
+FLOOD_SECONDS = 90  # after that the run has failed
 
 
 def run_flood(flood: Flood, server: Server) -> Sample:
@@ -55,7 +55,7 @@ def subjects_of(flood: Flood) -> list[bytes]:
 
 
 def blocks_of(flood: Flood, subjects: list[bytes]) -> list[Block]:
-    """Return every publisher's block; each goes through the subjects in an order of its own."""
+    """Return every publisher's block; each uses the subjects in a different order."""
     share = flood.messages // flood.publishers
     payload = payload_of(flood.size)
     order = random.Random(1)
@@ -71,7 +71,7 @@ def measured(
     subscribers: Sequence[Subscriber],
     messages: int,
 ) -> Sample:
-    """Start the threads, wait until all is published and received, and say what it took."""
+    """Start the threads, wait until everything is published and received, and measure."""
     server_cpu = process.cpu_seconds()
     own_cpu = time.process_time()
     began_at = time.perf_counter()
@@ -95,7 +95,7 @@ def measured(
 
 
 def finish(process: ServerProcess, loaders: Sequence[Loader], until: float) -> None:
-    """Wait for the threads, not for ever, and raise what went wrong in them."""
+    """Wait for the threads, with a timeout, and raise the error of one that failed."""
     for loader in loaders:
         loader.join(max(0.0, until - time.perf_counter()))
         if loader.is_alive():

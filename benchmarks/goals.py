@@ -1,4 +1,4 @@
-"""Goals against figures: how many times better than a peer, and whether that is enough."""
+"""Compares figures with goals: how many times better than a peer, and whether that is enough."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One goal of one server in one scenario, and what was reached of it."""
+    """One goal of one server in one scenario, and the figure reached."""
 
     scenario: str
     server: str
@@ -31,11 +31,11 @@ class Verdict:
         return self.found >= self.goal.least
 
     def __str__(self) -> str:
-        """Say it in one line, with the word that matters at its end."""
+        """The verdict in one line, with its key word at the end."""
         least, peer = self.goal.least, self.goal.peer
         if not peer:
             said = f"{self.found / 1e6:.2f} M, goal {least / 1e6:g} M"
-        elif least < 1:  # it may be worse, so many times
+        elif least < 1:  # it may be worse, by this factor
             said = f"{1 / self.found:.2f} times that of {peer}, goal {1 / least:g} or less"
         else:
             said = f"{self.found:.2f} times better than {peer}, goal {least:g}"
@@ -44,7 +44,7 @@ class Verdict:
 
 
 def find(results: Sequence[Result], scenario: str, server: str) -> Result | None:
-    """Return what was measured of one scenario on one server, if anything was."""
+    """Return the measurements of one scenario on one server, if there are any."""
     for result in results:
         if (result.scenario.name, result.server.name) == (scenario, server) and result.samples:
             return result
@@ -52,7 +52,7 @@ def find(results: Sequence[Result], scenario: str, server: str) -> Result | None
 
 
 def ratio(result: Result, results: Sequence[Result], figure: str, peer: str = "") -> float:
-    """Return how many times better than its peer a server is; 0 with nothing to compare."""
+    """Return how many times better a server is than its peer; 0 if there is nothing to compare."""
     peer = peer or result.scenario.peer
     other = find(results, result.scenario.name, peer)
     if not other or not result.samples or result.server.name == peer:
@@ -63,7 +63,7 @@ def ratio(result: Result, results: Sequence[Result], figure: str, peer: str = ""
 
 
 def verdicts(results: Sequence[Result]) -> Iterator[Verdict]:
-    """Judge every server but nats-server and those that others are compared with."""
+    """Judge every server except nats-server and others that serve as a comparison."""
     for result in results:
         name, goals = result.server.name, result.scenario.goals
         peers = {BASELINE, *(goal.peer for goal in goals)}

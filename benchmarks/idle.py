@@ -1,4 +1,4 @@
-"""Idle connections: what it costs a server that many clients are merely there."""
+"""Idle connections: what many connected clients cost a server."""
 
 import resource
 import time
@@ -16,7 +16,7 @@ SPARE_FILES = 200
 
 
 def run_idle(idle: Idle, server: Server) -> Sample:
-    """Connect and subscribe `idle.connections` times, then see that the outermost still hear."""
+    """Connect and subscribe `idle.connections` times; check that first and last still receive."""
     allow_files(idle.connections + SPARE_FILES)
     with ServerProcess(server) as process, ExitStack() as stack:
         server_cpu, own_cpu = process.cpu_seconds(), time.process_time()

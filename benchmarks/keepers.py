@@ -1,7 +1,7 @@
-r"""How a client speaks with a server that keeps messages: our journal, and JetStream.
+r"""How a client talks to a server that keeps messages: Seriatim's journal, and JetStream.
 
-What both are asked: keep what is published to `bench.>`; say that it is kept, by an
-acknowledgement; say how much is kept; and send it all again, from the first message.
+Both must keep what is published to `bench.>`, acknowledge that it is kept, report how much is kept,
+and send it all again, from the first message.
 
     ours        PUB $SEQ.PUB.bench.x REPLY 128     MSG REPLY 1 7\r\n5:88485,\r\n
     JetStream   PUB bench.x REPLY 128              MSG REPLY 1 26\r\n{"stream":"BENCH","seq":7}\r\n
@@ -23,7 +23,7 @@ DELIVERED = re.compile(rb"MSG bench\.x 1 \$JS\.ACK\.BENCH\.C\.1\.(\d+)\.\d+\.\d{
 
 
 def ask(connection: Connection, subject: bytes, request: bytes = b"") -> dict[str, Any]:
-    """Make a request whose answer is a JSON object, and return that."""
+    """Make a request whose answer is a JSON object; return the object."""
     connection.send(
         b"SUB _INBOX.ask 9\r\nUNSUB 9 1\r\nPUB %b _INBOX.ask %d\r\n%b\r\n"
         % (subject, len(request), request)
@@ -45,37 +45,37 @@ def ask(connection: Connection, subject: bytes, request: bytes = b"") -> dict[st
 
 
 class Course(NamedTuple):
-    """A replay as its reader sees it."""
+    """A replay from its reader's point of view."""
 
-    opening: bytes  # what asks for it
-    length: int  # of all that must come
+    opening: bytes  # the request
+    length: int  # of all that must arrive
     last: bytes  # the end of the last message
 
 
 class Keeper(Protocol):
-    """What a scenario asks of a server that keeps messages."""
+    """What a scenario needs of a server that keeps messages."""
 
-    acknowledged: bytes  # is once in every acknowledgement, and in nothing else
-    refused: bytes  # is in what comes in the place of one
+    acknowledged: bytes  # occurs once in every acknowledgement, and nowhere else
+    refused: bytes  # occurs in the answer when a message is refused
 
     def begin(self, connection: Connection) -> None:
-        """Make ready to keep what is published to SUBJECT."""
+        """Prepare to keep what is published to SUBJECT."""
 
     def asking(self, payload: bytes, reply: bytes) -> bytes:
-        """Return a publication that is to be acknowledged to `reply`."""
+        """Return a publication whose acknowledgement goes to `reply`."""
 
     def kept(self, connection: Connection) -> int:
         """Return how many messages are kept."""
 
     def course(self, payload: bytes, messages: int) -> Course:
-        """Say how all that is kept, 1..`messages`, is replayed."""
+        """Describe the replay of everything that is kept, 1..`messages`."""
 
     def replayed(self, data: bytes, payload: bytes) -> list[int]:
         """Check every whole message in `data` and return their numbers."""
 
 
 class Journal:
-    """Ours."""
+    """Seriatim's."""
 
     acknowledged = b",\r\n"
     refused = b"NATS/1.0"
@@ -103,7 +103,7 @@ class Journal:
 
 
 class Stream:
-    """JetStream: one stream in a file, and one consumer that acknowledges nothing."""
+    """JetStream: one stream in a file, and one consumer without acknowledgements."""
 
     acknowledged = b'"seq":'
     refused = b'"error"'
@@ -121,8 +121,8 @@ class Stream:
     def course(self, payload: bytes, messages: int) -> Course:
         """Have the consumer push: pulls of 2000 to 100 000 messages were slower by a sixth.
 
-        The subject of a message's own acknowledgement grows with three numbers in it: that of
-        the message, that of the delivery, and how many are still to come.
+        The subject for acknowledging a message grows with three numbers in it: that of the message,
+        that of the delivery, and how many are still to come.
         """
         config = {
             "name": "C", "ack_policy": "none", "mem_storage": True,
@@ -142,10 +142,10 @@ class Stream:
 
 
 def keeper_of(server: Server) -> Keeper:
-    """Return the one that speaks `server`'s language."""
+    """Return the keeper for `server`."""
     return Stream() if server.keeps == "jetstream" else Journal(server.frame)
 
 
 def unasked(payload: bytes) -> bytes:
-    """Return a publication that nobody acknowledges, the same for all servers."""
+    """Return a publication without acknowledgement, the same for all servers."""
     return publication(SUBJECT, payload)

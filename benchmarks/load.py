@@ -1,7 +1,7 @@
-"""The load generator's two kinds of threads: publishers that flood, subscribers that count.
+"""The load generator's threads: publishers that flood, subscribers that count.
 
-They are threads of one process and yet use all cores: each spends its time in send() or
-recv() of large pieces, where Python's lock is free. How much that costs is measured too.
+They are threads of one process and yet use all cores: each spends its time in send() or recv() of
+large pieces, where Python's lock is released. Their cost is measured, too.
 """
 
 import contextlib
@@ -13,12 +13,12 @@ from benchmarks.connection import Connection
 from benchmarks.errors import BenchmarkError
 from benchmarks.wire import PING, PONG, Frame, from_next_message, numbers_of
 
-CHECKED_BYTES = 64 * 1024  # of the beginning and of the end of what a subscriber gets
-STRAY_PINGS_MAX = 4  # servers send a PING of their own 2 s after CONNECT, amid the messages
+CHECKED_BYTES = 64 * 1024  # at the beginning and at the end of a subscriber's data
+STRAY_PINGS_MAX = 4  # servers send a PING 2 s after CONNECT, among the messages
 
 
 class Loader(threading.Thread):
-    """One connection worked by one thread. `error` says why it ended early, if it did."""
+    """One connection used by one thread. `error` says why it ended early, if it did."""
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
@@ -45,7 +45,7 @@ class Loader(threading.Thread):
 
 
 class Publisher(Loader):
-    """Sends one prebuilt block again and again, then waits until the server has read it all."""
+    """Sends one prebuilt block repeatedly, then waits until the server has read everything."""
 
     def __init__(self, port: int, block: bytes, repeats: int) -> None:
         super().__init__(port)
@@ -62,9 +62,9 @@ class Publisher(Loader):
 class Subscriber(Loader):
     """Counts bytes up to the exact length of the whole run; checks the messages at both ends.
 
-    A PING of the server's own may come amid the messages, 6 bytes nobody can foresee. So
-    the end is not a count but the PONG to the PING that `ask_for_end` sends once all is
-    published: it comes after the last message, and then the count must be right.
+    A PING of the server's may arrive among the messages, 6 unpredictable bytes. So the end is not a
+    count but the PONG for the PING that `ask_for_end` sends once everything is published: it comes
+    after the last message, and then the count must be right.
     """
 
     def __init__(self, port: int, frame: Frame, payload: bytes, messages: int, length: int) -> None:
@@ -78,7 +78,7 @@ class Subscriber(Loader):
         self.discarded = False
 
     def ask_for_end(self) -> None:
-        """Mark the end of the messages. From the main thread, after the last publisher."""
+        """Mark the end of the messages. Called by the main thread, after the last publisher."""
         self.connection.send(PING)
 
     def work(self) -> None:
@@ -88,7 +88,7 @@ class Subscriber(Loader):
         self.tail = self._read_to_end()
 
     def verify(self) -> None:
-        """Raise if not exactly the right bytes came. After the clock has been stopped."""
+        """Raise unless exactly the right bytes arrived. Called after the clock was stopped."""
         came = self.received - len(PONG)
         stray, rest = divmod(came - self.expected, len(PING))
         if rest or not 0 <= stray <= STRAY_PINGS_MAX:

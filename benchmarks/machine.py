@@ -13,7 +13,7 @@ from benchmarks.servers import Server
 
 
 def description(servers: Sequence[Server]) -> dict[str, str]:
-    """Return the header of a report, in the order it is to be read."""
+    """Return the header of a report, in reading order."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(" ", "minutes"),
         "processor": f"{os.cpu_count()} x {_field('/proc/cpuinfo', 'model name')}",
@@ -38,7 +38,7 @@ def _field(path: str, name: str) -> str:
 
 
 def _file_system(place: Path) -> str:
-    """Return what the servers' directories are on; on a tmpfs no sync takes any time."""
+    """Return the file system of the servers' directories; on a tmpfs a sync takes no time."""
     mounts = [line.split()[:3] for line in Path("/proc/self/mounts").read_text().splitlines()]
     above = {"/", *(str(parent) for parent in (place, *place.parents))}
     device, at, kind = max((one for one in mounts if one[1] in above), key=lambda one: len(one[1]))
@@ -53,7 +53,7 @@ def _installed(distribution: str) -> str:
 
 
 def _commit() -> str:
-    """Return the commit's short hash, marked when the tree differs from it."""
+    """Return the commit's short hash, marked if the tree was changed."""
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12"],

@@ -1,12 +1,12 @@
 """Numbers from cquencer's port: clients that send a message and want its number.
 
-Each waits for the number before it sends the next, as cquencer's must; where a server takes
-netstrings it may have a window of messages on their way, and the run has more messages then, to
-take about as long. Every answer is checked: each number from 1 on comes once.
+Each waits for the number before it sends the next, as cquencer's must. If a server accepts
+netstrings there may be a window of messages in flight; the run then has more messages, to take
+about as long. Every answer is checked: each number from 1 on comes once.
 
-Server and clients take turns, so that rates hang on where the system puts the two: on one core,
+Server and clients take turns, so rates depend on where the system schedules the two: on one core,
 or on two that wake each other. On a virtual machine that makes a factor of two, and of five with
-one client. So they are told: one client and its server share a core, more have one of their own.
+one client. So they are pinned: one client shares a core with its server, several have another one.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from benchmarks.scenarios import Numbering
 from benchmarks.servers import Server
 
 PIPELINED_TIMES = 20  # as many messages as where clients wait
-ENDING_SECONDS = 0.5  # that a server which ends takes for it
+ENDING_SECONDS = 0.5  # for a server to end
 
 
 def run_numbering(numbering: Numbering, server: Server) -> Sample:
@@ -33,7 +33,7 @@ def run_numbering(numbering: Numbering, server: Server) -> Sample:
 
 
 def place(server: int, clients: int, apart: bool) -> None:
-    """Put a server on the first core and its clients on the last, or both on the last."""
+    """Pin a server to the first core and its clients to the last, or both to the last."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(server, cores[:1] if apart else cores[-1:])
     os.sched_setaffinity(clients, cores[-1:])
@@ -42,7 +42,7 @@ def place(server: int, clients: int, apart: bool) -> None:
 def numbered(
     process: ServerProcess, connections: int, messages: int, size: int, window: int = 1
 ) -> Sample:
-    """Have clients get a number for each of `messages`, and say what it took."""
+    """Have clients get a number for each of `messages`, and measure."""
     words = (process.port, connections, messages, size, window, process.server.takes)
     try:
         with Program("clients", *words) as clients:

@@ -1,4 +1,4 @@
-"""The plot of a report: CPU per message, passed on and kept, round trip, memory, by server."""
+"""The plot of a report: CPU per message, live and kept, round trip, and memory, by server."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ STYLE: dict[Any, Any] = {
 
 
 def draw(path: Path, header: dict[str, str], results: Sequence[Result]) -> None:
-    """Write the plot to `path`; its ending says which format. Multicast is not in it."""
+    """Write the plot to `path`, in the format of its extension. Multicast is not in it."""
     measured = [result for result in results if result.samples]
     kept = [result for result in measured if isinstance(result.scenario, Keeping)]
     live = [one for one in measured if not isinstance(one.scenario, Keeping | Casting)]
@@ -70,7 +70,7 @@ def _servers(results: Sequence[Result]) -> list[str]:
 
 
 def _colour(server: str, results: Sequence[Result]) -> str:
-    """Return a colour of the server's own; peers, which all are nats-server, are grey."""
+    """Return a colour for the server; peers, which are all nats-server, are grey."""
     if server in PEER_COLOURS:
         return PEER_COLOURS[server]
     ours = [name for name in _servers(results) if name not in PEER_COLOURS]
@@ -92,7 +92,9 @@ def _caption(header: dict[str, str]) -> str:
 def _bars(
     axes: Axes, shown: Sequence[Result], results: Sequence[Result], figure: str, unit: int
 ) -> None:
-    """Draw one group of bars for each scenario, the first on top; whiskers from least to most."""
+    """Draw one group of bars for each scenario, the first on top; whiskers show minimum and
+    maximum.
+    """
     scenarios = _scenarios(shown)
     within = {
         name: _servers([row for row in shown if row.scenario.name == name]) for name in scenarios

@@ -1,4 +1,4 @@
-"""A server under test as a process: started fresh, measured from outside, stopped for sure."""
+"""A server under test as a process: started for the run, measured from outside, always stopped."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ ROOMS = ("parser", "sublist", "sequencer", "broker")
 
 
 def free_port(kind: int = socket.SOCK_STREAM) -> int:
-    """Return a port nobody has right now."""
+    """Return a port that is free right now."""
     with socket.socket(socket.AF_INET, kind) as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -27,24 +27,24 @@ def free_port(kind: int = socket.SOCK_STREAM) -> int:
 
 
 def cpu_seconds(process: int) -> float:
-    """Return the user and system time of all its threads so far, ended ones included.
+    """Return the user and system time of all its threads so far, including ended ones.
 
-    This is the process's own CPU clock, in nanoseconds: /proc/PID/stat counts in ticks of
-    10 ms, and /proc/PID/task/*/schedstat forgets the threads that have ended. Raises `OSError`
-    where there is no such process.
+    This is the process's own CPU clock, in nanoseconds: /proc/PID/stat counts in ticks of 10 ms,
+    and /proc/PID/task/*/schedstat omits threads that have ended. Raises `OSError` if there is no
+    such process.
     """
     return time.clock_gettime_ns(~process << 3 | 2) / 1e9  # what clock_getcpuclockid(3) returns
 
 
 def peak_bytes(process: int) -> int:
-    """Return the most physical memory it ever held; 0 if it has ended."""
+    """Return its peak of physical memory; 0 if it has ended."""
     status = Path(f"/proc/{process}/status").read_text()
     lines = [line for line in status.splitlines() if line.startswith("VmHWM:")]
     return int(lines[0].split()[1]) * 1024 if lines else 0
 
 
 class ServerProcess:
-    """The process of one server, from `with` to the end of it."""
+    """The process of one server, for the duration of a `with` block."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -94,14 +94,14 @@ class ServerProcess:
             raise BenchmarkError(f"{self.server.name} has ended: {self.last_words()}") from None
 
     def peak_bytes(self) -> int:
-        """Return the most physical memory it ever held."""
+        """Return its peak of physical memory."""
         peak = peak_bytes(self.process.pid)
         if not peak:
             raise BenchmarkError(f"{self.server.name} has ended: {self.last_words()}")
         return peak
 
     def last_words(self) -> str:
-        """Return the end of what it logged."""
+        """Return the end of its log."""
         text = (Path(self.directory.name) / "log").read_text(errors="replace")
         return " / ".join(text.split("\n")[-4:]).strip(" /") or "it logged nothing"
 

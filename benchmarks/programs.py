@@ -1,8 +1,8 @@
-"""The benchmark's own programs, in C: built where they are first needed, started, told to begin.
+"""The benchmark's own programs in C: built when first needed, started, told to begin.
 
-They do what a generator in Python would be too slow for: clients that wait for each answer, a
-receiver of multicast, and the least that sending multicast can cost. How they talk with us is
-in programs/program.h.
+They do what Python would be too slow for: clients that wait for each answer, a receiver of
+multicast, and the minimal cost of sending multicast. programs/program.h has the protocol between
+them and Python.
 """
 
 import os
@@ -23,12 +23,12 @@ SOURCES = Path(__file__).parent / "programs"
 BUILT = Path(__file__).parent.parent / "build" / "benchmarks"
 FLAGS = ("-O2", "-Wall", "-Wextra", "-Werror")
 START_SECONDS = 15
-RUN_SECONDS = 90  # then the run has failed
+RUN_SECONDS = 90  # after that the run has failed
 STOP_SECONDS = 5
 
 
 def built(name: str, folder: Path = BUILT) -> Path:
-    """Return the program of this name, compiled from its source as it is now."""
+    """Return the program with this name, compiled from its current source."""
     source = SOURCES / f"{name}.c"
     texts = source.read_bytes() + (SOURCES / "program.h").read_bytes()
     program = folder / f"{name}-{crc32(texts):08x}"
@@ -52,7 +52,7 @@ def built(name: str, folder: Path = BUILT) -> Path:
 
 
 class Process:
-    """A program that talks as they do, from `with` to the end of it."""
+    """A program that speaks their protocol, for the duration of a `with` block."""
 
     def __init__(self, name: str, words: Sequence[str]) -> None:
         self.name = name
@@ -80,7 +80,7 @@ class Process:
         self.process.communicate()
 
     def run(self) -> dict[str, float]:
-        """Have it do its work, and return the figures that it says."""
+        """Have it do its work, and return the figures that it reports."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(b"\n")
@@ -94,7 +94,7 @@ class Process:
         return cpu_seconds(self.process.pid)
 
     def peak_bytes(self) -> int:
-        """Return the most physical memory it ever held."""
+        """Return its peak of physical memory."""
         return peak_bytes(self.process.pid)
 
     def _line(self, seconds: float) -> str:

@@ -1,8 +1,8 @@
-"""Reading in columns: all that is kept, by requests to $SEQ.READ, each answered in chunks.
+"""Reading in columns: everything kept, by requests to $SEQ.READ, each answered in chunks.
 
-A chunk (docs/protocol.md) is a header that says how many rows it holds and where to go on, and
-ten columns. The rows are counted by the headers; the first chunk and the last are decoded and
-compared, the others leave the socket uncopied.
+A chunk (docs/protocol.md) has a header, with the number of rows and where to continue, and ten
+columns. The rows are counted by the headers. The first chunk and the last are decoded and compared;
+the others are read from the socket without copying.
 """
 
 import json
@@ -23,8 +23,8 @@ LINE = re.compile(rb"HMSG _INBOX\.b 1 (\d+) (\d+)\r\n")
 FIELD = re.compile(rb"Seriatim-(\w+): (\d+)\r\n")
 STATUS = re.compile(rb"NATS/1\.0 (\d.*)\r\n")
 MAGIC, SECTIONS = b"SQC1", 10
-NUMBERS, PAYLOADS = 0, 9  # their places among the sections
-ASKED_BYTES = 1 << 30  # as much as the server wants to give for one request
+NUMBERS, PAYLOADS = 0, 9  # their indexes among the sections
+ASKED_BYTES = 1 << 30  # as much as the server allows for one request
 
 
 def run_reading(reading: Reading, server: Server) -> Sample:
@@ -47,13 +47,13 @@ def run_reading(reading: Reading, server: Server) -> Sample:
 
 
 class Reader:
-    """Asks, and counts the rows of the chunks that come, until all are there."""
+    """Sends requests, and counts the rows of the chunks, until all have arrived."""
 
     def __init__(self, connection: Connection, rows: int) -> None:
         self.connection = connection
         self.rows = rows
         self.next = 1
-        self.data = bytearray()  # received and not yet understood
+        self.data = bytearray()  # received but not parsed
         self.scratch = bytearray(1 << 20)
         self.first_chunk = self.last_chunk = b""
         self.rows_of_last = 0
@@ -72,7 +72,7 @@ class Reader:
                 raise BenchmarkError(f"$SEQ.READ gave nothing from {before} on")
 
     def _take_chunk(self) -> bool:
-        """Take one chunk; return whether it was the last one of its request."""
+        """Read one chunk; return whether it was the last one of its request."""
         while not (line := LINE.search(self.data)):
             self.data += self.connection.receive()
         header_end = line.end() + int(line[1])
@@ -95,7 +95,7 @@ class Reader:
         return b"Last" in fields
 
     def _take_body(self, at: int, size: int) -> bytes:
-        """Take the columns and the end of the line; return them if they may be wanted."""
+        """Read the columns and the end of the line; return them if they may be needed."""
         del self.data[:at]
         if self.next == 1 or self.next + size // 128 > self.rows:
             while len(self.data) < size + 2:
@@ -114,7 +114,7 @@ class Reader:
 
 
 def check(chunk: bytes, first: int, payload: bytes) -> None:
-    """Raise unless the chunk holds messages from `first` on, all with this payload."""
+    """Raise unless the chunk has messages from `first` on, all with this payload."""
     magic, rows, _, sections = struct.unpack_from("<4s3I", chunk)
     places = struct.unpack_from(f"<{2 * SECTIONS}I", chunk, 16)
     start, size = places[2 * NUMBERS : 2 * NUMBERS + 2]

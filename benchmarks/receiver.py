@@ -1,7 +1,7 @@
-"""A receiver as a user's program would be one, counting: receiver.py GROUP PORT.
+"""A receiver like a user's program, which counts: receiver.py GROUP PORT.
 
-It talks as the programs in C do (programs/program.h), and takes what `seriatim.receiver` hands on
-by the list. A hole is a loss here, for there is nobody to ask.
+It speaks the protocol of the programs in C (programs/program.h), and takes lists of events from
+`seriatim.receiver`. A gap is a loss here, because there is no server to ask.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from seriatim.receiver import FeedMessage, Group, MessagesLost, Receiver
 
 
 class Counts:
-    """What was handed on."""
+    """What was received."""
 
     def __init__(self) -> None:
         self.messages = self.missing = self.first = self.last = 0
@@ -31,7 +31,7 @@ class Counts:
 
 
 async def drained(receiver: Receiver) -> None:
-    """Wait until what was sent has been read: nothing came in two turns of the loop."""
+    """Wait until everything sent has been read: nothing came in two turns of the loop."""
     before = -1
     while receiver.counters.datagrams != before:
         before = receiver.counters.datagrams

@@ -1,4 +1,4 @@
-"""Replaying: all that is kept, read again by one subscriber as fast as the server sends it."""
+"""Replaying: everything kept, read by one subscriber as fast as the server sends it."""
 
 from benchmarks.connection import Connection
 from benchmarks.errors import BenchmarkError
@@ -34,8 +34,8 @@ def run_replaying(replaying: Replaying, server: Server) -> Sample:
 class Intake:
     """The reader of a replay: counts bytes, and keeps both ends to be checked.
 
-    A PING of the server's own may come amid the messages; so the end is not a count of bytes
-    but the last message.
+    A PING of the server's may arrive among the messages. So the end is not a count of bytes but the
+    last message.
     """
 
     def __init__(self, connection: Connection, course: Course) -> None:
@@ -60,7 +60,7 @@ class Intake:
             self.received += len(chunk)
 
     def verify(self, keeper: Keeper, payload: bytes, messages: int) -> None:
-        """Raise if not exactly the right bytes came."""
+        """Raise unless exactly the right bytes arrived."""
         stray, rest = divmod(self.received - self.course.length, len(PING))
         if rest or not 0 <= stray <= STRAY_PINGS_MAX:
             raise BenchmarkError(f"{self.received} bytes came, expected {self.course.length}")

@@ -1,4 +1,4 @@
-"""The report: tables for the reader, the goals reached and missed, JSON for machines."""
+"""The report: tables for the reader, the goals reached or not, JSON for machines."""
 
 import dataclasses
 import json
@@ -58,7 +58,7 @@ KINDS = (LIVE, KEPT, CAST)
 
 
 def kind_of(scenario: Scenario) -> Kind:
-    """Return in which table a scenario stands."""
+    """Return the table to which a scenario belongs."""
     match scenario:
         case Keeping():
             return KEPT
@@ -69,7 +69,7 @@ def kind_of(scenario: Scenario) -> Kind:
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    """Return a table of what was passed on, of what was kept and read again, and of multicast."""
+    """Return the tables: live messages, messages kept and read again, and multicast."""
     kinds = ((kind, [one for one in results if kind_of(one.scenario) is kind]) for kind in KINDS)
     return [table(rows, kind) for kind, rows in kinds if rows]
 
@@ -123,7 +123,7 @@ def _cells(result: Result, results: Sequence[Result], kind: Kind) -> list[str]:
 
 
 def _judged(found: float, good: bool) -> str:
-    """Write a ratio, green where its goal is reached."""
+    """Format a ratio, green if its goal is reached."""
     colour = "green" if good else "red"
     return f"[{colour}]{found:.2f}[/{colour}]" if found else ""
 
@@ -143,7 +143,7 @@ def _rate(figure: str, value: float) -> str:
 
 
 def _count(value: float) -> str:
-    """Write a rate short: 12.3 M, 45.6 k, 78."""
+    """Format a rate in short form: 12.3 M, 45.6 k, 78."""
     if not value:
         return ""
     for unit, size in (("M", 1e6), ("k", 1e3)):
@@ -158,7 +158,7 @@ def _range(figure: Spread) -> str:
 
 
 def comparisons(results: Sequence[Result]) -> list[str]:
-    """Say what the one thing costs in which a scenario differs from another."""
+    """Say how much the one difference between two scenarios costs."""
     lines = []
     for result in results:
         scenario, server = result.scenario, result.server
@@ -173,7 +173,7 @@ def comparisons(results: Sequence[Result]) -> list[str]:
 
 
 def show(console: Console, header: dict[str, str], results: Sequence[Result]) -> None:
-    """Print the header, the tables, what they mean, the goals, and what failed."""
+    """Print the header, the tables, their explanation, the goals, and what failed."""
     for key, value in header.items():
         console.print(f"{key}: {value}", style="dim", highlight=False, markup=False)
     for made in tables(results):

@@ -1,4 +1,4 @@
-"""The round trip of one message: out on one connection, back on another, nothing else going."""
+"""The round trip of one message: out on one connection, back on another, with no other traffic."""
 
 import statistics
 import time
@@ -60,6 +60,6 @@ def one_round(publisher: Connection, subscriber: Connection, request: bytes, ans
     began_at = time.perf_counter_ns()
     publisher.send(request)
     data = subscriber.receive()
-    while answer not in data:  # a PING of the server's own may come before or after it
+    while answer not in data:  # a PING of the server's may come before or after it
         data += subscriber.receive()
     return time.perf_counter_ns() - began_at

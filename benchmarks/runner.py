@@ -1,7 +1,7 @@
-"""Runs the scenarios: every server in turn, again and again, each on a fresh process.
+"""Runs the scenarios: every server in turn, repeatedly, each on a fresh process.
 
-Servers alternate within a scenario, in turned order every other run, so that what else the
-machine does falls on all of them alike.
+Servers alternate within a scenario, in reversed order every other run, so that other load on the
+machine affects all of them alike.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ class Result:
 def run_scenario(
     scenario: Scenario, servers: Sequence[Server], runs: int, say: Callable[[str], None]
 ) -> list[Result]:
-    """Run one scenario `runs` times on every server. A run that fails is kept as an error."""
+    """Run one scenario `runs` times on every server. A failed run is recorded as an error."""
     results = [Result(scaled(scenario, server.scale), server) for server in servers]
     runs = min(runs, scenario.runs_max)
     for run in range(runs):

@@ -1,4 +1,4 @@
-"""What one run measured, and the median of several."""
+"""The measurements of one run, and the median of several."""
 
 import statistics
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 class Sample:
     """One run of one scenario on one server; 0 where a figure does not apply."""
 
-    messages: int  # sent to the server, or kept by it; connections where a scenario only connects
+    messages: int  # sent to the server, or kept by it; connections if a scenario only connects
     deliveries: int  # received from it, over all subscribers
     seconds: float
-    server_cpu_seconds: float  # of the flood alone, user and system, all threads
+    server_cpu_seconds: float  # during the flood only, user and system, all threads
     generator_cpu_seconds: float
     peak_bytes: int
     p50_us: float = 0.0
@@ -21,7 +21,7 @@ class Sample:
 
     @property
     def cpu_us(self) -> float:
-        """CPU microseconds of the server for one message in."""
+        """CPU microseconds of the server per incoming message."""
         return self.server_cpu_seconds / self.messages * 1e6
 
     @property
@@ -34,7 +34,7 @@ class Sample:
 
     @property
     def per_cpu_second(self) -> float:
-        """Messages for one second of the server's CPU."""
+        """Messages per second of the server's CPU."""
         return self.messages / self.server_cpu_seconds if self.server_cpu_seconds else 0.0
 
     @property
@@ -43,12 +43,12 @@ class Sample:
 
     @property
     def received_percent(self) -> float:
-        """How much of what was sent by multicast one receiver got."""
+        """The percentage of multicast messages that one receiver got."""
         return 100 * self.deliveries / (self.sent or self.messages)
 
     @property
     def server_cores(self) -> float:
-        """How many cores the server kept busy; well below 1 it was not the limit."""
+        """How many cores the server kept busy; if well below 1, it was not the bottleneck."""
         return self.server_cpu_seconds / self.seconds
 
     @property
@@ -62,7 +62,7 @@ FIGURES = (
     "server_cores", "generator_cores", "per_cpu_second", "kept_percent",
     "received_percent",
 )  # fmt: skip
-COSTS = {"cpu_us", "p50_us", "p99_us", "peak_bytes"}  # less is better; of all else, more
+COSTS = {"cpu_us", "p50_us", "p99_us", "peak_bytes"}  # lower is better; for all others, higher
 
 
 @dataclass(frozen=True, slots=True)

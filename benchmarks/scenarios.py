@@ -1,7 +1,7 @@
-"""The scenarios, as data: what is done, how often, on whom, and what it must reach.
+"""The scenarios, as data: what is done, how often, on which servers, and the goals.
 
-The numbers of messages are chosen for about 4 seconds of the slower server on two cores, and
-less where they are kept: benchmarks/memory.py says why a gigabyte is enough.
+The numbers of messages are chosen for about 4 seconds of the slower server on two cores, and less
+if they are kept: benchmarks/memory.py says why a gigabyte is enough.
 """
 
 from dataclasses import dataclass, replace
@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from benchmarks.servers import Server
 
 LIVE = ("seriatim-bare", "nats-server")  # nothing is kept, on disk or in memory
-KEPT = ("seriatim", "jetstream")  # both keep all
+KEPT = ("seriatim", "jetstream")  # both keep everything
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure that must be so many times better than that of another server, or its own limit.
+    """A figure that must be so many times better than another server's, or a limit of its own.
 
-    Better means less of what is a cost (CPU, a wait, memory) and more of all else.
+    Better means lower for a cost (CPU, a wait, memory) and higher for anything else.
     """
 
     figure: str  # of a sample
@@ -31,15 +31,15 @@ def cpu(least: float, peer: str = "nats-server") -> tuple[Goal, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What all scenarios have."""
+    """The attributes of all scenarios."""
 
     name: str
     about: str
     servers: tuple[str, ...] = LIVE
-    peer: str = "nats-server"  # whom the table compares with
-    goals: tuple[Goal, ...] = ()  # not for the servers that others are compared with
+    peer: str = "nats-server"  # the server that the table compares with
+    goals: tuple[Goal, ...] = ()  # not for servers that serve as a comparison
     memory_max_mib: int = 0  # 0: the peer's peak
-    compared_with: str = ""  # the scenario that differs in one thing
+    compared_with: str = ""  # a scenario that differs in one respect
     runs_max: int = 99
 
 
@@ -85,7 +85,7 @@ class Storing(Keeping):
     """Publishers whose messages are kept. Only what was kept counts."""
 
     publishers: int = 1
-    window: int = 0  # publications not yet acknowledged, of each publisher; 0: nobody asks
+    window: int = 0  # unacknowledged publications per publisher; 0: without acknowledgements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class Reading(Keeping):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Casting(Scenario):
-    """Scenarios of messages that leave by multicast."""
+    """Scenarios with messages that are sent by multicast."""
 
     messages: int
     size: int
@@ -108,10 +108,10 @@ class Casting(Scenario):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbering(Casting):
-    """Clients of cquencer's port send a message and wait for its number. Nobody receives."""
+    """Clients of cquencer's port send a message and wait for its number. There is no receiver."""
 
     connections: int
-    window: int = 1  # messages on their way, of each connection, where a server takes netstrings
+    window: int = 1  # messages in flight per connection, if a server accepts netstrings
     servers: tuple[str, ...] = ("seriatim-cq", "cq")
     peer: str = "cq"
 
@@ -253,7 +253,7 @@ ALL: tuple[Scenario, ...] = (
 
 
 def fits(scenario: Scenario, server: Server) -> bool:
-    """Say whether a server can run the scenario: whether it keeps, feeds, takes what is wanted."""
+    """Say whether a server can run the scenario: whether it keeps, feeds and accepts enough."""
     match scenario:
         case Numbering():
             return server.takes in ("recv", "netstring")

@@ -1,9 +1,9 @@
 """The servers under test, as data: a name, the frame it delivers, its command, how it keeps.
 
 In a command, `{port}` is the port to listen on, `{bin}` the directory of this Python's commands,
-`{store}` a directory of this run's own for what the server keeps, `{config}` a file that holds
-`config`, and `{group}` and `{feed_port}` where to send by multicast. All else is as it comes:
-JetStream syncs every 2 minutes, our journal every 100 ms.
+`{store}` a directory for what the server keeps in this run, `{config}` a file that contains
+`config`, and `{group}` and `{feed_port}` the destination of multicast. Everything else has its
+default: JetStream syncs every 2 minutes, Seriatim's journal every 100 ms.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import Literal, cast, get_args
 from benchmarks.errors import BenchmarkError
 from benchmarks.wire import Frame
 
-Keeps = Literal["", "journal", "jetstream"]  # whose language a client speaks about what is kept
+Keeps = Literal["", "journal", "jetstream"]  # the protocol for questions about what is kept
 Takes = Literal["nats", "recv", "netstring", "multicast", "nothing"]  # how it is given messages
 
 BASELINE = "nats-server"
@@ -30,7 +30,7 @@ CQ = "cq {port} {group} {feed_port}"
 OURS = f"{{bin}}/seriatim {CQ} --interface 127.0.0.1"
 FLOOR = "floor {group} {feed_port} {messages} {size}"
 ECHO_SECONDS = 0.5
-ORIGINAL = "cq"  # is no part of this: its binary is to be given
+ORIGINAL = "cq"  # not part of this repository: its binary must be given
 ALWAYS = """\
 listen: "127.0.0.1:{port}"
 jetstream: {{ store_dir: "{store}", sync_interval: always }}
@@ -46,8 +46,8 @@ class Server:
     command: str
     keeps: Keeps = ""
     config: str = ""
-    uncompiled: bool = False  # runs a copy of our sources that has no compiled module
-    scale: float = 1.0  # of each scenario's messages: what is slow needs fewer for the same time
+    uncompiled: bool = False  # runs a copy of our sources without compiled modules
+    scale: float = 1.0  # of each scenario's messages: slow servers need fewer for the same time
     takes: Takes = "nats"
 
     @property
@@ -56,7 +56,7 @@ class Server:
         return "{feed_port}" in self.command and self.takes != "multicast"
 
     def arguments(self, port: int, feed_port: int, place: Path) -> list[str]:
-        """Return the command's words, ready to be executed; write `config` to `place` first."""
+        """Return the command's words, ready for exec; write `config` to `place` first."""
         values = {
             "port": port,
             "bin": Path(sys.executable).parent,
@@ -124,9 +124,9 @@ def server_from_option(text: str) -> Server:
 
 
 def original(path: Path) -> Server:
-    """Return the original cq, whose binary is at `path`. It sends where the system's routes lead.
+    """Return the original cq, whose binary is at `path`. It sends by the system's routes.
 
-    So there must be one that leads to this machine itself; without it cq ends at once.
+    So a route must lead to this machine itself; without one, cq ends at once.
     """
     if not os.access(path, os.X_OK) or path.is_dir():
         raise BenchmarkError(f"--cq {path}: is no program; build it from cquencer's sources")
@@ -140,7 +140,7 @@ def original(path: Path) -> Server:
 
 
 def multicast_stays_here() -> bool:
-    """Say whether what is sent to the group without a word about the interface comes back by lo."""
+    """Say whether datagrams sent to the group without a given interface come back by lo."""
     membership = socket.inet_aton(GROUP) + socket.inet_aton("127.0.0.1")
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as member,

@@ -1,10 +1,10 @@
-"""Spark and the broker on one machine: how many rows a second, all included.
+"""Spark and the broker on one machine: how many rows per second, end to end.
 
     python -m benchmarks.spark [--only read-batch ...] [--rows 2000000] [--runs 3] [--quick]
 
-Every scenario starts its own broker and shares one local Spark session with the others; the peers
-(the same rows without a network, a plain Kafka-like server, Spark's own functions) run in turn
-with ours. Rates are of the clock; beside them stands what the broker took of the processor.
+Every scenario starts its own broker and shares one local Spark session with the others. The peers
+(the same rows without a network, a plain Kafka-like server, Spark's own functions) alternate with
+Seriatim. Rates are by the clock; next to them is the CPU that the broker used.
 """
 
 import argparse
@@ -32,11 +32,11 @@ SCENARIOS: dict[str, Scenario] = {
     **spark_audit.SCENARIOS,
 }
 ROWS = 2_000_000
-QUICK = 10  # a part so small
+QUICK = 10  # a fraction
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is asked for, and print a table."""
+    """Run the chosen scenarios, and print a table."""
     options = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
     options.add_argument("--only", action="append", choices=SCENARIOS, metavar="NAME")
     options.add_argument("--rows", type=int, default=ROWS, help=f"default {ROWS}")

@@ -1,13 +1,13 @@
-"""The stream into Parquet by the job `archive`, against what Spark does by itself.
+"""The stream as Parquet by the job `archive`, compared with Spark's own sink.
 
     archive             all columns, folders by date and first token, listed in the log
     archive-no-headers  without headers and reply subjects
-    archive-delta       as the first, and listed in a Delta log too
+    archive-delta       like the first, and also listed in a Delta log
     archive-sparks      the same columns and folders by Spark's own streaming file sink
-    archive-floor       rows that Spark makes itself, written to such folders: no broker, no stream
+    archive-floor       rows that Spark itself makes, written to such folders: no broker, no stream
 
-The clock runs from the query's start to its end, with all that is done before and after it; workers
-are there and code is warm.
+The clock runs from the query's start to its end, including preparation and cleanup; workers are
+started and code is warm.
 """
 
 import tempfile
@@ -27,7 +27,7 @@ from pyspark_seriatim.options import Options
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-WARM = 20  # a part so small first
+WARM = 20  # a fraction for warming up
 STREAM_SECONDS_MAX = 600
 FOLDERS = ["date", "token"]
 BATCH_ROWS = 1_000_000
@@ -36,7 +36,7 @@ BATCH_ROWS = 1_000_000
 def archive(
     headers: bool = True, format: ArchiveFormat = ArchiveFormat.parquet
 ) -> Callable[["SparkSession", int], Result]:
-    """The job, as its command runs it with --once."""
+    """The job, run as by its command with --once."""
 
     def run(session: "SparkSession", rows: int) -> Result:
         with journal_of(rows) as (server, options), tempfile.TemporaryDirectory() as folder:
@@ -70,7 +70,7 @@ def archive(
 
 
 def sparks(session: "SparkSession", rows: int) -> Result:
-    """Spark's streaming file sink, which is exactly once for readers that know its own list."""
+    """Spark's streaming file sink, which is exactly once for readers that use its own list."""
     with journal_of(rows) as (server, options), tempfile.TemporaryDirectory() as folder:
         both = {"includeHeaders": "true", "includeReply": "true"}
         source = session.readStream.format("seriatim").options(**options).options(**both)
@@ -119,7 +119,7 @@ def floor(session: "SparkSession", rows: int) -> Result:
 
 
 def foldered(frame: "DataFrame") -> "DataFrame":
-    """With the columns that the folders are made of."""
+    """Add the columns of which the folders are made."""
     token = "split_part(subject, '.', 1) as token"
     return frame.selectExpr("*", "to_date(timestamp) as date", token)
 

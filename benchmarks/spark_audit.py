@@ -1,7 +1,7 @@
-"""The audit of an archive, against what Spark itself needs to look at the same files.
+"""The audit of an archive, compared with Spark's own check of the same files.
 
-Spark's own question is the weaker one: how many rows there are, the lowest and highest number, and
-how many different ones. It says that something misses, not what; nor does it look at the order.
+Spark's own query is the weaker one: the count of rows, the lowest and highest number, and the count
+of distinct ones. It shows that something is missing, but not what, and ignores the order.
 """
 
 import tempfile
@@ -22,7 +22,7 @@ from pyspark_seriatim.jobs.audit.auditing import Auditor, look_at
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROWS_EACH: Final = 2_000_000  # of one file, as the job `archive` makes them when it compacts
+ROWS_EACH: Final = 2_000_000  # per file, as the job `archive` makes them when it compacts
 SUBJECTS: Final = ("orders.eu", "orders.us", "trades.eu", "trades.us")
 BEGIN_US: Final = 1_767_225_600_000_000
 
@@ -61,11 +61,11 @@ def audit(spark: "SparkSession", rows: int) -> Result:
         seconds = time.perf_counter() - begun
     assert findings_of(verdict) == [], "the archive is whole"
     assert verdict.summary.side("archive").numbers == rows
-    return Result(rows, seconds, note="gap-free, without doubles, in order, times never fall")
+    return Result(rows, seconds, note="no gaps, no duplicates, in order, times never decrease")
 
 
 def spark_alone(spark: "SparkSession", rows: int) -> Result:
-    """Rows, lowest, highest, and different numbers, by Spark SQL."""
+    """Count, minimum, maximum and distinct numbers, by Spark SQL."""
     from pyspark.sql import functions as f
 
     with archive_of(rows) as root:
@@ -83,7 +83,7 @@ def spark_alone(spark: "SparkSession", rows: int) -> Result:
         seconds = time.perf_counter() - begun
     assert found is not None
     assert tuple(found) == (rows, 1, rows, rows)
-    return Result(rows, seconds, note="only that something misses, not what; no order")
+    return Result(rows, seconds, note="only that something is missing, not what; no order")
 
 
 SCENARIOS: Final[dict[str, Callable[["SparkSession", int], Result]]] = {

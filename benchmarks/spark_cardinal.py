@@ -1,13 +1,13 @@
 """Cardinal Streams assembled into tables by the job `cardinal`, and by the same fold without Spark.
 
-    cardinal-fold       blocks of 200 messages, made in the driver
+    cardinal-fold       blocks of 200 messages, assembled in the driver
     cardinal-fold-20    blocks of 20
     cardinal-state      blocks of 200, by transformWithState; a quarter of the messages
     cardinal-floor      blocks of 200 that are in memory already, folded into the same tables: no
                         broker, no Spark
 
-The clock runs from the query's start to its end, in batches of 250 000 messages; workers are there
-and code is warm. Values have 128 bytes.
+The clock runs from the query's start to its end, in batches of 250 000 messages; workers are
+started and code is warm. Values have 128 bytes.
 """
 
 import tempfile
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 APPLICATION, THRESHOLD = "evm", 128
 PIECE = 10_000
-WARM = 20  # a part so small first
-STATE_PART = 4  # of the messages, for the engine that is slower
+WARM = 20  # a fraction for warming up
+STATE_PART = 4  # fewer messages for the slower engine
 TIME = pa.timestamp("us", tz="UTC")
 
 
@@ -53,7 +53,7 @@ def messages(size: int, rows: int) -> Iterator[tuple[str, bytes]]:
 
 @contextmanager
 def broker_of(size: int, rows: int) -> Iterator[tuple[ServerProcess, str, str]]:
-    """A broker that has the messages, where it is, and the id of its journal."""
+    """A broker with the messages, its address, and the id of its journal."""
     with ServerProcess(KNOWN["seriatim"]) as server:
         place = f"127.0.0.1:{server.port}"
         client = Client(Options.parse({"servers": place}, "stream"))
@@ -73,7 +73,7 @@ def broker_of(size: int, rows: int) -> Iterator[tuple[ServerProcess, str, str]]:
 
 
 def job(engine: Engine, size: int, part: int = 1) -> Callable[["SparkSession", int], Result]:
-    """The job, as its command runs it with --once."""
+    """The job, run as by its command with --once."""
 
     def run(session: "SparkSession", rows: int) -> Result:
         for name, value in ROCKSDB.items():
@@ -100,7 +100,7 @@ def job(engine: Engine, size: int, part: int = 1) -> Callable[["SparkSession", i
 
 
 def floor(session: "SparkSession", rows: int) -> Result:
-    """Assembly of batches that are in memory, to the same tables."""
+    """The assembly of batches that are in memory, into the same tables."""
     del session
     size = 200
     rows = rows // size * size

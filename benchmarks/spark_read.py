@@ -1,16 +1,16 @@
-"""Rows of 128 bytes that Spark reads from a broker's journal, and from those who are no broker.
+"""Rows of 128 bytes that Spark reads from a broker's journal, and from other sources.
 
-    read-batch      into nothing (`noop`), by one task
+    read-batch      to nowhere (`noop`), by one task
     read-batch-2    the same by two
     read-stream     the same in micro-batches of a quarter of the rows, 500 000 at most
-    read-trigger    micro-batches of 100 rows: what a trigger costs, whatever is in it
-    read-parquet    into a Parquet file, by two tasks
+    read-trigger    micro-batches of 100 rows: the fixed cost of a trigger
+    read-parquet    to a Parquet file, by two tasks
     read-floor      Arrow batches made in the worker, without a network
     read-rows       row frames from a plain TCP server, decoded row by row into tuples: how readers
-                    of brokers without columns do it
+                    of brokers without columns work
 
-The clock runs over the query alone, workers are there and code is warm; of a stream it is what
-Spark says its triggers took, all but the first, which is empty.
+The clock runs only during the query; workers are started and code is warm. For a stream it is the
+time that Spark reports for its triggers, without the first, which is empty.
 """
 
 import socket
@@ -45,14 +45,14 @@ BLOCK = 10_000
 BATCH_ROWS = 1 << 15
 TRIGGER_ROWS_MAX = 500_000
 TRIGGERS, FEW = 20, 100
-WARM = 20  # a part so small first
+WARM = 20  # a fraction for warming up
 STREAM_SECONDS_MAX = 600
-ROW = struct.Struct("<IqqH")  # bytes behind it, number, time in us, bytes of the subject
+ROW = struct.Struct("<IqqH")  # bytes after it, number, time in us, bytes of the subject
 
 
 @contextmanager
 def journal_of(rows: int) -> Iterator[tuple[ServerProcess, dict[str, str]]]:
-    """A broker that keeps so many rows, and the options that lead to it."""
+    """A broker that keeps so many rows, and the options for reading them."""
     with ServerProcess(KNOWN["seriatim"]) as server:
         options = {"servers": f"127.0.0.1:{server.port}", "startingOffsets": "1"}
         client = Client(Options.parse(options, "batch"))
@@ -66,7 +66,7 @@ def journal_of(rows: int) -> Iterator[tuple[ServerProcess, dict[str, str]]]:
 
 
 def into_nothing(frame: "DataFrame") -> float:
-    """Read all of it; how many seconds it took."""
+    """Read everything; how many seconds it took."""
     begun = perf_counter()
     frame.write.format("noop").mode("append").save()
     return perf_counter() - begun
@@ -95,7 +95,7 @@ def batch(
 
 
 def triggers(session: "SparkSession", options: dict[str, str], size: int) -> list[float]:
-    """Read what there is in micro-batches; how many seconds each took."""
+    """Read everything in micro-batches; how many seconds each took."""
     frame = session.readStream.format("seriatim").options(**options)
     with tempfile.TemporaryDirectory() as folder:
         writer = frame.option("maxOffsetsPerTrigger", size).load().writeStream.format("noop")
@@ -125,7 +125,7 @@ def trigger(session: "SparkSession", rows: int) -> Result:
 
 
 class Made(DataSource):
-    """The format "made": `rows` rows that are batches already."""
+    """The format "made": `rows` rows that already are batches."""
 
     @classmethod
     def name(cls) -> str:
@@ -184,7 +184,7 @@ class RowsReader(DataSourceReader):
 
 @contextmanager
 def row_server() -> Iterator[int]:
-    """A server of row frames; its port. It sends what it has ready, so it costs next to nothing."""
+    """A server of row frames; its port. It sends prepared data, so it costs next to nothing."""
     body = SUBJECT + PAYLOAD
     one = ROW.pack(len(body), 1, 1_767_225_600_000_000, len(SUBJECT)) + body
     block = one * BLOCK

@@ -1,11 +1,11 @@
-"""What one scenario with Spark has measured."""
+"""The result of one scenario with Spark."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`rows` in `seconds` of the clock, of which the broker's process took `broker_seconds` CPU."""
+    """`rows` in `seconds` of the clock, during which the broker used `broker_seconds` of CPU."""
 
     rows: int
     seconds: float
@@ -14,5 +14,5 @@ class Result:
 
     @property
     def rate(self) -> float:
-        """Rows a second, all included."""
+        """Rows per second, end to end."""
         return self.rows / self.seconds

@@ -1,12 +1,12 @@
-"""Rows of 128 bytes that Spark writes: exactly once, at least once, and to nobody.
+"""Rows of 128 bytes that Spark writes: exactly once, at least once, and to nowhere.
 
     sink-exactly-once    staged by two tasks, committed by the driver, a batch
     sink-stream          the same in micro-batches of a quarter of the rows, without the first one
     sink-at-least-once   plain publishing by two tasks
-    sink-floor           Spark hands its Arrow batches to a Python writer that drops them
-    sink-noop            Spark makes the rows, and does not leave the JVM
+    sink-floor           Spark passes its Arrow batches to a Python writer that drops them
+    sink-noop            Spark makes the rows, and they do not leave the JVM
 
-Every one makes the same rows. The clock runs from `save()` until all rows have numbers.
+All of them make the same rows. The clock runs from `save()` until all rows have numbers.
 """
 
 import tempfile
@@ -36,11 +36,11 @@ STREAM_SECONDS_MAX = 600.0
 
 
 class Dropped(WriterCommitMessage):
-    """Rows have come, and are no more."""
+    """Rows were received and dropped."""
 
 
 class Dropping(DataSourceArrowWriter):
-    """What handing rows to Python costs by itself."""
+    """Measures what passing rows to Python costs."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         for batch in iterator:
@@ -76,7 +76,7 @@ def batch(guarantee: str) -> Callable[["SparkSession", int], Result]:
             options = {"servers": f"127.0.0.1:{server.port}", "deliveryGuarantee": guarantee}
             save(
                 rows_of(session, rows // 20), "seriatim", options
-            )  # workers are there, code is warm
+            )  # workers are started, code is warm
             before = server.cpu_seconds()
             seconds = save(rows_of(session, rows), "seriatim", options)
             broker = server.cpu_seconds() - before
@@ -87,7 +87,7 @@ def batch(guarantee: str) -> Callable[["SparkSession", int], Result]:
 
 
 def stream(session: "SparkSession", rows: int) -> Result:
-    """Micro-batches until there are enough; of all but the first, what Spark says they took."""
+    """Micro-batches until there are enough; the times Spark reports for all but the first."""
     size = rows // BATCHES
     source = session.readStream.format("rate-micro-batch").option("rowsPerBatch", size)
     df = source.option("numPartitions", TASKS).load()
@@ -125,7 +125,7 @@ def noop(session: "SparkSession", rows: int) -> Result:
 
 
 def _check(server: ServerProcess, rows: int) -> None:
-    """Raise `BenchmarkError` if the broker has not numbered just so many."""
+    """Raise `BenchmarkError` unless the broker has numbered exactly so many."""
     client = Client(Options.parse({"servers": f"127.0.0.1:{server.port}"}, "batch"))
     last = client.info().last
     client.close()

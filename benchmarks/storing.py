@@ -1,7 +1,7 @@
-"""Storing: messages that the server keeps, counted by what it says it has kept.
+"""Storing: messages that the server keeps, counted by what it reports as kept.
 
-JetStream drops a part of an unacknowledged flood, so what was sent says nothing. The clock runs
-until the last message was kept, which for a server that keeps them later is asked every 20 ms.
+JetStream drops a part of an unacknowledged flood, so the number sent means nothing. The clock runs
+until the last message was kept; a server that keeps them later is asked every 20 ms.
 """
 
 import os
@@ -20,9 +20,9 @@ from benchmarks.servers import Server
 from benchmarks.window import Waiting, publish_all
 from benchmarks.wire import BLOCK_BYTES, payload_of
 
-WINDOW = 4000  # what nats.go allows by default, and JetStream does best with
+WINDOW = 4000  # nats.go's default, with which JetStream is fastest
 POLL_SECONDS = 0.02
-STILL_SECONDS = 0.5  # nothing more was kept for so long: the rest was dropped
+STILL_SECONDS = 0.5  # if nothing more was kept for this long, the rest was dropped
 
 
 def run_storing(storing: Storing, server: Server) -> Sample:
@@ -41,7 +41,7 @@ def run_storing(storing: Storing, server: Server) -> Sample:
             for connection in connections
             if storing.window
         ]
-        os.sync()  # what others wrote is not to be waited for here
+        os.sync()  # earlier writes must not be waited for here
         have_at_hand(storing.messages, storing.size)
         clock = Clock(process)
         if storing.window:
@@ -58,7 +58,7 @@ def run_storing(storing: Storing, server: Server) -> Sample:
 
 
 class Clock:
-    """The time and the CPU time from now on, up to the last `stop`."""
+    """The time and the CPU time since its creation, up to the last `stop`."""
 
     def __init__(self, process: ServerProcess) -> None:
         self.process = process
@@ -67,7 +67,7 @@ class Clock:
         self.stop()
 
     def stop(self) -> None:
-        """End here, unless it is called again."""
+        """Stop, provisionally: a later call replaces this one."""
         self.seconds = time.perf_counter() - self.began_at
         self.server_cpu = self.process.cpu_seconds() - self.server_began
         self.own_cpu = time.process_time() - self.own_began
@@ -90,7 +90,7 @@ class Clock:
 
 
 def flood(connection: Connection, payload: bytes, messages: int) -> None:
-    """Publish, in large pieces and as fast as the server reads, until it has read all."""
+    """Publish, in large pieces and as fast as the server reads, until it has read everything."""
     one = unasked(payload)
     count = max(1, BLOCK_BYTES // len(one))
     block = memoryview(one * count)
@@ -100,13 +100,13 @@ def flood(connection: Connection, payload: bytes, messages: int) -> None:
 
 
 def await_kept(clock: Clock, keeper: Keeper, connection: Connection, sent: int) -> int:
-    """Stop the clock where the last of `sent` messages was kept, and return how many were."""
+    """Stop the clock when the last of `sent` messages was kept, and return how many were."""
     kept = keeper.kept(connection)
     clock.stop()
     still_since = time.perf_counter()
     while kept < sent:
         is_still = time.perf_counter() - still_since >= STILL_SECONDS
-        time.sleep(POLL_SECONDS)  # nothing to await: servers do not say that they dropped one
+        time.sleep(POLL_SECONDS)  # nothing to await: servers do not report that they dropped one
         now = keeper.kept(connection)
         if now == kept and is_still:
             break
@@ -120,7 +120,7 @@ def await_kept(clock: Clock, keeper: Keeper, connection: Connection, sent: int) 
 
 
 def fill(keeper: Keeper, connection: Connection, payload: bytes, messages: int) -> None:
-    """Have the server keep exactly `messages`, and the disk have them too."""
+    """Have the server keep exactly `messages`, and sync them to the disk."""
     publish_all([Waiting(connection, keeper, payload, messages, window=WINDOW)])
     kept = keeper.kept(connection)
     if kept != messages:

@@ -1,7 +1,7 @@
-"""Publishers that wait: each has no more than a window of publications unacknowledged.
+"""Publishers that wait: each has at most a window of unacknowledged publications.
 
-All of them are worked by one thread, without a thought for each message: what is to be sent
-is cut from one prebuilt block, and of what comes only the acknowledgements are counted.
+One thread serves all of them, without work per message: what is sent is cut from one prebuilt
+block, and of what arrives only the acknowledgements are counted.
 """
 
 import select
@@ -21,7 +21,7 @@ class Waiting:
     def __init__(
         self, connection: Connection, keeper: Keeper, payload: bytes, share: int, window: int
     ) -> None:
-        inbox = INBOX + b"%d" % connection.socket.fileno()  # another one for each connection
+        inbox = INBOX + b"%d" % connection.socket.fileno()  # a different one for each connection
         one = keeper.asking(payload, inbox)
         connection.settle(b"SUB %b 1\r\n" % inbox)
         self.connection = connection
@@ -32,10 +32,10 @@ class Waiting:
         self.window = window
         self.carried = b""
         self.sent_at = 0
-        self.waits: list[int] = []  # nanoseconds, where the window is one
+        self.waits: list[int] = []  # nanoseconds, if the window is one
 
     def publish(self, count: int) -> None:
-        """Send as many as are wanted, or the rest."""
+        """Send as many as the window allows, or the rest."""
         count = min(count, self.unsent)
         if not count:
             return
@@ -45,7 +45,7 @@ class Waiting:
         self.connection.send(self.block[: count * self.size])
 
     def hear(self) -> None:
-        """Count the acknowledgements that came, and publish as many more."""
+        """Count the acknowledgements that arrived, and publish as many more."""
         data = self.carried + self.connection.receive(CHUNK)
         if b"-ERR" in data or self.keeper.refused in data:
             raise BenchmarkError(f"a publication was refused: {data[-200:]!r}")

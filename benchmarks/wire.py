@@ -1,13 +1,13 @@
-r"""The bytes on the wire: what a publisher sends and, exactly, what a subscriber must get.
+r"""The bytes on the wire: what a publisher sends and, exactly, what a subscriber must receive.
 
-A server's frame says what stands in the place of the payload:
+The server's frame says what takes the place of the payload:
 
     netstring   L:w:number,m:payload,,                          in a MSG
     header      NATS/1.0 with a line `Nats-Sequence: number`    in an HMSG
     none        the payload itself                              in a MSG   (nats-server)
 
-Lengths grow with the digits of the number. A fresh broker numbers 1..N, so the bytes of
-a whole run are known before it begins, whatever the order in which publishers are served.
+Lengths grow with the digits of the number. A fresh broker numbers 1..N, so the bytes of a whole run
+are known before it begins, whatever the order in which publishers are served.
 """
 
 import re
@@ -21,7 +21,7 @@ Frame = Literal["netstring", "header", "none"]
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"name":"benchmark"}\r\n'
 PING = b"PING\r\n"
 PONG = b"PONG\r\n"
-BLOCK_BYTES = 256 * 1024  # stays in the cache, and is one system call for many messages
+BLOCK_BYTES = 256 * 1024  # fits in the cache, and is one system call for many messages
 
 MESSAGE_LINE = re.compile(rb"H?MSG (\S+) (\S+) (?:\S+ ){0,2}(\d+)\r\n")
 NETSTRING_NUMBER = re.compile(rb"\d+:\d+:(\d+),")
@@ -29,7 +29,7 @@ HEADER_NUMBER = re.compile(rb"NATS/1\.0\r\nNats-Sequence: (\d+)\r\n\r\n")
 
 
 def payload_of(size: int) -> bytes:
-    """Make a payload of `size` bytes that cannot be taken for protocol."""
+    """Make a payload of `size` bytes that cannot be mistaken for protocol."""
     return (b"0123456789abcdef" * (size // 16 + 1))[:size]
 
 
@@ -39,7 +39,7 @@ def publication(subject: bytes, payload: bytes) -> bytes:
 
 
 class Block(NamedTuple):
-    """What one publisher sends: `data`, which holds so many messages, so many times."""
+    """What one publisher sends: `data`, with so many messages, so many times."""
 
     data: bytes
     messages: int
@@ -47,7 +47,7 @@ class Block(NamedTuple):
 
 
 def publications(subjects: Sequence[bytes], payload: bytes, messages: int) -> Block:
-    """Return a block to send for `messages` in all, or a little less, so that it comes out even.
+    """Return a block for sending `messages` in total, or slightly fewer, so that it divides evenly.
 
     Every subject occurs equally often in it, and at least once.
     """
@@ -59,7 +59,7 @@ def publications(subjects: Sequence[bytes], payload: bytes, messages: int) -> Bl
 
 
 def body(frame: Frame, number: int, payload: bytes) -> bytes:
-    """Return what a subscriber gets in the place of the payload."""
+    """Return what a subscriber receives in place of the payload."""
     if frame == "netstring":
         digits = b"%d" % number
         inner = b"%d:%b,%d:%b," % (len(digits), digits, len(payload), payload)
@@ -70,7 +70,7 @@ def body(frame: Frame, number: int, payload: bytes) -> bytes:
 
 
 def message(frame: Frame, subject: bytes, sid: bytes, number: int, payload: bytes) -> bytes:
-    """Return one whole message as it must reach a subscriber."""
+    """Return one whole message exactly as it must reach a subscriber."""
     content = body(frame, number, payload)
     if frame == "header":
         sizes = b"%d %d" % (len(content) - len(payload), len(content))
@@ -86,14 +86,14 @@ def stream_bytes(
     total = sum(map(len, subjects)) * (messages // len(subjects))
     first = 1
     while first <= messages:
-        last = min(first * 10 - 1, messages)  # the numbers that have as many digits as `first`
+        last = min(first * 10 - 1, messages)  # the last number with as many digits as `first`
         total += (last - first + 1) * len(message(frame, b"", sid, first, payload))
         first *= 10
     return total
 
 
 def digits(first: int, last: int) -> int:
-    """Return how many digits the numbers `first`..`last` have together."""
+    """Return how many digits the numbers `first`..`last` have in total."""
     total = 0
     while first <= last:
         end = min(last, 10 ** len(str(first)) - 1)  # the last one as long as `first`
@@ -103,7 +103,7 @@ def digits(first: int, last: int) -> int:
 
 
 def number_in(frame: Frame, content: bytes) -> int:
-    """Return the number a received body says; 0 where the frame carries none."""
+    """Return the number in a received body; 0 if the frame has none."""
     if frame == "none":
         return 0
     pattern = NETSTRING_NUMBER if frame == "netstring" else HEADER_NUMBER
@@ -142,6 +142,6 @@ def numbers_of(frame: Frame, data: bytes, payload: bytes) -> list[int]:
 
 
 def from_next_message(data: bytes) -> bytes:
-    """Return `data` from the first message that begins in it, which may be none."""
+    """Return `data` from the first message that begins in it, possibly empty."""
     found = re.search(rb"\r\n(?=H?MSG )", data)
     return data[found.end() :] if found else b""

@@ -1,1 +1,1 @@
-"""Cardinal Streams v1: blocks of a chain as messages, and back; imports nothing else of ours."""
+"""Cardinal Streams v1: blocks of a chain as messages, and back; imports no other package here."""

@@ -1,22 +1,22 @@
-"""The assembler: messages of any topics in any order, copies among them, to whole blocks.
+"""The assembler: collects messages of any topics, in any order and with copies, into whole blocks.
 
-In: rows of key, value and offset, as many at once as there are; the offset is the place of a
-message in its source, where a reader can begin again. Out: events, in the order they came to be.
+In: rows of key, value and offset, any number per call; the offset is the place of a message in its
+source, where a reader can resume. Out: events, in the order they happened.
 
-    Block                  all that is tracked of it has come
-    Reorg, ReorgComplete   what a producer announced
-    Dropped                a message that is no message, or has no place in its block
+    Block                  everything of it that is tracked has arrived
+    Reorg, ReorgComplete   announced by a producer
+    Dropped                a malformed message, or one that does not belong in its block
     Evicted                a block given up: too old, or one of too many, with what it lacks
 
-Rule 1  Whatever the rows hold, nothing is raised: what is wrong is dropped, counted and told.
-Rule 2  A block is given once, as long as its hash is among the last `remember`; copies of its
-        messages are counted and forgotten.
-Rule 3  No clock: who feeds says what time it is.
+Rule 1  No row raises an exception: bad messages are dropped, counted and reported.
+Rule 2  A block is reported once, as long as its hash is among the last `remember`; copies of its
+        messages are counted and dropped.
+Rule 3  No clock: the caller gives the time.
 
-Memory: the messages of pending blocks, of which there are at most `blocks_max`, and that take at
-most `bytes_max` together, the objects that they become counted (`pending.py`); over that, and after
-`age_max` seconds, the oldest is evicted. During one call it may be twice as much, and its Updates
-and Deletes. A block that was evicted is collected anew when its messages come again.
+Memory: at most `blocks_max` pending blocks, with at most `bytes_max` of messages together; the
+overhead of objects is included (`pending.py`). Beyond that, and after `age_max` seconds, the oldest
+block is evicted. During one call it may be twice as much, plus the call's Updates and Deletes. An
+evicted block is collected again when its messages come again.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -40,10 +40,10 @@ from cardinal.messages import (
 )
 from cardinal.pending import BLOCK_BYTES, DONE, EACH_BYTES, Content, Missing, Pending, Refused
 
-BLOCKS_MAX = 1024  # an Ethereum consumer holds a dozen; so many are still found in no time
+BLOCKS_MAX = 1024  # an Ethereum consumer has a dozen; the search through this many is still fast
 BYTES_MAX = 256 << 20  # a block of Ethereum mainnet is about 1 MB
-AGE_MAX_SECONDS = 600.0  # a producer that was restarted sends what it owes long before
-REMEMBER = 1024  # four times what the reference does, at 300 bytes each
+AGE_MAX_SECONDS = 600.0  # a restarted producer sends its outstanding messages long before that
+REMEMBER = 1024  # four times as many as the reference, at 300 bytes each
 
 Row = tuple[bytes, bytes, int]  # key, value, offset
 
@@ -64,9 +64,10 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """A block that was given up before it was whole.
+    """A block that was given up before it was complete.
 
-    `why` is "age", "count" or "bytes"; or "channel", which was closed without the rest of it.
+    `why` is "age", "count" or "bytes"; or "channel", which was closed before the block was
+    complete.
     """
 
     hash: bytes
@@ -79,16 +80,15 @@ class Evicted:
 
     def __str__(self) -> str:
         block = f"block {self.hash.hex()}" if self.number is None else f"block {self.number}"
-        return (
-            f"{block} given up ({self.why}), {self.messages} messages of it: without {self.missing}"
-        )
+        had = f"{block} given up ({self.why}), with {self.messages} of its messages"
+        return f"{had}; missing: {self.missing}"
 
 
 Event = Block | Reorg | ReorgComplete | Dropped | Evicted
 
 
 class Assembler:
-    """One for each set of topics whose messages belong together; one writer."""
+    """One per set of topics whose messages belong together; one writer."""
 
     def __init__(
         self,
@@ -101,10 +101,10 @@ class Assembler:
         skip: Mapping[str, Container[int]] | None = None,
         channel: bool = True,
     ) -> None:
-        """`tracked` is asked for each key of a Batch; None: all are. `skip`: offsets to pass by.
+        """`tracked` is asked for each key of a Batch; None: all are. `skip`: offsets to ignore.
 
-        `channel`: whether these may be the topics of a reorg's channel. Where they are not, a Reorg
-        or its end is dropped.
+        `channel`: whether these may be the topics of a reorg's channel. If not, a Reorg or
+        ReorgComplete is dropped.
         """
         self.blocks_max = blocks_max
         self.bytes_max = bytes_max
@@ -117,16 +117,16 @@ class Assembler:
         self._tracked = tracked
         self._skip = skip or {}
         self._channel = channel
-        self._done: dict[bytes, None] = {}  # the hashes of blocks that were given, oldest first
-        # Of each source: kind and hash to the block, for Updates and Deletes of blocks of which
-        # a message came from there already.
+        self._done: dict[bytes, None] = {}  # the hashes of blocks that were reported, oldest first
+        # For each source: kind and hash to the block, for Updates and Deletes of blocks of which a
+        # message has come from there before.
         self._heads: dict[str, dict[bytes, Pending]] = {}
         self._last: dict[str, int] = {}
         self._highest: dict[str, int] = {}
         self._events: list[Event] = []
 
     def feed(self, rows: Sequence[Row], source: str = "", now: float = 0.0) -> list[Event]:
-        """Take messages of one source; return what came of them. `now` is in seconds."""
+        """Handle messages of one source; return the resulting events. `now` is in seconds."""
         if source in self._skip:
             rows = [row for row in rows if row[2] not in self._skip[source]]
         heads = self._heads.setdefault(source, {})
@@ -156,7 +156,7 @@ class Assembler:
         return self.expire(now)
 
     def expire(self, now: float) -> list[Event]:
-        """Give up what is older than `age_max`; return every event there is."""
+        """Give up blocks older than `age_max`; return all events."""
         while self.pending:
             oldest = next(iter(self.pending.values()))
             if oldest.since + self.age_max >= now:
@@ -165,13 +165,15 @@ class Assembler:
         return self._told()
 
     def give_up(self, why: str) -> list[Event]:
-        """Give up whatever is pending; return every event there is."""
+        """Give up all pending blocks; return all events."""
         while self.pending:
             self._evict(next(iter(self.pending.values())), why)
         return self._told()
 
     def rewind(self, source: str, first: int) -> None:
-        """The source has taken back all from offset `first` on, and gives these anew."""
+        """The source has withdrawn everything from offset `first` on, and sends other messages
+        there.
+        """
         self._heads.get(source, {}).clear()
         for known in (self._last, self._highest):
             if source in known:
@@ -181,14 +183,14 @@ class Assembler:
                 block.token[source] = first
 
     def adopt(self, block: Pending) -> None:
-        """Go on with a block that another assembler had pending."""
+        """Take over a block that was pending in another assembler."""
         self.pending[block.hash] = block
         self.pending_bytes += block.measure()
         for source in block.token:
             self._heads.setdefault(source, {})
 
     def missing(self, hash: bytes) -> Missing | None:
-        """What a pending block lacks, or None if there is no such."""
+        """What a pending block lacks, or None if it is not pending."""
         block = self.pending.get(hash)
         if block is None:
             return None
@@ -207,7 +209,7 @@ class Assembler:
         return min((token[source] for token in tokens if source in token), default=None)
 
     def following(self, source: str) -> int:
-        """The offset after the highest that has come."""
+        """The offset after the highest one seen."""
         return self._highest.get(source, -1) + 1
 
     def _told(self) -> list[Event]:
@@ -215,16 +217,16 @@ class Assembler:
         return events
 
     def _step_back(self, source: str, last: int) -> None:
-        """Offsets do not rise: forget which blocks are known from this source.
+        """Offsets went back: forget which blocks are known from this source.
 
-        The first message of each block then notes its offset again (`_find`): the lowest of what
-        rises steadily is its first.
+        The first message of each block then records its offset again (`_find`): as long as offsets
+        rise, a block's lowest offset is that of its first message.
         """
         self._heads[source].clear()
         self._highest[source] = max(last, self._highest.get(source, -1))
 
     def _other(self, key: bytes, value: bytes, source: str, offset: int, now: float) -> None:
-        """All that is not an Update or a Delete of a block that is known from this source."""
+        """Handle anything but an Update or a Delete of a block known from this source."""
         kind = key[0] if key else -1
         hash = key[1:HEAD]
         try:
@@ -240,7 +242,7 @@ class Assembler:
                     )
                 self._events.append(reorg)
             elif not BATCH <= kind <= DELETE or len(key) < HEAD:
-                message_codec.decode(key, value)  # says what is wrong
+                message_codec.decode(key, value)  # raises the exact error
             elif hash in self._done:
                 self.duplicates += 1
                 if kind in (UPDATE, DELETE):
@@ -255,11 +257,11 @@ class Assembler:
                 self._batch(key, value, source, offset, now)
         except CardinalError as error:
             self._drop(error, key, source, offset)
-        if self.pending_bytes > 2 * self.bytes_max:  # a Batch may become twenty times its bytes
+        if self.pending_bytes > 2 * self.bytes_max:  # a decoded Batch may be twenty times as large
             self._evict_over()
 
     def _first(self, key: bytes, value: bytes, source: str, offset: int, now: float) -> None:
-        """An Update or a Delete, the first of its kind from this source for its block."""
+        """Handle the first Update or the first Delete from this source for its block."""
         block = self._find(key[1:HEAD], source, offset, now)
         self._heads[source][key[:HEAD]] = block
         if key in block:
@@ -327,7 +329,7 @@ class Assembler:
             self._settle(block, source, offset)
 
     def _find(self, hash: bytes, source: str, offset: int, now: float) -> Pending:
-        """The pending block with this hash, perhaps a new one, its token up to date."""
+        """The pending block with this hash, created if needed, with its token updated."""
         block = self.pending.get(hash)
         if block is None:
             block = self.pending[hash] = Pending(hash, now)
@@ -338,7 +340,7 @@ class Assembler:
         return block
 
     def _settle(self, block: Pending, source: str, offset: int) -> None:
-        """Count what came of a block; give it if it is whole now."""
+        """Count what arrived for a block; report it if it is complete now."""
         self._count(block, source, offset)
         if not block.whole:
             return

@@ -1,13 +1,13 @@
 """The part of Avro's binary encoding that the messages need: numbers, bytes, text, blocks.
 
-Decoding reads what any writer may write (maps and arrays in blocks of any sizes, with or without
-their size in bytes), each function from `at` on, and gives the value and the place behind it.
-Nothing is believed: a count is refused before the first entry when the bytes that are left cannot
-hold so many, and so nothing takes more memory or time than its bytes do. Encoding writes what the
-reference does: blocks of 100 with their size.
+Decoding accepts what any writer may produce: maps and arrays in blocks of any size, with or without
+their size in bytes. Each function decodes from `at` on, and returns the value and its end. No count
+is trusted: it is refused before the first entry if the remaining bytes cannot hold as many. So
+decoding takes no more memory or time than its input justifies. Encoding writes what the reference
+writes: blocks of 100 entries with their size.
 
-Written here and not left to a library, since an error has to say where it is and why; the tests
-hold it against fastavro, with the schemas of the specification, in both directions.
+This is our own code, because an error must say where it is and why. The tests compare it with
+fastavro, with the schemas of the specification, in both directions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from cardinal.errors import BadAvroNumber, BadCount, BadText, RepeatedKey, Trunc
 LONG_BYTES_MAX, INT_BYTES_MAX = 10, 5
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 BLOCK_LENGTH = 100  # entries in a block, as the reference writes them
-END = b"\x00"  # of the blocks of a map or an array
+END = b"\x00"  # ends the blocks of a map or an array
 
 _SHORT = [bytes([n << 1]) for n in range(64)]  # the numbers 0 to 63
 
@@ -37,7 +37,7 @@ def long(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
     if len(data) - at < LONG_BYTES_MAX:
         raise TruncatedMessage(
-            at, "the bytes end inside a number" if at < len(data) else "no number"
+            at, "the bytes end inside a number" if at < len(data) else "a number is missing"
         )
     raise BadAvroNumber(at, f"a number of more than {LONG_BYTES_MAX} bytes")
 
@@ -51,10 +51,7 @@ def integer(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _long_length(data: bytes, at: int, what: str) -> tuple[int, int]:
-    """Where bytes with their length in front begin and end.
-
-    Raises `BadCount`, `TruncatedMessage`.
-    """
+    """Where bytes with a length prefix begin and end."""
     size, start = long(data, at)
     if size < 0:
         raise BadCount(at, f"{what} of {size} bytes")
@@ -66,7 +63,7 @@ def _long_length(data: bytes, at: int, what: str) -> tuple[int, int]:
 
 
 def octets(data: bytes, at: int) -> tuple[bytes, int]:
-    """Bytes with their length before them. Raises what `long` does, and `BadCount`."""
+    """Bytes with a length prefix. Raises what `long` does, and `BadCount`."""
     start = at + 1
     if start > len(data) or (size := data[at]) & 0x81 or (end := start + (size >> 1)) > len(data):
         start, end = _long_length(data, at, "bytes")
@@ -74,18 +71,18 @@ def octets(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def text(data: bytes, at: int) -> tuple[str, int]:
-    """Text with its length before it. Raises what `octets` does, and `BadText`."""
+    """Text with a length prefix. Raises what `octets` does, and `BadText`."""
     start = at + 1
     if start > len(data) or (size := data[at]) & 0x81 or (end := start + (size >> 1)) > len(data):
         start, end = _long_length(data, at, "text")
     try:
         return data[start:end].decode(), end
     except UnicodeDecodeError as error:
-        raise BadText(start + error.start, f"no UTF-8: {error.reason}") from None
+        raise BadText(start + error.start, f"not UTF-8: {error.reason}") from None
 
 
 def fixed(data: bytes, at: int, size: int) -> tuple[bytes, int]:
-    """So many bytes. Raises `TruncatedMessage`."""
+    """Exactly `size` bytes. Raises `TruncatedMessage`."""
     found = data[at : at + size]
     if len(found) < size:
         raise TruncatedMessage(at, f"{size} bytes, of which {len(found)} are there")
@@ -93,10 +90,10 @@ def fixed(data: bytes, at: int, size: int) -> tuple[bytes, int]:
 
 
 def block(data: bytes, at: int, least: int) -> tuple[int, int, int]:
-    """The head of a block of entries that take at least `least` bytes each.
+    """The head of a block of entries of at least `least` bytes each.
 
-    Returns how many there are (0: no more blocks), where they begin, and where they must end,
-    which is -1 if the writer did not say. Raises `BadCount` and what `long` does.
+    Returns how many there are (0: no more blocks), where they begin, and where they must end, or
+    -1 if the writer did not say. Raises `BadCount` and what `long` does.
     """
     at_count = at
     if data[at : at + 1] == END:
@@ -107,7 +104,7 @@ def block(data: bytes, at: int, least: int) -> tuple[int, int, int]:
         count, at_size = -count, at
         size, at = long(data, at)
         if not 0 <= size <= len(data) - at:
-            raise BadCount(at_size, f"a block of {size} bytes, and {len(data) - at} are there")
+            raise BadCount(at_size, f"a block of {size} bytes, of which {len(data) - at} are there")
         end = at + size
     room = (len(data) if end < 0 else end) - at
     if count * least > room:
@@ -118,7 +115,7 @@ def block(data: bytes, at: int, least: int) -> tuple[int, int, int]:
 def check_block_end(at: int, end: int) -> None:
     """Whether a block ended where its head said. Raises `BadCount`."""
     if end >= 0 and at != end:
-        raise BadCount(at, f"the entries of a block end here and not at {end}, as its size said")
+        raise BadCount(at, f"the entries of a block end here, but by its size at {end}")
 
 
 def texts(data: bytes, at: int) -> tuple[list[str], int]:
@@ -147,13 +144,13 @@ def octets_map(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
             at_key = at
             key, at = text(data, at)
             if key in found:
-                raise RepeatedKey(at_key, f"{key!r} is in the map already")
+                raise RepeatedKey(at_key, f"{key!r} occurs twice in the map")
             found[key], at = octets(data, at)
         check_block_end(at, end)
 
 
 def write_long(value: int) -> bytes:
-    """A number of 64 bits, zig-zag; the caller has looked at its range."""
+    """A number of 64 bits, zig-zag; the caller has checked its range."""
     if 0 <= value < 64:
         return _SHORT[value]
     raw = (value << 1) ^ (value >> 63)
@@ -166,12 +163,12 @@ def write_long(value: int) -> bytes:
 
 
 def write_octets(value: bytes) -> bytes:
-    """Bytes with their length before them."""
+    """Bytes with a length prefix."""
     return write_long(len(value)) + value
 
 
 def write_blocks(entries: Sequence[bytes]) -> bytes:
-    """Entries of a map or an array, each encoded already, as the reference puts them in blocks."""
+    """Encoded entries of a map or an array, in blocks like the reference's."""
     return b"".join(_blocks(entries))
 
 

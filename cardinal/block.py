@@ -1,16 +1,16 @@
-"""A block that has been collected whole: what it sets, what it deletes, and where it came from."""
+"""A complete block: what it sets, what it deletes, and where it came from."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
 class Block:
-    """One block, of what its consumer tracks. Apply the deletes before the updates.
+    """One block, with the keys that its consumer tracks. Apply the deletes before the updates.
 
-    One key may be in both. `token` has for each source of messages the lowest offset at which one
-    of the block's stood: who reads from there has all of it. `last` is the offset of the message
-    that made it whole. `size` is what was counted for it when it was: its bytes, and what keeping
-    them costs; 0 if nobody counted. Blocks compare without these three.
+    A key may be in both. `token` has, for each source, the lowest offset of the block's messages:
+    reading from there gives all of it. `last` is the offset of the message that completed it.
+    `size` is its size in memory, overhead included; 0 if it was not measured. Comparisons ignore
+    these three.
     """
 
     hash: bytes

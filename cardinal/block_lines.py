@@ -1,4 +1,4 @@
-r"""Blocks and chain updates as lines of JSON, for the command line, tests and files by hand.
+r"""Blocks and chain updates as lines of JSON, for the command line, tests and hand-written files.
 
 A line to produce is a block, or a reorg with the blocks that go on its channel:
 
@@ -7,10 +7,10 @@ A line to produce is a block, or a reorg with the blocks that go on its channel:
      "batches": {"s/": {"id": "0x01", "updates": {"s/1": "0xab"}, "deletes": ["s/2"]}}}
     {"reorg": {"number": 1, "hash": "0x01", "weight": 9}, "blocks": [{"number": 2, ...}, ...]}
 
-Hashes, ids and values are hex behind 0x; hashes and ids shorter than 32 bytes get zeros in front.
-Keys are text. A weight is a number, or hex, and the block's number if it is left out; updates,
-deletes and batches may be left out. What is written follows the same rules, hashes in full, and
-weights above 2^53 - 1, which JSON readers round, as hex.
+Hashes, ids and values are hex with the prefix 0x; shorter hashes and ids are padded with zeros on
+the left. Keys are text. A weight is a number, or hex; by default it is the block's number. Updates,
+deletes and batches are optional. Output follows the same rules, with hashes in full. Weights above
+2^53 - 1, which JSON readers round, are written as hex.
 """
 
 import json
@@ -28,15 +28,15 @@ BLOCK_FIELDS = {"number", "hash", "parent", "weight", "updates", "deletes", "bat
 
 
 def read(line: str | bytes) -> Draft | ReorgDraft:
-    """The block, or the reorg, that a line says. Raises `LineError`."""
+    """The block, or the reorg, on a line. Raises `LineError`."""
     try:
         found = json.loads(line, object_pairs_hook=_once)
     except ValueError as error:
         if isinstance(error, LineError):
             raise
-        raise LineError(f"no JSON: {error}") from None
+        raise LineError(f"not valid JSON: {error}") from None
     except RecursionError:
-        raise LineError("no JSON: nested too deeply") from None
+        raise LineError("not valid JSON: nested too deeply") from None
     fields = _fields(found, "the line", BLOCK_FIELDS | {"reorg", "blocks"})
     if "reorg" not in fields:
         return _block(fields, "")
@@ -44,7 +44,7 @@ def read(line: str | bytes) -> Draft | ReorgDraft:
     reorg = _fields(fields["reorg"], "reorg", {"number", "hash", "weight"})
     blocks = fields.get("blocks")
     if not isinstance(blocks, list) or not blocks:
-        raise LineError("blocks: give the list of the blocks that replace others")
+        raise LineError("blocks: give the list of replacing blocks")
     return ReorgDraft(
         _number(reorg, "number", "reorg.", NUMBER_MAX),
         _hash(reorg, "hash", "reorg."),
@@ -54,7 +54,7 @@ def read(line: str | bytes) -> Draft | ReorgDraft:
 
 
 def write(block: Draft) -> str:
-    """A block as a line that `read` reads."""
+    """A block as a line that `read` accepts."""
     fields: dict[str, Any] = {
         "number": block.number,
         "hash": hexed(block.hash),
@@ -73,7 +73,7 @@ def write(block: Draft) -> str:
 def update_fields(update: ChainUpdate, brief: bool = False) -> dict[str, Any]:
     """A chain update as a JSON object: blocks removed and added, oldest first.
 
-    `brief` has the numbers of keys instead of what is set and deleted.
+    `brief` gives the number of keys instead of the updates and deletes.
     """
     fields: dict[str, Any] = {
         "removed": [{"number": one.number, "hash": hexed(one.hash)} for one in update.removed],
@@ -85,7 +85,7 @@ def update_fields(update: ChainUpdate, brief: bool = False) -> dict[str, Any]:
 
 
 def collected(block: Block, brief: bool = False) -> dict[str, Any]:
-    """A block that was collected, as a JSON object."""
+    """A collected block as a JSON object."""
     fields: dict[str, Any] = {
         "number": block.number,
         "hash": hexed(block.hash),
@@ -102,12 +102,12 @@ def collected(block: Block, brief: bool = False) -> dict[str, Any]:
 
 
 def hexed(value: bytes) -> str:
-    """Bytes as they stand in a line."""
+    """Bytes as written in a line."""
     return "0x" + value.hex()
 
 
 def read_hash(text: object, where: str) -> bytes:
-    """A hash or an id, with zeros in front where it is short. Raises `LineError`."""
+    """A hash or an id, padded with zeros on the left. Raises `LineError`."""
     value = _unhex(text, where)
     if not 0 < len(value) <= HASH_SIZE:
         raise LineError(f"{where}: {len(value)} bytes; a hash has {HASH_SIZE}")
@@ -132,7 +132,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise LineError(f"{twice!r} is there twice")
+        raise LineError(f"{twice!r} occurs twice")
     return found
 
 

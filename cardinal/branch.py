@@ -1,4 +1,4 @@
-"""What a reorg channel has brought: blocks on each other, whose ancestor need not be known."""
+"""The blocks of a reorg channel, each on top of the one before; their ancestor may be unknown."""
 
 from collections.abc import Collection, Mapping
 from itertools import pairwise
@@ -7,7 +7,7 @@ from cardinal.block import Block
 
 
 class Branch:
-    """Blocks, the oldest first. `token` says where its channel begins."""
+    """Blocks, oldest first. `token` says where its channel begins."""
 
     def __init__(
         self,
@@ -16,7 +16,9 @@ class Branch:
         token: Mapping[str, int],
         number: int | None = None,
     ) -> None:
-        """`number` is the ancestor's; where it is not given, or cannot be, that below the first."""
+        """`number` is the ancestor's; if it is unknown or impossible, the one below the first
+        block.
+        """
         below = blocks[0].number - 1
         self.ancestor = ancestor
         self.number = below if number is None else min(number, below)
@@ -30,7 +32,7 @@ class Branch:
                 self.token[source] = min(offset, self.token.get(source, offset))
 
     def upon(self, below: "Branch") -> "Branch":
-        """This one with what it stands on, which is a part of another one."""
+        """This branch on top of the part of another branch that it continues."""
         hashes = [block.hash for block in below.blocks]
         stem = below.blocks[: hashes.index(self.ancestor) + 1]
         token = below.token | {
@@ -41,15 +43,15 @@ class Branch:
 
     @property
     def rises(self) -> bool:
-        """Whether no hash is there twice, and each number is above the one before it."""
+        """Whether no hash occurs twice, and each number is above the one before."""
         single = len(self.hashes) == len(self.blocks) and self.ancestor not in self.hashes
         return single and all(low.number < high.number for low, high in pairwise(self.blocks))
 
     def rewind(self, source: str, first: int) -> None:
-        """What stood at this offset or above is to come again."""
+        """Messages from this offset on will come again."""
         if source in self.token:
             self.token[source] = min(self.token[source], first)
 
     def touches(self, known: Collection[bytes]) -> bool:
-        """Whether its ancestor is one of these, or one of its blocks is."""
+        """Whether these include its ancestor or one of its blocks."""
         return self.ancestor in known or not self.hashes.isdisjoint(known)

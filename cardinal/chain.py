@@ -1,38 +1,38 @@
-"""The chain: blocks in any order, and the branches of reorg channels, to updates.
+"""The chain: blocks in any order, and the branches of reorg channels, in; updates out.
 
 `links.py` has the rules for blocks. One more for channels:
 
-5  The branch that a reorg channel has brought is as any other, wherever its ancestor is known. If
-   that is below what is kept, the branch waits aside until it is the heavier one: then it replaces
-   the whole chain (`beyond`). So a copy of it that comes late changes nothing.
+5  The branch of a reorg channel is like any other if its ancestor is known. If the ancestor is
+   below what is kept, the branch is parked until it is the heavier one; then it replaces the whole
+   chain (`beyond`). So a late copy of a channel changes nothing.
 
-Memory: that of the links, and as many spare blocks again of channels that wait.
+Memory: that of the links, and as many spare blocks again for parked channels.
 """
 
 # Theory of operation
 #
-# A reorg channel brings a whole branch at once, and may begin below all that is kept here:
+# A reorg channel brings a whole branch at once, which may begin below everything that is kept here:
 #
 #     X --- Y --- (forgotten) ... | bottom --- 101 --- 102 --- head         the chain, see links.py
 #      `--- 90' --- 91' --- ... --- 103'                                    a channel's branch, on X
 #
-# Each branch is in `_aside` until it is known what it is; `_settle` decides, and goes round again
-# as long as one decision may have changed another:
+# Each branch is parked in `_aside` until it is clear what it is. `_settle` decides, and goes round
+# again as long as one decision may have changed another:
 #
-#     it belongs     its ancestor is linked, or waits as others do: its blocks are as any other
-#     it has no hope its ancestor is none of ours, or a rule refuses it: given up
-#     below, heavier `_leap`: the whole chain is removed, and the branch is put in its place
-#     below, lighter it stays aside; a later block on it may make it the heavier one
+#     it belongs     its ancestor is linked, or waits like others: its blocks are like any other
+#     it is hopeless its ancestor is not part of our chain, or a rule refuses it: given up
+#     below, heavier `_leap`: the whole chain is removed, and the branch takes its place
+#     below, lighter it stays parked; a later block on it may make it the heavier one
 #     old            its last block is further below the head than the threshold: given up
 #
-# These hold whenever `_settle` is done, beside those of links.py:
+# These hold whenever `_settle` is done, besides those of links.py:
 #
-#  * No branch aside belongs to the tree: what can be linked is linked.
-#  * No branch aside that stands on a forgotten block of the chain is heavier than the chain.
+#  * No parked branch belongs to the tree: what can be linked is linked.
+#  * No parked branch on a forgotten block of the chain is heavier than the chain.
 #  * There are at most ASIDE_MAX of them, with no more blocks and bytes than spare ones may have.
 #
-# The loop ends, for each round but the last takes a branch out of `_aside`. A leap may give others
-# a place to belong to, so none is looked at with the eyes of the round before.
+# The loop ends, because each round but the last takes a branch out of `_aside`. After a leap other
+# branches may belong, so each round examines all of them again.
 
 from collections.abc import Mapping, Sequence
 
@@ -44,14 +44,14 @@ from cardinal.update import ChainUpdate, Event, Why
 
 __all__ = ["BOOTSTRAP", "NO_PARENT", "PAST_MAX", "THRESHOLD", "Chain"]
 
-ASIDE_MAX = 16  # channels that wait
+ASIDE_MAX = 16  # parked channels
 
 
 class Chain(Links):
     """One chain and its branches; one writer."""
 
     def add(self, block: Block) -> list[Event]:
-        """Take a block; return what came of it."""
+        """Add a block; return the resulting events."""
         self._take(block)
         self._settle()
         return self._told()
@@ -63,9 +63,9 @@ class Chain(Links):
         token: Mapping[str, int] | None = None,
         number: int | None = None,
     ) -> list[Event]:
-        """Take all blocks of a reorg channel, in any order. They stand on `ancestor`.
+        """Add all blocks of a reorg channel, in any order. They descend from `ancestor`.
 
-        `number` is the ancestor's, `token` says where to read again to have the channel from its
+        `number` is the ancestor's; `token` says where to read again to get the channel from its
         beginning.
         """
         line = self._line(ancestor, blocks)
@@ -80,29 +80,30 @@ class Chain(Links):
         return self._told()
 
     def rewind(self, source: str, first: int) -> None:
-        """A source has taken back all from offset `first` on, and gives it anew."""
+        """A source has withdrawn everything from offset `first` on, and reuses these offsets."""
         super().rewind(source, first)
         for one in self._aside:
             one.rewind(source, first)
 
     def floor(self, source: str) -> int | None:
-        """The lowest offset of what is retained; None if nothing is."""
+        """The lowest offset of the retained blocks; None if there are none."""
         floors = [one.token[source] for one in self._aside if source in one.token]
         retained = super().floor(source)
         return min(floors if retained is None else [*floors, retained], default=None)
 
     @property
     def retained(self) -> list[Block]:
-        """Every block that is kept: of the chain, of its branches, and those that wait."""
+        """All retained blocks: of the chain, of its branches, and those that wait."""
         return [*super().retained, *(block for one in self._aside for block in one.blocks)]
 
     def knows(self, hash: bytes) -> bool:
-        """Whether this block has come, as far as that is remembered."""
+        """Whether this block has arrived, as far as is remembered."""
         return super().knows(hash) or any(hash in one.hashes for one in self._aside)
 
     def _line(self, ancestor: bytes, blocks: Sequence[Block]) -> list[Block]:
-        """Those that stand on the ancestor and on each other; what does not is as any other."""
-        on = {block.parent: block for block in reversed(blocks)}  # of two on one the first
+        """The blocks that form a line on the ancestor; others are added like ordinary blocks."""
+        # of two blocks on the same parent, the first
+        on = {block.parent: block for block in reversed(blocks)}
         line: list[Block] = []
         taken = {ancestor}
         parent, number = ancestor, -1
@@ -118,7 +119,7 @@ class Chain(Links):
         return line
 
     def _settle(self) -> None:
-        """See to what is aside: it belongs to what is known now, or is heavier, or has no hope."""
+        """Re-examine parked branches: attach, switch to, or drop them."""
         seen = -1
         while self._aside and len(self._aside) != seen:
             seen = len(self._aside)
@@ -127,7 +128,7 @@ class Chain(Links):
                 if self._belongs(branch):
                     self._aside.remove(branch)
                     for block in branch.blocks:
-                        if not self._is_old(block):  # those below one that is known
+                        if not self._is_old(block):  # or all those below a known one
                             self._take(block)
                 elif why := self._is_hopeless(branch):
                     self._put_away(branch, why)
@@ -149,7 +150,7 @@ class Chain(Links):
             self._give_up(block, why)
 
     def _belongs(self, branch: Branch) -> bool:
-        """Whether a branch is as any other: of the chain, or on what waits as it does."""
+        """Whether a branch is an ordinary one: on the chain, or on a block that waits."""
         tree = self._tree
         if self._bootstrap > 0 or branch.touches(tree.linked):
             return True
@@ -157,9 +158,9 @@ class Chain(Links):
         return waits and not self._is_below(branch)
 
     def _is_below(self, branch: Branch) -> bool:
-        """Whether its ancestor is, or may be, a block of the chain that is forgotten.
+        """Whether its ancestor is, or may be, a forgotten block of the chain.
 
-        Not before the head's block is known: after a start the channel may be of its past.
+        Not before the head's block is known: after a start the channel may belong to its past.
         """
         blocks = self._tree.blocks
         if self.head not in blocks:
@@ -171,13 +172,13 @@ class Chain(Links):
 
     @property
     def _lowest(self) -> int:
-        """The number of the first block of the chain that is kept."""
+        """The number of the chain's lowest kept block."""
         kept = (one for one in self._tree.children.get(self._bottom, ()) if one in self._chain)
         first = next(kept, None)
         return NUMBER_MAX if first is None else self._tree.blocks[first].number
 
     def _is_hopeless(self, branch: Branch) -> Why | None:
-        """Why a branch can never be linked: what it stands on was never, or is not any more."""
+        """Why a branch can never be linked, or None: its ancestor never existed, or is gone."""
         if self._whitelist and any(self._is_refused(block) for block in branch.blocks):
             return Why.WHITELIST
         blocks = self._tree.blocks
@@ -190,14 +191,14 @@ class Chain(Links):
         return Why.PARENT if passed and not self._is_below(branch) else None
 
     def _is_heavier(self, branch: Branch) -> bool:
-        """Whether a branch from below outweighs the chain, with what waits to stand on it."""
+        """Whether a branch from below outweighs the chain, counting the blocks that wait for it."""
         blocks, children = self._tree.blocks, self._tree.children
         waiting = [self._tree.heaviest(one)[0] for one in branch.hashes & children.keys()]
         replaced = max(blocks[hash].weight for hash in self._behind(self._bottom))
         return max([branch.weight, *waiting]) > replaced
 
     def _leap(self, branch: Branch) -> None:
-        """Replace the whole chain, and what hangs on it, by what stands on another ancestor."""
+        """Replace the whole chain, with its branches, by a branch on another ancestor."""
         tree = self._tree
         removed = [tree.blocks[hash] for hash in self._behind(self._bottom)]
         for hash in tree.linked & tree.blocks.keys():
@@ -215,7 +216,7 @@ class Chain(Links):
         number = self._past.get(branch.ancestor, branch.number)
         self._past = {hash: one for hash, one in self._past.items() if one <= number}
         self._rest_on(branch.ancestor)
-        self.number = None  # none of these is old
+        self.number = None  # so that none of these counts as old
         for block in branch.blocks:
             if self._retain(block):
                 self._spare.add(block)

@@ -1,4 +1,4 @@
-"""A block before it is sent: all that a producer must be told of it, sub-batches in it."""
+"""A block before it is sent: everything that a producer needs to know, with its sub-batches."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Draft:
     batches: dict[str, SubBatchDraft] = field(default_factory=dict)
 
     def messages(self, producer: Producer | ReorgChannel) -> Iterator[Messages]:
-        """Its messages by topic, in parts to be sent one behind the other.
+        """Its messages by topic, in parts to be sent in this order.
 
         Raises what `Producer.block` does, before the first part.
         """
@@ -43,7 +43,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class ReorgDraft:
-    """A change of branch that goes on a channel of its own; the blocks stand on the ancestor.
+    """A reorg on a channel of its own; the blocks descend from the ancestor.
 
     `weight` is that of the heaviest block it replaces.
     """
@@ -54,7 +54,7 @@ class ReorgDraft:
     blocks: list[Draft]
 
     def messages(self, producer: Producer) -> Iterator[Messages]:
-        """Its messages, in the order that the channel keeps. Raises `BrokenReorg`."""
+        """Its messages, in the channel's order. Raises `BrokenReorg`."""
         head = self.blocks[-1].hash if self.blocks else NO_ID
         channel = producer.reorg(self.number, self.hash, self.weight, head)
         yield channel.begin()
@@ -64,7 +64,7 @@ class ReorgDraft:
 
 
 def apply(state: dict[str, bytes], block: Draft) -> None:
-    """Let a state of keys and values be what it is after this block, to check a consumer."""
+    """Apply this block to a state of keys and values, to check a consumer."""
     for key in block.deletes:
         state.pop(key, None)
     for batch in block.batches.values():

@@ -1,36 +1,36 @@
-"""What can be wrong with a message, a schema or a block, one class for each rule.
+"""What can be wrong with a message, a schema or a block; one class per rule.
 
     CardinalError                 base of all; a ValueError
-    |-- MalformedMessage          bytes that are no message: `part`, `offset`, `reason`
-    |   |-- ShortKey, LongKey, UnknownType    of the key: ends too early or late, or is no kind
-    |   |-- TruncatedMessage, TrailingFieldBytes   of the value: it ends in a field, or goes on
-    |   |-- BadAvroNumber         no Avro number, or one outside of what the field may hold
-    |   |-- BadCount              a count or size of a block of entries that cannot be true
+    |-- MalformedMessage          bytes that are not a message: `part`, `offset`, `reason`
+    |   |-- ShortKey, LongKey, UnknownType    of the key: too short, too long, or an unknown kind
+    |   |-- TruncatedMessage, TrailingFieldBytes   of the value: it ends in a field, or continues
+    |   |-- BadAvroNumber         an invalid Avro number, or one out of the field's range
+    |   |-- BadCount              an impossible count or size of a block of entries
     |   |-- BadText, BadFlag      a key that is not UTF-8, a boolean that is neither 0 nor 1
     |   `-- RepeatedKey           a map has one key twice
-    |-- MisplacedMessage          a message that has no place in its block, or on its topic
-    |   |-- NotCounted            nothing is missing that its key could be
+    |-- MisplacedMessage          a message that does not belong in its block, or on its topic
+    |   |-- NotCounted            its key matches no missing message
     |   |-- NotAnnounced          the Batch has no such sub-batch
     |   |-- IndexTooHigh          its sub-batch has fewer messages
-    |   `-- NotOnChannel          a Reorg, or its end, on an ordinary topic
-    |-- NotEncodable              a field of a message to be sent is not what it must be
-    |-- LineError                 a line of JSON that is no block
-    |-- SchemaError               prefixes and topics that cannot be used, each with its reason
+    |   `-- NotOnChannel          a Reorg or ReorgComplete on an ordinary topic
+    |-- NotEncodable              a field with an invalid value, in a message to be sent
+    |-- LineError                 a line of JSON that is not a block
+    |-- SchemaError               unusable prefixes and topics, each with its reason
     `-- ProducerError             a block or a sub-batch that cannot be sent
         |-- PrefixConflict        one key stands for two things in the same block
-        |-- InvalidBatch, UnknownBatch, TooManyBatches    a sub-batch that cannot be
-        `-- BrokenReorg           a block on a reorg's channel that does not belong there
+        |-- InvalidBatch, UnknownBatch, TooManyBatches    a sub-batch that cannot be sent
+        `-- BrokenReorg           a block that does not belong on a reorg's channel
 
-An offset counts bytes from the beginning of the `part` it is in, "key" or "value".
+An offset counts bytes from the beginning of its `part`, "key" or "value".
 """
 
 
 class CardinalError(ValueError):
-    """Base of all; catch this to catch every fault of bytes, schemas and blocks."""
+    """Base of all; catch this for every error of bytes, schemas and blocks."""
 
 
 class MalformedMessage(CardinalError):
-    """Bytes that are no message of Cardinal Streams: where, and what is wrong there."""
+    """Bytes that are not a message of Cardinal Streams: where, and what is wrong there."""
 
     def __init__(self, offset: int, reason: str, part: str = "value") -> None:
         super().__init__(offset, reason, part)
@@ -47,11 +47,11 @@ class ShortKey(MalformedMessage):
 
 
 class LongKey(MalformedMessage):
-    """The key goes on behind its last field."""
+    """The key continues after its last field."""
 
 
 class UnknownType(MalformedMessage):
-    """The first byte of the key names no kind of message."""
+    """The first byte of the key is not a known kind of message."""
 
 
 class TruncatedMessage(MalformedMessage):
@@ -59,15 +59,15 @@ class TruncatedMessage(MalformedMessage):
 
 
 class TrailingFieldBytes(MalformedMessage):
-    """The value goes on behind its last field."""
+    """The value continues after its last field."""
 
 
 class BadAvroNumber(MalformedMessage):
-    """No Avro number, or one outside of what its field may hold."""
+    """An invalid Avro number, or one out of its field's range."""
 
 
 class BadCount(MalformedMessage):
-    """The count or the size of a block of entries cannot be true."""
+    """The count or the size of a block of entries is impossible."""
 
 
 class BadText(MalformedMessage):
@@ -83,11 +83,11 @@ class RepeatedKey(MalformedMessage):
 
 
 class MisplacedMessage(CardinalError):
-    """A message that has no place in its block, or on its topic."""
+    """A message that does not belong in its block, or on its topic."""
 
 
 class NotCounted(MisplacedMessage):
-    """Nothing is missing in its block that its key could be."""
+    """Its key matches no missing message of the block."""
 
 
 class NotAnnounced(MisplacedMessage):
@@ -99,19 +99,19 @@ class IndexTooHigh(MisplacedMessage):
 
 
 class NotOnChannel(MisplacedMessage):
-    """A Reorg or a ReorgComplete that came on an ordinary topic."""
+    """A Reorg or a ReorgComplete on an ordinary topic."""
 
 
 class NotEncodable(CardinalError):
-    """A field of a message to be sent is not what it must be."""
+    """A field of a message to be sent has an invalid value."""
 
 
 class LineError(CardinalError):
-    """A line of JSON that is no block; the text names the field."""
+    """A line of JSON that is not a block; the text names the field."""
 
 
 class SchemaError(CardinalError):
-    """Prefixes and topics that cannot be used: every problem, in the order of the schema."""
+    """Unusable prefixes and topics: every problem, in the order of the schema."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__(problems)
@@ -130,16 +130,16 @@ class PrefixConflict(ProducerError):
 
 
 class InvalidBatch(ProducerError):
-    """The id of a sub-batch is all zero, which on the wire says that there is none."""
+    """The id of a sub-batch is all zeros, which on the wire means no sub-batch."""
 
 
 class UnknownBatch(ProducerError):
-    """No block announced this sub-batch, or it was sent already."""
+    """No block announced this sub-batch, or it has been sent already."""
 
 
 class TooManyBatches(ProducerError):
-    """So many sub-batches were announced and not sent that one more is refused."""
+    """Too many sub-batches were announced but not sent."""
 
 
 class BrokenReorg(ProducerError):
-    """What is to be sent on the channel of a reorg does not belong there."""
+    """A block or sub-batch that does not belong on this reorg's channel."""

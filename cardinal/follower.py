@@ -1,24 +1,23 @@
-"""What stands between the messages of all topics and an application: whole blocks, in order.
+"""Turns the messages of all topics into whole blocks, in order, for an application.
 
     rows (topic, key, value, offset) --> Assembler --> Chain --> Step(update, token)
              `-- each reorg channel, an assembler of its own --^
 
-In: rows as they come from a transport or a file. Out: events. A `Step` carries an update of the
-chain, and the token to store with it: who begins to read there again gets all that is not in the
-state yet. A token has a place in every source that has given a row; it reaches back over what came
-from there of the blocks that are kept for reorgs, those that wait, and those that are not whole, so
-no margin has to be guessed.
+In: rows from a transport or a file. Out: events. A `Step` carries an update of the chain, and the
+token to store with it: reading from there gives everything that is not in the state yet. A token
+has an offset for every source. It covers the blocks from there that are kept for reorgs, that wait,
+or that are incomplete, so that no safety margin has to be guessed.
 
-Without a start, the chain begins with the lowest block that is on its way (`start.py`).
+Without a start, the chain begins with the lowest block on its way (`start.py`).
 
-A topic `reorg.*` is a channel: what comes between its Reorg and its ReorgComplete is given to the
-chain as a whole, at its end, so that a producer that dies between the two holds up nobody. A
-channel of which nothing comes for `age_max` seconds is given up; its blocks are ordinary ones then,
-as are those of a channel whose Reorg was not seen. On any other topic a Reorg is dropped, and told.
-A topic may be that of several reorgs at a time, say because the producer of one has died: each is
-complete at its own end, with the blocks that stand on its ancestor.
+A topic `reorg.*` is a channel. Everything between its Reorg and its ReorgComplete goes to the chain
+together, at the end, so a producer that dies in between delays nobody. A channel that brings
+nothing for `age_max` seconds is given up. Its blocks are then ordinary ones, as are those of a
+channel whose Reorg was not seen. On any other topic a Reorg is dropped and reported. A topic may
+belong to several reorgs at a time, for example because the producer of one has died: each is
+complete at its own end, with the blocks that descend from its ancestor.
 
-Memory: that of the assembler and the chain, and for each of `CHANNELS_MAX` channels that of an
+Memory: that of the assembler and the chain; for each of `CHANNELS_MAX` channels that of an
 assembler, and as many whole blocks as a chain may have to spare. No clock, no I/O.
 """
 
@@ -48,10 +47,10 @@ from cardinal.update import ChainUpdate, Stalled, Unlinked
 from cardinal.update import Event as Linked
 
 CHANNELS_MAX = 16  # a reorg is rare; two producers may announce it differently
-TOPICS_MAX = 1024  # topics of which it is remembered whether they are tracked
+TOPICS_MAX = 1024  # topics for which it is remembered whether they are tracked
 
 Row = tuple[str, bytes, bytes, int]  # topic, key, value, offset
-Places = Mapping[str, int]  # of each source, an offset
+Places = Mapping[str, int]  # an offset for each source
 NOWHERE: Places = {}
 
 
@@ -73,19 +72,16 @@ class ChannelGivenUp:
 
 @dataclass(frozen=True, slots=True)
 class NotOpen:
-    """A ReorgComplete whose Reorg was not seen, on a channel that is open for other reorgs.
-
-    It changes nothing.
-    """
+    """A ReorgComplete whose Reorg was not seen, on a channel with other open reorgs."""
 
     topic: str
-    hash: bytes  # of the ancestor
+    hash: bytes  # the ancestor's
     number: int
 
     def __str__(self) -> str:
         return (
             f"the end of a reorg on {self.topic}, of block {self.number} {self.hash.hex()}, whose"
-            " begin was not seen; those that are open there stay so"
+            " beginning was not seen; other reorgs open there are not affected"
         )
 
 
@@ -93,21 +89,22 @@ Event = Step | Unlinked | Stalled | Dropped | Evicted | ChannelGivenUp | NotOpen
 
 
 class Lane:
-    """The assembler of the ordinary topics, or of one channel."""
+    """The ordinary topics, or one channel, with its assembler."""
 
     __slots__ = ("assembler", "begun", "blocks", "bytes", "heard", "reorgs", "topic")
 
     def __init__(self, topic: str, assembler: Assembler) -> None:
-        self.topic = topic  # empty: the ordinary ones
+        self.topic = topic  # empty: the ordinary topics
         self.assembler = assembler
-        self.reorgs: dict[bytes, Reorg] = {}  # that are open, by ancestor
-        self.blocks: list[Block] = []  # that have come on it
-        self.bytes = 0  # of these
-        self.begun: dict[str, int] = {}  # of each source, the lowest offset since it was opened
+        self.reorgs: dict[bytes, Reorg] = {}  # the open ones, by ancestor
+        self.blocks: list[Block] = []  # whole blocks on this channel
+        self.bytes = 0  # of `blocks`
+        # for each source, the lowest offset since the channel was opened
+        self.begun: dict[str, int] = {}
         self.heard = 0.0
 
     def floor(self, source: str) -> int:
-        """Of a channel: where to begin again to have all of it that is still wanted."""
+        """For a channel: where to resume to get all of it that is still needed."""
         if not self.reorgs and not self.assembler.pending:
             return NUMBER_MAX
         return self.begun.get(source, NUMBER_MAX)
@@ -134,10 +131,10 @@ class ChainFollower:
         hold_seconds: float = HOLD_SECONDS,
         hold_blocks: int = HOLD_BLOCKS,
     ) -> None:
-        """`start` and `number` are of the last block that was applied; see `Chain`, `Assembler`.
+        """`start` and `number` belong to the last applied block; see `Chain`, `Assembler`.
 
-        `hold`: whether a chain without a start is begun as `start.py` has it, or at once;
-        `hold_seconds` and `hold_blocks` are its bounds.
+        `hold`: whether a chain without a start begins as `start.py` describes, or at once;
+        `hold_seconds` and `hold_blocks` are the limits.
         """
         self.chain = Chain(
             start,
@@ -160,53 +157,53 @@ class ChainFollower:
         }
         self._main = Lane("", self._assembler(channel=False))
         self._start = Start(bytes_max, hold_seconds, hold_blocks)
-        self._holds = hold and bootstrap == 1  # with more, they are passed on as they come
+        self._holds = hold and bootstrap == 1  # with more, blocks are passed on as they come
         self._lanes: dict[str, Lane | None] = {}  # by topic; None: not tracked
         self._channels: dict[str, Lane] = {}  # by topic, the oldest first
-        self._next: dict[str, int] = {}  # of each source, the offset after all that was used
-        self._resumed: dict[str, int] = {}  # as the token said where to go on
+        self._next: dict[str, int] = {}  # for each source, the offset after everything used
+        self._resumed: dict[str, int] = {}  # where the token said to resume
         self._now = 0.0
         self._events: list[Event] = []
 
     @property
     def assembler(self) -> Assembler:
-        """That of the ordinary topics: its counters, and what is pending."""
+        """The assembler of the ordinary topics: its counters, and its pending blocks."""
         return self._main.assembler
 
     @property
     def channels(self) -> list[str]:
-        """The topics of the reorgs that were announced and are not complete yet."""
+        """The topics of announced but incomplete reorgs."""
         return [one.topic for one in self._channels.values() if one.reorgs]
 
     @property
     def retained(self) -> list[Block]:
-        """Every whole block that is kept: by the chain, or until its channel is complete."""
+        """All retained whole blocks: of the chain, or waiting for their channel to be complete."""
         waiting = [block for one in self._channels.values() for block in one.blocks]
         return [*self.chain.retained, *self._start.held, *waiting]
 
     def knows(self, hash: bytes) -> bool:
-        """Whether this block has come whole, as far as that is remembered."""
+        """Whether this block has arrived whole, as far as is remembered."""
         blocks = [block for one in self._channels.values() for block in one.blocks]
         waiting = (block.hash for block in [*blocks, *self._start.held])
         return self.chain.knows(hash) or hash in waiting
 
     def resume(self, token: str) -> dict[str, int]:
-        """Go on from a token; where to read each source. Raises `BadToken`.
+        """Resume from a token; where to read each source. Raises `BadToken`.
 
-        A source that it does not name is to be read from its beginning.
+        A source that is not in the token must be read from its beginning.
         """
         self._resumed, self.chain.begun = read_token(token)
         return dict(self._resumed)
 
     def forget(self, source: str) -> None:
-        """The offsets of this source mean nothing any more, and tokens need none."""
+        """The offsets of this source are void; tokens need none of it."""
         self._next.pop(source, None)
         self._resumed.pop(source, None)
 
     def take(self, rows: Sequence[Row], source: str, now: float) -> list[Event]:
-        """Take rows of one source, in their order; return what came of them.
+        """Handle rows of one source, in their order; return the resulting events.
 
-        Raises `BadToken` for a name of a source that no token can have.
+        Raises `BadToken` if the name of the source cannot be in a token.
         """
         lanes, lane = self._lanes, self._main
         self._now = now
@@ -228,14 +225,14 @@ class ChainFollower:
         return self._told(now)
 
     def flush(self) -> list[Event]:
-        """No more rows are to come for now: begin with what is held back for its parent."""
+        """No more rows will come for now: begin, although blocks are held back for a parent."""
         self._give(self._start.release(), NOWHERE)
         return self._told(self._now)
 
     def follow(
         self, event: Block | Reorg | ReorgComplete, topic: str, source: str, now: float
     ) -> list[Event]:
-        """Take what an assembler elsewhere has made of messages, in the order it came to be.
+        """Handle what an assembler elsewhere made of messages, in the order it happened.
 
         `topic` is that of its channel, or empty.
         """
@@ -248,7 +245,9 @@ class ChainFollower:
         return self._told(now)
 
     def rewind(self, source: str, first: int) -> None:
-        """The source has taken back all from offset `first` on, and gives these anew."""
+        """The source has withdrawn everything from offset `first` on, and sends other messages
+        there.
+        """
         self._main.assembler.rewind(source, first)
         for channel in self._channels.values():
             channel.assembler.rewind(source, first)
@@ -272,7 +271,7 @@ class ChainFollower:
         return events
 
     def token(self, source: str | None = None) -> str:
-        """Where to begin again: with every source, or with this one."""
+        """Where to resume: in all sources, or in this one."""
         return self._token({}, None if source is None else [source])
 
     def _token(self, waiting: Places, sources: Sequence[str] | None = None) -> str:
@@ -295,7 +294,7 @@ class ChainFollower:
         return Assembler(**self._assembler_options, channel=channel)  # type: ignore[arg-type]
 
     def _lane(self, topic: str, now: float) -> Lane | None:
-        """Whose the rows of a topic are, seen for the first time or again after its channel."""
+        """The lane of a topic, seen for the first time or again after its channel."""
         if topic.split(".")[0] == REORG_TOPIC:
             lane = self._channels[topic] = Lane(topic, self._assembler())
             self._lanes[topic] = lane
@@ -310,7 +309,7 @@ class ChainFollower:
     def _feed(
         self, lane: Lane, run: Sequence[tuple[bytes, bytes, int]], source: str, now: float
     ) -> None:
-        """Give a lane its rows, and the chain what becomes of them."""
+        """Give a lane its rows, and the chain the results."""
         if run and lane.topic:
             lane.heard = now
             lane.begun[source] = min(lane.begun.get(source, NUMBER_MAX), run[0][2])
@@ -320,8 +319,8 @@ class ChainFollower:
         self._link(lane, events)
 
     def _link(self, lane: Lane, events: Sequence[Assembled]) -> None:
-        """Give the chain what has become of a lane's rows."""
-        # Behind each event, the lowest offsets of the blocks that follow.
+        """Give the chain the results of a lane's rows."""
+        # For each event, the lowest offsets of the blocks after it.
         waiting = _behind([one.token if isinstance(one, Block) else {} for one in events])
         for event, after in zip(events, waiting, strict=True):
             if isinstance(event, Block):
@@ -330,7 +329,7 @@ class ChainFollower:
                 else:
                     self._add([event], after)
             elif isinstance(event, Reorg):
-                # It may have been closed, or given up, since these rows were found to be its.
+                # It may have been closed, or given up, since these rows were assigned to it.
                 self._lanes[lane.topic] = self._channels[lane.topic] = lane
                 lane.reorgs.setdefault(event.hash, event)
                 if len(lane.reorgs) > CHANNELS_MAX:
@@ -345,8 +344,9 @@ class ChainFollower:
             self._give_up(next(iter(self._channels.values())), "count")
 
     def _tell(self, events: Sequence[Linked], waiting: Places, before: Places) -> None:
-        """`before`: the lowest offsets of what the chain had and was given. The last of several
-        updates may have made it forget what the others need."""
+        """`before`: the lowest offsets of what the chain had and was given. After several updates,
+        the last may have made the chain forget what the tokens of the others need.
+        """
         left = sum(isinstance(event, ChainUpdate) for event in events)
         for event in events:
             if isinstance(event, ChainUpdate):
@@ -357,7 +357,7 @@ class ChainFollower:
                 self._events.append(event)
 
     def _tell_given_up(self, event: Dropped | Evicted) -> None:
-        """Who has a block lacks nothing of it, whatever has come of a copy."""
+        """A block that is known is not missing, whatever happened to a copy of it."""
         if isinstance(event, Dropped) or not self.knows(event.hash):
             self._events.append(event)
 
@@ -367,7 +367,7 @@ class ChainFollower:
         return _lowest(kept, _floors(blocks))
 
     def _add(self, blocks: Sequence[Block], waiting: Places) -> None:
-        """Blocks are whole: they are for the chain, or held back until it begins."""
+        """Whole blocks: pass them to the chain, or hold them back until it begins."""
         if not (self._holds and self.chain.begins):
             self._give(blocks, waiting)
             return
@@ -390,7 +390,7 @@ class ChainFollower:
             self._give_up(lane, "bytes", waiting)
 
     def _close(self, lane: Lane) -> tuple[list[Reorg], list[Block]]:
-        """The channel is at its end: what has announced it, and its blocks."""
+        """The channel ends: the reorgs that announced it, and its blocks."""
         self._channels.pop(lane.topic, None)
         self._lanes.pop(lane.topic, None)
         found = [*lane.reorgs.values()], lane.blocks
@@ -398,8 +398,9 @@ class ChainFollower:
         return found
 
     def _complete(self, lane: Lane, end: ReorgComplete, waiting: Places) -> None:
-        """A reorg is whole. Another one of its topic stays open, with the blocks that are not
-        this one's; and none is closed by the end of one that was not seen to begin."""
+        """A reorg is complete. Others of its topic stay open, with their blocks. The end of a reorg
+        whose beginning was not seen closes none.
+        """
         reorg = lane.reorgs.get(end.hash)
         if reorg is None and lane.reorgs:
             self._events.append(NotOpen(lane.topic, end.hash, end.number))
@@ -427,14 +428,14 @@ class ChainFollower:
         self._abandon(lane)
 
     def _abandon(self, lane: Lane) -> None:
-        """Tell what is not whole of a channel that was closed, unless another has brought it."""
+        """Report incomplete blocks of a closed channel, unless they came by another way."""
         for event in lane.assembler.give_up("channel"):
             if isinstance(event, Dropped | Evicted):
                 self._tell_given_up(event)
 
 
 def _upon(ancestor: bytes, blocks: Sequence[Block]) -> list[Block]:
-    """Those of the blocks that stand on it, or on each other and on it."""
+    """The blocks that descend from the ancestor."""
     children: dict[bytes, list[Block]] = {}
     for block in blocks:
         children.setdefault(block.parent, []).append(block)
@@ -445,18 +446,18 @@ def _upon(ancestor: bytes, blocks: Sequence[Block]) -> list[Block]:
 
 
 def _lowest(some: Places, others: Places) -> Places:
-    """Of each source the lower of two offsets."""
+    """For each source, the lower of two offsets."""
     fresh = {at: n for at, n in others.items() if n < some.get(at, NUMBER_MAX)}
     return {**some, **fresh} if fresh else some
 
 
 def _floors(blocks: Sequence[Block]) -> Places:
-    """The lowest offsets of blocks."""
+    """The lowest offsets of the blocks, by source."""
     return reduce(_lowest, (block.token for block in blocks), NOWHERE)
 
 
 def _behind(tokens: Sequence[Places]) -> list[Places]:
-    """Behind each of these, the lowest offsets in those that follow."""
+    """For each of these, the lowest offsets of those after it."""
     found: list[Places] = [NOWHERE]
     for token in reversed(tokens[1:]):
         found.append(_lowest(found[-1], token))

@@ -1,11 +1,11 @@
-"""Whether the blocks of a file, or of a pipe, can be those of one chain and its branches.
+"""Checks whether the blocks of a file, or of a pipe, can be one chain with its branches.
 
-Each is held against those before it, wherever they are known: a block is not its own parent, its
-number is above its parent's, one hash is one block (the same once more does no harm), and the
-blocks of a reorg are above its ancestor. What a consumer would drop is so told where it is
-written, with the line.
+Each block is checked against the known blocks before it: a block is not its own parent, its number
+is above its parent's, one hash is one block (an identical copy does no harm), and the blocks of a
+reorg are above its ancestor. So what a consumer would drop is reported to the author, with its
+line.
 
-Memory: of the last `remember` blocks the hash, the number, and a digest of what they hold.
+Memory: hash, number and a digest of the contents of the last `remember` blocks.
 """
 
 from typing import Any
@@ -13,13 +13,13 @@ from typing import Any
 from cardinal.draft import Draft, ReorgDraft
 from cardinal.errors import LineError
 
-REMEMBER = 1 << 16  # blocks: 24 MB; nine days of Ethereum, and no fork is so long
+REMEMBER = 1 << 16  # blocks: 24 MB; nine days of Ethereum, longer than any fork
 
 Known = tuple[int, int, int]  # number, digest, line
 
 
 class Lineage:
-    """Takes the blocks in the order of their lines; one writer."""
+    """Checks blocks in the order of their lines; one writer."""
 
     def __init__(self, remember: int = REMEMBER) -> None:
         self._remember = remember
@@ -27,7 +27,7 @@ class Lineage:
         self._awaited: dict[bytes, tuple[int, int]] = {}  # by parent: its lowest child, its line
 
     def take(self, draft: Draft | ReorgDraft, line: int) -> None:
-        """Take what a line says. Raises `LineError`."""
+        """Check the block or the reorg of a line. Raises `LineError`."""
         if isinstance(draft, Draft):
             self._take(draft, line, "")
             return
@@ -59,8 +59,8 @@ class Lineage:
         before = self._known.get(hash)
         if before is not None and before[1] != digest:
             raise LineError(
-                f"{where}hash: {_short(hash)} is another block in line {before[2]}: one hash, one"
-                " block"
+                f"{where}hash: {_short(hash)} is another block in line {before[2]}; a hash names"
+                " one block"
             )
         child = self._awaited.pop(hash, None)
         if child is not None and child[0] <= number:
@@ -82,7 +82,7 @@ def _forget(some: dict[bytes, Any], remember: int) -> None:
 
 
 def _digest(block: Draft) -> int:
-    """The same for the same block in whatever order it tells its keys, in this process."""
+    """A digest that does not depend on the order of keys; valid in this process."""
     batches = [
         (prefix, one.id, frozenset(one.updates.items()), frozenset(one.deletes))
         for prefix, one in block.batches.items()

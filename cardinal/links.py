@@ -1,49 +1,50 @@
-"""The links of a chain: blocks in any order, to updates that lead from one head to the next.
+"""The links of a chain: blocks in any order in, updates from one head to the next out.
 
-An update removes the blocks behind an ancestor and adds others on it, both oldest first. The rules:
+An update removes the blocks after an ancestor and adds others on top of it, both oldest first. The
+rules:
 
-1  A block on the head is added at once, and what waited for it with it.
-2  Of branches the one with the heaviest block wins, strictly: equals never replace each other.
-   From there on the path goes to the heaviest block behind, and so on to the end.
-3  What is more than `threshold` numbers below the head is forgotten, and not taken any more.
-4  A number must be above its parent's. At a number of the whitelist only the block named there is
-   taken; what stands on another is refused with it.
+1  A block on the head is added at once, together with the blocks that waited for it.
+2  Of all branches, the one with the heaviest block wins; equal ones never replace each other. From
+   that block on, the path goes to the heaviest block after it, and so on to the end.
+3  What is more than `threshold` numbers below the head is forgotten, and is refused if it comes.
+4  A number must be above its parent's. If the whitelist names a block for a number, any other block
+   with that number is refused, with its descendants.
 
-Without a start the first block from nowhere is taken for one: `unlinked` in its update tells the
-consumer that its state starts again. The reference does so with up to nine; so does `bootstrap=9`.
-If the block below it comes later, the state starts again with that one: as long as that is not more
-than `threshold` numbers below the head, and also after a restart that is told where the chain began
-(`begun`).
+Without a start, the first block whose parent is unknown becomes the start: `unlinked` in its update
+tells the consumer that its state starts again. The reference does so up to nine times, as does
+`bootstrap=9`. If the block below comes later, the state starts again with that one, as long as it
+is not more than `threshold` numbers below the head; also after a restart, if the chain's first
+number is given (`begun`).
 
-Memory: the blocks of the last `threshold` numbers, and at most `spare_max`, of `spare_bytes_max`,
-that are not on the chain: those of other branches, and those whose parent did not come yet; and
-the hashes of the last `PAST_MAX` that were on it. What is given up before it was linked is told
-(`Unlinked`); a copy of what was on the chain is not.
+Memory: the blocks of the last `threshold` numbers; at most `spare_max` blocks, of `spare_bytes_max`
+bytes, that are not on the chain: those of other branches, and those whose parent has not come; and
+the hashes of the last `PAST_MAX` blocks that were on it. A block that was given up before it was
+linked is reported (`Unlinked`); a copy of one that was on the chain is not.
 """
 
 # Theory of operation
 #
-# Blocks come in any order, twice, or never. What is known of them is one tree by parent hashes:
+# Blocks come in any order, twice, or never. The known ones form one tree by parent hashes:
 #
 #     past . . . . | bottom --- 101 --- 102 --- 103 --- head      the chain
 #     (hashes only)               `---- 102' -- 103'              a branch: linked, not on the chain
-#                                                    ?--- 207     waits: its parent did not come yet
+#                                                    ?--- 207     waits: its parent has not come
 #
-# Between two calls of a method these hold, and each event says how the consumer keeps up:
+# Between two calls of a method these hold, and the events let the consumer keep up:
 #
-#  * `_chain` has the hashes from the bottom to the head; each stands on the one before it.
-#  * The consumer has applied just what the chain says: the updates, one after the other, lead from
-#    its start to `head`. So an update removes only what an earlier one has added.
-#  * No linked branch has a block heavier than the heaviest of those it would replace. A block that
-#    waits has no say, however heavy: what it stands on is not known.
-#  * A block is in one place: on the chain, or in `_spare` (a branch, or waiting). What is in
+#  * `_chain` has the hashes from the bottom to the head; each block's parent is the one before it.
+#  * The consumer has applied exactly the chain: the updates, one after the other, lead from its
+#    start to `head`. So an update removes only what an earlier one has added.
+#  * No linked branch has a block heavier than the heaviest of those it would replace. A waiting
+#    block does not count, however heavy it is, because its ancestors are not known.
+#  * A block is in one place: on the chain, or in `_spare` (a branch, or waiting). A block in
 #    neither fell below the bottom, was a copy, or was given up, and an event has said so.
 #  * `_past` has hashes that were on the chain and fell below the bottom, so that a copy of an old
-#    block is known for what it is.
+#    block is recognised.
 #
-# `_take` is where a block comes in, `_told` where events go out. Between the two the tree may be
-# ahead of what was told; nobody else looks. Making room comes last, in `_told`: so what a block has
-# just linked is not given up for being spare.
+# A block comes in by `_take`, and events go out by `_told`. Between the two, the tree may be ahead
+# of the reported events; nobody else sees it then. Making room comes last, in `_told`, so that
+# a block that has just been linked is not given up for being spare.
 
 from collections.abc import Mapping
 
@@ -53,13 +54,13 @@ from cardinal.messages import HASH_SIZE
 from cardinal.tree import Spare, Tree
 from cardinal.update import ChainUpdate, Event, Stalled, Unlinked, Why
 
-THRESHOLD = 128  # what the reference's users take
+THRESHOLD = 128  # what the reference's users choose
 BOOTSTRAP = 9
-SPARE_MAX = 4096  # some branches of the length of the threshold, and a gap in the past
+SPARE_MAX = 4096  # some branches as long as the threshold, and a gap in the past
 SPARE_BYTES_MAX = 256 << 20
-PAST_MAX = 4096  # hashes of blocks of the chain that are forgotten
-STALLED = 64  # blocks that wait beside those of two thresholds, before it is reported
-NO_PARENT = bytes(HASH_SIZE)  # of the first block of a chain
+PAST_MAX = 4096  # hashes of forgotten blocks of the chain
+STALLED = 64  # waiting blocks, besides those of two thresholds, before it is reported
+NO_PARENT = bytes(HASH_SIZE)  # of a chain's first block
 
 
 class Links:
@@ -76,67 +77,70 @@ class Links:
         spare_max: int = SPARE_MAX,
         spare_bytes_max: int = SPARE_BYTES_MAX,
     ) -> None:
-        """`start` is the hash of the last block that was applied, `number` its number if known."""
+        """`start` is the hash of the last applied block, `number` its number if known."""
         self.head = NO_PARENT if start is None else start
         self.number = number
         self.threshold = threshold
         self.spare_max = spare_max
         self.spare_bytes_max = spare_bytes_max
-        self.repeated = 0  # blocks that came though they were known
-        # The number of the first block that was ever added, while those below it may still come.
+        self.repeated = 0  # copies of known blocks
+        # The number of the first block ever added, while those below it may still come.
         self.begun: int | None = None
         self._whitelist = dict(whitelist or {})
-        self._bootstrap = bootstrap if start is None else 0  # so many may still be a start
-        self._begins_anew = bootstrap == 1  # with what comes below; as the reference does not
+        self._bootstrap = bootstrap if start is None else 0  # how many blocks may still be a start
+        # from a block below that comes late; the reference does not
+        self._begins_anew = bootstrap == 1
         self._tree = Tree()
         self._chain = {self.head}  # hashes, from the bottom to the head
         self._bottom = self.head
-        self._forgotten: tuple[bytes, int, bytes] | None = None  # the bottom's block, if it was
-        self._past: dict[bytes, int] = {}  # blocks of the chain below, by hash, the lowest first
+        # the bottom's block, if it was forgotten
+        self._forgotten: tuple[bytes, int, bytes] | None = None
+        # forgotten blocks of the chain, by hash, the lowest first
+        self._past: dict[bytes, int] = {}
         self._tree.linked.add(self.head)
         self._spare = Spare()
         self._refused: dict[bytes, None] = {}  # by the whitelist
-        self._aside: list[Branch] = []  # of channels, as they came; for `Chain`
-        self._stalled = self._patience  # so many must be spare before it is reported
+        self._aside: list[Branch] = []  # of channels, in order of arrival; for `Chain`
+        self._stalled = self._patience  # how many must be spare before it is reported
         self._events: list[Event] = []
 
     def add(self, block: Block) -> list[Event]:
-        """Take a block; return what came of it."""
+        """Add a block; return the resulting events."""
         self._take(block)
         return self._told()
 
     def rewind(self, source: str, first: int) -> None:
-        """A source has taken back all from offset `first` on, and gives it again."""
+        """A source has withdrawn everything from offset `first` on, and reuses these offsets."""
         self._tree.rewind(source, first)
 
     def floor(self, source: str) -> int | None:
-        """The lowest offset of what is retained; None if nothing is."""
+        """The lowest offset of the retained blocks; None if there are none."""
         return self._tree.floor(source)
 
     @property
     def begins(self) -> bool:
-        """Whether the next block may be one to begin with, whatever it stands on."""
+        """Whether the next block may be a start, whatever its parent is."""
         return self._bootstrap > 0
 
     @property
     def waiting(self) -> list[Block]:
-        """The blocks whose parents have not come, in the order they came."""
+        """The blocks whose parents have not come, in order of arrival."""
         return [self._tree.blocks[one] for one in self._spare if one not in self._tree.linked]
 
     @property
     def retained(self) -> list[Block]:
-        """Every block that is kept: of the chain, of its branches, and those that wait."""
+        """All retained blocks: of the chain, of its branches, and those that wait."""
         return [*self._tree.blocks.values()]
 
     def __contains__(self, hash: object) -> bool:
         return hash in self._chain
 
     def knows(self, hash: bytes) -> bool:
-        """Whether this block has come, as far as that is remembered."""
+        """Whether this block has arrived, as far as is remembered."""
         return hash in self._chain or hash in self._tree.blocks or hash in self._past
 
     def _told(self) -> list[Event]:
-        """What came of it all, after making room."""
+        """The resulting events, after making room."""
         self._forget_old()
         spare = self._spare
         while len(spare) > self.spare_max:
@@ -149,7 +153,7 @@ class Links:
         return events
 
     def _too_much(self) -> bytes | None:
-        """The oldest of the spare blocks; after a start not one that may be of the chain itself."""
+        """The oldest spare block to give up; after a start, none that may belong to the chain."""
         spare, blocks = self._spare, self._tree.blocks
         if self.head in blocks or self.number is None:
             return next(iter(spare)) if len(spare) > 1 else None
@@ -157,7 +161,7 @@ class Links:
 
     def _give_up(self, block: Block, why: Why) -> None:
         if block.hash in self._past and why in (Why.OLD, Why.PARENT, Why.CROWD):
-            self.repeated += 1  # it was on the chain, and this is a copy
+            self.repeated += 1  # a copy of a block that was on the chain
             return
         self._events.append(Unlinked(block.hash, block.number, block.parent, why))
 
@@ -166,11 +170,11 @@ class Links:
         return 2 * self.threshold + STALLED
 
     def _look_for_a_gap(self) -> None:
-        """Report once in a while that nothing can be linked, and what is missing."""
+        """Report now and then that nothing can be linked, and which parent is missing."""
         self._stalled = 2 * len(self._spare)
         waiting = self.waiting
         if self.head not in self._tree.blocks or len(waiting) < self._patience:
-            return  # what the chain began with may still come
+            return  # the chain's first parent may still come
         lowest = min(waiting, key=lambda block: block.number)
         number = self._tree.blocks[self.head].number
         self._events.append(Stalled(lowest.parent, lowest.number, len(waiting), number))
@@ -221,7 +225,7 @@ class Links:
         return False
 
     def _is_another_bottom(self, block: Block) -> bool:
-        """Whether it has the hash on which the chain stands, and is not what stood there."""
+        """Whether it has the bottom's hash, but is not the block that was there."""
         was = self._forgotten
         own = (block.hash, block.number, block.parent)
         return was is not None and block.hash == self._bottom == was[0] and own != was
@@ -234,18 +238,18 @@ class Links:
         return named != block.hash or block.parent in self._refused
 
     def _refuse(self, block: Block) -> None:
-        """The whitelist does not let this block in, nor what stands on it."""
+        """The whitelist refuses this block, and its descendants."""
         self._give_up(block, Why.WHITELIST)
         self._refused[block.hash] = None
         for hash in tuple(self._tree.children.get(block.hash, ())):
-            if hash not in self._chain:  # the one that was given to start on
+            if hash not in self._chain:  # the start that was given
                 self._refused.update(dict.fromkeys(self._tree.under(hash)))
                 self._cut(hash, Why.WHITELIST)
         while len(self._refused) > self.spare_max:
             del self._refused[next(iter(self._refused))]
 
     def _begin_with(self, block: Block) -> None:
-        """Take a block from nowhere for the start of the chain."""
+        """Make a block with an unknown parent the start of the chain."""
         for hash in self._behind(self._bottom):
             self._spare.add(self._tree.blocks[hash])
         self._rest_on(block.parent)
@@ -257,14 +261,14 @@ class Links:
         self._events.append(ChainUpdate([block], [], block.parent, unlinked=True))
 
     def _rest_on(self, bottom: bytes) -> None:
-        """Let the chain be one hash, whose block need not be known."""
+        """Reduce the chain to one hash, whose block may be unknown."""
         self._chain = {bottom}
         self._bottom = self.head = bottom
         self._tree.linked.clear()
         self._tree.link(bottom)
 
     def _grow_down(self) -> None:
-        """The block at the bottom has come: the chain reaches to its parent, and further."""
+        """The block at the bottom has come: extend the chain down to its parent, and further."""
         if self.number is None:
             self.number = self._tree.blocks[self._bottom].number
         self._reach_down()
@@ -273,12 +277,12 @@ class Links:
         self._choose(extend=False)
 
     def _begin_below(self, begun: int) -> None:
-        """Start again with what is below the block that the chain began with, if it has come."""
+        """Start again with the blocks below the one that the chain began with, if they are here."""
         blocks = [self._tree.blocks[hash] for hash in self._behind(self._bottom)]
         if not blocks or blocks[0].number >= begun:
             return
         applied = [block for block in blocks if block.number >= begun]
-        first = self._bottom == NO_PARENT  # of all: nothing is below
+        first = self._bottom == NO_PARENT  # the very first block: nothing is below
         self.begun = None if first else blocks[0].number
         self._events.append(ChainUpdate(blocks, applied, self._bottom, unlinked=not first))
 
@@ -290,7 +294,7 @@ class Links:
         self._tree.link(self._bottom)
 
     def _choose(self, extend: bool) -> None:
-        """Move to the heaviest of all branches; on the head itself only if `extend`."""
+        """Move to the heaviest of all branches; to extend the head only if `extend`."""
         _, path = self._tree.heaviest(self._bottom, self._chain)
         shared = next((at for at, hash in enumerate(path) if hash not in self._chain), len(path))
         ancestor, added = path[shared - 1], path[shared:]
@@ -298,7 +302,7 @@ class Links:
             self._move(self._behind(ancestor), ancestor, added)
 
     def _consider(self, hash: bytes) -> None:
-        """Move to a linked branch if what it ends with is heavier than all that it replaces."""
+        """Move to a linked branch if its heaviest block is heavier than all that it replaces."""
         blocks = self._tree.blocks
         weight, path = self._tree.heaviest(hash)
         ancestor = blocks[hash].parent
@@ -310,7 +314,7 @@ class Links:
             self._move(removed, ancestor, path)
 
     def _behind(self, ancestor: bytes) -> list[bytes]:
-        """The hashes of the chain after one of it, oldest first."""
+        """The hashes of the chain after one of them, oldest first."""
         found, at = [], self.head
         while at != ancestor:
             found.append(at)
@@ -331,7 +335,7 @@ class Links:
         )
 
     def _adopt(self, added: list[bytes]) -> None:
-        """Let these be on the chain, the last of them its head."""
+        """Put these on the chain; the last becomes the head."""
         self._chain.update(added)
         for hash in added:
             self._spare.drop(hash)
@@ -339,7 +343,7 @@ class Links:
         self._stalled = len(self._spare) + self._patience
 
     def _forget_old(self) -> None:
-        """Drop what is too far below the head, with the branches that stood on it."""
+        """Drop what is too far below the head, with the branches on it."""
         if self.number is None:
             return
         tree, least = self._tree, self.number - self.threshold
@@ -354,7 +358,7 @@ class Links:
                 self._give_up(block, Why.PARENT)
 
     def _raise_bottom(self, block: Block) -> None:
-        """Forget the lowest block of the chain; its hash is the bottom now."""
+        """Forget the lowest block of the chain; its hash becomes the bottom."""
         for hash in tuple(self._tree.children[self._bottom]):
             if hash != block.hash:
                 self._cut(hash, None)
@@ -368,10 +372,10 @@ class Links:
         if len(self._past) > PAST_MAX:
             del self._past[next(iter(self._past))]
         if self.begun is not None and block.number >= self.begun:
-            self.begun = None  # what is below is too old from now on
+            self.begun = None  # from now on, everything below is too old
 
     def _cut(self, hash: bytes, why: Why | None) -> None:
-        """Forget a block that is not on the chain, and all that hangs on it."""
+        """Forget a block that is not on the chain, with its descendants."""
         for one in tuple(self._tree.under(hash)):
             block = self._tree.remove(one)
             self._spare.drop(one)

@@ -1,18 +1,18 @@
-"""How a pattern is matched: by `re` where that takes linear time, by a walk where it might not.
+"""Matches patterns: by `re` where that takes linear time, else by walking an automaton.
 
-`re` tries one way after the other. That is fast, but where a text can be taken in several ways, as
-by `(?:a+)+b` or `a/.*/b/.*/c`, it may try them all: twice as many for each character more. The
-reference's expressions never do. So a pattern is asked first whether it is `straight`: whatever the
-key, no state is reached in two ways at one place of it. Then `re` does one thing at most for each
-state and character, and nothing is faster. Whatever has a prefix of fixed length, or parts that the
-next character ends (`[^/]+/`), is straight.
+`re` tries one alternative after the other. That is fast, but a text that matches in several ways,
+as with `(?:a+)+b` or `a/.*/b/.*/c`, may take time that doubles with each character. The reference's
+engine never does that. So a pattern is first checked for being `straight`: for no key can a state
+be reached in two ways at the same position. Then `re` takes at most one step for each state and
+character, and nothing is faster. Patterns with a prefix of fixed length are straight, and so are
+those with parts that the next character ends (`[^/]+/`).
 
-Any other is walked: all ways at once, the preferred first, each set of them remembered with what
-follows on a character. This takes 0.1 us a character; of a step that is not remembered, some 1 us
-for each state that is in it.
+Any other pattern is walked: all alternatives at once, in order of preference. Sets of states are
+cached, with the next set for each character. This takes 0.1 us per character; a step that is not
+cached takes about 1 us for each state in the set.
 
-Memory: a walk remembers steps that lead to `STATES_KEPT` states together, 10 MB at most, and
-begins anew when it has more.
+Memory: a walk caches steps that lead to `STATES_KEPT` states in total, at most 10 MB; beyond that
+it drops the cache.
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ from itertools import combinations
 from cardinal.pattern import Pattern, common
 
 STATES_KEPT = 20_000
-LOOKED_MAX = 100_000  # pairs of states, in some tenths of a second; a pattern of more is walked
+LOOKED_MAX = 100_000  # pairs of states, some tenths of a second; a larger pattern is walked
 
 
 class _Crossing(Exception):
-    """Some text can be taken in two ways."""
+    """Some text can match in two ways."""
 
 
 def straight(pattern: Pattern) -> bool:
-    """Whether each text leads to each state in one way at most; the end of a match is no state."""
+    """Whether each text leads to each state in at most one way; the end of a match is no state."""
     try:
         behind = {at: _apart(pattern, at) for at in {pattern.start, *pattern.after} if at}
         pairs = {pair for states in behind.values() for pair in combinations(states, 2)}
@@ -51,7 +51,7 @@ def straight(pattern: Pattern) -> bool:
 
 
 def _apart(pattern: Pattern, begin: int) -> list[int]:
-    """The states that take a character, reached from here without one. Raises `_Crossing`."""
+    """The states that consume a character, reachable from here without one. Raises `_Crossing`."""
     seen, found, states = {begin}, [], [begin]
     while states:
         state = states.pop()
@@ -69,7 +69,7 @@ def _apart(pattern: Pattern, begin: int) -> list[int]:
 
 
 class _Place:
-    """The states a walk is in, the preferred first; whether a match ends; where characters lead."""
+    """A walk's states in order of preference; whether a match ends; where characters lead."""
 
     __slots__ = ("ends", "states", "steps")
 
@@ -80,7 +80,7 @@ class _Place:
 
 
 class PatternWalk:
-    """One pattern, matched in all ways at once; what is found is what `re` would find."""
+    """One pattern, all alternatives matched at once; the result is the one `re` would find."""
 
     def __init__(self, pattern: Pattern) -> None:
         self.pattern = pattern
@@ -92,7 +92,7 @@ class PatternWalk:
         self._first = self._place([self.pattern.start])
 
     def end(self, key: str) -> int:
-        """Where the match ends that the key begins with; -1 if it begins with none."""
+        """The end of the match at the beginning of the key; -1 if there is none."""
         place, found = self._first, -1
         for at, char in enumerate(key):
             if place.ends:
@@ -106,7 +106,7 @@ class PatternWalk:
         if self._kept >= STATES_KEPT:
             self._begin()
         code, chars, after = ord(char), self.pattern.chars, self.pattern.after
-        states = (state for state in place.states if state)  # a match is not gone on with
+        states = (state for state in place.states if state)  # a finished match is not continued
         found = place.steps[char] = self._place(
             [after[one] for one in states if any(low <= code <= high for low, high in chars[one])]
         )
@@ -114,7 +114,7 @@ class PatternWalk:
         return found
 
     def _place(self, states: Sequence[int]) -> _Place:
-        """Where these lead without a character; a match ends all that is less preferred."""
+        """Where these lead without a character; a match drops the less preferred states."""
         free, chars = self.pattern.free, self.pattern.chars
         seen: set[int] = set()
         found, waiting = [], [*reversed(states)]

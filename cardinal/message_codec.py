@@ -1,19 +1,19 @@
-"""Messages of Cardinal Streams to keys and values, and back, byte for byte as the reference.
+"""Encodes messages of Cardinal Streams as keys and values, and back, exactly as the reference.
 
-A key is the kind, the hash and what follows, one behind the other without a separator. Values of
-the kinds 00, 01, 02, 05 and 06 are Avro, raw, without a container or a header:
+A key is the kind, the hash and further fields, without separators. The values of the kinds 00, 01,
+02, 05 and 06 are raw Avro, without a container or a header:
 
     00  record {num long, weight bytes, parent fixed(32), updates map of
         record {value bytes, count int, delete boolean, subbatch fixed(32)}}
     01  int            02  record {delete array of string, updates map of bytes}
-    05, 06  long, where the specification says nothing and the reference writes an int: the same
-            bytes up to 2^31 - 1, and right above
+    05, 06  long; the specification is silent and the reference writes an int: the same bytes up to
+            2^31 - 1, and correct above
 
-Rule 1  What is decoded is whole: no byte of key or value is left over, every number is in its
-        range. What a Delete has for a value is not looked at; it means nothing.
-Rule 2  Whatever the bytes are, the outcome is a message or a `MalformedMessage`.
-Rule 3  Numbers are 0 to 2^63 - 1, weights below 2^256. The reference lets numbers be negative and
-        cuts a weight's sign off; both are refused here.
+Rule 1  A message is decoded completely: no byte of key or value is left over, every number is
+        in its range. The value of a Delete is ignored; it has no meaning.
+Rule 2  Whatever the bytes are, the result is a message or a `MalformedMessage`.
+Rule 3  Numbers are 0 to 2^63 - 1, weights below 2^256. The reference allows negative numbers and
+        cuts off a weight's sign; both are refused here.
 """
 
 from cardinal import avro
@@ -64,7 +64,7 @@ ENTRY_BYTES_MIN = 1 + 1 + 1 + 1 + HASH_SIZE  # of an entry of a Batch: the empty
 
 
 def decode(key: bytes, value: bytes) -> Message:
-    """The message that key and value are. Raises `MalformedMessage`."""
+    """Decode the message of key and value. Raises `MalformedMessage`."""
     kind = key[0] if key else -1
     if kind in (UPDATE, DELETE):
         if len(key) < HEAD:
@@ -88,22 +88,22 @@ def decode(key: bytes, value: bytes) -> Message:
 
 
 def text(key: bytes, at: int) -> str:
-    """What follows in a key, as text. Raises `BadText`."""
+    """The rest of a key, as text. Raises `BadText`."""
     try:
         return key[at:].decode()
     except UnicodeDecodeError as error:
-        raise BadText(at + error.start, f"no UTF-8: {error.reason}", "key") from None
+        raise BadText(at + error.start, f"not UTF-8: {error.reason}", "key") from None
 
 
 def decode_batch(key: bytes, value: bytes) -> Batch:
-    """A Batch; the kind is not looked at. Raises `MalformedMessage`."""
+    """Decode a Batch; the kind is not checked. Raises `MalformedMessage`."""
     _check_length(key, HEAD)
     number, at = _number(value, 0)
     at_weight = at
     weight, at = avro.octets(value, at)
     if len(weight) > WEIGHT_BYTES:
         raise BadAvroNumber(
-            at_weight, f"a weight of {len(weight)} bytes; {WEIGHT_BYTES} are the most"
+            at_weight, f"a weight of {len(weight)} bytes; the maximum is {WEIGHT_BYTES}"
         )
     parent, at = avro.fixed(value, at, HASH_SIZE)
     entries, at = _entries(value, at)
@@ -112,7 +112,7 @@ def decode_batch(key: bytes, value: bytes) -> Batch:
 
 
 def decode_sub_batch_header(key: bytes, value: bytes) -> SubBatchHeader:
-    """A SubBatchHeader; the kind is not looked at. Raises `MalformedMessage`."""
+    """Decode a SubBatchHeader; the kind is not checked. Raises `MalformedMessage`."""
     _check_length(key, WITH_ID)
     count, at = avro.integer(value, 0)
     if count < 0:
@@ -122,7 +122,7 @@ def decode_sub_batch_header(key: bytes, value: bytes) -> SubBatchHeader:
 
 
 def decode_sub_batch_message(key: bytes, value: bytes) -> SubBatchMessage:
-    """A SubBatchMessage; the kind is not looked at. Raises `MalformedMessage`."""
+    """Decode a SubBatchMessage; the kind is not checked. Raises `MalformedMessage`."""
     if len(key) <= WITH_ID:
         raise _short(key)
     index = key[WITH_ID]
@@ -135,7 +135,7 @@ def decode_sub_batch_message(key: bytes, value: bytes) -> SubBatchMessage:
 
 
 def sub_batch_content(value: bytes) -> tuple[list[str], dict[str, bytes]]:
-    """What the value of a SubBatchMessage deletes and sets. Raises `MalformedMessage`."""
+    """The deletes and updates in the value of a SubBatchMessage. Raises `MalformedMessage`."""
     if value[:2] == b"\x00\x01" and (one := _one_update(value)) is not None:
         return [], one
     deletes, at = avro.texts(value, 0)
@@ -145,9 +145,9 @@ def sub_batch_content(value: bytes) -> tuple[list[str], dict[str, bytes]]:
 
 
 def _one_update(value: bytes) -> dict[str, bytes] | None:
-    """The short cut for what the reference sends most: nothing deleted, one update.
+    """A fast path for what the reference sends most: no deletes, one update.
 
-    None if the value is anything else, right or wrong.
+    None if the value is anything else, valid or not.
     """
     try:
         size, at = value[2], 3
@@ -171,7 +171,7 @@ def _one_update(value: bytes) -> dict[str, bytes] | None:
 
 
 def decode_reorg(key: bytes, value: bytes) -> Reorg | ReorgComplete:
-    """A Reorg, or a ReorgComplete if the kind says so. Raises `MalformedMessage`."""
+    """Decode a Reorg, or a ReorgComplete if the kind says so. Raises `MalformedMessage`."""
     _check_length(key, HEAD)
     number, at = _number(value, 0)
     _check_end(value, at)
@@ -188,7 +188,7 @@ def _entries(data: bytes, at: int) -> tuple[dict[str, Entry], int]:
             at_key = at
             key, at = avro.text(data, at)
             if key in found:
-                raise RepeatedKey(at_key, f"{key!r} is in the map already")
+                raise RepeatedKey(at_key, f"{key!r} occurs twice in the map")
             value, at = avro.octets(data, at)
             at_count = at
             messages, at = avro.integer(data, at)
@@ -213,7 +213,7 @@ def _entries(data: bytes, at: int) -> tuple[dict[str, Entry], int]:
 def _number(value: bytes, at: int) -> tuple[int, int]:
     number, end = avro.long(value, at)
     if number < 0:
-        raise BadAvroNumber(at, f"the number {number} of a block")
+        raise BadAvroNumber(at, f"{number} is not a valid number of a block")
     return number, end
 
 
@@ -249,7 +249,7 @@ def _check_end(value: bytes, at: int) -> None:
 
 
 def encode(message: Message) -> tuple[bytes, bytes]:
-    """Key and value of a message. Raises `NotEncodable`."""
+    """Encode a message as key and value. Raises `NotEncodable`."""
     match message:
         case Update(hash, key, value):
             return encode_update(hash, key, value)
@@ -281,7 +281,7 @@ def encode_delete(hash: bytes, key: str) -> tuple[bytes, bytes]:
 
 
 def encode_batch(batch: Batch) -> tuple[bytes, bytes]:
-    """Key and value of a Batch, its entries in the order they have. Raises `NotEncodable`."""
+    """Key and value of a Batch, its entries in their order. Raises `NotEncodable`."""
     weight = batch.weight
     if type(weight) is not int or not 0 <= weight <= WEIGHT_MAX:
         raise NotEncodable(f"the weight {weight!r} is not 0 to 2^256 - 1")

@@ -1,4 +1,4 @@
-"""What the messages of Cardinal Streams say: one record for each kind.
+"""The messages of Cardinal Streams: one record for each kind.
 
     kind  record            key                           value
     00    Batch             00 hash                       number, weight, parent, entries (Avro)
@@ -8,11 +8,11 @@
     04    Delete            04 hash key                   nothing
     05    Reorg             05 hash of the ancestor       its number
     06    ReorgComplete     06 hash of the ancestor       its number
-    ff    Ping              ff who                        when (Go's binary time)
+    ff    Ping              ff sender                     time (Go's binary format)
 
-Hashes and ids are 32 bytes, keys are text, values are bytes. `codec.py` turns these into bytes
-and back. The reader of many messages never sees an Update or a Delete as a record: all that
-they hold stands in the key as it is (`key[0]`, `key[1:33]`, `key[33:]`).
+Hashes and ids are 32 bytes, keys are text, values are bytes. `message_codec.py` encodes and decodes
+them. Code that reads many messages never builds an Update or a Delete: all of their fields can be
+sliced from the key (`key[0]`, `key[1:33]`, `key[33:]`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 HASH_SIZE = 32
-NO_ID = bytes(HASH_SIZE)  # in an entry: there is no sub-batch
+NO_ID = bytes(HASH_SIZE)  # in an entry: no sub-batch
 
 BATCH, SUB_BATCH_HEADER, SUB_BATCH_MESSAGE, UPDATE, DELETE, REORG, REORG_COMPLETE = range(7)
 PING = 0xFF
@@ -31,7 +31,7 @@ WEIGHT_MAX = 2**256 - 1
 
 
 class Entry(NamedTuple):
-    """What a Batch says of one key: exactly one of the four is set, or it is an empty value.
+    """What a Batch says of one key: at most one of the four is set; none means an empty value.
 
     A value: the key is set to it. A count: so many Updates and Deletes follow whose keys begin
     with this one. `delete`: the key is deleted. `sub_batch`: the id of a sub-batch to follow.
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The head of a block: what it is, and what must be collected until it is whole."""
+    """The head of a block: what it is, and what must be collected before it is complete."""
 
     hash: bytes
     number: int
@@ -93,7 +93,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Reorg:
-    """From here on the channel brings another branch that begins behind this block."""
+    """From here on the channel brings another branch, which begins after this block."""
 
     hash: bytes
     number: int
@@ -101,7 +101,7 @@ class Reorg:
 
 @dataclass(frozen=True, slots=True)
 class ReorgComplete:
-    """The other branch was sent whole: back to the ordinary channel."""
+    """The other branch was sent completely: back to the ordinary channel."""
 
     hash: bytes
     number: int
@@ -109,7 +109,7 @@ class ReorgComplete:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """A producer of the reference is alive; consumers ignore it."""
+    """A keep-alive of the reference's producers; consumers ignore it."""
 
     producer: bytes
     time: bytes

@@ -1,19 +1,19 @@
-r"""Regular expressions for prefixes: those that mean the same in Python and in Go, as automata.
+r"""Regular expressions for prefixes, as automata: the subset that Python and Go match alike.
 
     pattern   alternatives with |, of: a character  .  [a-z]  [^/]  \d \D \w \W  \. (any
               punctuation escaped)  \t \n \r \x41  (group)  (?:group)
-              each with * + ? {2} {2,} {2,5}, and ? behind for as few as possible
+              each with * + ? {2} {2,} {2,5}, and a trailing ? to match as few as possible
               ^ at the very beginning means nothing: all patterns are anchored there
 
-Not taken: $ \b \A \Z and looking ahead or behind, since what they match depends on what follows,
-and the consumer who counts must find the prefix that the producer counted; references back, flags
-and \s, which are not the same everywhere; a repetition without end of what may be empty, where `re`
-and Go differ in what they take. All is ASCII: \w is [0-9A-Za-z_].
+Not supported: $ \b \A \Z, lookahead and lookbehind, because their match depends on what follows,
+and a consumer must find the same prefix that the producer counted; backreferences, flags and \s,
+which differ between the two; an unbounded repetition of something that may be empty, which `re` and
+Go match differently. Everything is ASCII: \w is [0-9A-Za-z_].
 
-Two questions can be asked of patterns, and are answered for all keys there are, by walking both
-automata at once: is there a key that begins with a match of both (`overlap`), and does every key
-that begins with a match of this begin with a match of that (`covers`). A pattern has at most
-2000 states, and a walk 300 000 steps; more is refused (`TooComplex`).
+Two questions about patterns are answered for all possible keys, by walking both automata at once:
+is there a key that begins with a match of both (`overlap`), and does every key that begins with a
+match of one begin with a match of the other (`covers`). A pattern has at most 2000 states, and a
+walk 300 000 steps; beyond that it is refused (`TooComplex`).
 """
 
 from collections import deque
@@ -40,23 +40,23 @@ NICE: list[int] = [
 ]  # characters of an example, if they can be
 SURROGATES = (0xD800, 0xDFFF)
 SPECIAL = "^$.*+?{}[]()|\\"
-AROUND = "what it matches depends on what stands around it"  # and a producer cuts the key off there
-CHARACTERS = "write the characters that are meant, as in [0-9A-Za-z]"
-NOT_TAKEN = {  # escapes of Go, and why
+AROUND = "what it matches depends on the text around it"  # and a producer cuts the key off there
+CHARACTERS = "write the characters themselves, as in [0-9A-Za-z]"
+NOT_TAKEN = {  # escapes of Go that are refused, and why
     **dict.fromkeys("bBAzZ", AROUND),
-    **dict.fromkeys("pP", f"tables of Unicode differ; {CHARACTERS}"),
-    **dict.fromkeys("sS", "Go and others differ in what it is; write [ \\t\\n], or what is meant"),
+    **dict.fromkeys("pP", f"Unicode tables differ; {CHARACTERS}"),
+    **dict.fromkeys("sS", "Go and Python define it differently; write [ \\t\\n], or what is meant"),
     "C": f"keys are text, not octets; {CHARACTERS}",
     "Q": "write \\ before each character that is punctuation",
 }
 
 
 class PatternError(ValueError):
-    """A regular expression that is none, or not one of ours: where and why."""
+    """An invalid or unsupported regular expression: where and why."""
 
 
 class TooComplex(PatternError):
-    """More states, or more steps, than are looked at."""
+    """More states, or more steps, than are examined."""
 
 
 def inverse(ranges: Ranges) -> Ranges:
@@ -70,7 +70,7 @@ def inverse(ranges: Ranges) -> Ranges:
 
 
 def union(ranges: list[tuple[int, int]]) -> Ranges:
-    """These in order, those that touch made one."""
+    """These ranges sorted, with adjacent ones merged."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if found and low <= found[-1][1] + 1:
@@ -89,9 +89,9 @@ def common(one: Ranges, other: Ranges) -> Ranges:
 class Pattern:
     """A pattern as an automaton: states are numbers, 0 is where a match ends.
 
-    Each state goes on without a character to those of `free`, the preferred first, or with one of
-    `chars` to `after`.
-    Behind its match a key may go on as it likes: state 0 takes any character and stays.
+    A state leads to those of `free` without a character, the preferred first, or with one of
+    `chars` to `after`. After its match a key may continue in any way: state 0 consumes any
+    character and stays.
     """
 
     __slots__ = ("_behind", "after", "chars", "free", "start", "text")
@@ -116,7 +116,7 @@ class Pattern:
         return len(self.free) - 1
 
     def reach(self, states: list[int]) -> frozenset[int]:
-        """The states that take a character, reached from these without one."""
+        """The states that consume a character, reachable from these without one."""
         seen, found = set(states), set()
         while states:
             state = states.pop()
@@ -142,13 +142,13 @@ class Pattern:
         )
 
     def behind(self, state: int) -> frozenset[int]:
-        """The states that take a character behind the one that this state takes."""
+        """The states that consume the character after this state's."""
         if state not in self._behind:
             self._behind[state] = self.reach([self.after[state]])
         return self._behind[state]
 
     def matches(self, key: str) -> bool:
-        """Whether a key begins with a match: what the others' answers are tested against."""
+        """Whether a key begins with a match: the reference for testing other answers."""
         states = self.begin()
         for char in key:
             states = self.step(states, ord(char))
@@ -156,9 +156,9 @@ class Pattern:
 
 
 class _PatternReader:
-    """Reads a pattern from the left, and makes its states, each with where it goes on.
+    """Parses a pattern from left to right, and creates its states, each with its successors.
 
-    A state is made after the one it leads to, so what was read is kept as a tree first.
+    A state is created after the one it leads to, so the pattern is first parsed into a tree.
     """
 
     def __init__(self, pattern: Pattern) -> None:
@@ -170,7 +170,7 @@ class _PatternReader:
     def read(self, after: int) -> int:
         tree = self._alternatives()
         if self.at < len(self.text):
-            raise self._error("no ( for this )")
+            raise self._error("a ) without (")
         return self._states(tree, after)
 
     def _error(self, reason: str) -> PatternError:
@@ -187,7 +187,7 @@ class _PatternReader:
     def _alternatives(self) -> Tree:
         self.depth += 1
         if self.depth > DEPTH_MAX:
-            raise self._error(f"more than {DEPTH_MAX} groups in each other")
+            raise self._error(f"more than {DEPTH_MAX} nested groups")
         found = [self._row()]
         while self._skip("|"):
             found.append(self._row())
@@ -204,7 +204,7 @@ class _PatternReader:
         if self._skip("("):
             if self._next() == "?" and not self._skip("?:"):
                 raise self._error(
-                    "of (? only (?: is taken; without flags, write both cases as in [Aa]"
+                    "of (? only (?: is supported; instead of flags, write both cases as in [Aa]"
                 )
             inner = self._alternatives()
             if not self._skip(")"):
@@ -242,7 +242,7 @@ class _PatternReader:
         if not char or (char not in CONTROL and (char.isalnum() or not char.isascii())):
             self.at -= 1
             why = f": {NOT_TAKEN[char]}" if char in NOT_TAKEN else ""
-            raise self._error(f"\\{char} is not taken{why}" if char else "nothing follows \\")
+            raise self._error(f"\\{char} is not supported{why}" if char else "nothing follows \\")
         return ((code, code),)
 
     def _set(self) -> Ranges:
@@ -271,7 +271,7 @@ class _PatternReader:
             return self._escaped()
         last = self.text[self.at + 1 : self.at + 2] == "]"
         if self.text.startswith("[:", self.at):
-            raise self._error(f"a class such as [:alpha:] is not taken; {CHARACTERS}")
+            raise self._error(f"a class such as [:alpha:] is not supported; {CHARACTERS}")
         if char == "[" or (char in "&|~-" and self._next() * 2 == self.text[self.at : self.at + 2]):
             raise self._error(f"{char} in a set is written \\{char}")
         if char == "-" and self.at != first and not last:
@@ -289,14 +289,14 @@ class _PatternReader:
         else:
             low, high = {"*": (0, -1), "+": (1, -1), "?": (0, 1)}[char]
         if high < 0 and _may_be_empty(tree):
-            raise self._error("a repetition without end of what may be empty")
+            raise self._error("an unbounded repetition of something that may be empty")
         lazy = self._skip("?")
         if self._next() and self._next() in "*+?{":
             raise self._error("a repetition of a repetition")
         made = ("{", [tree], low, high, lazy)
         if _times(made) > REPEAT_MAX:
             raise self._error(
-                f"repetitions in each other that make {_times(made)}; {REPEAT_MAX} is the most"
+                f"nested repetitions that make {_times(made)}; {REPEAT_MAX} is the maximum"
             )
         return made
 
@@ -308,12 +308,12 @@ class _PatternReader:
             raise self._error("{ must be {2}, {2,} or {2,5}; a plain one is \\{")
         bounds = int(low), int(high) if high else -1 if comma else int(low)
         if max(bounds) > REPEAT_MAX or -1 < bounds[1] < bounds[0]:
-            raise self._error(f"a repetition of {inside}; {REPEAT_MAX} is the most")
+            raise self._error(f"a repetition of {inside}; {REPEAT_MAX} is the maximum")
         self.at += len(inside) + 1
         return bounds
 
     def _states(self, tree: Tree, after: int) -> int:
-        """The state where the tree begins that goes on at `after`."""
+        """The state where the tree begins, if it continues at `after`."""
         make = self.pattern.state
         inner: Any
         kind, inner, *bounds = tree
@@ -340,7 +340,7 @@ class _PatternReader:
 
 
 def _times(tree: Tree) -> int:
-    """How often something in it is repeated at most, as Go counts it: `*` and `+` are once."""
+    """How often something in it is repeated at most, by Go's count: `*` and `+` count once."""
     kind, inner, *bounds = tree
     if kind == "chars":
         return 1
@@ -360,7 +360,7 @@ def _may_be_empty(tree: Tree) -> bool:
 
 
 def example(ranges: Ranges) -> int:
-    """One of these characters, a readable one if there is."""
+    """One of these characters, a readable one if possible."""
     for char in NICE:
         if any(low <= char <= high for low, high in ranges):
             return char
@@ -424,7 +424,7 @@ def covers(one: Pattern, other: Pattern) -> bool:
         if 0 in states:
             continue  # `one` has matched, whatever follows
         if state == 0:
-            return False  # `other` has, and `one` has not
+            return False  # `other` has matched, and `one` has not
         for char in _borders(one, states, other.chars[state]):
             steps += len(states) + len(other.behind(state))
             _check_steps(steps, one, other)
@@ -437,7 +437,7 @@ def covers(one: Pattern, other: Pattern) -> bool:
 
 
 def _borders(pattern: Pattern, states: frozenset[int], chars: Ranges) -> list[int]:
-    """One of `chars` for each way in which these states can take them."""
+    """One of `chars` for each way in which these states can consume them."""
     borders = {low for low, _ in chars}
     for state in states:
         for low, high in pattern.chars[state]:

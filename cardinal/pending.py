@@ -1,17 +1,17 @@
-"""One block that is not whole yet: what came of it, and what is still missing.
+"""An incomplete block: what arrived of it, and what is still missing.
 
-Updates and Deletes are kept as they came, key to value, until the count of them says that nothing
-may be missing; only then are they looked at, all at once (`settle`). A message so costs one entry
-of a dict when it arrives, whether its Batch is known or not, and a copy of it one look-up.
+Updates and Deletes are kept as they came, key to value, until enough have arrived for the block to
+be complete; only then are they examined, all at once (`settle`). So an arriving message costs one
+entry of a dict, whether its Batch is known or not, and a copy of it one lookup.
 
-Each counts for the longest prefix of the Batch that its key begins with and of which a message is
-still missing. What counts for nothing is given back with the reason and forgotten, so that it
-does not stand in the way of a right one. Sub-batches are decoded as they come: a damaged copy must
-not hide a whole one.
+Each counts for the longest of the Batch's prefixes that its key begins with and that still lacks a
+message. A message that counts for nothing is returned with the reason and forgotten, so that it
+does not block a correct one. Sub-batches are decoded as they come: a damaged copy must not hide an
+intact one.
 
-Values of one key from several places, whatever the order they came in: an Update wins over a
-sub-batch, a later message of a sub-batch over an earlier one, the sub-batch with the higher id over
-one with a lower, and a sub-batch over what the Batch itself says.
+If one key has several values, these win, in any order of arrival: an Update over a sub-batch, a
+later message of a sub-batch over an earlier one, the sub-batch with the higher id over one with a
+lower, and a sub-batch over the Batch itself.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -32,12 +32,12 @@ from cardinal.message_codec import HEAD, WITH_ID, text
 from cardinal.messages import NO_ID, UPDATE, Batch, Entry, SubBatchHeader
 
 EMPTY = Entry()
-# What is kept takes besides its bytes, as CPython 3.11 was measured: objects, places in dicts and
+# Overhead besides the bytes themselves, as measured on CPython 3.11: objects, slots of dicts and
 # sets. Where a key is kept twice, raw and as text, its bytes are counted twice.
 EACH_BYTES = 160  # an Update or a Delete
-BLOCK_BYTES = 1600  # a block before anything of it
-ENTRY_BYTES = 220  # an entry of a Batch, of whatever kind
-SUB_BATCH_BYTES = 450  # a sub-batch before any message of it
+BLOCK_BYTES = 1600  # an empty block
+ENTRY_BYTES = 220  # an entry of a Batch, of any kind
+SUB_BATCH_BYTES = 450  # an empty sub-batch
 MESSAGE_BYTES = 360  # a message of a sub-batch
 CHANGE_BYTES = 130  # a key that it deletes or sets
 NEVER = 1 << 62
@@ -50,13 +50,14 @@ Refused = tuple[bytes, CardinalError | None]  # a key, and what is wrong; None: 
 
 
 class SubBatch:
-    """What came of one sub-batch; `count` is -1 before its header."""
+    """What arrived of one sub-batch; `count` is -1 before its header."""
 
     __slots__ = ("count", "kept_bytes", "keys", "messages")
 
     def __init__(self) -> None:
         self.count = -1
-        self.keys: set[bytes] = set()  # the ends of the keys, to know a copy without decoding it
+        # the ends of the keys, to recognise a copy without decoding it
+        self.keys: set[bytes] = set()
         self.messages: dict[int, Content] = {}
         self.kept_bytes = SUB_BATCH_BYTES
 
@@ -67,7 +68,7 @@ class SubBatch:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What a block lacks: its Batch, or so many messages of prefixes and sub-batches."""
+    """What a block lacks: its Batch, or a number of messages by prefix and sub-batch."""
 
     batch: bool = False
     prefixes: dict[str, int] = field(default_factory=dict)
@@ -88,7 +89,7 @@ def _not_announced(id: bytes) -> NotAnnounced:
 
 
 def _too_high(index: int, count: int) -> IndexTooHigh:
-    return IndexTooHigh(f"index {index} in a sub-batch of {count} messages")
+    return IndexTooHigh(f"index {index}, but the sub-batch has {count} messages")
 
 
 def _why_not(key: bytes) -> CardinalError:
@@ -97,7 +98,7 @@ def _why_not(key: bytes) -> CardinalError:
         name = text(key, HEAD)
     except BadText as error:
         return error
-    return NotCounted(f"the block is not missing anything that {name!r:.80} could be")
+    return NotCounted(f"{name!r:.80} matches no missing message of the block")
 
 
 def _short(id: bytes) -> str:
@@ -105,9 +106,9 @@ def _short(id: bytes) -> str:
 
 
 class Pending(dict[bytes, bytes]):
-    """Updates and Deletes by their raw keys, and all else that is known of a block.
+    """Updates and Deletes by their raw keys, and everything else known about a block.
 
-    `want` is the least length at which the block may be whole. Written by the assembler alone.
+    `want` is the smallest length at which the block may be complete. Only the assembler changes it.
     """
 
     __slots__ = (
@@ -123,19 +124,19 @@ class Pending(dict[bytes, bytes]):
         self.batch: Batch | None = None
         self.batch_bytes = 0
         self.want = NEVER
-        self.settled = 0  # so many of the entries were counted
-        self.awaited = 0  # messages of tracked prefixes that are missing
-        self.left: dict[bytes, int] = {}  # of each prefix
-        self.ends: list[int] = []  # of prefixes in a key, the longest first
-        self.open = 0  # sub-batches that are not whole
-        self.untracked: set[bytes] = set()  # sub-batches that the Batch has and nobody wants
+        self.settled = 0  # how many of the entries were counted
+        self.awaited = 0  # missing messages of tracked prefixes
+        self.left: dict[bytes, int] = {}  # by prefix
+        self.ends: list[int] = []  # lengths of prefixes, the longest first
+        self.open = 0  # incomplete sub-batches
+        self.untracked: set[bytes] = set()  # sub-batches in the Batch that are not tracked
         self.sub_batches: dict[bytes, SubBatch] = {}
         self.inline: dict[str, bytes] = {}
         self.updates: dict[str, bytes] = {}
         self.deletes: set[str] = set()
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """Pickled, `DONE` stays what it is: others know it by its identity."""
+        """When pickled, `DONE` stays itself: it is compared by identity."""
         return "DONE" if self is DONE else super().__reduce_ex__(protocol)
 
     @property
@@ -143,7 +144,7 @@ class Pending(dict[bytes, bytes]):
         return not self.awaited and not self.open and self.batch is not None
 
     def measure(self) -> int:
-        """The bytes of memory that it takes, about: those of its messages, and of the objects."""
+        """Its approximate size in memory: messages and objects."""
         own = 2 * sum(map(len, self)) + sum(map(len, self.values())) + EACH_BYTES * len(self)
         subs = sum(sub.kept_bytes for sub in self.sub_batches.values())
         return BLOCK_BYTES + own + self.batch_bytes + subs
@@ -156,7 +157,7 @@ class Pending(dict[bytes, bytes]):
     def begin(
         self, batch: Batch, size: int, tracked: Callable[[str], bool] | None
     ) -> list[Refused]:
-        """The Batch has come, of `size` bytes. Returns what had come and does not belong to it."""
+        """The Batch, of `size` bytes, has come. Returns earlier messages that do not fit it."""
         self.batch = batch
         announced: set[bytes] = set()
         for key, entry in batch.entries.items():
@@ -180,9 +181,9 @@ class Pending(dict[bytes, bytes]):
         return self._forget_others(announced)
 
     def _count_under_tracked(self) -> None:
-        """Let an untracked prefix be counted where it would else count for a shorter, tracked one.
+        """Count an untracked prefix if its messages would else count for a shorter, tracked one.
 
-        Below zero, so that it is not awaited.
+        It starts below zero, so that it is not awaited.
         """
         assert self.batch is not None
         tracked = [prefix for prefix, left in self.left.items() if left > 0]
@@ -207,7 +208,7 @@ class Pending(dict[bytes, bytes]):
     def settle(self) -> tuple[list[Refused], int]:
         """Count what came since the last time.
 
-        Returns what counts for nothing, and the bytes that were counted for it.
+        Returns the messages that count for nothing, and the bytes that were counted for them.
         """
         fresh = list(islice(reversed(self.items()), len(self) - self.settled))
         fresh.reverse()
@@ -224,7 +225,7 @@ class Pending(dict[bytes, bytes]):
                 continue
             if count < 0:
                 if count > FOREVER:
-                    left[prefix] = count + 1  # and it is kept, to know copies of it
+                    left[prefix] = count + 1  # and it is kept, to recognise copies of it
                 else:
                     refused.append((key, None))
                 continue
@@ -245,10 +246,7 @@ class Pending(dict[bytes, bytes]):
         return refused, freed
 
     def add_header(self, header: SubBatchHeader) -> tuple[list[Refused], int] | None:
-        """Returns what had come with too high an index, and the bytes to be counted for this.
-
-        None if this header is a copy. Raises `NotAnnounced`.
-        """
+        """Returns earlier messages with too high an index, and the bytes to count for this one."""
         sub, taken = self._sub_batch(header.id)
         if sub.count >= 0:
             return None
@@ -262,10 +260,7 @@ class Pending(dict[bytes, bytes]):
         return [(start + write_long(i), _too_high(i, header.count)) for i in high], taken
 
     def add_message(self, key: bytes, index: int, content: Content, size: int) -> int:
-        """Returns the bytes to be counted for it, 0 if it is a copy.
-
-        Raises `IndexTooHigh`, `NotAnnounced`.
-        """
+        """Returns the bytes to count for it, 0 if it is a copy."""
         sub, taken = self._sub_batch(key[HEAD:WITH_ID])
         if index in sub.messages:
             return 0
@@ -280,7 +275,7 @@ class Pending(dict[bytes, bytes]):
         return taken + size
 
     def _sub_batch(self, id: bytes) -> tuple[SubBatch, int]:
-        """A sub-batch, and the bytes to be counted if it is a new one."""
+        """A sub-batch, and the bytes to count if it is new."""
         sub = self.sub_batches.get(id)
         if sub is not None:
             return sub, 0
@@ -290,7 +285,7 @@ class Pending(dict[bytes, bytes]):
         return sub, SUB_BATCH_BYTES
 
     def missing(self) -> Missing:
-        """What is missing, of what was counted so far."""
+        """What is missing, by what was counted so far."""
         if self.batch is None:
             return Missing(batch=True)
         return Missing(
@@ -304,7 +299,7 @@ class Pending(dict[bytes, bytes]):
         )
 
     def block(self, last: int, size: int) -> Block:
-        """The block, now that the message at offset `last` has made it whole."""
+        """The block, completed by the message at offset `last`."""
         assert self.batch is not None
         assert self.whole
         batch, updates, deletes = self.batch, self.updates, self.deletes
@@ -323,4 +318,4 @@ class Pending(dict[bytes, bytes]):
                 yield content
 
 
-DONE = Pending(b"", 0.0)  # stands where a block was that has been given
+DONE = Pending(b"", 0.0)  # marks a block that has been reported

@@ -1,19 +1,19 @@
-"""Blocks to messages by topic, with exactly the counts that a consumer needs to know them whole.
+"""Turns blocks into messages by topic, with the counts by which a consumer knows them complete.
 
     block      -> {topic: [(key, value), ...]}   an Update or a Delete for each key that the schema
                                                  counts, in its topic; then, in the default topic,
                                                  the Batch with all others and with the counts
     sub_batch  -> the same                       its header; one message with all deletes, if there
                                                  are any; one message for each update, by key
-    reorg      -> a ReorgChannel                 for a change of branch that is deeper than the
-                                                 threshold of the application
+    reorg      -> a ReorgChannel                 for a reorg that is deeper than the threshold of
+                                                 the application
 
-Nothing is sent here, no clock is read. Two producers that are told the same blocks make the same
-bytes, in whatever order they are told the keys, unless the deletes of a sub-batch are a list.
-What is kept: the sub-batches that blocks announced and that were not sent, at most `batches_max`.
+Nothing is sent here, no clock is read. Two producers that are given the same blocks make the same
+bytes, whatever the order of the keys, unless the deletes of a sub-batch are a list. The producer
+remembers the sub-batches that were announced but not sent, at most `batches_max`.
 
-Where the reference is silent and this is not: a key that stands in the Batch and is both set and
-deleted (there, the value is lost), one id for two sub-batches of a block.
+Two cases are refused here that the reference accepts silently: a key of the Batch that is both set
+and deleted (there, the value is lost), and one id for two sub-batches of a block.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -41,20 +41,21 @@ from cardinal.schema import REORG_TOPIC, Schema
 
 Messages = dict[str, list[tuple[bytes, bytes]]]  # keys and values by topic, to be sent in order
 
-BATCHES_MAX = 65_536  # an Ethereum block announces one; a producer behind by so many is stuck
+# an Ethereum block announces one; a producer with so many outstanding is stuck
+BATCHES_MAX = 65_536
 
 
 class Producer:
-    """Makes the messages of one stream; several may make them redundantly."""
+    """Makes the messages of one stream; several may do so redundantly."""
 
     def __init__(self, schema: Schema, batches_max: int = BATCHES_MAX) -> None:
         self.schema = schema
         self.batches_max = batches_max
-        self._announced: dict[tuple[bytes, bytes], str] = {}  # hash and id: the topic
+        self._announced: dict[tuple[bytes, bytes], str] = {}  # by hash and id: the topic
 
     @property
     def announced(self) -> list[tuple[bytes, bytes]]:
-        """Hash and id of the sub-batches that are still to be sent, the oldest first."""
+        """Hash and id of the sub-batches still to be sent, the oldest first."""
         return list(self._announced)
 
     def block(
@@ -85,7 +86,7 @@ class Producer:
             if prefix in entries:
                 raise PrefixConflict(f"{prefix!r} is a key of the Batch and a counted prefix")
             entries[prefix] = Entry(b"", count)
-        ordered = dict(sorted(entries.items()))  # the same bytes, whoever makes them
+        ordered = dict(sorted(entries.items()))  # the same bytes from every producer
         batch = encode_batch(Batch(hash, number, weight, parent, ordered))
         default = self.schema.default
         messages[default] = [*messages.pop(default, []), batch]  # the last topic, and last in it
@@ -101,7 +102,7 @@ class Producer:
         messages: Messages,
         entries: dict[str, Entry],
     ) -> dict[str, int]:
-        """Fill in the messages and the Batch's own keys; the counts of the prefixes."""
+        """Fill in the messages and the Batch's own keys; return the counts of the prefixes."""
         counts: dict[str, int] = {}
         match, head = self.schema.match, b"\x03" + hash
         try:
@@ -123,14 +124,14 @@ class Producer:
                 if prefix is None:
                     if key in entries:
                         raise PrefixConflict(
-                            f"{key!r} is set and deleted; the Batch can say one of the two"
+                            f"{key!r} is both set and deleted; the Batch can express only one"
                         )
                     entries[key] = Entry(delete=True)
                     continue
                 counts[prefix] = counts.get(prefix, 0) + 1
                 messages.setdefault(topic, []).append((head + key.encode(), b""))
         except (TypeError, UnicodeEncodeError):
-            encode_text(key)  # says what is wrong with it
+            encode_text(key)  # raises the exact error
             raise
         return counts
 
@@ -158,11 +159,7 @@ class Producer:
         deletes: Iterable[str] = (),
         updates: Mapping[str, bytes] | None = None,
     ) -> Messages:
-        """The messages of a sub-batch that the block `hash` announced; once for each.
-
-        A list of deletes keeps its order, as in the reference; a set is sorted.
-        Raises `UnknownBatch`, `NotEncodable`.
-        """
+        """The messages of a sub-batch that the block `hash` announced; only once for each."""
         topic = self._announced.get((hash, id))
         if topic is None:
             raise UnknownBatch(f"no block announced the sub-batch {id!r:.80}, or it was sent")
@@ -178,23 +175,24 @@ class Producer:
         return {topic: made}
 
     def forget(self, hash: bytes) -> None:
-        """The sub-batches that this block announced will not be sent."""
+        """The sub-batches announced by this block will not be sent."""
         for one in [one for one in self._announced if one[0] == hash]:
             del self._announced[one]
 
     def reorg(self, number: int, hash: bytes, weight: int, head: bytes) -> "ReorgChannel":
-        """A channel for the blocks that replace all behind the ancestor of this number and hash.
+        """A channel for the blocks that replace all after the ancestor with this number and hash.
 
-        `weight` is of the heaviest block that is replaced, `head` the last block to be sent.
+        `weight` is that of the heaviest replaced block, `head` the hash of the last block to be
+        sent.
         """
         return ReorgChannel(self.schema, number, hash, weight, head)
 
 
 class ReorgChannel:
-    """A topic of its own, which keeps the order: Reorg, blocks oldest first, ReorgComplete.
+    """A topic of its own, with a fixed order: Reorg, blocks oldest first, ReorgComplete.
 
-    Its name holds the ancestor and the new head, so that redundant producers use the same, and
-    two reorgs never do.
+    Its name contains the ancestor and the new head: redundant producers use the same name, and two
+    different reorgs never do.
     """
 
     def __init__(self, schema: Schema, number: int, hash: bytes, weight: int, head: bytes) -> None:
@@ -207,7 +205,7 @@ class ReorgChannel:
         self._producer = Producer(schema)
 
     def begin(self) -> Messages:
-        """What says that a reorg begins."""
+        """The message that begins the reorg."""
         return {self.topic: [self._begin]}
 
     def block(
@@ -220,7 +218,7 @@ class ReorgChannel:
         deletes: Iterable[str] = (),
         batches: Mapping[str, bytes] | None = None,
     ) -> Messages:
-        """The next block, as `Producer.block`. Raises `BrokenReorg` too."""
+        """The next block, like `Producer.block`. Raises `BrokenReorg` too."""
         if parent != self.last:
             raise BrokenReorg(f"block {number} has another parent than the block before it")
         if self.last == self.head:
@@ -236,15 +234,15 @@ class ReorgChannel:
         deletes: Iterable[str] = (),
         updates: Mapping[str, bytes] | None = None,
     ) -> Messages:
-        """A sub-batch, as `Producer.sub_batch`."""
+        """A sub-batch, like `Producer.sub_batch`."""
         return self._here(self._producer.sub_batch(hash, id, deletes, updates))
 
     def complete(self) -> Messages:
-        """What says that the reorg is whole. Raises `BrokenReorg` if it is not."""
+        """The message that completes the reorg. Raises `BrokenReorg` if it is not complete."""
         if self.last != self.head:
             raise BrokenReorg("the head of the reorg was not sent")
         if self._heaviest <= self.weight:
-            raise BrokenReorg("no block is heavier than what is replaced")
+            raise BrokenReorg("no block is heavier than those it replaces")
         if self._producer.announced:
             raise BrokenReorg(f"{len(self._producer.announced)} sub-batches were not sent")
         return {self.topic: [self._end]}

@@ -1,16 +1,16 @@
-"""Which keys an application counts, and in which topic each of them goes.
+"""The schema of an application: which keys it counts, and the topic of each key.
 
     Schema({"c/1/b/[0-9a-f]+/h": "block", "c/1/b/[0-9a-f]+/t/": "tx"}, default="chain")
 
 A key that begins with a match of a pattern goes to that pattern's topic, and is counted in the
-Batch under the text that was matched (`c/1/b/88aa/t/`). Every other key stands in the Batch
-itself, which goes to the default topic. Patterns are those of `pattern.py`, anchored.
+Batch under the matched text (`c/1/b/88aa/t/`). Every other key is in the Batch itself, which goes
+to the default topic. Patterns are those of `pattern.py`, anchored.
 
-A schema is checked as a whole when it is made, for all keys there are. Refused are patterns that
-match no key, or the empty text; and two patterns that one key can begin with both of, since it
-would depend on luck where that key goes and how it is counted: where one of them never decides
-anything it is called unreachable, otherwise an example shows the overlap. So the prefix that a
-producer counts is the longest counted one that the key begins with, for any order of patterns.
+A schema is checked as a whole when it is made, for all possible keys. Refused are patterns that
+match no key, or the empty text; and two patterns that both match the beginning of one key, because
+it would be undefined where that key goes and how it is counted. If one of the two never decides
+anything, it is called unreachable; otherwise an example shows the overlap. So a producer counts the
+longest counted prefix of a key, whatever the order of the patterns.
 """
 
 import re
@@ -24,11 +24,13 @@ from cardinal.pattern import Pattern, PatternError, TooComplex, covers, is_empty
 __all__ = ["REORG_TOPIC", "Schema", "Tracking"]
 
 TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
-REORG_TOPIC = "reorg"  # the first word of the topics that are channels of reorgs
+REORG_TOPIC = "reorg"  # the first word of the topics of reorg channels
 
 
 def _compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], list[tuple[str, PatternWalk]]]:
-    """One expression for all: its `lastgroup` says which has matched. Those to be walked apart."""
+    """One expression for all: its `lastgroup` says which matched. And those to be walked
+    separately.
+    """
     named, walks = [], []
     for number, text in enumerate(patterns):
         pattern = Pattern(text)
@@ -40,7 +42,7 @@ def _compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], list[tuple[str,
 
 
 class Tracking:
-    """What a consumer wants: the topics to listen to, and whether it wants a key or prefix."""
+    """What a consumer wants: the topics to listen to, and whether a key or prefix is wanted."""
 
     def __init__(self, topics: tuple[str, ...], patterns: Sequence[str] | None) -> None:
         self.topics = topics
@@ -49,11 +51,11 @@ class Tracking:
         self._match = expression.match
 
     def __reduce__(self) -> tuple[type["Tracking"], tuple[tuple[str, ...], Sequence[str] | None]]:
-        """Pickled without what is compiled."""
+        """Pickled without the compiled expressions."""
         return Tracking, (self.topics, self.patterns)
 
     def __call__(self, key: str) -> bool:
-        """Whether it wants this key of a Batch: a counted prefix, a value's or a sub-batch's."""
+        """Whether this key of a Batch is wanted: a counted prefix, a value's or a sub-batch's."""
         return (
             self.patterns is None
             or self._match(key) is not None
@@ -65,13 +67,13 @@ class Schema:
     """The prefixes of an application, and their topics."""
 
     def __init__(self, topics: Mapping[str, str], default: str) -> None:
-        """Raises `SchemaError`, which names all that is wrong."""
+        """Raises `SchemaError`, which lists every problem."""
         self._patterns: dict[str, Pattern] = {}
         problems = _topic_problems(default)
         if not isinstance(topics, Mapping):
             kind = type(topics).__name__
-            what = "the topics of a schema are a mapping of patterns to topics"
-            raise SchemaError([*problems, f"{what}, and this is {kind}"])
+            what = "the topics of a schema must be a mapping of patterns to topics"
+            raise SchemaError([*problems, f"{what}, not {kind}"])
         for text, topic in topics.items():
             problems += self._problems(text, topic)
         problems += self._conflicts()
@@ -91,9 +93,7 @@ class Schema:
         try:
             pattern = Pattern(text)
             if pattern.matches(""):
-                problems.append(
-                    f"prefix {text!r}: matches the empty text; begin with what it needs"
-                )
+                problems.append(f"prefix {text!r}: matches the empty text; give a longer prefix")
             elif is_empty(pattern):
                 problems.append(f"prefix {text!r}: unreachable, no key can match it")
             else:
@@ -136,9 +136,9 @@ class Schema:
     def track(self, *patterns: str, sub_batches: Sequence[str] = ()) -> Tracking:
         """What a consumer wants: these patterns, or everything if none are given.
 
-        A pattern is one of the schema; or one that holds some of them whole; or one of keys that
-        are not counted, but stand in the Batch. `sub_batches` are patterns for the prefixes of
-        sub-batches, which may lie inside of a pattern of the schema. Raises `SchemaError`.
+        A pattern is one of the schema; or one that contains some of them entirely; or one of keys
+        that are not counted, but are in the Batch. `sub_batches` are patterns for the prefixes of
+        sub-batches, which may lie inside a pattern of the schema. Raises `SchemaError`.
         """
         if not patterns and not sub_batches:
             return Tracking(self.topics, None)
@@ -170,7 +170,7 @@ class Schema:
 
 
 def _no_text(what: object, name: str) -> str:
-    return f"{what!r:.80}: a {name} is text, and this is {type(what).__name__}"
+    return f"{what!r:.80}: a {name} must be text, not {type(what).__name__}"
 
 
 def _topic_problems(topic: str) -> list[str]:
@@ -179,7 +179,7 @@ def _topic_problems(topic: str) -> list[str]:
     if not TOPIC.fullmatch(topic):
         return [f"topic {topic!r}: words of letters, digits, - and _, with dots between them"]
     if topic.split(".")[0] == REORG_TOPIC:
-        return [f"topic {topic!r}: {REORG_TOPIC} is kept for the channels of reorgs"]
+        return [f"topic {topic!r}: {REORG_TOPIC} is reserved for the channels of reorgs"]
     return []
 
 
@@ -187,7 +187,7 @@ def _covers(one: Pattern, other: Pattern) -> bool:
     try:
         return covers(one, other)
     except TooComplex:
-        return False  # they overlap, that much is known
+        return False  # that they overlap is already known
 
 
 def _unreachable(pattern: Pattern, by: Pattern) -> str:

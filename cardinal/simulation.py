@@ -1,10 +1,11 @@
-"""A chain that never was: blocks with forks, and their messages as a bad network brings them.
+"""A made-up chain: blocks with forks, and their messages as a bad network delivers them.
 
-Everything comes from one seed: the same plan gives the same bytes. The blocks weigh one more than
-their parent; a fork either stays behind the chain or overtakes it by one, which is a reorg. Each
-producer sends every message; then each copy is lost, sent twice or late as the plan says.
+Everything is derived from one seed: the same plan gives the same bytes. Each block weighs one more
+than its parent. A fork either stays lighter than the chain or overtakes it by one, which is a
+reorg. Each producer sends every message; then each copy is lost, sent twice or delayed, by the
+plan.
 
-A plan with one producer, no loss and any of the rest leaves nothing missing.
+A plan with one producer and without loss leaves nothing missing, whatever the other values are.
 """
 
 import heapq
@@ -24,20 +25,20 @@ Sent = tuple[str, bytes, bytes]  # topic, key, value
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to come: of messages a block has about `updates`, and `sub_batch` more."""
+    """The parameters: a block has about `updates` messages, and `sub_batch` more."""
 
     seed: int = 0
     blocks: int = 100
     updates: int = 20
     value_bytes: int = 64
-    deletes: float = 0.1  # this part of the updates are deletes instead
+    deletes: float = 0.1  # the fraction of updates that are deletes instead
     sub_batch: int = 3  # updates in the sub-batch of a block; 0: no sub-batches
-    forks: float = 0.1  # how often a fork begins
-    fork_depth: int = 3  # so many blocks of the chain are replaced at most
+    forks: float = 0.1  # the probability of a fork at each block
+    fork_depth: int = 3  # a fork replaces at most this many blocks of the chain
     producers: int = 1
-    duplicates: float = 0.0  # this part of the messages is sent twice
-    reorder: int = 0  # a message may come behind so many that were sent after it
-    loss: float = 0.0  # this part of the messages is never seen
+    duplicates: float = 0.0  # the fraction of messages that is sent twice
+    reorder: int = 0  # a message may arrive after as many that were sent later
+    loss: float = 0.0  # the fraction of messages that is lost
 
 
 class Simulation:
@@ -45,7 +46,7 @@ class Simulation:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.chain = [self._genesis()]  # what a consumer that follows the weights ends with
+        self.chain = [self._genesis()]  # where a consumer that follows the weights must arrive
         self.forks = self.reorgs = self.lost = 0
 
     @property
@@ -57,7 +58,7 @@ class Simulation:
         return found
 
     def blocks(self) -> Iterator[Draft]:
-        """The blocks, the first of them without a parent; at least as many as planned."""
+        """The blocks, the first one without a parent; at least as many as planned."""
         random = Random(f"blocks {self.plan.seed}")
         yield self.chain[0]
         made = 1
@@ -78,11 +79,11 @@ class Simulation:
                 self.chain[len(self.chain) - depth :] = branch
 
     def messages(self) -> Iterator[tuple[Draft | None, list[Sent]]]:
-        """Each block with what the network brings meanwhile; at the end the rest, without one."""
+        """Each block with the messages that arrive meanwhile; at the end the rest, with None."""
         plan = self.plan
         random = Random(f"network {plan.seed}")
         producers = [Producer(SCHEMA) for _ in range(plan.producers)]
-        waiting: list[tuple[int, int, Sent]] = []  # when it may come, which it is
+        waiting: list[tuple[int, int, Sent]] = []  # arrival time, sequence
         count = 0
         for block in self.blocks():
             for producer in producers:

@@ -1,22 +1,22 @@
-"""Where a chain begins that was given no start: with the lowest block that is on its way.
+"""Where a chain without a given start begins: with the lowest block on its way.
 
-Blocks become whole in any order: a sub-batch may come long after the rest of its block, and then
-the block's child is whole first. So the first whole block does not begin the chain at once if
-messages of its parent have come: it is held back, with all that becomes whole meanwhile, until the
-parent is whole or was given up, and in the same way the parent's parent.
+Blocks become complete in any order: a sub-batch may come long after the rest of its block, and then
+the block's child is complete first. So if messages of its parent have come, the first complete
+block does not begin the chain at once. It is held back, with all blocks that become complete
+meanwhile, until the parent is complete or was given up; the same goes for the parent's parent.
 
-What was sent before we began to read never becomes whole, so this has bounds: a number of blocks,
-the bytes that waiting blocks may take, and a number of seconds. Then the chain begins with what
-there is, and nothing is lost all the same: if the parent comes later, the chain starts again
-with it.
+A block that was partly sent before we began to read never becomes complete, so there are limits: a
+number of blocks, the bytes of the waiting blocks, and a number of seconds. Then the chain begins
+with what is there. Nothing is lost by that: if the parent comes later, the chain starts again with
+it.
 """
 
 from collections.abc import Container
 
 from cardinal.block import Block
 
-BLOCKS_MAX = 64  # some minutes of most chains, and read from a journal in no time
-SECONDS = 5.0  # a sub-batch that is not read in this time is not on its way
+BLOCKS_MAX = 64  # some minutes of most chains, and quickly read from a journal
+SECONDS = 5.0  # a sub-batch that is not here by then is not on its way
 
 
 class Start:
@@ -25,7 +25,7 @@ class Start:
     def __init__(
         self, bytes_max: int, seconds: float = SECONDS, blocks_max: int = BLOCKS_MAX
     ) -> None:
-        self.held: list[Block] = []  # as they came
+        self.held: list[Block] = []  # in order of arrival
         self._bytes = 0
         self._bytes_max = bytes_max
         self._seconds = seconds
@@ -40,7 +40,7 @@ class Start:
         self._bytes += block.size
 
     def is_over(self, pending: Container[bytes], now: float) -> bool:
-        """Whether the chain is to begin; `pending` are the hashes of the blocks on their way."""
+        """Whether the chain must begin now; `pending` are the hashes of the blocks on their way."""
         return bool(self.held) and (
             _path(self.held)[0].parent not in pending
             or len(self.held) > self._blocks_max
@@ -49,15 +49,16 @@ class Start:
         )
 
     def release(self) -> list[Block]:
-        """What was held back: first the block to begin with and those up to the one that was whole
-        first, then the others as they came."""
+        """The held blocks: first the one to begin with and its descendants up to the block that was
+        whole first, then the others in order of arrival.
+        """
         blocks, self.held, self._bytes = self.held, [], 0
         path = _path(blocks) if blocks else []
         known = {block.hash for block in path}
         return [*path, *(block for block in blocks if block.hash not in known)]
 
     def rewind(self, source: str, first: int) -> None:
-        """A source has taken back all from offset `first` on, and gives it again."""
+        """A source has withdrawn everything from offset `first` on, and reuses these offsets."""
         for block in self.held:
             if source in block.token:
                 block.token[source] = min(block.token[source], first)

@@ -1,15 +1,15 @@
-"""The resumption token: where to begin to read again, as text to be stored with each block.
+"""The resumption token: where to resume reading, as text to be stored with each block.
 
     1141c2c3a6b8558d=1337              stream=number;stream=number...
-    1141c2c3a6b8558d=1337;begun:40     the same, of a chain that was begun in its middle
+    1141c2c3a6b8558d=1337;begun:40     the same, for a chain that was begun in the middle
 
-Whoever reads each stream from its number on misses nothing that comes after the block with which
-the token was stored; a stream that is not named is read from its beginning. A stream of Seriatim is
-the id of a journal: the number of another journal means nothing. Names are without `=`, `;` and
-blanks, numbers are 0 to 2^63 - 1.
+Reading each stream from its number on gives everything after the block with which the token was
+stored. A stream that is not named must be read from its beginning. A stream of Seriatim is the id
+of a journal: numbers of another journal mean nothing. Names are without `=`, `;` and blanks;
+numbers are 0 to 2^63 - 1.
 
-`begun` is the number of the first block that was applied, where what is below it was not, and may
-still come. It is left out as soon as that would be too old.
+`begun` is the number of the first applied block, if blocks below it were not applied and may still
+come. It is left out as soon as those would be too old.
 """
 
 import re
@@ -24,7 +24,7 @@ DIGITS = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 class BadToken(CardinalError):
-    """Text that is no resumption token."""
+    """Text that is not a resumption token."""
 
 
 def format_token(streams: Mapping[str, int], begun: int | None = None) -> str:
@@ -41,7 +41,7 @@ def parse_token(text: str) -> dict[str, int]:
 
 
 def read_token(text: str) -> tuple[dict[str, int], int | None]:
-    """The streams of a token, and where its chain was begun. Raises `BadToken`."""
+    """The streams of a token, and the first number of its chain. Raises `BadToken`."""
     found: dict[str, int] = {}
     begun: int | None = None
     for part in text.split(";") if text else ():
@@ -52,13 +52,13 @@ def read_token(text: str) -> tuple[dict[str, int], int | None]:
         if not equals:
             raise BadToken(f"{part!r} is not stream=number")
         if name in found:
-            raise BadToken(f"the stream {name!r} is there twice")
+            raise BadToken(f"the stream {name!r} occurs twice")
         found[check_name(name)] = _number(number)
     return found, begun
 
 
 def check_name(name: str) -> str:
-    """The name of a stream, if it can be one. Raises `BadToken`."""
+    """`name` itself, if it can name a stream. Raises `BadToken`."""
     if not NAME.fullmatch(name) or "=" in name:
         raise BadToken(f"{name!r} is not a valid name of a stream")
     return name

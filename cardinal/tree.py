@@ -1,8 +1,8 @@
-"""The blocks that a chain knows, as a tree by parent hashes; no decisions here.
+"""The blocks that a chain knows, as a tree by parent hashes; it makes no decisions.
 
-A block is *linked* when its parents lead to a hash of the chain; else it waits for a parent. The
-bottom of the chain may be a hash whose block is not known: the start, or what stood before it.
-Each method costs what it touches, not what is known.
+A block is *linked* if its parents lead to a hash of the chain; otherwise it waits for a parent. The
+bottom of the chain may be a hash whose block is unknown: the start, or its parent. Each method
+takes time for the blocks it touches, not for all that are known.
 """
 
 import heapq
@@ -12,7 +12,7 @@ from cardinal.block import Block
 
 
 class Lowest:
-    """Which of the blocks that are there has the lowest number; or offset, of a source."""
+    """Which of the present blocks has the lowest number; or the lowest offset in a source."""
 
     def __init__(self, blocks: dict[bytes, Block], source: str | None = None) -> None:
         self._blocks = blocks
@@ -20,7 +20,7 @@ class Lowest:
         self._heap: list[tuple[int, bytes]] = []  # may name blocks that are gone
 
     def _holds(self, entry: tuple[int, bytes]) -> bool:
-        """Whether it is of a block that is there, and not of another one with its hash."""
+        """Whether its block is present, and not another one with the same hash."""
         block = self._blocks.get(entry[1])
         if block is None:
             return False
@@ -43,7 +43,7 @@ class Lowest:
 
 
 class Spare:
-    """The blocks that are not on the chain, as they came, and how many bytes they have."""
+    """The blocks that are not on the chain, in order of arrival, and their total bytes."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -56,28 +56,28 @@ class Spare:
         return iter(self._sizes)
 
     def add(self, block: Block) -> None:
-        """This one is not on the chain, or not any more."""
+        """This block is not, or no longer, on the chain."""
         self.drop(block.hash)
         self._sizes[block.hash] = block.size
         self.bytes += block.size
 
     def drop(self, hash: bytes) -> None:
-        """This one is on the chain, or forgotten."""
+        """This block is on the chain, or forgotten."""
         self.bytes -= self._sizes.pop(hash, 0)
 
 
 class Tree:
-    """Every block that is retained; written by its chain alone."""
+    """All retained blocks; only its chain changes it."""
 
     def __init__(self) -> None:
         self.blocks: dict[bytes, Block] = {}
         self.children: dict[bytes, list[bytes]] = {}  # of a hash, in order of arrival
-        self.linked: set[bytes] = set()  # hashes of the chain, and of all that hangs on it
+        self.linked: set[bytes] = set()  # hashes of the chain, and of its descendants
         self._by_number = Lowest(self.blocks)
         self._by_offset: dict[str, Lowest] = {}  # by source
 
     def add(self, block: Block) -> None:
-        """Retain a block; whether it is linked is for the chain to say."""
+        """Retain a block; the chain decides whether it is linked."""
         self.blocks[block.hash] = block
         self.children.setdefault(block.parent, []).append(block.hash)
         self._by_number.add(block.number, block.hash)
@@ -87,7 +87,7 @@ class Tree:
             self._by_offset[source].add(offset, block.hash)
 
     def rewind(self, source: str, first: int) -> None:
-        """What stood at this offset or above is to come again."""
+        """Messages from this offset on will come again."""
         lowest = self._by_offset[source] = Lowest(self.blocks, source)
         for block in self.blocks.values():
             if source in block.token:
@@ -95,7 +95,7 @@ class Tree:
                 lowest.add(block.token[source], block.hash)
 
     def remove(self, hash: bytes) -> Block:
-        """Forget one block, and not those on it."""
+        """Forget one block, but not its descendants."""
         block = self.blocks.pop(hash)
         self.linked.discard(hash)
         siblings = self.children[block.parent]
@@ -105,7 +105,7 @@ class Tree:
         return block
 
     def under(self, hash: bytes) -> Iterator[bytes]:
-        """This hash and all that hangs on it, parents before their children."""
+        """This hash and its descendants, parents before their children."""
         stack = [hash]
         while stack:
             one = stack.pop()
@@ -113,15 +113,15 @@ class Tree:
             stack.extend(self.children.get(one, ()))
 
     def link(self, hash: bytes) -> None:
-        """This hash leads to the chain, and so does all that hangs on it."""
+        """This hash leads to the chain, and so do its descendants."""
         self.linked.update(self.under(hash))
 
     def heaviest(self, hash: bytes, chain: Container[bytes] = ()) -> tuple[int, list[bytes]]:
         """The greatest weight of a block in the branch, and the path to the end of it.
 
-        From each block the path goes to the child under which the heaviest block is; of children
-        that are equal, to the one of the chain, or else to the one that came first. The path
-        begins with `hash` itself, whose block need not be known.
+        From each block the path goes to the child under which the heaviest block is. Of equal
+        children it chooses the one on the chain, or else the one that came first. The path begins
+        with `hash` itself, whose block may be unknown.
         """
         weights: dict[bytes, int] = {}
         onward: dict[bytes, bytes] = {}
@@ -145,6 +145,6 @@ class Tree:
         return None if found is None else self.blocks[found[1]]
 
     def floor(self, source: str) -> int | None:
-        """The lowest offset of a source that a block has in its token."""
+        """The lowest offset of a source in the tokens of these blocks."""
         found = self._by_offset[source].first() if source in self._by_offset else None
         return None if found is None else found[0]

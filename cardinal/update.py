@@ -1,4 +1,4 @@
-"""What a chain tells: how it has changed, and what it gave up or waits for."""
+"""The events of a chain: how it has changed, and what it gave up or waits for."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,13 +18,13 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChainUpdate:
-    """Take `removed` back, the newest first; then apply `added`, the oldest first.
+    """Undo `removed`, the newest first; then apply `added`, the oldest first.
 
-    `ancestor` is the hash of the block that both stand on. `unlinked`: nothing is known of what
-    came before; the state starts again. It does so again if the block below comes later: then
-    `removed` is all that was added, and `added` has it again behind that block. `beyond`: the reorg
-    goes deeper than the chain reaches, so that more is to be taken back than `removed` has: all
-    that stands on `ancestor`.
+    `ancestor` is the hash of the block that both follow. `unlinked`: nothing is known of what came
+    before; the state starts again. It does so again if the block below comes later: then `removed`
+    is all that was added, and `added` has it again after that block. `beyond`: the reorg goes
+    deeper than the chain reaches, so more must be undone than `removed` has: everything after
+    `ancestor`.
     """
 
     added: list[Block]
@@ -36,10 +36,10 @@ class ChainUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Unlinked:
-    """A block that was given up and never added, or was removed and can not come back.
+    """A block that was given up and never added, or was removed and cannot come back.
 
-    If it is too old, it may also be a copy of one that was added so long ago, or before a restart,
-    that this is not remembered.
+    If it is too old, it may also be a copy of a block that was added too long ago, or before a
+    restart, to be remembered.
     """
 
     hash: bytes
@@ -54,20 +54,20 @@ class Unlinked:
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """The chain does not go on: many whole blocks wait for a parent that did not come.
+    """The chain does not advance: many whole blocks wait for a parent that has not come.
 
-    It was lost; or the chain began with a block that the others do not stand on. Told again when
+    It was lost; or the chain began with a block that is not their ancestor. Reported again when
     twice as many wait.
     """
 
     parent: bytes
-    number: int  # of the block that stands on it
+    number: int  # of the block whose parent is missing
     waiting: int
     head: int
 
     def __str__(self) -> str:
         return (
-            f"the chain stands still at block {self.head}: {self.waiting} blocks wait for the"
+            f"the chain is stalled at block {self.head}: {self.waiting} blocks wait for the"
             f" parent of block {self.number}, {self.parent.hex()}, which did not come"
         )
 

@@ -1,1 +1,1 @@
-"""Coverage-guided fuzzing of the compiled kernels. See README.md; not part of what is installed."""
+"""Coverage-guided fuzzing of the compiled kernels. See README.md; not installed."""

@@ -1,8 +1,8 @@
 """Fuzz the compiled kernels: `python -m fuzz [TARGET ...] [--seconds 60]`.
 
-Builds what must be built, then runs each target for that time in a process of its own, with
-the sanitizer's runtime preloaded. New inputs gather in build/fuzz/corpus/TARGET, what libFuzzer
-says in build/fuzz/TARGET.log; an input that breaks something is left in
+Builds what is needed, then runs each target for that time in a process of its own, with the
+sanitizer's runtime preloaded. New inputs are collected in build/fuzz/corpus/TARGET, libFuzzer's
+output in build/fuzz/TARGET.log. An input that breaks something is left in
 tests/corpus/found/TARGET, and the exit status is 1.
 """
 
@@ -21,11 +21,11 @@ from fuzz.cases import CASES
 CORPUS = ROOT / "tests" / "corpus"
 WORDS = ROOT / "fuzz" / "words.dict"
 GROWN = ROOT / "build" / "fuzz" / "corpus"
-ERROR_MAX = 8000  # characters of what a broken run said; the whole is in build/fuzz
+ERROR_MAX = 8000  # characters of a broken run's output; build/fuzz has all of it
 SLOWEST = 20  # seconds for one input; a busy machine needs some hundred milliseconds
-PROGRESS = re.compile(r"#\d+\t|INFO: ")  # what libFuzzer says while all is well
+PROGRESS = re.compile(r"#\d+\t|INFO: ")  # libFuzzer's output while all is well
 MEMORY_MIB = 1024
-ONE_BLOCK_MIB = 96  # more than any honest buffer: 64 MiB is the largest message
+ONE_BLOCK_MIB = 96  # more than any legitimate buffer: 64 MiB is the largest message
 SANITIZER = {
     "ASAN_OPTIONS": "detect_leaks=0:quarantine_size_mb=32:allocator_may_return_null=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
@@ -33,7 +33,7 @@ SANITIZER = {
 
 
 def runtime() -> Path:
-    """Where atheris keeps the sanitizer and libFuzzer in one library to preload."""
+    """The library in which atheris keeps the sanitizer and libFuzzer, for preloading."""
     found = find_spec("atheris")
     if found is None or found.origin is None:
         raise SystemExit("fuzz: atheris is not installed; run fuzz/run, which sees to it")
@@ -67,7 +67,7 @@ def command(target: str, found: Path, flags: Iterable[str]) -> list[str]:
 
 
 def fuzz(target: str, seconds: int, extra: list[str]) -> bool:
-    """Fuzz one target; whether it held."""
+    """Fuzz one target; whether it survived."""
     tree = build()
     found, grown, seeds = CORPUS / "found" / target, GROWN / target, CORPUS / target
     for folder in (found, grown):
@@ -86,7 +86,7 @@ def fuzz(target: str, seconds: int, extra: list[str]) -> bool:
 
 
 def summary(said: str) -> str:
-    """How many inputs, and how many edges of the compiled modules and of the control they saw."""
+    """How many inputs, and how many edges of the compiled modules and the control they reached."""
     began, ended = (re.findall(rf"{word} +cov: (\d+)", said) for word in ("INITED", "DONE"))
     runs = re.findall(r"Done (\d+) runs", said)
     if not runs or not ended:
@@ -95,7 +95,7 @@ def summary(said: str) -> str:
 
 
 def replay(target: str, files: list[str]) -> bool:
-    """Run inputs once under the sanitizer, to look at what they break."""
+    """Run inputs once under the sanitizer, to see what they break."""
     tree = build()
     run = command(target, CORPUS / "found" / target, []) + [str(Path(f).resolve()) for f in files]
     return subprocess.run(run, cwd=tree, env=environment(tree)).returncode == 0

@@ -1,10 +1,10 @@
-"""The instrumented build: a copy of the sources in build/fuzz/tree, compiled apart from ours.
+"""The instrumented build: a copy of the sources in build/fuzz/tree, compiled separately.
 
-The hot modules are compiled by clang with the address and undefined-behaviour sanitizers and
-with libFuzzer's coverage; their runtime comes preloaded (fuzz/__main__.py), so nothing is
-linked. In the copy some sizes are small (`SHRUNK`), so that a few bytes of input fill a buffer,
-a slot or a table; tests/fuzz runs the corpus with the true ones. Built again when a source or
-a flag has changed; `python -m fuzz.build` does only this.
+clang compiles the hot modules with the address and undefined-behaviour sanitizers and with
+libFuzzer's coverage. Their runtime is preloaded (fuzz/__main__.py), so nothing is linked. The copy
+has smaller sizes (`SHRUNK`), so that a few bytes of input fill a buffer, a slot or a table;
+tests/fuzz runs the corpus with the real sizes. It is rebuilt when a source or a flag has changed;
+`python -m fuzz.build` does only this.
 """
 
 import hashlib
@@ -24,9 +24,9 @@ SANITIZERS = "address,undefined,fuzzer-no-link"
 CFLAGS = (
     "-g",
     "-O1",
-    "-w",  # gcc's build has the warnings
+    "-w",  # gcc's build reports the warnings
     "-fno-omit-frame-pointer",
-    "-fno-wrapv",  # Python's own flag; with it, signed overflow would be no error
+    "-fno-wrapv",  # Python's own flag; with it, signed overflow would not be an error
     f"-fsanitize={SANITIZERS}",
     "-fno-sanitize-recover=undefined",
 )
@@ -53,7 +53,7 @@ SHRUNK = {
 
 
 def sources() -> list[Path]:
-    """What goes into the copy, by paths below the root."""
+    """The files of the copy, as paths below the root."""
     found = [Path(name) for name in FILES]
     for room in ROOMS:
         for kind in KINDS:
@@ -62,7 +62,7 @@ def sources() -> list[Path]:
 
 
 def digest(paths: list[Path]) -> str:
-    """What of these sources and flags the compiled modules depend on."""
+    """A digest of these sources and flags, on which the compiled modules depend."""
     total = hashlib.sha256(repr((CFLAGS, SHRUNK, sys.version)).encode())
     for path in paths:
         if path.parts[0] not in UNCOMPILED and path.name not in ("LICENSE", "README.md"):
@@ -71,7 +71,7 @@ def digest(paths: list[Path]) -> str:
 
 
 def shrunk(path: Path) -> bytes:
-    """A source as the copy has it."""
+    """A source as it is in the copy."""
     text = (ROOT / path).read_bytes()
     for name, value in SHRUNK.get(path.as_posix(), {}).items():
         text, found = re.subn(
@@ -83,7 +83,7 @@ def shrunk(path: Path) -> bytes:
 
 
 def copy(paths: list[Path]) -> None:
-    """Copy what differs, so that what is the same is not compiled again."""
+    """Copy what differs, so that unchanged modules are not compiled again."""
     for path in paths:
         text, there = shrunk(path), TREE / path
         there.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def copy(paths: list[Path]) -> None:
 
 
 def build() -> Path:
-    """Bring the copy up to date; where it is. Raises `CalledProcessError`."""
+    """Bring the copy up to date; returns its path. Raises `CalledProcessError`."""
     paths = sources()
     mark = digest(paths)
     copy(paths)

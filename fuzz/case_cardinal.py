@@ -1,7 +1,7 @@
-"""Bytes as a key and a value of Cardinal Streams: a message or a typed error that points into
-the bytes it speaks of; fastavro reads the same, and what was taken can be said again.
+"""Bytes as a key and a value of Cardinal Streams: the result is a message, or an error with a
+valid position. fastavro must read the same, and a decoded message must encode again.
 
-    kind value            a message whose key is what it should be, of zeros
+    kind value            a message with a proper key, of zeros
     kind | 8 size key value
     240 or more, text     a pattern for prefixes, and a key, with a zero between them
 """
@@ -17,10 +17,10 @@ from fuzz.supply import Supply
 
 MAX_LEN = 512
 KINDS = (0, 1, 2, 3, 4, 5, 6, 0xFF)
-SIZES = {1: 65, 2: 66}  # of the keys; all others take 33 bytes
+SIZES = {1: 65, 2: 66}  # of the keys; all others have 33 bytes
 WITH_KEY = 8
 PATTERN = 0xF0
-PATTERN_MAX, KEY_MAX = 12, 16  # what is longer may keep re busy for ever
+PATTERN_MAX, KEY_MAX = 12, 16  # longer ones may keep re busy for ever
 
 
 def check_message(key: bytes, value: bytes) -> None:
@@ -48,7 +48,7 @@ def check_pattern(text: str, key: str) -> None:
 
 
 def check(data: bytes) -> None:
-    """Do what one input says."""
+    """Run one input."""
     taken = Supply(data)
     choice = taken.take()
     if choice >= PATTERN:

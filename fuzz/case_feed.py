@@ -1,7 +1,7 @@
-"""Datagrams to the feed's codecs: refused with a place, or read as the description says.
+"""Datagrams for the feed's codecs: refused with a position, or read as the documentation says.
 
-    0-127   bytes            each codec reads the same bytes, and re-requests are read of them
-    128-255 codec message... messages written by one codec; it reads its own, and what is cut off
+    0-127   bytes            each codec reads the same bytes; re-requests are read from them, too
+    128-255 codec message... messages written by one codec; it reads its own, also truncated
 
 A message is `step subject payload time`: how much later its number is, and sizes.
 """
@@ -48,7 +48,7 @@ def opened(made: Codec) -> Codec:
 
 
 def all_codecs() -> list[Codec]:
-    """In the order of the model's readers."""
+    """The codecs, in the order of the model's readers."""
     made = [NetstringCodec(), NetstringSubjectCodec(), BinaryCodec()]
     return [opened(one) for one in (*made, MoldUDP64Codec(False), MoldUDP64Codec(True))]
 
@@ -62,7 +62,7 @@ def told_of(packet: Packet) -> Told:
 
 
 def read_slowly(read: Callable[[bytes], Read], datagram: bytes) -> Read | None:
-    """What the model says; None where it refuses."""
+    """The model's result; None if it refuses."""
     try:
         return read(datagram)
     except Refused:
@@ -70,7 +70,7 @@ def read_slowly(read: Callable[[bytes], Read], datagram: bytes) -> Read | None:
 
 
 def read_here(read: Callable[[bytes], Read], datagram: bytes) -> Read | None:
-    """What is read; None where it is refused, with a place in the datagram and a reason."""
+    """The codec's result; None if it refuses, with a position in the datagram and a reason."""
     try:
         return read(datagram)
     except CodecError as caught:
@@ -81,7 +81,7 @@ def read_here(read: Callable[[bytes], Read], datagram: bytes) -> Read | None:
 
 
 def check_reading(which: int, codec: Codec, datagram: bytes) -> Told | None:
-    """Read as the model reads; what it says."""
+    """Read, compare with the model, and return what the datagram says."""
     packet = read_here(codec.decode, datagram)
     told = told_of(packet) if packet is not None else None
     assert told == read_slowly(READERS[which], datagram), codec
@@ -93,7 +93,7 @@ def check_request(datagram: bytes) -> None:
 
 
 def messages_of(supply: Supply, contiguous: bool) -> list[Said]:
-    """What the input says, as long as it is together short enough."""
+    """The messages that the input describes, limited in total length."""
     number = FIRSTS[supply.take() % len(FIRSTS)]
     messages, size = list[Said](), 0
     while (supply or not messages) and len(messages) < 30:
@@ -139,7 +139,7 @@ def check_writing(supply: Supply) -> None:
 
 
 def check(data: bytes) -> None:
-    """Do what one input says."""
+    """Run one input."""
     supply = Supply(data)
     if supply.take() >= WRITE_FROM:
         check_writing(supply)

@@ -1,10 +1,10 @@
-"""The journal's kernels, each on what an input says: batches, walks, columns, chunks.
+"""The journal's kernels: batches, walks, columns and chunks, driven by an input.
 
     mode flags choice choice cut  ...           mode: see `MODES`
 
-`raw` bytes as a segment's records, or `records` damaged here and there (fuzz/records.py), go
-through Walk and Collector in pieces of any size; `batch` is a program of what is put into a
-Batch and when it is looked at; `chunk` is one of columns with some bytes of it changed.
+`raw` bytes as a segment's records, or `records` with some damage (fuzz/records.py), go through Walk
+and Collector in pieces of any size. `batch` is a program of what is put into a Batch and when it is
+examined. `chunk` is a chunk of columns with some bytes changed.
 """
 
 from fuzz.model_journal import (
@@ -40,7 +40,7 @@ FILTERS = (b"", b">", b"a", b"a.*", b"*.b", b"a.>", b"zz")
 FIRSTS = (1, 3, 90, NUMBER_MAX - 5)
 ROWS_MAX = (1 << 15, 1, 3, 10)
 BYTES_MAX = (1 << 20, 200, 1000, 0)
-PAST = b"\x5a" * 64  # what lies behind the bytes that may be read
+PAST = b"\x5a" * 64  # what follows the bytes that may be read
 PIECES_MAX = 64
 SIZES = (0, 1, 7, 8, 9, 40, 63, 255)
 
@@ -53,7 +53,7 @@ def _floor(at: int) -> int:
 
 
 def judge_walk(buffer: bytes, at: int, checked: bool, cut: int) -> None:
-    """Every record with its spans, in pieces that end anywhere; then the same without checksums."""
+    """Every record with its spans, in pieces that end anywhere; then again without checksums."""
     for salt in (SALT, None) if checked else (None,):
         _walk_as(buffer, at, checked, salt, cut)
 
@@ -98,7 +98,7 @@ def _same_record(walker: Walk, buffer: bytes, record: Record) -> None:
 
 
 class Gathering:
-    """A Collector and what it gave: rows and gaps, in one list as the model has them."""
+    """A Collector and its output: rows and gaps, in one list like the model's."""
 
     def __init__(self, choice: int, other: int, checked: bool) -> None:
         self.rows_max, self.bytes_max = ROWS_MAX[choice & 3], BYTES_MAX[choice >> 2 & 3]
@@ -145,7 +145,7 @@ class Gathering:
                 stop = min(stop + cut, size)
 
     def take_chunk(self, following: Record | None) -> None:
-        """Judge what was gathered, and begin anew; `following` is what it had no room for."""
+        """Compare the collected rows, and start again; `following` did not fit."""
         collector = self.collector
         chunk = collector.chunk()
         rows = rows_of(chunk)
@@ -195,7 +195,7 @@ def judge_chunk(supply: Supply) -> None:
 
 
 def judge_batch(supply: Supply, checked: bool) -> None:
-    """Messages put in, looked at and forgotten; the bytes are those of each by itself."""
+    """Messages put in, examined and dropped; the bytes are those of each message alone."""
     batch = RecordBatch(SALT, 3, checked)
     records: list[Record] = []
     text, number, total = bytearray(), 0, 0
@@ -234,7 +234,7 @@ def _look_at(batch: RecordBatch, records: list[Record], text: bytes) -> None:
 
 
 def check(data: bytes) -> None:
-    """Do what one input says."""
+    """Run one input."""
     if len(data) < SETTINGS:
         return
     mode, flags, choice, other, cut = data[:SETTINGS]

@@ -1,10 +1,10 @@
-"""Any bytes in any chunks through the byte machine, held against the plain model of the wire.
+"""Any bytes in any chunks through the parser, compared with the plain model of the wire.
 
     flags  limits  chunk chunk chunk chunk  the client's bytes ...
 
-`flags`: 1 headers are agreed, 2 look ahead with `peek`, 4 the buffer starts further in.
-`limits`: which control line and payload are the longest. The four chunk sizes take turns; 0
-is all that is left. The same bytes also go through in one piece.
+`flags`: 1 headers are agreed, 2 look ahead with `peek`, 4 the buffer starts further in. `limits`
+choose the longest control line and payload. The four chunk sizes are used in turn; 0 means all that
+is left. The same bytes are also parsed in one piece.
 """
 
 from parser import ops
@@ -17,7 +17,7 @@ MAX_LEN = 4096
 HEADER = 6
 LINES = (4096, 512, 40, 8)
 PAYLOADS = (1 << 20, 64 << 20, 30, 0)
-PAST = bytes(range(1, 33)) + b"\r\nPUB a 1\r\nx\r\n"  # what stands behind the received bytes
+PAST = bytes(range(1, 33)) + b"\r\nPUB a 1\r\nx\r\n"  # what follows the received bytes
 NAMES = {
     ops.PUB: "PUB",
     ops.HPUB: "HPUB",
@@ -40,7 +40,7 @@ def fnv(text: bytes) -> int:
 
 
 class Reader:
-    """One connection's reader: keeps what is not consumed, as broker/clients/inbox.py does."""
+    """One connection's reader: keeps what is not consumed, like broker/clients/inbox.py."""
 
     def __init__(self, limits: Limits, flags: int) -> None:
         self.limits = limits
@@ -53,7 +53,7 @@ class Reader:
         self.fault = ""
 
     def feed(self, chunk: bytes) -> None:
-        """Parse what was kept and the chunk behind it, in a buffer of its own."""
+        """Parse what was kept followed by the chunk, in a new buffer."""
         filled = bytes(self.start) + self.kept + chunk
         buffer = bytearray(filled + PAST)
         stop = len(filled)
@@ -125,7 +125,7 @@ class Reader:
 
 
 def pieces(wire: bytes, sizes: bytes) -> list[bytes]:
-    """The bytes cut into chunks whose sizes take turns; 0 is all the rest."""
+    """The bytes cut into chunks whose sizes are used in turn; 0 means all the rest."""
     cut, at, turn = [], 0, 0
     while at < len(wire):
         size = sizes[turn % len(sizes)] if sizes else 0
@@ -137,7 +137,7 @@ def pieces(wire: bytes, sizes: bytes) -> list[bytes]:
 
 
 def run(wire: list[bytes], limits: Limits, flags: int) -> tuple[list[Op], str, bytes]:
-    """Operations, fault and what is kept, after these chunks."""
+    """The operations, the fault and what is kept, after these chunks."""
     reader = Reader(limits, flags)
     for chunk in wire:
         reader.feed(chunk)
@@ -147,7 +147,7 @@ def run(wire: list[bytes], limits: Limits, flags: int) -> tuple[list[Op], str, b
 
 
 def check(data: bytes) -> None:
-    """Parse one input in its chunks and in one piece: both must be what the model says."""
+    """Parse one input in its chunks and in one piece: both must agree with the model."""
     if len(data) < HEADER:
         return
     flags, choice, sizes, wire = data[0], data[1], data[2:HEADER], data[HEADER:]

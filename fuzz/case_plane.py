@@ -4,11 +4,11 @@
 
 A record's first byte says who acts (bits 0-1) and what happens before it sends: to its client
 (bits 2-4, see `ACTS`), and to the journal (bits 5-7, see `TROUBLES`), if there is one. Its
-second byte says into what chunks its bytes are cut: 0 all at once, else in pieces of that size.
-Two bytes stand for more than themselves, so that a small input can be a flood:
+second byte says how its bytes are cut: 0 not at all, else into pieces of that size. Two bytes are
+abbreviations, so that a small input can be a flood:
 
     0xFD k   a size and its payload: `<k*k*8>\\r\\n` x's `\\r\\n`
-    0xFE k   k+1 times the record's bytes that stand before it
+    0xFE k   k+1 times the record's bytes so far
 """
 
 from typing import NoReturn
@@ -26,7 +26,7 @@ SETTINGS = 3
 CLIENTS = 4
 EXPANDED_MAX = 1 << 19  # bytes of one input after expansion
 READ_EVENTS_MAX = 150
-LINES_MAX = 200  # of one record, when what stands before is repeated
+LINES_MAX = 200  # per record, when the bytes so far are repeated
 
 PENDING = (64 << 20, 4096, 1 << 16, 600_000)
 FRAMES = (
@@ -45,7 +45,7 @@ ACTS = (SEND, SEND, SEND, STALL, BRIM, RESUME, REOPEN, BEAT)
 NOTHING, FILL, JAM, MEND, SYNC = range(5)
 TROUBLES = (NOTHING, NOTHING, FILL, JAM, MEND, MEND, SYNC, SYNC)
 BRIM_BYTES = 100
-BUFFER = 4096  # read of the journal at once: much less than of a true one
+BUFFER = 4096  # read from the journal at once: much less than usual
 
 
 def world_of(settings: bytes) -> World:
@@ -65,7 +65,7 @@ def world_of(settings: bytes) -> World:
 
 
 def expand(record: bytes, room: int) -> bytes:
-    """A record's bytes with what they stand for; at most `room` of them."""
+    """A record's bytes with abbreviations expanded; at most `room` of them."""
     text, at = bytearray(), 0
     while at < len(record) and len(text) <= room:
         byte = record[at]
@@ -124,7 +124,7 @@ def check(data: bytes) -> None:
 
 
 def _defect(words: str, exc_info: BaseException) -> NoReturn:
-    """What a broker would log, and go on."""
+    """An error that a broker would log before it continues."""
     raise AssertionError(words) from exc_info
 
 

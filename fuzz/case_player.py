@@ -1,11 +1,11 @@
-"""Records of the journal played to a connection: what it is sent, against the records read slowly.
+"""Records of the journal replayed to a connection; its output is compared with a slow reader's.
 
     flags connection number until wishes  wish wish ...  record record ...
 
-The records are those of fuzz/records.py, damaged ones too. They are played in pieces of any
-size, as broker/replay/replays.py does it, to a subscription of its own or to all of a
-connection's, of which there may be more than are compared one by one. Whenever the outbox has
-enough it is written, or only asked again: then nothing may have changed.
+The records are those of fuzz/records.py, including damaged ones. They are replayed in pieces of any
+size, as broker/replay/replays.py does it, to a single subscription or to all of a connection's,
+some of which are not compared one by one. When the outbox is full it is written, or the replay is
+called again without writing: then nothing may have changed.
 """
 
 from collections import deque
@@ -38,18 +38,18 @@ ENDED = "ended"
 
 @dataclass(slots=True)
 class Wanted:
-    """What the model knows of a subscription."""
+    """What the model knows about a subscription."""
 
     subject: bytes
     sid: bytes
     seen: int
     limit: int
-    deferred_numbers: set[int] | None  # of a queue group's member
+    deferred_numbers: set[int] | None  # for a queue group's member
     delivered: int = 0
 
 
 class Case:
-    """A connection with subscriptions, one with the same that must hear nothing, and a writer."""
+    """A connection with subscriptions, a second one that must receive nothing, and a writer."""
 
     def __init__(self, flags: int, choice: int, supply: Supply) -> None:
         stage = Stage(number=NUMBER_MAX - 1)
@@ -92,7 +92,7 @@ class Case:
         self.plane.sublist.insert(deaf)
 
     def owe(self, records: list[Record]) -> None:
-        """A queue group's member is owed nothing that its pattern does not take in."""
+        """A queue group's member is given nothing that its pattern does not match."""
         for wish in self.wanted:
             if wish.deferred_numbers is None:
                 continue
@@ -107,7 +107,7 @@ class Case:
     # The model
 
     def hear(self, record: Record) -> None:
-        """A record that is not passed over, in the model."""
+        """Add a record to the model, unless it is skipped."""
         connection = self.client.connection
         if not connection.echo and record.origin == OWN_ORIGIN:
             return
@@ -126,7 +126,7 @@ class Case:
         if wish.deferred_numbers is not None:
             return record.number in wish.deferred_numbers
         passed_by = self.replayed or record.number > wish.seen
-        # An old journal may have records with an empty token. Only replays meet these.
+        # An old journal may have records with an empty token. Only replays see these.
         every = self.replayed and wish.subject == b">"
         return passed_by and (every or tokens_match(wish.subject, record.subject))
 
@@ -141,7 +141,7 @@ class Case:
     # The real one
 
     def play(self, buffer: bytes, number: int, until: int, since: int, cut: int) -> bool:
-        """Play all of `buffer`, and hear it; whether numbers were such as a store has."""
+        """Replay all of `buffer`, and compare; whether its numbers were plausible."""
         size = len(buffer)
         held = bytearray(buffer + PAST)
         stop = min(cut or size, size)
@@ -165,7 +165,7 @@ class Case:
     def _ask(
         self, held: bytearray, at: int, stop: int, number: int, until: int, since: int
     ) -> tuple[int, int, str]:
-        """Play until something other than a full outbox ends it."""
+        """Replay until something other than a full outbox ends it."""
         replay_writer, connection = self.replay_writer, self.client.connection
         while True:
             with fenced(held, at - at % GRANULE, stop):
@@ -206,7 +206,7 @@ class Case:
 
 
 class Follower:
-    """The model's place in the records."""
+    """The model's position in the records."""
 
     def __init__(self, case: Case, number: int, until: int, since: int) -> None:
         self.case = case
@@ -214,10 +214,10 @@ class Follower:
         self.until = until
         self.since = since
         self.at = 0
-        self.sane = True  # numbers are such as a store has
+        self.sane = True  # the numbers are plausible
 
     def follow(self, buffer: bytes, stop: int) -> str:
-        """Hear all whole records from the next number on; what comes behind them."""
+        """Process all whole records from the next number on; returns what follows them."""
         case = self.case
         salt = SALT if case.checked else None
         while True:
@@ -239,7 +239,7 @@ class Follower:
 
 
 def check(data: bytes) -> None:
-    """Do what one input says."""
+    """Run one input."""
     supply = Supply(data)
     flags, choice, where, cut = (supply.take() for _ in range(4))
     case = Case(flags, choice, supply)

@@ -1,10 +1,10 @@
-"""Subscriptions come and go, subjects are asked for: the trie and its table of routes against
-one look at every subscription.
+"""Subscriptions come and go, and subjects are looked up: the trie and its table of routes,
+compared with a scan of all subscriptions.
 
-    setting  op ...        op: a byte for what is done, then the bytes that it takes
+    setting  op ...        op: a byte for the action, then its arguments
 
-A route is looked for in both ways: by `Sublist.route`, and through the data plane, which finds
-it by a span of the receive buffer, and counts in the subscriptions who got the message.
+A route is looked up in two ways: by `Sublist.route`, and through the data plane, which finds it by
+a span of the receive buffer, and counts deliveries per subscription.
 """
 
 from typing import Any
@@ -28,11 +28,11 @@ MAX_LEN = 1024
 TOKENS = (b"a", b"b", b"*", b">", b"aa", b"", b"a" * 16, b"\xff\x00", b"*a", b"a>", b"c", b"d")
 QUEUES = (None, None, None, b"q", b"r")
 ROUTES = (1 << 18, 16, 600)
-ROUTE_KEPT = 32  # bytes of a subject whose route is kept in every build
-FLOOD = 13  # subjects for each count of a flood
-FLOODS_MAX = 640  # so many counts in all: more routes than the plane calls a crowd
+ROUTE_KEPT = 32  # bytes of a subject whose route is cached in every build
+FLOOD = 13  # subjects per unit of a flood
+FLOODS_MAX = 640  # units in total: more routes than the plane's limit
 COLLIDING_FROM = 0xF0
-TWINS = [  # two and two with the same digest, of one length or two, short and long
+TWINS = [  # pairs with the same digest, of the same length or not, short and long
     *(b"a.jvlo", b"a.2pda"),
     *(b"declinate", b"macallums"),
     *(b"altarage", b"zinke"),
@@ -46,7 +46,7 @@ OPS = (INSERT, INSERT, REMOVE, PUBLISH, PUBLISH, ROUTE, FLOODING, CHURN)
 
 
 class Sink:
-    """A session that takes everything."""
+    """A session that accepts everything."""
 
     label = "a fuzzed client"
     listener_frame = "none"
@@ -64,10 +64,10 @@ class Sink:
 
 
 class Choices(Supply):
-    """The input, and the subjects that it stands for."""
+    """The input, and the subjects that it encodes."""
 
     def subject(self) -> bytes:
-        """One to four tokens; or one of those that all want the same slot."""
+        """One to four tokens; or one of those that compete for the same slot."""
         choice = self.take()
         if choice >= COLLIDING_FROM:
             return COLLIDING[self.take() % len(COLLIDING)]
@@ -76,7 +76,7 @@ class Choices(Supply):
 
 
 class Case:
-    """A sublist, its data plane, and a plain list of what is in it."""
+    """A sublist, its data plane, and a plain list of its subscriptions."""
 
     def __init__(self, max_routes: int) -> None:
         self.sublist = Sublist(max_routes=max_routes)
@@ -119,7 +119,7 @@ class Case:
             self.sublist.remove(sub)
 
     def publish(self, subject: bytes) -> None:
-        """One message, as bytes; each subscription got what it should, a group one in all."""
+        """One message, as bytes; each subscription got its copy, a group one in total."""
         if not subject:
             return
         before = [sub.delivered for sub in self.subs]
@@ -127,7 +127,7 @@ class Case:
         self._judge(subject, before)
 
     def answer(self, subject: bytes) -> None:
-        """The same for an answer, whose route is remembered elsewhere."""
+        """The same for a reply, whose route is cached elsewhere."""
         for asker in self.receivers:
             before = [sub.delivered for sub in self.subs]
             self.plane.answer(asker.connection, subject, b"", b"")
@@ -135,7 +135,7 @@ class Case:
             self._judge(subject, before, asker.connection)
 
     def _judge(self, subject: bytes, before: list[int], only: Connection | None = None) -> None:
-        """Each subscription, or those of `only` this connection, got what it should."""
+        """Each subscription, or only those of connection `only`, got what it should."""
         rises = [sub.delivered - count for sub, count in zip(self.subs, before, strict=True)]
         groups: dict[bytes, int] = {}
         for sub, rise in zip(self.subs, rises, strict=True):
@@ -149,7 +149,7 @@ class Case:
         assert all(count == 1 for count in groups.values()), "a group gets it once"
 
     def route(self, subject: bytes) -> None:
-        """The route, asked for by name; and what covers what, pattern by pattern."""
+        """The route, looked up by name; and which pattern covers which."""
         fanout = self.sublist.route(subject).fanout
         found = [*fanout.plain, *(sub for members in fanout.groups or () for sub in members)]
         wanted = [sub for sub in self.subs if tokens_match(sub.subject, subject)]
@@ -165,13 +165,13 @@ class Case:
             assert covers(sub.subject, subject) == tokens_match(sub.subject, subject)
 
     def flood(self, count: int) -> None:
-        """So many new subjects that routes are forgotten, or that the table grows."""
+        """Enough new subjects that routes are dropped, or that the table grows."""
         first, self.flooded = self.flooded, self.flooded + count * FLOOD
         numbers = range(first, self.flooded)
         self._receive(b"".join(b"PUB a.%d 0\r\n\r\n" % number for number in numbers))
 
     def churn(self, subject: bytes, count: int) -> None:
-        """So many changes that the sublist cannot remember them all."""
+        """Enough changes that the sublist cannot remember them all."""
         if is_pattern(subject):
             for _ in range(count % 80):
                 sub = Subscription(subject, b"churn", None, self.receivers[0].connection)
@@ -186,12 +186,12 @@ class Case:
             self.remove(0)
         figures = self.sublist.statistics()
         assert figures["subscriptions"] == figures["patterns"] == 0
-        # A slot is forgotten whole, so a few routes more may be there until the hand is round.
+        # Slots are cleared one by one, so a few more routes may be there until all were visited.
         assert figures["routes"] <= 2 * self.max_routes
 
 
 def check(data: bytes) -> None:
-    """Do what one input says."""
+    """Run one input."""
     taken = Choices(data)
     case = Case(ROUTES[taken.take() % len(ROUTES)])
     floods = FLOODS_MAX

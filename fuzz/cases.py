@@ -1,4 +1,4 @@
-"""What can be fuzzed: each target takes any bytes, and fails by an assertion or a crash."""
+"""The fuzzing targets: each accepts any bytes, and fails by an assertion or a crash."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""One target under libFuzzer, in the sanitized process that fuzz/__main__.py starts.
+"""Runs one target under libFuzzer, in the sanitized process that fuzz/__main__.py starts.
 
 python -m fuzz.drive TARGET [libFuzzer's own arguments]
 """
@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-atheris = import_module("atheris")  # it has no types, and need not be there to check ours
+atheris = import_module("atheris")  # it has no types, and is not needed to type-check this file
 CONTROL = [
     "broker.clients.control",
     "broker.replay.cursor",
@@ -22,11 +22,11 @@ CARDINAL = ["cardinal.avro", "cardinal.message_codec", "cardinal.pattern"]
 with atheris.instrument_imports(include=CONTROL + CARDINAL):
     from fuzz.cases import CASES
 
-COLLECT_EVERY = 16  # inputs; what they made is in cycles, and would fill the memory
+COLLECT_EVERY = 16  # inputs; they leave reference cycles, which would fill the memory
 
 
 def main() -> None:
-    """Make sure that what runs is the sanitized build, then fuzz."""
+    """Make sure that the sanitized build is running, then fuzz."""
     tree = Path(__file__).resolve().parent.parent
     for types in tree.rglob("*.pxd"):
         name = ".".join(types.relative_to(tree).with_suffix("").parts)

@@ -1,4 +1,4 @@
-"""fastavro with the schemas of the specification: who judges the Avro of cardinal, both ways."""
+"""fastavro with the schemas of the specification judges cardinal's Avro, in both directions."""
 
 import io
 from typing import Any
@@ -45,7 +45,7 @@ SCHEMAS = {
 
 
 def fields(message: Batch | SubBatchMessage) -> dict[str, Any]:
-    """What the specification's schema has of a message, the weight as a number."""
+    """A message's fields by the specification's schema, the weight as a number."""
     if isinstance(message, SubBatchMessage):
         return {"delete": list(message.deletes), "updates": dict(message.updates)}
     return {

@@ -1,4 +1,4 @@
-"""Datagrams read and written slowly, from docs/multicast.md; shares nothing with the codecs."""
+"""Reads and writes datagrams slowly, from docs/multicast.md; shares nothing with the codecs."""
 
 import re
 import struct
@@ -16,11 +16,11 @@ BLOCK = struct.Struct(">H")
 
 
 class Refused(Exception):
-    """It is no datagram of this codec."""
+    """It is not a datagram of this codec."""
 
 
 class Said(NamedTuple):
-    """A message: what the codec carries of it."""
+    """A message: the fields that the codec carries."""
 
     number: int
     payload: bytes
@@ -30,7 +30,7 @@ class Said(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a datagram says; `previous` is None where the codec cannot say it."""
+    """The content of a datagram; `previous` is None if the codec does not carry it."""
 
     kind: str
     messages: list[Said]

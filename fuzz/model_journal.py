@@ -1,6 +1,6 @@
-"""Records and chunks read slowly, from docs/journal-format.md; and written, to begin with.
+"""Reads records and chunks slowly, from docs/journal-format.md; also writes them.
 
-Shares nothing with what it judges: `struct`, and google-crc32c for the checksums.
+Shares nothing with the code it judges: it uses `struct`, and google-crc32c for the checksums.
 """
 
 import struct
@@ -16,7 +16,7 @@ U64 = (1 << 64) - 1
 
 
 class Record(NamedTuple):
-    """What a record says, and where it lies."""
+    """The content of a record, and its position."""
 
     number: int
     time: int
@@ -47,12 +47,12 @@ def encode(record: Record, salt: int, checked: bool = True) -> bytes:
 
 
 def padded_length(buffer: bytes | bytearray, at: int) -> int:
-    """The bytes that the record at `at` says it takes."""
+    """The length of the record at `at`, with padding, as the record itself says."""
     return int.from_bytes(buffer[at + 4 : at + 8], "little") + 7 & ~7
 
 
 def decode(buffer: bytes, at: int, stop: int, salt: int | None) -> tuple[str, Record | None, int]:
-    """What is at `at`, and where the next one begins. Without a salt nothing is checked."""
+    """What is at `at`, and where the next record begins. Without a salt nothing is checked."""
     if stop - at < HEAD.size:
         return MORE, None, at
     crc, length, *fields, subject_size, reply_size, _, header_size = HEAD.unpack_from(buffer, at)
@@ -110,7 +110,7 @@ Row = tuple[int, int, bytes, bytes, bytes, bytes]
 
 
 def rows_of(chunk: bytes) -> list[Row] | None:
-    """The rows of a chunk of columns; None if it is none."""
+    """The rows of a chunk of columns; None if it is not a valid chunk."""
     if len(chunk) < 96:
         return None
     magic, rows, flags, count = struct.unpack_from("<4s3I", chunk)

@@ -1,11 +1,11 @@
-"""Segments' records from an input: written as they should be, then damaged as it says.
+"""Segments' records from an input: written correctly, then damaged as it says.
 
     what subject payload [gap] [headers] [where where byte]  what subject payload ...
 
-`what`: 0-1 the number (the next one twice, a later one, the one before), 2 of the reader's own
-origin, 3 with a reply, 4 with headers, 5 damaged, 6 later, 7 a payload 64 times as long. Where
-the first of the two bytes that say what is damaged is below 0xC0, the checksum is made right
-again: so what a checksum would have stopped is reached.
+`what`: 0-1 the number (the next one twice, a later one, the one before), 2 from the reader's own
+connection, 3 with a reply, 4 with headers, 5 damaged, 6 later, 7 a payload 64 times as long. If the
+first of the two bytes for the position of the damage is below 0xC0, the checksum is corrected
+afterwards, so that code behind the checksum is reached.
 """
 
 import struct
@@ -23,16 +23,16 @@ KEEP_CRC_FROM = 0xC0
 
 
 class Damage(NamedTuple):
-    """A byte of the record at `at` that is another."""
+    """One byte of the record at `at` is replaced."""
 
     at: int
     offset: int
     byte: int
-    sealed: bool  # its checksum is right all the same
+    sealed: bool  # its checksum is corrected
 
 
 def read_records(supply: Supply, first: int, checked: bool) -> bytes:
-    """The bytes of all the records that an input says, as a segment has them."""
+    """The bytes of all records in an input, as in a segment."""
     buffer, damages = bytearray(), []
     number, time = first, 1
     while supply and len(buffer) < BUFFER_MAX:
@@ -61,7 +61,7 @@ def read_records(supply: Supply, first: int, checked: bool) -> bytes:
 
 
 def _damage(buffer: bytearray, damage: Damage, checked: bool) -> None:
-    """From the last one to the first: a length may have been made longer than its record."""
+    """From last to first, because a length may now exceed its record."""
     at = damage.at
     if at + damage.offset < len(buffer):
         buffer[at + damage.offset] = damage.byte

@@ -1,7 +1,7 @@
-"""The seeds of the corpus, as one can read them: `python -m fuzz.seeds` writes them anew.
+"""The seeds of the corpus in readable form: `python -m fuzz.seeds` writes them again.
 
-What fuzzing finds worth keeping is put beside them by `python -m fuzz.thin`; inputs that once
-broke something are called `bug-...` and are kept as they are.
+`python -m fuzz.thin` adds inputs that fuzzing found. Inputs that once broke something are called
+`bug-...` and are kept as they are.
 """
 
 from pathlib import Path
@@ -266,7 +266,7 @@ Step = tuple[int, Subject, int]
 
 
 def colliding(number: int) -> Subject:
-    """One of the subjects that get into each other's way, instead of tokens."""
+    """One of the subjects that compete for a slot, instead of tokens."""
     return (-1 - number,)
 
 
@@ -301,7 +301,7 @@ SUBLISTS: dict[str, list[Step]] = {
 
 
 def parser_seeds() -> dict[str, bytes]:
-    """Every wire with a cut in turn; headers agreed, looking ahead and the limits in turn too."""
+    """Every wire with each cut in turn; headers agreed, looking ahead and limits in turn, too."""
     cuts = list(CUTS.items())
     seeds = {}
     for turn, (name, wire) in enumerate(WIRE.items()):
@@ -312,7 +312,7 @@ def parser_seeds() -> dict[str, bytes]:
 
 
 def plane_seeds() -> dict[str, bytes]:
-    """The programs as `case_plane` reads them."""
+    """The programs in the format of `case_plane`."""
     return {
         name: settings
         + b"\xff".join(
@@ -329,7 +329,7 @@ def _subject(tokens: Subject) -> bytes:
 
 
 def sublist_seeds() -> dict[str, bytes]:
-    """The programs as `case_sublist` reads them."""
+    """The programs in the format of `case_sublist`."""
     seeds = {}
     for turn, (name, steps) in enumerate(SUBLISTS.items()):
         text = bytearray([turn % 3])

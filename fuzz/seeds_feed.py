@@ -1,4 +1,4 @@
-"""Datagrams as seeds: each codec's messages, heartbeat and end, and what is nearly one."""
+"""Seeds for the codecs: each codec's messages, heartbeat and end, and invalid variants."""
 
 import struct
 
@@ -23,7 +23,7 @@ def mold(first: int, count: int, *blocks: bytes) -> bytes:
 
 
 def feed_seeds() -> dict[str, bytes]:
-    """What is read, behind a zero; then programs of what is written, one of each codec."""
+    """Datagrams to read, after a zero; then programs of what to write, one for each codec."""
     headers = b"NATS/1.0\r\nA: b\r\n\r\n"
     read = {
         "frame": b"23:5:88485,11:hello world,,",

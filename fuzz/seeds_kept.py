@@ -1,4 +1,4 @@
-"""The seeds that need a journal, as one can read them; fuzz/seeds.py writes them out."""
+"""The seeds that need a journal, in readable form; fuzz/seeds.py writes them."""
 
 from fuzz.case_journal import BATCH, CHUNK, RAW, RECORDS
 from fuzz.case_plane import BEAT, REOPEN, RESUME, SEND, STALL, TROUBLES
@@ -20,7 +20,7 @@ TWICE = b"HPUB a 28 29\r\n" + ID + b"x\r\n"
 IN_MEMORY, ON_DISK, SYNCED = b"\x40\0\0", b"\x84\0\0", b"\xc0\0\0"
 LONG = b"PUB a 99\r\n" + b"x" * 99 + b"\r\n"
 
-# Programs of the plane, as in fuzz/seeds.py; who acts, and before that what the disk does.
+# Programs of the plane, as in fuzz/seeds.py: who acts, and before that what the disk does.
 PROGRAMS: dict[str, Program] = {
     "past": (
         IN_MEMORY,
@@ -124,7 +124,7 @@ def _record(number: int, subject: bytes = b"a.b", payload: bytes = b"hello") -> 
     return encode(Record(number, 5, 9, 1, 1, 0, subject, b"r", b"", payload), SALT)
 
 
-# What fuzz/records.py reads as a few records: plain, with all there is, long, with gaps, damaged.
+# A few records in the format of fuzz/records.py: plain, with all fields, long, with gaps, damaged.
 PLAIN = bytes((0, 0, 5)) + bytes((0, 2, 9)) + bytes((0, 3, 0))
 FULL = bytes((0x1C, 3, 40, 1)) + bytes((0x58, 2, 7, 0)) + bytes((0x10, 4, 3, 4)) + PLAIN
 LONGER = bytes((0x80, 0, 9)) + bytes((0x80, 2, 200)) + FULL
@@ -144,7 +144,7 @@ RECORD_PROGRAMS = {
 
 
 def journal_seeds() -> dict[str, bytes]:
-    """As fuzz/case_journal.py reads them: mode, flags, what is collected, from where, cut."""
+    """In the format of fuzz/case_journal.py: mode, flags, what is collected, from where, cut."""
     seeds = {
         "raw": bytes((RAW, 0, 0, 0, 100)) + _record(1) + _record(2, payload=b"x" * 70),
         "raw-unaligned": bytes((RAW, 4, 0, 0, 0)) + b" " + _record(1),
@@ -162,7 +162,7 @@ def journal_seeds() -> dict[str, bytes]:
 
 
 def player_seeds() -> dict[str, bytes]:
-    """As fuzz/case_player.py reads them: flags, connection, numbers, cut, wishes, records."""
+    """In the format of fuzz/case_player.py: flags, connection, numbers, cut, wishes, records."""
     seeds = {}
     for turn, (name, records) in enumerate(RECORD_PROGRAMS.items()):
         connection = (turn * 16 | 0x0C) & 0xFF

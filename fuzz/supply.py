@@ -1,8 +1,8 @@
-"""The bytes of an input, taken one by one as what decides."""
+"""The bytes of an input, taken one by one to make decisions."""
 
 
 class Supply:
-    """Zeros when the input has run out."""
+    """Returns zeros when the input is exhausted."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -17,6 +17,6 @@ class Supply:
         return byte
 
     def rest(self) -> bytes:
-        """All that is left, at once."""
+        """All that is left."""
         rest, self._at = self._data[self._at :], len(self._data)
         return rest

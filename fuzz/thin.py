@@ -1,9 +1,9 @@
-"""Keep of what fuzzing has gathered the few inputs that reach what the seeds do not.
+"""Keeps the few inputs found by fuzzing that reach code which the seeds do not.
 
     python -m fuzz.thin [TARGET ...]     build/fuzz/corpus/TARGET -> tests/corpus/TARGET
 
-libFuzzer chooses them by the edges they reach, the smallest first. What was kept before under
-a name of libFuzzer's making (forty hexadecimal digits) is chosen again among them.
+libFuzzer chooses them by the edges they reach, the smallest first. Inputs kept before under
+libFuzzer's names (forty hexadecimal digits) take part in the choice.
 """
 
 import re
@@ -18,12 +18,12 @@ from fuzz.build import build
 from fuzz.cases import CASES
 
 GIVEN = re.compile(r"[0-9a-f]{40}\Z")
-KEPT_MAX = 25  # inputs of a target besides its seeds
+KEPT_MAX = 25  # inputs per target besides its seeds
 SIZE_MAX = 1500  # bytes of an input
 
 
 def thin(target: str) -> int:
-    """Choose one target's inputs anew; how many there are."""
+    """Choose one target's inputs again; how many there are."""
     tree, kept = build(), CORPUS / target
     with tempfile.TemporaryDirectory() as place:
         chosen, offered = Path(place, "chosen"), Path(place, "offered")

@@ -1,7 +1,7 @@
-"""The ordered stream in Spark: `spark.read.format("seriatim")`, and so for streams and sinks.
+"""The ordered stream in Spark: `spark.read.format("seriatim")`; likewise streams and sinks.
 
-Spark imports every package called `pyspark_...` to look for a data source, and finds none at all
-where one of them raises; so nothing is imported here before it is asked for.
+Spark imports every package called `pyspark_...` to look for data sources, and finds none at all if
+one of them raises. So nothing is imported here until it is asked for.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ def __getattr__(name: str) -> Any:
     except ImportError:  # an old PySpark, no pyarrow
         try:
             from pyspark_seriatim.unusable import UnusableDataSource
-        except ImportError:  # no PySpark, or one that looks for no sources: nothing is spoilt
+        except ImportError:  # no PySpark, or one that does not look for sources: no harm done
             pass
         else:
             return UnusableDataSource

@@ -1,7 +1,7 @@
-"""The names of PySpark's Data Source API that the source and the sink are made of.
+"""The names of PySpark's Data Source API on which the source and the sink are built.
 
-They came with PySpark 4.0, 4.1 and 4.2. Here is the one place where a PySpark that lacks some of
-them is told, in words: to import this module raises `PySparkNotUsable`.
+They came with PySpark 4.0, 4.1 and 4.2. This is the only place that detects a PySpark without them:
+importing this module then raises `PySparkNotUsable`, with a message.
 """
 
 from pyspark_seriatim.errors import PySparkNotUsable

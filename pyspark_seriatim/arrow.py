@@ -1,15 +1,15 @@
-"""Chunks of columns as Arrow batches: of the columns that are wanted, of the size that is wanted.
+"""Turns chunks of columns into Arrow batches with the wanted columns, of the wanted size.
 
     batches(chunks, schema, ...) -> RecordBatch, in the order of the numbers
 
-The broker's chunks are small, for large ones would be new memory there each time; several make a
-batch, one that is large enough by itself is not copied. There is no loop over rows: text is
-checked, times are divided and headers are taken apart by Arrow.
+The broker's chunks are small, because large ones would cost it new memory each time. Several are
+joined into a batch; one that is large enough is not copied. There is no loop over rows: Arrow
+checks text, divides times and splits headers.
 
     sequence int64    subject string    payload binary    timestamp us, UTC
     reply string or null        headers map<string, list<string>>
 
-What is no UTF-8 in a subject, a reply or a header is U+FFFD. Memory: two batches.
+Bytes that are not UTF-8 in a subject, a reply or a header become U+FFFD. Memory: two batches.
 """
 
 import re
@@ -60,7 +60,7 @@ def _cut(batch: pa.RecordBatch, rows_max: int) -> Iterator[pa.RecordBatch]:
 def to_batch(
     pieces: list[Columns], schema: pa.Schema, match: "SubjectMatch | None" = None
 ) -> pa.RecordBatch:
-    """The rows of these chunks, one behind the other. Raises `BrokerError` for damaged ones."""
+    """The rows of these chunks, concatenated. Raises `BrokerError` if a chunk is damaged."""
     arrays = [COLUMNS[field.name](pieces, field.type) for field in schema]
     if arrays:
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -73,7 +73,7 @@ def to_batch(
 
 
 class SubjectMatch:
-    """Whether a regular expression takes the whole of a subject; asked once for each subject."""
+    """Whether a regular expression matches a whole subject; evaluated once per subject."""
 
     def __init__(self, pattern: str) -> None:
         self._matches = re.compile(pattern).fullmatch
@@ -111,7 +111,7 @@ def _integers(views: list[memoryview], type: pa.DataType) -> pa.Array:
 
 
 def _strings(columns: list[Strings]) -> pa.Array:
-    """Byte strings, whose offsets are looked at first: wrong ones would read anywhere."""
+    """Byte strings; their offsets are checked first, because bad ones would read anywhere."""
     arrays = []
     for strings in columns:
         buffers = [None, pa.py_buffer(strings.offsets), pa.py_buffer(strings.data)]
@@ -134,7 +134,7 @@ def _joined(arrays: list[pa.Array]) -> pa.Array:
 
 
 def _text(strings: pa.Array) -> pa.Array:
-    """Bytes as text. What is no UTF-8 is made so, once for each different one."""
+    """Bytes as text. Invalid UTF-8 is replaced, once per distinct value."""
     try:
         return strings.cast(pa.string())
     except pa.ArrowInvalid:
@@ -166,10 +166,10 @@ def _reply(pieces: list[Columns], type: pa.DataType) -> pa.Array:
 
 
 def _headers(pieces: list[Columns], type: pa.MapType) -> pa.Array:
-    """Blocks of headers as maps. A name that comes twice in a block has all its values.
+    """Blocks of headers as maps. A name that occurs several times in a block has all its values.
 
-    Where there are none the map is empty, not null: Spark 4.3 hands null maps on to Python in a
-    time that grows with the square of their number.
+    Without headers the map is empty, not null: Spark 4.3 passes null maps to Python in a time that
+    grows with the square of their number.
     """
     blocks = _strings([piece.headers for piece in pieces])
     lines = pc.split_pattern(_text(blocks), "\r\n")
@@ -185,7 +185,7 @@ def _headers(pieces: list[Columns], type: pa.MapType) -> pa.Array:
     encoded = keys.dictionary_encode()
     group = row_of * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
     order = np.argsort(group, kind="stable")
-    begins = np.flatnonzero(np.diff(group[order], prepend=-1))  # of each name in each block
+    begins = np.flatnonzero(np.diff(group[order], prepend=-1))  # one for each name in each block
     if len(begins) < len(keys):
         keys, words = keys.take(pa.array(order[begins])), words.take(pa.array(order))
         row_of = row_of[order[begins]]

@@ -1,15 +1,15 @@
-"""What is asked of a broker: which numbers there are, and the messages of a range of them.
+"""Requests to a broker: which numbers it has, and the messages of a range.
 
-    Client.shared(options)             one per process and broker: Spark uses its workers again
-    info(max_age_s)                    what there is
+    Client.shared(options)             one per process and broker: Spark reuses its workers
+    info(max_age_s)                    what the broker has
     read(first, last, subjects)        chunks of columns, in the order of the numbers
-    first_match(first, last, subjects) the first number that a subject filter takes
+    first_match(first, last, subjects) the first number that matches a subject filter
     number_at(time_ns)                 the first number at or after a time
-    call(work)                         anything else on a connection, asked again when it breaks
+    call(work)                         anything else on a connection, retried if it breaks
 
-A connection that breaks is opened anew, `fetchOffset.numRetries` times without an answer between;
-a read then goes on at the exact number. Memory: a chunk at a time. Connections that nobody uses
-are kept for the next one, a few of them.
+After a broken connection there are `fetchOffset.numRetries` retries, counted again after every
+answer; a read then continues at the exact number. Memory: one chunk at a time. Idle connections are
+kept for reuse, up to a small number.
 """
 
 import json
@@ -30,12 +30,12 @@ from seriatim.client.blocking import Answer
 
 log = logging.getLogger("pyspark_seriatim")
 
-# Larger chunks are new memory in the broker each time: 2.5 times slower.
+# Larger chunks would cost the broker new memory each time: 2.5 times slower.
 CHUNK_BYTES: Final = 128 << 10
 CHUNK_BYTES_MIN: Final = 4 << 10
-READ_BYTES: Final = 1 << 40  # of all answers together: the range is the bound
+READ_BYTES: Final = 1 << 40  # for all answers together: the range is the limit
 IDLE_MAX: Final = 4
-SHARED_MAX: Final = 64  # brokers, or ways to ask one, that a process remembers
+SHARED_MAX: Final = 64  # brokers, or sets of options for one, that a process remembers
 EVERY: Final = (">",)
 DIGITS_MAX: Final = len(str(NUMBER_MAX))
 Range = tuple[int, int]
@@ -44,7 +44,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class JournalInfo:
-    """What there is: numbers `first` to `last` (`first` is `last` + 1 for none); times in ms."""
+    """The broker's numbers `first` to `last` (`first` is `last` + 1 for none); times in ms."""
 
     journal: str
     epoch: int
@@ -56,13 +56,13 @@ class JournalInfo:
     newest: int
     store: str
     max_payload: int
-    trims: bool  # whether old messages are deleted at some time
-    full: float = 0.0  # how near that is: 1 where it is due, 0 where all is kept
+    trims: bool  # whether old messages are ever deleted
+    full: float = 0.0  # how near that is: 1 means due, 0 means that everything is kept
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some messages of a range; `next` is where it goes on, `lost` what is not there any more."""
+    """Some messages of a range; reading continues at `next`, `lost` are missing numbers."""
 
     columns: Columns
     next: int
@@ -71,7 +71,7 @@ class Chunk:
 
 
 class Client:
-    """One broker, or one of several addresses of it. Threads may share it."""
+    """One broker, reachable by one or several addresses. Threads may share it."""
 
     _shared: dict[tuple[Any, ...], "Client"] = {}  # noqa: RUF012
 
@@ -82,7 +82,7 @@ class Client:
 
     @classmethod
     def shared(cls, options: Options) -> "Client":
-        """The process's client for these options. After a fork it is another one."""
+        """The process's client for these options; another one after a fork."""
         key = (os.getpid(), *(getattr(options, name) for name in CONNECTION_FIELDS))
         found = cls._shared.get(key)
         if found is None:
@@ -93,7 +93,7 @@ class Client:
 
     @contextmanager
     def connection(self) -> Iterator[SparkConnection]:
-        """A connection of one's own; kept for the next one if it is still good."""
+        """A connection for exclusive use; kept for reuse if it is still good."""
         made = self._take() or SparkConnection.open(self._options)
         good = False
         try:
@@ -117,7 +117,7 @@ class Client:
         return None
 
     def call(self, work: Callable[[SparkConnection], Result]) -> Result:
-        """The result of `work`, which is begun anew when the connection breaks."""
+        """The result of `work`, which is repeated when the connection breaks."""
         failures = 0
         while True:
             try:
@@ -128,7 +128,7 @@ class Client:
                 self._pause(failures, error)
 
     def _pause(self, failures: int, error: ConnectionLost) -> None:
-        """Wait before asking again. Raises the error when that was often enough."""
+        """Wait before a retry. Raises the error after too many."""
         options = self._options
         if failures > options.num_retries:
             if not options.num_retries:
@@ -139,14 +139,14 @@ class Client:
         time.sleep(options.retry_interval_ms / 1000)
 
     def close(self) -> None:
-        """Close what nobody uses at the moment."""
+        """Close the connections that are not in use."""
         while self._idle:
             self._idle.pop().close()
 
-    # What there is
+    # What the broker has
 
     def info(self, max_age_s: float = 0.0) -> JournalInfo:
-        """What the broker keeps. Raises `BrokerError` where it keeps nothing."""
+        """What the broker keeps. Raises `BrokerError` if it keeps nothing."""
         if self._info is not None and time.monotonic() - self._info[0] < max_age_s:
             return self._info[1]
         found = self.call(_ask_info)
@@ -156,7 +156,7 @@ class Client:
     def number_at(self, time_ns: int, first: int, last: int) -> int:
         """The first number of `first` to `last` at or after a time, or `last` + 1.
 
-        Times never go back, so it is looked for by halves: one message each.
+        Times never decrease, so this is a binary search; each step reads one message.
         """
         low, high = first, last + 1
         while low < high:
@@ -171,9 +171,9 @@ class Client:
     def first_match(
         self, first: int, last: int, subjects: tuple[str, ...], scan_max: int = NUMBER_MAX
     ) -> Range:
-        """The first number that matches, and where the search has come to.
+        """The first number that matches, and where the search ended.
 
-        The number is 0 where none does up to there; it ends behind `last`, or earlier behind
+        The number is 0 if none matches up to there. The search ends after `last`, or earlier after
         `scan_max` numbers.
         """
         at = first
@@ -187,7 +187,7 @@ class Client:
         return 0, at
 
     def _one(self, first: int, last: int, subjects: tuple[str, ...]) -> Chunk:
-        """The first message of a range, or none with where the broker has looked to."""
+        """The first message of a range, or none with where the broker stopped looking."""
         asked = _wish(first, last, subjects, max_bytes=1)
         return self.call(lambda on: _chunk(on.request(READ, asked).check(READ), first, last))
 
@@ -202,10 +202,10 @@ class Client:
         journal: str = "",
         chunk_bytes: int = CHUNK_BYTES,
     ) -> Iterator[Chunk]:
-        """What matches of the numbers `first` to `last`, of this journal where it is said.
+        """The matching messages of numbers `first` to `last`, of this journal if one is given.
 
-        Ends before `last` only where that was not given yet: the last chunk's `next` tells.
-        Raises `DataLost` where the broker has another journal.
+        Ends before `last` only if that was not assigned yet: see the last chunk's `next`. Raises
+        `DataLost` if the broker has another journal.
         """
         size = max(chunk_bytes, CHUNK_BYTES_MIN)
         at, failures = first, 0
@@ -241,7 +241,7 @@ def _wish(first: int, last: int, subjects: tuple[str, ...], **sizes: int) -> byt
 
 
 def _chunk(answer: Answer, first: int, last: int) -> Chunk:
-    """An answer to $SEQ.READ, looked at. Raises `BrokerError` where it cannot be."""
+    """An answer to $SEQ.READ, checked. Raises `BrokerError` if it is invalid."""
     try:
         columns = Columns(answer.payload)
         following = _number(answer.headers["Seriatim-Next"])
@@ -253,19 +253,19 @@ def _chunk(answer: Answer, first: int, last: int) -> Chunk:
     numbers = columns.numbers
     if len(columns) and not first <= numbers[0] <= numbers[-1] <= min(last, NUMBER_MAX):
         raise BrokerError(
-            f"{READ}: numbers {numbers[0]} to {numbers[-1]} for {first} to {last} that were asked"
+            f"{READ}: numbers {numbers[0]} to {numbers[-1]} for {first} to {last} were"
         )
     if following < first:
-        raise BrokerError(f"{READ}: to go on at {following} is to go back, from {first}")
+        raise BrokerError(f"{READ}: it continues at {following}, which is before {first}")
     if following > max(first, last + 1) or not all(
         first <= one <= two <= last for one, two in lost
     ):
-        raise BrokerError(f"{READ}: the answer is of other numbers than {first} to {last}")
+        raise BrokerError(f"{READ}: the answer has other numbers than {first} to {last}")
     return Chunk(columns, following, lost, len(answer.payload))
 
 
 def _number(digits: str) -> int:
-    """A number as a header has it. Raises `ValueError`."""
+    """A number from a header. Raises `ValueError`."""
     if not (digits.isascii() and digits.isdigit()) or len(digits) > DIGITS_MAX:
         raise ValueError(f"{digits[:40]!r} is not a number")
     return int(digits)
@@ -305,6 +305,6 @@ def _check_journal(connection: SparkConnection, journal: str) -> None:
         _ask_info(connection)
     if connection.journal != journal:
         raise DataLost(
-            f"{connection.server}: the journal is {connection.journal}, and the numbers are of"
-            f" {journal}: they are not the same messages"
+            f"{connection.server}: the journal is {connection.journal}, but the numbers belong to"
+            f" {journal}: these are different messages"
         )

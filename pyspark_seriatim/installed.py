@@ -1,15 +1,15 @@
-"""Which PySpark is installed, and whether it is one that this is written for."""
+"""Which PySpark is installed, and whether this package supports it."""
 
 import re
 from importlib.util import find_spec
 from typing import Final
 
-NEEDED: Final = (4, 2)  # admission control and Trigger.AvailableNow for sources in Python
+NEEDED: Final = (4, 2)  # admission control and Trigger.AvailableNow for Python sources
 GET_IT: Final = "pip install 'seriatim[spark]'"
 
 
 def version() -> str:
-    """That of the PySpark that is imported here; empty where there is none."""
+    """The version of the installed PySpark; empty if there is none."""
     if find_spec("pyspark") is None:
         return ""
     import pyspark
@@ -18,7 +18,7 @@ def version() -> str:
 
 
 def trouble() -> str:
-    """Why the PySpark that is here will not do, and what to do; empty where it will."""
+    """Why the installed PySpark cannot be used, and what to do; empty if it can."""
     needed = ".".join(map(str, NEEDED))
     found = version()
     if not found:

@@ -1,13 +1,13 @@
-"""Filters of a query, as far as they narrow what is asked of a broker: numbers, times, subjects.
+"""Uses the filters of a query to narrow what is requested from a broker: numbers, times, subjects.
 
-`take` says whether a filter is wholly kept to here, which only those on `sequence` are. All others
-stay Spark's own as well, so that what is noted here may be less than they say, and never more:
+`take` says whether a filter is fully applied here; only those on `sequence` are. All others are
+applied by Spark as well, so what is recorded here may select more than they do, but never less:
 
     timestamp       a range of times; the journal's are finer, so its ends are widened to whole us
     subject         = and IN, as subjects to subscribe to
 
-LIKE 'orders.%' is not noted: `orders.>` would leave out `orders.` and `orders..eu`, which a journal
-may have, and which no wildcard takes in.
+LIKE 'orders.%' is not used: `orders.>` would leave out `orders.` and `orders..eu`, which a journal
+may have, and which no wildcard matches.
 """
 
 import json
@@ -29,13 +29,13 @@ from pyspark_seriatim.values import NUMBER_MAX, SUBJECTS_MAX
 from seriatim.settings.subjects import is_subject
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017
-BYTES_MAX: Final = 16 << 10  # of the subjects of one request, far below any `max_payload`
+BYTES_MAX: Final = 16 << 10  # for the subjects of one request, far below any `max_payload`
 NEVER_NULL: Final = ("sequence", "subject", "payload", "timestamp")
 
 
 @dataclass
 class Narrowed:
-    """What is left to read: numbers from `first`, before `end`; times in ns, the same."""
+    """What remains to be read: numbers from `first`, before `end`; times in ns, likewise."""
 
     first: int = 1
     end: int = NUMBER_MAX
@@ -44,7 +44,7 @@ class Narrowed:
     wanted: tuple[str, ...] | None = None
 
     def take(self, filter: Filter) -> bool:
-        """Note a filter. Whether Spark need not look at it again."""
+        """Record a filter; True if Spark need not apply it again."""
         path: tuple[str, ...] = getattr(filter, "attribute", ())
         name = path[0] if len(path) == 1 else ""
         if isinstance(filter, IsNotNull):
@@ -59,12 +59,12 @@ class Narrowed:
         return False
 
     def subjects(self, subscribed: tuple[str, ...]) -> tuple[str, ...]:
-        """What to ask the broker for; none where nothing can match."""
+        """The subjects to request from the broker; empty if nothing can match."""
         if self.wanted is None:
             return subscribed
         if subscribed == (">",):
             return self.wanted
-        # Where both are lists the broker keeps to the option's, and Spark to the filter's.
+        # If both are lists, the broker applies the option's, and Spark the filter's.
         literal = all("*" not in one and ">" not in one for one in self.wanted)
         return tuple(w for w in self.wanted if covered(w, subscribed)) if literal else subscribed
 
@@ -95,7 +95,7 @@ class Narrowed:
 
     def _take_time(self, filter: Filter, value: datetime) -> None:
         if value.tzinfo is None:
-            return  # whose clock that is, only Spark knows
+            return  # only Spark knows that clock's time zone
         at_ns = (value - EPOCH) // timedelta(microseconds=1) * 1000
         if isinstance(filter, EqualTo | GreaterThan | GreaterThanOrEqual):
             self.from_ns = max(at_ns, self.from_ns or 0)
@@ -111,8 +111,8 @@ class Narrowed:
                 found = [one for one in filter.value if isinstance(one, str)]
             case _:
                 return
-        # U+FFFD may stand for what is no UTF-8. And there are messages whose subject nobody can
-        # subscribe to: publishers may leave a token empty, or use what is a blank only in Unicode.
+        # U+FFFD may stand for bytes that are not UTF-8. And there are subjects nobody can subscribe
+        # to: publishers may leave a token empty, or use characters that are blanks only in Unicode.
         if any("�" in one or not is_subject(one) for one in found):
             return
         found = list(dict.fromkeys(found))
@@ -123,7 +123,7 @@ class Narrowed:
 
 
 def covered(subject: str, patterns: tuple[str, ...]) -> bool:
-    """Whether one of the patterns takes a subject."""
+    """Whether one of the patterns matches a subject."""
     return any(_covers(pattern.split("."), subject.split(".")) for pattern in patterns)
 
 

@@ -1,13 +1,13 @@
-"""Where reading begins and ends, what is lost, and how a range is shared out; without a broker.
+"""Where reading begins and ends, what is lost, and how a range is divided; without a broker.
 
-An offset is what Spark keeps in its checkpoint, and compares as text: the journal, and the number
-to read next.
+An offset is what Spark keeps in its checkpoint, and compares as text: the journal, and the next
+number to read.
 
     {"journal": "1141c2c3a6b8558d", "sequence": 7}
 
-Spark asks for the first offset of a query more than once, and again when the first batch is
-replayed after a crash. Where the answer would change meanwhile it is a word instead (`latest`),
-which the first batch, an empty one, turns into a number that is kept:
+Spark asks for the first offset of a query more than once, and again when it replays the first batch
+after a crash. If the answer could change meanwhile, it is a symbolic offset (`latest`), which the
+first batch, an empty one, turns into a number that is kept:
 
     {"startingOffsets": "latest"}   {"startingOffsets": "earliest"}   {"startingTimestamp": ms}
 
@@ -28,30 +28,30 @@ log = logging.getLogger("pyspark_seriatim")
 
 Offset = dict[str, Any]
 Range = tuple[int, int]  # the end is exclusive
-TASK_ROWS_MIN: Final = 50_000  # of a task that is not to cost more than it reads
+TASK_ROWS_MIN: Final = 50_000  # below this a task costs more than it reads
 MS_NS: Final = 1_000_000
-ADVICE: Final = "failOnDataLoss=false goes on with what is there"
+ADVICE: Final = "failOnDataLoss=false continues with what is there"
 
 
 def lose(options: Options, message: str) -> None:
-    """Something is not there: raise `DataLost`, or log it where failOnDataLoss is false."""
+    """Something is lost: raise `DataLost`, or log it if failOnDataLoss is false."""
     if options.fail_on_data_loss:
         raise DataLost(f"{message} ({ADVICE})")
     log.warning("%s", message)
 
 
 def offset(journal: str, sequence: int) -> Offset:
-    """The offset before which all is read. The order of its keys never changes."""
+    """The offset before which everything is read. The order of its keys never changes."""
     return {"journal": journal, "sequence": sequence}
 
 
 def is_symbolic(start: Offset) -> bool:
-    """Whether an offset is a word that has yet to become a number."""
+    """Whether an offset must still be turned into a number."""
     return "sequence" not in start
 
 
 def initial(options: Options, info: JournalInfo) -> Offset:
-    """The first offset of a stream: a number only where it will be the same when asked again."""
+    """The first offset of a stream: a number only if it will be the same when asked again."""
     if options.starting_timestamp >= 0:
         return {"startingTimestamp": options.starting_timestamp}
     start = options.starting_offsets
@@ -72,27 +72,27 @@ def resolve(start: Offset, info: JournalInfo, seek: Callable[[int], int]) -> int
 def first_of(
     options: Options, start: Offset, info: JournalInfo, what: str = "the checkpoint"
 ) -> int:
-    """The first number to read from an offset on; another than its own where that is lost."""
+    """The first number to read from an offset on; a later one if that is lost."""
     journal, sequence = str(start["journal"]), int(start["sequence"])
     if journal != info.journal:
         lose(
             options,
-            f"{what} is at {sequence} of journal {journal}, and the broker has"
-            f" {info.journal}: all that was not read of the other one is lost",
+            f"{what} is at {sequence} of journal {journal}, but the broker has"
+            f" {info.journal}: everything not yet read of the old one is lost",
         )
         return info.first
     if sequence < info.first:
         lose(
             options,
-            f"{what} is at {sequence}, and the first number still kept is {info.first}:"
+            f"{what} is at {sequence}, but the first number still kept is {info.first}:"
             f" {sequence} to {info.first - 1} are lost",
         )
         return info.first
     if sequence > info.last + 1:
         lose(
             options,
-            f"{what} is at {sequence}, and the last number given is {info.last}: the"
-            " journal was cut, or is another one",
+            f"{what} is at {sequence}, but the last number given is {info.last}: the"
+            " journal was cut, or is a different one",
         )
         return info.last + 1
     return sequence
@@ -103,17 +103,18 @@ def stream_range(options: Options, start: Offset, end: Offset, info: JournalInfo
     if end["journal"] != info.journal:
         lose(
             options,
-            f"a batch ends at {end['sequence']} of journal {end['journal']}, and the"
+            f"a batch ends at {end['sequence']} of journal {end['journal']}, but the"
             f" broker has {info.journal}: the batch is lost",
         )
         return 1, 1
     stop = int(end["sequence"])
     if is_symbolic(start):
         if start.get("startingOffsets") != EARLIEST or stop <= info.first:
-            return stop, stop  # the batch that turned the word into this number
-        first = first_of(options, offset(info.journal, 1), info)  # when all was there it was 1
+            return stop, stop  # the batch that resolved the symbolic offset to this number
+        # when everything was there it was 1
+        first = first_of(options, offset(info.journal, 1), info)
     elif start["journal"] != end["journal"]:
-        first = info.first  # as it was decided when the end was
+        first = info.first  # as decided when the end was
     else:
         first = int(start["sequence"])
         if first >= stop:
@@ -122,7 +123,7 @@ def stream_range(options: Options, start: Offset, end: Offset, info: JournalInfo
     if stop > info.last + 1:
         lose(
             options,
-            f"a batch ends before {stop}, and the last number given is {info.last}: the"
+            f"a batch ends before {stop}, but the last number given is {info.last}: the"
             " journal was cut",
         )
         stop = info.last + 1
@@ -150,21 +151,21 @@ def batch_range(options: Options, info: JournalInfo, seek: Callable[[int], int])
 def _ending(options: Options, end: Position, info: JournalInfo) -> int:
     if end.journal not in ("", info.journal):
         lose(
-            options, f"endingOffsets is of journal {end.journal}, and the broker has {info.journal}"
+            options, f"endingOffsets is of journal {end.journal}, but the broker has {info.journal}"
         )
         return info.last + 1
     if end.sequence > info.last + 1:
-        lose(options, f"endingOffsets is {end.sequence}, and the last number given is {info.last}")
+        lose(options, f"endingOffsets is {end.sequence}, but the last number given is {info.last}")
     return min(end.sequence, info.last + 1)
 
 
 def end_of(first: int, head: int, rows_max: int | None) -> int:
-    """Where a micro-batch ends that begins at `first`: at the head, or after so many numbers."""
+    """The end of a micro-batch that begins at `first`: the head, or after so many numbers."""
     return head if rows_max is None else min(head, first + rows_max)
 
 
 def plan(options: Options, first: int, end: int) -> list[Range]:
-    """A range in parts of nearly the same size, one for each task; none for an empty range."""
+    """Split a range into parts of nearly the same size, one per task; none if it is empty."""
     rows = end - first
     if rows <= 0:
         return []

@@ -1,16 +1,15 @@
-"""Operations to a broker: staged and committed as one transaction, or published at once.
+"""Publishes operations: staged and committed as one transaction, or at once.
 
-    stage(transaction, name, buffers)     one task's rows, in pieces, some on their way at a time
+    stage(transaction, name, buffers)     one task's rows, in pieces, several in flight
     commit(transaction, stages)           publishes the rows of all stages, in their order, once
     abort(transaction, names)             drops what was staged
     last(application)                     which batch was committed last
-    publish(buffers)                      at once: rows may come twice, none is left out
+    publish(buffers)                      at once: rows may be repeated, none is left out
 
-Every request is idempotent, so what is not answered is asked again, on a new connection: a piece
-says its offset, a commit its batch. So too while the journal is full. When nothing has gone on for
-`ackTimeoutMs`, the error says what the matter was. A row that the broker will never take is told
-at once, by its subject. Memory: `publishWindow` pieces that are not answered yet, and the buffers
-they are cut from.
+Every request is idempotent, so unanswered ones are repeated on a new connection: a piece names its
+offset, a commit its batch. The same holds while the journal is full. Without progress for
+`ackTimeoutMs`, the error says why. A row that the broker will never accept is reported at once,
+with its subject. Memory: `publishWindow` unanswered pieces, and the buffers they are cut from.
 """
 
 import json
@@ -33,13 +32,13 @@ from pyspark_seriatim.spark_connection import SparkConnection
 from seriatim.client.blocking import Answer, Data, Request
 
 STAGE, COMMIT, ABORT, BATCH = "$SEQ.STAGE", "$SEQ.COMMIT", "$SEQ.ABORT", "$SEQ.BATCH"
-HEADERS_BYTES: Final = 1024  # of a piece at most; they count among max_payload
+HEADERS_BYTES: Final = 1024  # of a piece at most; they count toward max_payload
 CONNECTIONS_MAX: Final = 8  # kept in one process, for writes to different brokers
 CONFLICT, BUSY, UNREADY, FULL = 409, 429, 503, 507
 JOURNAL_FULL: Final = "journal is full"
 BAD_ROW: Final = re.compile(r": 400 Row (\d+) of stage ")
-# What a broker says before it hangs up on a row that is too long, and would say again: what of the
-# row that is, and how an error goes on.
+# What a broker says before it disconnects because of a row that is too long, and would repeat:
+# which size of the row that is, and the text of the error.
 TOO_LONG: Final = {
     "maximum control line": (
         attrgetter("arguments"),
@@ -55,10 +54,10 @@ COMMITTING: Final = "is being committed"  # another batch of the application
 AGAIN: Final = "start the query again: it repeats the batch"
 SMALLER: Final = "make the batch smaller (maxOffsetsPerTrigger)"
 REMEDIES: Final = {
-    (STAGE, CONFLICT): "; what was staged before is not there any more, for it expired or was"
+    (STAGE, CONFLICT): "; what was staged before is gone: it expired or was"
     f" aborted. Spark tries the task again; or {AGAIN}",
     (STAGE, 413): f"; set staging.max_bytes of the broker, or {SMALLER}",
-    (COMMIT, 404): "; what is staged is dropped when nothing has come for staging.expiry: make that"
+    (COMMIT, 404): "; a stage without new data is dropped after staging.expiry: make that"
     f" longer, or {SMALLER}. Then {AGAIN}",
     (COMMIT, FULL): f"; nothing was published. Make room, and {AGAIN}",
 }
@@ -66,7 +65,7 @@ REMEDIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A batch of an application. One that is not remembered cannot be repeated for long."""
+    """A batch of an application. If it is not remembered, it cannot be repeated after a while."""
 
     application: str
     batch: int
@@ -75,7 +74,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class WholeStage:
-    """A whole stage: what a commit must find of it. Without bytes there is none."""
+    """A whole stage: what a commit must find. With 0 bytes it does not exist."""
 
     stage: str
     bytes: int
@@ -85,7 +84,7 @@ class WholeStage:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a batch was published as: numbers `first` to `last`, other publishers' among them."""
+    """What a batch was published as: numbers `first` to `last`, other publishers' in between."""
 
     batch: int
     first: int
@@ -95,11 +94,11 @@ class Committed:
 
 
 class _NotNow(BrokerError):
-    """The broker cannot at the moment: ask again."""
+    """The broker cannot do it at the moment: try again."""
 
 
 class OperationPublisher:
-    """One connection for what is written; made anew whenever it breaks. Not for two threads."""
+    """One connection for writing, renewed whenever it breaks. Not for two threads."""
 
     _shared: ClassVar[dict[tuple[int, Options], "OperationPublisher"]] = {}
 
@@ -109,11 +108,12 @@ class OperationPublisher:
 
     @classmethod
     def shared(cls, options: Options) -> "OperationPublisher":
-        """This process's one for these options: Spark's workers serve many tasks.
+        """The process's publisher for these options: Spark's workers run many tasks.
 
         After a fork it is another one.
         """
-        alike = replace(options, subject="", txn_app_id="", txn_version=-1)  # each batch's differ
+        # these differ between batches
+        alike = replace(options, subject="", txn_app_id="", txn_version=-1)
         key = (os.getpid(), alike)
         publisher = cls._shared.get(key)
         if publisher is None:
@@ -134,7 +134,7 @@ class OperationPublisher:
         self.close()
 
     def max_payload(self) -> int:
-        """The largest message the broker takes, its headers included."""
+        """The largest message the broker accepts, headers included."""
         patience = _Patience(self._options)
         while True:
             try:
@@ -145,8 +145,8 @@ class OperationPublisher:
     def stage(self, transaction: Transaction, name: str, buffers: Iterable[Data]) -> WholeStage:
         """Stage buffers of operations under a new name. Raises `BrokerError`.
 
-        Raises `RowError` for a row that the broker refuses. What the buffers' own making raises
-        passes through; the stage is then to be aborted.
+        Raises `RowError` for a row that the broker refuses. Exceptions of the iterable pass
+        through; the stage must then be aborted.
         """
         size = min(self._options.publish_batch_bytes, self.max_payload() - HEADERS_BYTES)
         pieces = _Pieces(buffers, max(size, 1))
@@ -155,7 +155,7 @@ class OperationPublisher:
         while True:
             try:
                 connection = self._open()
-                # One at a time, so that a connection that breaks soon again has been of use.
+                # One at a time, so that even a short-lived connection makes progress.
                 again = connection.ask(stage.unanswered(), 1)
                 others = connection.ask(stage.others(patience), self._options.publish_window)
                 for answer in chain(again, others):
@@ -163,7 +163,7 @@ class OperationPublisher:
                     patience.renew()
                 return WholeStage(name, pieces.bytes, pieces.crc32, stage.rows)
             except (ConnectionLost, _NotNow) as error:
-                self.close()  # and with it the answers to what was on its way
+                self.close()  # this also drops pending answers
                 patience.wait(error)
             except BaseException:
                 self.close()
@@ -177,7 +177,7 @@ class OperationPublisher:
     ) -> Committed:
         """Publish what was staged, in this order, unless that was done. Raises `BrokerError`.
 
-        Where `after` is given, only if that is the application's last batch (None: it has none).
+        If `after` is given, only if that is the application's last batch (None: it has none).
         """
         wanted = [
             {"stage": one.stage, "bytes": one.bytes, "crc32": one.crc32}
@@ -195,7 +195,7 @@ class OperationPublisher:
         return _committed(self._request(COMMIT, words))
 
     def abort(self, transaction: Transaction, names: Sequence[str] | None = None) -> int:
-        """Drop stages, all of the batch where no names are given; how many there were."""
+        """Drop stages, or all of the batch if no names are given; how many there were."""
         words: dict[str, Any] = {
             "application": transaction.application,
             "batch": transaction.batch,
@@ -210,9 +210,9 @@ class OperationPublisher:
         return None if found["batch"] is None else _committed(found)
 
     def publish(self, buffers: Iterable[Data]) -> None:
-        """Publish buffers of whole operations, in their order; return when all are handled.
+        """Publish buffers of whole operations, in their order; return when all were processed.
 
-        What is not known to be handled is sent again. Raises `BrokerError`, `RowError`.
+        What may not have been processed is sent again. Raises `BrokerError`, `RowError`.
         """
         group_bytes = self._options.publish_batch_bytes * self._options.publish_window
         group: list[Data] = []
@@ -246,14 +246,14 @@ class OperationPublisher:
                 patience.wait(error)
 
     def _open(self) -> SparkConnection:
-        """The connection, a new one where the old one is of no use. Raises `BrokerError`."""
+        """The connection, renewed if necessary. Raises `BrokerError`."""
         if self._connection is None or not self._connection.is_fresh():
             self.close()
             self._connection = SparkConnection.open(self._options)
         return self._connection
 
     def _request(self, subject: str, words: dict[str, Any]) -> dict[str, Any]:
-        """Ask until there is an answer. Raises `BrokerError`."""
+        """Repeat a request until there is an answer. Raises `BrokerError`."""
         patience = _Patience(self._options)
         payload = json.dumps(words).encode()
         while True:
@@ -265,7 +265,7 @@ class OperationPublisher:
 
 
 class _Patience:
-    """How long the same is asked for without getting on."""
+    """How long to repeat a request without progress."""
 
     def __init__(self, options: Options) -> None:
         self._timeout_ms = options.ack_timeout_ms
@@ -276,7 +276,7 @@ class _Patience:
         self._until = time.monotonic() + self._timeout_ms / 1000
 
     def wait(self, error: BrokerError) -> None:
-        """Pause before asking again, or raise what the matter is."""
+        """Pause before a retry, or raise the error with its reason."""
         left = self._until - time.monotonic()
         if left <= 0:
             why = f"no progress for {self._timeout_ms} ms (ackTimeoutMs): {error}"
@@ -285,17 +285,17 @@ class _Patience:
 
 
 class _Pieces:
-    """Buffers, cut and joined to pieces of one size; what has been taken of them is counted."""
+    """Buffers, cut and joined into pieces of one size; answered bytes are counted."""
 
     def __init__(self, buffers: Iterable[Data], size: int) -> None:
         self.bytes = 0
         self.crc32 = 0
-        self._kept: deque[Data] = deque()  # what no answer was for, or not for all of it
+        self._kept: deque[Data] = deque()  # not answered yet, or not entirely
         self._kept_from = 0
         self._cut = _cut(self._keep(buffers), size)
 
     def __iter__(self) -> Iterator[tuple[int, Data]]:
-        """Pieces with their offsets, from where the last one to ask has left off."""
+        """Pieces with their offsets, continuing where the previous iteration stopped."""
         for piece in self._cut:
             offset = self.bytes
             self.bytes += len(piece)
@@ -308,7 +308,7 @@ class _Pieces:
             yield buffer
 
     def release(self, answered: int) -> None:
-        """So many bytes are staged: let go of buffers that end there or before."""
+        """This many bytes are staged: release buffers that end there or before."""
         while self._kept:
             end = self._kept_from + memoryview(self._kept[0]).nbytes
             if end > answered:
@@ -317,9 +317,9 @@ class _Pieces:
             self._kept_from = end
 
     def subject_of(self, row: int, answered: int, rows: int) -> str:
-        """The subject of a row that was refused; `answered` bytes had so many whole rows.
+        """The subject of a refused row; `answered` bytes contained so many whole rows.
 
-        Nothing where the row is none of those kept.
+        Empty if the row is not among those kept.
         """
         at, found = self._kept_from, list(taken_apart(self._kept))
         for one in found:
@@ -332,7 +332,7 @@ class _Pieces:
 
 
 class _Stage:
-    """What of a stage is on its way, to be sent again when the connection breaks."""
+    """The part of a stage that is in flight, to be sent again when the connection breaks."""
 
     def __init__(self, transaction: Transaction, name: str, pieces: _Pieces) -> None:
         self.rows = 0
@@ -346,19 +346,19 @@ class _Stage:
         }
 
     def unanswered(self) -> Iterator[Request]:
-        """What was sent before, over another connection."""
+        """What was sent before, on another connection."""
         for offset, piece in list(self._unanswered):
             yield self._request(offset, piece)
 
     def others(self, patience: _Patience) -> Iterator[Request]:
-        """What was not sent yet. Rows may be long in coming, which is not the broker's matter."""
+        """What was not sent yet. Waiting for rows does not count against the broker."""
         for offset, piece in self._pieces:
             patience.renew()
             self._unanswered.append((offset, piece))
             yield self._request(offset, piece)
 
     def take(self, answer: Answer) -> None:
-        """The answer to the oldest piece that is not answered.
+        """Handle the answer to the oldest unanswered piece.
 
         Raises `BrokerError`, `RowError`.
         """
@@ -373,7 +373,9 @@ class _Stage:
                 raise
             raise RowError(f"a row of subject {subject}: {error}") from None
         if found["bytes"] < offset + len(piece):
-            raise BrokerError(f"{STAGE}: the broker has {found['bytes']} bytes, not all we sent")
+            raise BrokerError(
+                f"{STAGE}: the broker has {found['bytes']} bytes, fewer than were sent"
+            )
         self.rows, self._bytes = found["rows"], found["bytes"]
         self._unanswered.popleft()
         self._pieces.release(self._bytes)
@@ -383,7 +385,7 @@ class _Stage:
 
 
 def _cut(buffers: Iterable[Data], size: int) -> Iterator[Data]:
-    """Pieces of `size` bytes, the last one shorter; only what spans two buffers is copied."""
+    """Pieces of `size` bytes, the last one shorter; only pieces across two buffers are copied."""
     parts: list[memoryview] = []
     held = 0
     for buffer in buffers:
@@ -401,7 +403,7 @@ def _cut(buffers: Iterable[Data], size: int) -> Iterator[Data]:
 
 
 def _check_lengths(group: Iterable[Data], error: BrokerError) -> None:
-    """Raise `RowError` about the longest row of a group, if that is what the broker is against."""
+    """Raise `RowError` for the longest row of a group, if its length is why the broker refused."""
     for words, (length, why) in TOO_LONG.items():
         if words in str(error).lower():
             row = max(taken_apart(group), key=length)
@@ -424,16 +426,18 @@ def _read(subject: str, answer: Answer) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise BrokerError(f"{subject}: not an answer of Seriatim: {bytes(answer.payload[:60])!r}")
+        raise BrokerError(
+            f"{subject}: not a valid answer of Seriatim: {bytes(answer.payload[:60])!r}"
+        )
     return found
 
 
 def _passes(subject: str, answer: Answer) -> bool:
-    """Whether the same request may have another answer soon."""
+    """Whether repeating the request may help."""
     if answer.status == CONFLICT:
         return subject == COMMIT and COMMITTING in answer.description
     if answer.status == UNREADY:
-        return bool(answer.description)  # without, it is the word of a broker that is none of ours
+        return bool(answer.description)  # without one, it does not come from a Seriatim broker
     return answer.status == BUSY or (answer.status == FULL and subject == STAGE)
 
 

@@ -1,16 +1,16 @@
-"""Rows to what a NATS connection carries: record batches in, PUB and HPUB operations out.
+"""Turns rows into the bytes of a NATS connection: record batches in, PUB and HPUB operations out.
 
-Columns, by name; there is no other one but the reader's `sequence` and `timestamp`, which are
-left out, so that what was read can be written as it is:
+These columns are recognised by name. No other column is allowed, except the reader's `sequence` and
+`timestamp`, which are ignored, so that what was read can be written unchanged:
 
     subject   string or binary   not null; not needed when the option `subject` names one for all
-    payload   binary or string   not null (a string goes as its UTF-8)
+    payload   binary or string   not null (a string is encoded as UTF-8)
     reply     string or binary   optional; null or empty: none
     headers   map<string, array<string>>   optional; null, or without a value: a plain PUB
 
-All is computed by columns; there is no loop per row, and the data buffer of the last array is the
-wire. Out come buffers of whole operations, 64 MiB of rows each at most. Memory: about three times
-that.
+Everything is computed on columns; there is no loop per row, and the data buffer of the last array
+is sent as it is. The output is buffers of whole operations, with at most 64 MiB of rows each.
+Memory: about three times that.
 """
 
 import re
@@ -33,8 +33,9 @@ LEFT_OUT: Final = ("sequence", "timestamp")
 BINARY: Final = pa.binary()
 VERSION_LINE: Final = b"NATS/1.0\r\n"
 
-# All else PUB takes and numbers: wildcards and control bytes, too. A line feed may begin a line's
-# arguments, and only there is it no line's end. With an empty token no subscription matches it.
+# PUB accepts and numbers everything else, even wildcards and control bytes. A line feed is only
+# allowed at the beginning of a line's arguments, where it does not end the line. No subscription
+# matches a subject with an empty token.
 OWN: Final = r"^\$(SEQ|NRG)\.|^(_GR_|\$GR)\.."
 BAD_SUBJECT: Final = rf"(?s)^$|[ \t]|.\n|{OWN}|^\.|\.\.|\.$"
 BAD_REPLY: Final = r"(?s)[ \t\n]|^_R_\.|^(_GR_|\$GR|\$JS\.ACK)\.."
@@ -46,7 +47,7 @@ BAD_VALUE: Final = r"[\r\n]"
 class Layout:
     """Which columns there are. Picklable: the driver makes it, tasks use it."""
 
-    subject: bytes | None  # of all rows; None: the column says
+    subject: bytes | None  # for all rows; None: from the column
     reply: bool
     headers: bool
 
@@ -58,14 +59,14 @@ def layout_of(types: Mapping[str, str], subject: str | None = None) -> Layout:
         raise ColumnError(f"column 'payload' is missing; there are: {there}. Rename the one it is")
     if subject is None and "subject" not in types:
         raise ColumnError(
-            f"column 'subject' is missing; there are: {there}. Add it, or name one subject for "
-            "all rows by the option 'subject'"
+            f"column 'subject' is missing; there are: {there}. Add it, or give one subject for "
+            "all rows with the option 'subject'"
         )
     for name, kind in types.items():
         if name not in TYPES and name not in LEFT_OUT:
             raise ColumnError(
-                f"column {name!r} is not one of {', '.join(TYPES)}: drop it, or rename it to the"
-                " one that it is"
+                f"column {name!r} is not one of {', '.join(TYPES)}: drop it, or rename it to"
+                " one of these"
             )
         wanted = TYPES.get(name)
         if wanted and _plain(kind) not in wanted:
@@ -78,7 +79,7 @@ def layout_of(types: Mapping[str, str], subject: str | None = None) -> Layout:
 
 
 def _plain(kind: str) -> str:
-    """`varchar(10)`, `char(3)` and `string collate X` are strings."""
+    """Reduce `varchar(10)`, `char(3)` and `string collate X` to string."""
     return "string" if kind.startswith(("varchar(", "char(", "string ")) else kind
 
 
@@ -109,8 +110,8 @@ def operations(batch: pa.RecordBatch, layout: Layout, max_payload: int) -> Itera
     if most > max_payload:
         row = pc.index(sizes, most).as_py()
         raise RowError(
-            f"a row of subject {_shown(subjects, row)} has {most} bytes, and the broker takes "
-            f"messages of {max_payload}: make it shorter, or set limits.max_payload of the broker"
+            f"a row of subject {_shown(subjects, row)} has {most} bytes, but the broker accepts "
+            f"at most {max_payload}: make it shorter, or set limits.max_payload of the broker"
         )
     if heads is None:
         control = _join(b"PUB", subjects, replies, _digits(sizes), b" ")
@@ -124,20 +125,20 @@ def operations(batch: pa.RecordBatch, layout: Layout, max_payload: int) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One of a buffer that `operations` made, for whoever has to say what was wrong with it."""
+    """One operation of a buffer that `operations` made, to describe what was wrong with it."""
 
-    subject: str  # as an error shows it
+    subject: str  # as shown in an error
     arguments: int  # bytes of its control line, without the verb
-    size: int  # of the whole
+    size: int  # of the whole operation
 
 
 def taken_apart(buffers: Iterable[Data]) -> Iterator[Operation]:
-    """The operations of buffers, one by one: slow, and for errors only."""
+    """The operations of buffers, one by one: slow, only for errors."""
     for buffer in buffers:
         text = bytes(buffer)
         at = 0
         while at < len(text):
-            end = text.index(b"\r\n", at)  # no subject has one
+            end = text.index(b"\r\n", at)  # no subject contains one
             verb, subject, *_, payload = text[at:end].split(b" ")
             size = end - at + int(payload) + 2 * len(b"\r\n")
             yield Operation(_quoted(subject), end - at - len(verb) - 1, size)
@@ -145,7 +146,7 @@ def taken_apart(buffers: Iterable[Data]) -> Iterator[Operation]:
 
 
 def _join(*parts: Any) -> Any:
-    """Row by row what is not null of all parts but the last, which goes between them."""
+    """Join row by row what is not null of all parts but the last, which is the separator."""
     return pc.binary_join_element_wise(*parts, null_handling="skip")
 
 
@@ -154,7 +155,7 @@ def _digits(numbers: Any) -> Any:
 
 
 def _data(array: Any) -> pa.Buffer:
-    """All bytes of an array of strings, one behind the other, as they lie there."""
+    """All bytes of an array of strings, concatenated, as they are in memory."""
     ends = _ends(array)
     first, last = ends[0].as_py(), ends[-1].as_py()
     return array.buffers()[2].slice(first, last - first)
@@ -187,7 +188,7 @@ def _subjects(batch: pa.RecordBatch, layout: Layout) -> Any:
         payload = _shown(_binary(batch, "payload"), row)
         raise RowError(
             f"column 'subject' is null in a row with the payload {payload}: filter such rows out, "
-            "or name one subject for all rows by the option 'subject'"
+            "or give one subject for all rows with the option 'subject'"
         )
     _check_subjects("subject", subjects, BAD_SUBJECT)
     return subjects
@@ -201,33 +202,34 @@ def _replies(batch: pa.RecordBatch) -> Any:
 
 
 def _check_subjects(column: str, subjects: Any, bad: str) -> None:
-    """Raise `RowError` about the first one that no message can have. Few are looked at: they
-    repeat."""
+    """Raise `RowError` for the first subject that no message can have. Subjects repeat, so few are
+    checked.
+    """
     each = pc.unique(subjects)
     row = pc.index(pc.match_substring_regex(each, bad), True).as_py()
     if row < 0:
         return
     subject = each[row].as_py()
     if not subject:
-        why = "it is empty; name one"
+        why = "it is empty; give one"
     elif set(subject) & set(b" \t\n"):
-        why = f"it has a blank; replace it, say by regexp_replace({column}, '\\\\s', '_')"
+        why = f"it has a blank; replace it, for example with regexp_replace({column}, '\\\\s', '_')"
     elif column == "subject" and not re.search(OWN.encode(), subject, re.DOTALL):
         why = (
-            "it has an empty token, so no subscription could match it; replace it, say by "
+            "it has an empty token, so no subscription could match it; replace it, say with "
             "regexp_replace(subject, '(?<=^|\\.)(?=\\.|$)', '_')"
         )
     else:
         prefix = subject[: subject.index(b".") + 1].decode()
-        why = f"what begins with {prefix} is the broker's own; rename it"
+        why = f"subjects below {prefix} are reserved for the broker; rename it"
     raise RowError(f"{column} {_shown(each, row)} cannot be published to: {why}")
 
 
 def _heads(column: Any, subjects: Any) -> Any:
-    """The block of headers of each row; null where there is none; None when there is no one."""
+    """The block of headers of each row; null if it has none; None if no row has any."""
     if not pa.types.is_map(column.type):
         raise ColumnError(f"column 'headers' is {column.type}; cast it to {HEADERS}")
-    if column.null_count:  # what lies under a null is none's: leave it behind
+    if column.null_count:  # without the values under nulls
         column = column.take(pa.array(range(len(column)), pa.int32()))
     first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
     names = column.keys.slice(first, last - first).cast(BINARY)
@@ -253,7 +255,7 @@ def _heads(column: Any, subjects: Any) -> Any:
 
 
 def _check_headers(names: Any, values: Any, rows: Any, subjects: Any) -> None:
-    """`rows` says where the values of each row begin. Raises `RowError` about the first wrong."""
+    """`rows` says where the values of each row begin. Raises `RowError` for the first wrong one."""
     bad = pc.index(pc.match_substring_regex(names, BAD_NAME), True).as_py()
     if bad >= 0:
         why = f"the header name {_shown(names, bad)}: visible ASCII without a colon is allowed"
@@ -269,17 +271,17 @@ def _check_headers(names: Any, values: Any, rows: Any, subjects: Any) -> None:
 
 
 def _of(subjects: Any, rows: Any, value: int) -> str:
-    """The subject of the row that the value is of."""
+    """The subject of the row to which the value belongs."""
     row = pc.index(pc.greater(rows, value), True).as_py() - 1
     return _shown(subjects, row)
 
 
 def _shown(array: Any, row: int) -> str:
-    """A string of a row as an error shows it."""
+    """A row's string as shown in an error."""
     return _quoted(array[row].as_py())
 
 
 def _quoted(text: bytes) -> str:
-    """Short, and of one line."""
+    """Short, and on one line."""
     shown = repr(text[:60].decode("utf-8", "replace"))
     return shown if len(text) <= 60 else f"{shown}..."

@@ -1,7 +1,7 @@
-"""A setting of the data source: what its texts may be, and its line in the manual.
+"""A setting of the data source: the texts it accepts, and its line in the manual.
 
-In Spark a setting is an option: `.option("servers", "127.0.0.1:4222")`. Amounts are written as
-Spark and Kafka write them: 8m is 8 MiB, and 500 is 500 ms.
+In Spark a setting is an option: `.option("servers", "127.0.0.1:4222")`. Amounts are written as in
+Spark and Kafka: 8m is 8 MiB, and 500 is 500 ms.
 """
 
 import dataclasses
@@ -18,19 +18,19 @@ TEXT_MAX: Final = 4096
 
 
 def _bounds(setting: Setting) -> tuple[int, int]:
-    """Of a number; from 1 on where none are given."""
+    """The bounds of a number; from 1 on if none are given."""
     return int(setting.low or 0) if setting.low is not None else 1, int(setting.high or NUMBER_MAX)
 
 
 def _check_text(setting: Setting, text: str) -> str:
     most = getattr(setting, "length_max", TEXT_MAX)
     if not 1 <= len(text) <= most or not text.isprintable():
-        raise WrongValue(f"{quoted(text)} is not a text of 1 to {most} printable characters")
+        raise WrongValue(f"{quoted(text)} is not a string of 1 to {most} printable characters")
     return text
 
 
 def _check_given(setting: Setting, text: str) -> str:
-    """What may be secret, so it is in no message."""
+    """May be secret, so it appears in no message."""
     if not text:
         raise WrongValue("it is empty; leave it out, or give a value")
     return text
@@ -51,8 +51,10 @@ KINDS: Final[dict[str, SettingKind]] = {
         how="give bytes, or a size such as 512k or 8m",
         read=lambda setting, text: values.read_bytes(text, *_bounds(setting)),
     ),
-    "text": SettingKind(how="give a text", check=_check_text, printable=False),
-    "secret": SettingKind(how="give a text", check=_check_given, printable=False),
+    "text": SettingKind(how="give a string", noun="a string", check=_check_text, printable=False),
+    "secret": SettingKind(
+        how="give a string", noun="a string", check=_check_given, printable=False
+    ),
     "file": SettingKind(how="give a path", check=_check_given, printable=False),
     "servers": SettingKind(
         how=f"give {values.ADDRESSES}", read=lambda setting, text: values.read_servers(text)
@@ -87,8 +89,8 @@ class SparkSetting(Setting):
     field: str  # of `Options`
     name: str  # as the user writes it
     where: str = "all"  # all; read (batch and stream); batch; stream; write
-    kafka: str = ""  # the option of Spark's Kafka source with the same meaning
-    shown: str = ""  # its default in words, where the value does not tell it
+    kafka: str = ""  # the equivalent option of Spark's Kafka source
+    shown: str = ""  # its default in words, if the value is not self-explanatory
     length_max: int = TEXT_MAX  # of a text
 
     def read_option(self, text: str) -> Any:

@@ -1,11 +1,12 @@
-"""Every option of the data source in one table: name, default, Kafka's name, and what it means.
+"""Every option of the data source in one table: name, default, Kafka's name, and meaning.
 
-An option is a setting of the data source: a field of `Options` (option_kinds.py). Parsing,
+An option is a setting of the data source: a field of `Options` (option_kinds.py). The parser, the
 warnings and the table in docs/spark.md (`python -m pyspark_seriatim.options`) all read it.
 
     where   all; read (batch and stream); batch; stream; write
 
-Names are Kafka's where the meaning is. Spark hands options over in any case, so case is ignored.
+Options with the meaning of one of Kafka's have its name. Spark does not preserve the case of
+options, so case is ignored.
 """
 
 import dataclasses
@@ -25,12 +26,12 @@ from seriatim.settings.setting import KIB, MIB, setting
 log = logging.getLogger("pyspark_seriatim")
 
 DAY_MS: Final = 86_400_000
-PLACES: Final = {  # what is done -> where its options are from
+PLACES: Final = {  # operation -> which options it uses
     "batch": ("all", "read", "batch"),
     "stream": ("all", "read", "stream"),
     "write": ("all", "write"),
 }
-# Spark puts these among the options by itself.
+# Spark itself adds these to the options.
 SPARKS_OWN: Final = {"checkpointlocation", "queryname", "outputmode", "mode"}
 HEADINGS: Final = {
     "all": "Connection (reading and writing)",
@@ -43,7 +44,7 @@ HEADINGS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the user wants, checked; `where` is batch, stream or write. Can be pickled."""
+    """The checked options; `where` is batch, stream or write. Can be pickled."""
 
     where: str = "batch"
 
@@ -369,7 +370,7 @@ class Options:
 
     @classmethod
     def parse(cls, given: Mapping[str, str], where: str) -> "Options":
-        """The options of a read or a write. Raises `OptionError`; logs what is not known."""
+        """The options of a read or a write. Raises `OptionError`; logs unknown ones."""
         known = {setting.name.lower(): setting for setting in SETTINGS}
         found: dict[str, Any] = {"where": where}
         for name, text in given.items():
@@ -387,19 +388,19 @@ class Options:
 
     @classmethod
     def flag(cls, given: Mapping[str, str], name: str) -> bool:
-        """One option that is true or false, when nothing is known of the others yet."""
+        """One option that is true or false, before the others are parsed."""
         wanted = next(setting for setting in SETTINGS if setting.name == name)
         texts = [text for key, text in given.items() if key.lower() == name.lower()]
         return bool(wanted.read_option(str(texts[0])) if texts else wanted.default)
 
     def _check(self) -> None:
-        """What does not go together. Raises `OptionError`."""
+        """Combinations that are not allowed. Raises `OptionError`."""
         if not self.servers:
             raise OptionError(f"servers: the option is missing; give {values.ADDRESSES}")
         if self.password and not self.user:
             raise OptionError("password: there is no user; give the option user as well")
         if self.token and self.user:
-            raise OptionError("token: there is a user as well; give either of them")
+            raise OptionError("token: there is a user as well; give only one of them")
         if self.tls_key_file and not self.tls_cert_file:
             raise OptionError("tlsKeyFile: it needs tlsCertFile, the certificate it belongs to")
         start, end = self.starting_offsets, self.ending_offsets
@@ -426,7 +427,7 @@ def _in_order(end: str, ending: int, start: str, starting: int) -> None:
 
 
 def _is_meant(setting: SparkSetting, where: str) -> bool:
-    """Whether an option counts here. If not that is logged, or refused where it would mislead."""
+    """Whether an option applies here. If not, this is logged, or refused if it would mislead."""
     name = setting.name
     if setting.where in PLACES[where]:
         return True
@@ -445,12 +446,12 @@ def _warn_unknown(name: str, known: list[str]) -> None:
         return
     lower = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name.lower(), lower, n=1)
-    hint = f"; is {lower[close[0]]} meant?" if close else ""
-    log.warning("option %s is not known, and is ignored%s", name, hint)
+    hint = f"; did you mean {lower[close[0]]}?" if close else ""
+    log.warning("option %s is unknown and ignored%s", name, hint)
 
 
 def tables(*places: str) -> str:
-    """The options as Markdown: a table for each of `places`, with Kafka's names beside."""
+    """The options as Markdown: a table for each of `places`, with Kafka's names."""
     lines: list[str] = []
     for where in places or HEADINGS:
         lines += [f"**{HEADINGS[where]}**", "", "| option | default | | Kafka's |"]

@@ -1,7 +1,7 @@
-"""What readers of batches and of streams share: columns, ranges of numbers, and how one is read.
+"""What batch and stream readers share: columns, ranges of numbers, and how a range is read.
 
-Readers are pickled to other processes, so they hold options and no connection; those that ask for
-one in the same process share a client.
+Readers are pickled to other processes, so they hold options and no connection. Readers in the same
+process share a client.
 """
 
 import logging
@@ -50,7 +50,7 @@ SHOWN_MAX: Final = 10  # ranges of lost numbers in one message
 
 
 def checked(schema: StructType) -> StructType:
-    """A schema that can be read. Raises `OptionError` that says which columns there are."""
+    """A valid schema. Raises `OptionError` that lists the columns."""
     for field in schema:
         kind = TYPES.get(field.name)
         if kind is None:
@@ -60,19 +60,19 @@ def checked(schema: StructType) -> StructType:
             is_, given = kind.simpleString(), field.dataType.simpleString()
             raise OptionError(f"schema: the column {field.name} is {is_}, not {given}")
         if schema.names.count(field.name) > 1:
-            raise OptionError(f"schema: the column {field.name} is there twice; once will do")
+            raise OptionError(f"schema: the column {field.name} occurs twice; name it once")
     return schema
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The schema of the batches, just as Spark wants it."""
+    """The schema of the batches, exactly as Spark expects it."""
     fields = [pa.field(field.name, ARROW_TYPES[field.name], field.nullable) for field in schema]
     return pa.schema(fields)
 
 
 @dataclass(frozen=True)
 class NumberRange(InputPartition):
-    """What one task reads: numbers `first` to `last`, both included, of the subjects given."""
+    """What one task reads: numbers `first` to `last`, both included, of the given subjects."""
 
     journal: str
     first: int
@@ -81,7 +81,7 @@ class NumberRange(InputPartition):
 
 
 class RangeReader:
-    """What readers of batches and of streams have in common."""
+    """What batch and stream readers share."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
@@ -93,7 +93,7 @@ class RangeReader:
     def parts(
         self, info: JournalInfo, first: int, end: int, subjects: tuple[str, ...]
     ) -> list[InputPartition]:
-        """The numbers before `end`, shared out to tasks."""
+        """The numbers before `end`, divided among tasks."""
         return [
             NumberRange(info.journal, low, high - 1, subjects)
             for low, high in offsets.plan(self.options, first, end)
@@ -102,7 +102,7 @@ class RangeReader:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a part, in the task that reads it."""
         if not isinstance(partition, NumberRange):
-            return  # what Spark makes of no partitions
+            return  # what Spark passes if there are no partitions
         options = self.options
         match = arrow.SubjectMatch(options.subscribe_pattern) if options.subscribe_pattern else None
         yield from arrow.batches(
@@ -114,7 +114,7 @@ class RangeReader:
         )
 
     def _chunks(self, wanted: NumberRange) -> Iterator[Chunk]:
-        """The chunks of a part; what is lost of it fails, or is logged."""
+        """The chunks of a part; lost messages raise, or are logged."""
         options, at = self.options, wanted.first
         chunks = self.client().read(
             wanted.first,
@@ -129,7 +129,7 @@ class RangeReader:
                     offsets.lose(options, _lost_words(chunk, wanted))
                 at = chunk.next
                 yield chunk
-        except DataLost as error:  # another journal in the middle
+        except DataLost as error:  # the journal changed while it was read
             if options.fail_on_data_loss:
                 raise
             log.warning("%s", error)
@@ -146,5 +146,5 @@ def _lost_words(chunk: Chunk, wanted: NumberRange) -> str:
     more = f" and {len(chunk.lost) - SHOWN_MAX} more" * (len(chunk.lost) > SHOWN_MAX)
     return (
         f"{', '.join(shown)}{more} of journal {wanted.journal} are lost: deleted, or damaged;"
-        f" {wanted.first} to {wanted.last} were asked for"
+        f" {wanted.first} to {wanted.last} were requested"
     )

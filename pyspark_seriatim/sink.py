@@ -1,16 +1,16 @@
 """`df.write` and `df.writeStream`, format "seriatim": rows to a broker, exactly once.
 
     a task     stages its rows under (application, batch, "<partition>-<attempt>-<random>")
-    driver     commit: the broker publishes the stages of the tasks that won, in the order of the
-               partitions, and notes the batch; a batch that was noted before publishes nothing
+    driver     commit: the broker publishes the stages of the successful tasks, in the order of the
+               partitions, and records the batch; a batch recorded before publishes nothing
                abort: what was staged is dropped
 
-In a stream the application is the query's id and the batch the micro-batch's, so what Spark repeats
-after a crash is published once, in however many partitions and whatever order it comes back. A
-batch write is its own application, unless `txnAppId` and `txnVersion` name one.
+In a stream, the application is the query's id and the batch the micro-batch's. So what Spark
+repeats after a crash is published once, whatever the number and order of its partitions then. A
+batch write is its own application, unless `txnAppId` and `txnVersion` are given.
 
-Options and columns are checked when the writer is made, on the driver. It opens no socket, for it
-is pickled to the tasks; publishers are kept by the processes that write.
+Options and columns are checked when the writer is made, on the driver. It opens no socket, because
+it is pickled to the tasks; the processes that write keep the publishers.
 """
 
 import logging
@@ -44,14 +44,14 @@ log = logging.getLogger("pyspark_seriatim")
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
-ABORT_MS: Final = 5_000  # whoever waits has a failed task already
+ABORT_MS: Final = 5_000  # the caller already has a failed task
 APPLICATION: Final = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?")
 Messages = Sequence[WriterCommitMessage | None]
 
 
 @dataclass(frozen=True, slots=True)
 class StageResult(WriterCommitMessage):
-    """What a task has staged, for which transaction."""
+    """What a task has staged, and for which transaction."""
 
     transaction: Transaction
     staged: WholeStage
@@ -65,7 +65,7 @@ class Published(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class SinkTarget:
-    """Where rows go and how; what the writers of batches and streams have in common."""
+    """Where rows go and how; what batch and stream writers share."""
 
     options: Options
     layout: Layout
@@ -97,7 +97,7 @@ class SinkTarget:
         done = publisher.commit(transaction, [one.staged for one in results])
         if done.repeated:
             log.warning(
-                "batch %d of %s was published before, and is not again",
+                "batch %d of %s was published before, and is not published again",
                 *(transaction.batch, transaction.application),
             )
         return done
@@ -118,7 +118,7 @@ class SinkTarget:
                 yield memoryview(buffer)
 
     def drop(self, transaction: Transaction, names: Sequence[str] | None) -> None:
-        """Drop stages, all of the batch for None, if it can be done now: what stays expires."""
+        """Drop stages, or all of the batch for None, if possible now: the rest expires."""
         if names is not None and not names:
             return
         most_ms = min(self.options.ack_timeout_ms, ABORT_MS)
@@ -131,7 +131,7 @@ class SinkTarget:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write`. The driver makes one, and gives the same to all tasks and to the commit."""
+    """`df.write`. The driver makes one, for all tasks and for the commit."""
 
     def __init__(self, target: SinkTarget) -> None:
         options = target.options
@@ -141,7 +141,7 @@ class BatchWriter(DataSourceArrowWriter):
             there, missing = "txnAppId", "txnVersion"
             if not self._is_named:
                 there, missing = missing, there
-            raise OptionError(f"{missing}: it is missing; {there} alone says nothing")
+            raise OptionError(f"{missing}: it is missing; {there} alone has no effect")
         if self._is_named:
             self._transaction = Transaction(options.txn_app_id, options.txn_version)
         else:
@@ -161,7 +161,7 @@ class BatchWriter(DataSourceArrowWriter):
             self._target.drop(self._transaction, None)
 
     def _checked(self) -> Transaction:
-        """The transaction. Raises `OptionError` where a repeated micro-batch would be doubled."""
+        """The transaction. Raises `OptionError` if a repeated micro-batch would be doubled."""
         if not self._is_named and _local(BATCH_ID) is not None:
             raise OptionError(
                 "txnAppId: in foreachBatch, set it (say to the query's name) and txnVersion (to "
@@ -177,7 +177,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, target: SinkTarget) -> None:
         self._target = target
         if target.options.txn_version >= 0:
-            raise OptionError("txnVersion: not in a stream, where Spark counts the batches")
+            raise OptionError("txnVersion: not allowed in a stream, where Spark counts the batches")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self._target.write(iterator, self._current)
@@ -186,7 +186,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if not self._target.is_staged:
             return
         results = _results(messages)
-        if not results:  # whose batch it is, only tasks can tell; Spark has one at least
+        if not results:  # only tasks know whose batch it is; Spark has at least one
             raise BrokerError(f"Spark reports no task of batch {batchId}: nothing is published")
         application = results[0].transaction.application
         if batchId == 0 and self._target.options.txn_app_id:
@@ -199,9 +199,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._target.abort(messages)
 
     def _claim(self, application: str, query: str) -> None:
-        """Note that a query has a name. Raise `OptionError` where another one has it already.
+        """Record that a query uses a name. Raises `OptionError` if another query uses it already.
 
-        It is noted before the name's first batch is: who finds that, and no note, is another.
+        It is recorded before the name's first batch: a batch without this record is another
+        query's.
         """
         publisher = OperationPublisher.shared(self._target.options)
         note = Transaction(f"{query}-named", 0)
@@ -211,9 +212,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
             self._check_repeated(application, -1)
 
     def _check_repeated(self, application: str, batch: int) -> None:
-        """Raise `OptionError` where a batch would be taken for a repetition, and is none.
+        """Raise `OptionError` if a batch would wrongly be taken for a repetition.
 
-        Spark repeats no batch but the last one, so whoever has come further is another query.
+        Spark repeats only the last batch, so a query that is further ahead is a different one.
         """
         last = OperationPublisher.shared(self._target.options).last(application)
         if last is not None and last.batch > batch:
@@ -225,7 +226,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
 
     def _current(self) -> Transaction:
-        """The micro-batch that this task is of."""
+        """The micro-batch of this task."""
         query, batch = _local(QUERY_ID), _local(BATCH_ID)
         if query is None or batch is None:
             raise BrokerError("Spark does not say which micro-batch this task is of")
@@ -235,14 +236,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def batch_writer(schema: StructType, given: Mapping[str, str], overwrite: bool) -> BatchWriter:
     """The writer of a batch. Raises `OptionError`, `ColumnError`."""
     if overwrite:
-        raise OptionError("mode: overwrite would replace the journal; say append")
+        raise OptionError("mode: overwrite would replace the journal; use append")
     return BatchWriter(_target(schema, given))
 
 
 def stream_writer(schema: StructType, given: Mapping[str, str], overwrite: bool) -> StreamWriter:
     """The writer of a stream. Raises `OptionError`, `ColumnError`."""
     if overwrite:
-        raise OptionError("outputMode: complete would replace the journal; say append or update")
+        raise OptionError("outputMode: complete would replace the journal; use append or update")
     return StreamWriter(_target(schema, given))
 
 
@@ -251,13 +252,13 @@ def _target(schema: StructType, given: Mapping[str, str]) -> SinkTarget:
     if options.txn_app_id and not APPLICATION.fullmatch(options.txn_app_id):
         raise OptionError("txnAppId: printable ASCII, 1 to 255 characters, no blank at an end")
     if options.txn_app_id and options.delivery_guarantee == "at-least-once":
-        log.warning("option txnAppId has no meaning at least once, and is ignored")
+        log.warning("option txnAppId has no effect with at-least-once, and is ignored")
     types = {field.name: field.dataType.simpleString() for field in schema.fields}
     return SinkTarget(options, layout_of(types, options.subject or None))
 
 
 def _stage_name() -> str:
-    """A name that no other attempt has, even one of another try of the whole batch."""
+    """A name that no other attempt has, not even one of another run of the same batch."""
     context = TaskContext.get()
     partition, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
     return f"{partition}-{attempt}-{secrets.token_hex(8)}"
@@ -269,5 +270,5 @@ def _local(name: str) -> str | None:
 
 
 def _results(messages: Messages) -> list[StageResult]:
-    """Those of tasks that have ended well, in the order of their partitions."""
+    """The results of successful tasks, in the order of their partitions."""
     return [one for one in messages if isinstance(one, StageResult)]

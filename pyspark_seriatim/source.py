@@ -1,10 +1,9 @@
-"""The data source `seriatim`: its columns, what reads it in batches, and what writes it.
+"""The data source `seriatim`: its columns, its batch reader, and its writers.
 
     sequence bigint, subject string, payload binary, timestamp timestamp
     [, reply string] [, headers map<string, array<string>>]
 
-A schema of the user's own may have any of these columns in any order: what is not in it is not
-made.
+A user's own schema may have any of these columns in any order; the others are not created.
 """
 
 from collections.abc import Iterator
@@ -29,7 +28,7 @@ from pyspark_seriatim.stream import StreamReader
 
 
 class SeriatimDataSource(DataSource):
-    """What Spark finds under the name `seriatim`."""
+    """The class that Spark finds under the name `seriatim`."""
 
     @classmethod
     def name(cls) -> str:
@@ -73,14 +72,14 @@ class BatchReader(RangeReader, DataSourceReader):
 
 
 class PushdownReader(BatchReader):
-    """Reads no more than a query's filters leave; Spark wants its own conf for that, too."""
+    """Reads no more than a query's filters need; Spark has its own setting for that, too."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
         self.narrowed = narrowing.Narrowed()
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Note what narrows the range; those that are not wholly kept to here are Spark's."""
+        """Record what narrows the range; yield the filters that Spark must still apply."""
         for filter in filters:
             if not self.narrowed.take(filter):
                 yield filter

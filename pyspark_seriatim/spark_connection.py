@@ -1,8 +1,8 @@
-"""The blocking client as Spark's options want it: payloads in memory that is aligned for Arrow.
+"""The blocking client for Spark's options: payloads in memory that is aligned for Arrow.
 
-    SparkConnection.open(options)     the first address that lets us in
+    SparkConnection.open(options)     the first server that accepts us
 
-An answer's payload is a buffer of its own that nothing else uses: arrays on it copy nothing.
+The payload of an answer has a buffer of its own, so arrays on it copy nothing.
 """
 
 import ssl
@@ -21,16 +21,16 @@ SECOND_MS: Final = 1000
 
 
 class SparkConnection(BlockingClient):
-    """One connection; open until `close`, or until something raised `ConnectionLost`."""
+    """One connection; open until `close`, or until a call raised `ConnectionLost`."""
 
-    journal: str | None = None  # whoever asks for it first notes it here
+    journal: str | None = None  # stored here by the first caller that asks for it
 
     @classmethod
     def open(cls, options: Options) -> Self:
-        """Connect to the first server that lets us in.
+        """Connect to the first server that accepts us.
 
-        Raises `ConnectionLost` where none does, `BrokerError` where we are not let in, and
-        `OptionError` for files that cannot be used.
+        Raises `ConnectionLost` if none can be reached, `BrokerError` if the broker rejects us, and
+        `OptionError` for unusable files.
         """
         try:
             return cls.connect(options.servers, connect_options(options))
@@ -39,7 +39,7 @@ class SparkConnection(BlockingClient):
 
 
 def connect_options(options: Options) -> ConnectOptions:
-    """How to connect, as the options of a reader or a writer say it."""
+    """How to connect, by the options of a reader or a writer."""
     return ConnectOptions(
         name="pyspark_seriatim",
         credentials=Credentials(
@@ -64,7 +64,7 @@ def allocate_aligned(size: int) -> memoryview:
 
 
 def tls_context(options: Options) -> ssl.SSLContext:
-    """What is trusted, and who we are. Raises `OptionError` for files that cannot be used."""
+    """The trusted CAs and our certificate. Raises `OptionError` for unusable files."""
     name, file = "tlsCaFile", options.tls_ca_file
     try:
         context = ssl.create_default_context(cafile=file or None)

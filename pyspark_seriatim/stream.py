@@ -1,16 +1,16 @@
-"""The stream's reader: where a micro-batch ends, and which numbers its tasks read.
+"""The stream reader: where a micro-batch ends, and which numbers its tasks read.
 
-Spark keeps one of these for the life of a query, and asks in this order, again and again, some 90
-times a second while nothing happens:
+Spark keeps one of these for the life of a query, and calls it in this order, some 90 times a second
+while nothing happens:
 
-    latestOffset(start, limit)    start itself while there is nothing (enough) to read
-    reportLatestOffset()          the head, which Spark shows beside it: the lag
+    latestOffset(start, limit)    start itself while there is nothing (or not enough) to read
+    reportLatestOffset()          the head, which Spark shows as the lag
     partitions(start, end)        at once, or after a crash for a batch that is replayed
 
-With a subject filter a batch is begun when something matches, so foreign messages make no empty
-batches; but after a million of them one is made all the same, so that a query that starts again
-need not look through them. So is one at the end of Trigger.AvailableNow, and where the journal is
-about to delete what is old: what is lost would be foreign, but nobody could tell any more.
+With a subject filter a batch begins when something matches, so foreign messages make no empty
+batches. After a million of them there is one anyway, so that a restarted query need not search them
+again. There is also one at the end of Trigger.AvailableNow, and when the journal is about to delete
+old messages: lost numbers would be foreign, but nobody could tell any more.
 """
 
 import time
@@ -32,9 +32,9 @@ from pyspark_seriatim.offsets import Offset
 from pyspark_seriatim.options import Options
 from pyspark_seriatim.reading import RangeReader
 
-INFO_AGE_S: Final = 0.02  # what polls ask for is at most so old: half of them ask the broker
-FOREIGN_MAX: Final = 1_000_000  # numbers of others that a batch is begun for
-SCAN_MAX: Final = 20_000_000  # numbers looked through in one go, some seconds
+INFO_AGE_S: Final = 0.02  # the maximum age of the answer to a poll: half of them ask the broker
+FOREIGN_MAX: Final = 1_000_000  # foreign numbers after which a batch begins
+SCAN_MAX: Final = 20_000_000  # numbers searched in one go, some seconds
 
 
 class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -44,8 +44,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         super().__init__(options, schema)
         self._initial: Offset | None = None
         self._target: int | None = None  # of Trigger.AvailableNow
-        self._begun_at: float | None = None  # when the last batch was
-        self._clear = ("", 0, 0)  # of which journal; from where to where none matches
+        self._begun_at: float | None = None  # when the last batch began
+        self._clear = ("", 0, 0)  # journal, and the range in which nothing matches
         self._match = (
             arrow.SubjectMatch(options.subscribe_pattern) if options.subscribe_pattern else None
         )
@@ -56,7 +56,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(state["options"], state["spark_schema"])  # type: ignore[misc]
 
-    # What Spark asks
+    # Spark's calls
 
     def initialOffset(self) -> Offset:
         if self._initial is None:
@@ -98,18 +98,18 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return self.parts(info, first, stop, self.options.subscribe)
 
     def commit(self, end: Offset) -> None:
-        """Nothing is kept for a query, so there is nothing to let go."""
+        """Nothing is kept for a query, so there is nothing to release."""
 
     def stop(self) -> None:
         self.client().close()
 
-    # How it is decided
+    # Decisions
 
     def _seek(self, time_ns: int, info: JournalInfo) -> int:
         return self.client().number_at(time_ns, info.first, info.last)
 
     def _end(self, info: JournalInfo, first: int, head: int, limit: ReadLimit | None) -> int:
-        """Where a batch from `first` on ends; `first` itself while there is to be none."""
+        """The end of a batch from `first` on; `first` itself if there must be none yet."""
         if first >= head:
             return first
         match, clear_to = self._first_match(info, first, head)
@@ -121,9 +121,9 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return offsets.end_of(match, head, getattr(limit, "max_rows", None))
 
     def _is_far(self, info: JournalInfo, first: int, clear_to: int) -> bool:
-        """Whether so many foreign numbers are worth an empty batch."""
+        """Whether there are enough foreign numbers for an empty batch."""
         foreign = clear_to - first
-        if foreign >= FOREIGN_MAX or self._target is not None:  # the next run may be far
+        if foreign >= FOREIGN_MAX or self._target is not None:  # the next run may be much later
             return True
         return info.full > 0.5 and foreign > first - info.first
 
@@ -151,7 +151,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return found, at
 
     def _first_of_pattern(self, first: int, head: int) -> tuple[int, int]:
-        """The same for a pattern, which the broker knows nothing of: here all is looked at."""
+        """The same for a pattern, which the broker does not support: everything is read here."""
         assert self._match is not None
         at, last = first, min(head, first + SCAN_MAX) - 1
         for chunk in self.client().read(first, last, self.options.subscribe):

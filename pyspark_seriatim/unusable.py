@@ -1,7 +1,7 @@
-"""The data source `seriatim` where it cannot be used: every use of it says why.
+"""Stands in for the data source `seriatim` if it cannot be used: every use of it says why.
 
-Spark overlooks a package that has no source to offer, and says that there is no such source. So
-this one stands in for it, and needs nothing but what PySpark has had since 4.0.
+Spark ignores a package without a source, and reports that there is no such source. This one needs
+only what PySpark has had since 4.0.
 """
 
 from typing import NoReturn
@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSource
 
 
 class UnusableDataSource(DataSource):
-    """What Spark finds under the name `seriatim` where something is missing that it needs."""
+    """The class that Spark finds under the name `seriatim` if something it needs is missing."""
 
     def __init__(self, options: dict[str, str]) -> None:
         """Raises what importing the source raises."""

@@ -1,8 +1,7 @@
-"""Words of options as values: addresses, times, sizes, positions and subjects.
+"""Parses the values of options: addresses, times, sizes, positions and subjects.
 
-Each `read_...` takes the text a user gave, and raises `WrongValue` with what may be written
-instead; options.py puts the option's name in front. What may be secret is in no message, and in
-no repr.
+Each `read_...` takes the user's text, and raises `WrongValue` with what is allowed; options.py
+prepends the option's name. Secrets appear in no message, and in no repr.
 """
 
 import json
@@ -16,7 +15,7 @@ from seriatim.settings.subjects import is_subject
 
 NUMBER_MAX: Final = (1 << 63) - 1
 TIME_MS_MAX: Final = NUMBER_MAX // 1_000_000  # the journal's times are ns in 63 bits
-SUBJECTS_MAX: Final = 64  # as many as $SEQ.READ takes
+SUBJECTS_MAX: Final = 64  # the limit of $SEQ.READ
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 ADDRESSES: Final = "host:port[,host:port], or nats://user:password@host:port"
@@ -27,14 +26,14 @@ AMOUNT: Final = re.compile(r"(\d{1,18})\s*([a-z]*)")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A number to begin at or to end before, and the journal it was counted in, if known."""
+    """A number to begin at or to end before, and the journal it belongs to, if known."""
 
     sequence: int
     journal: str = ""
 
 
 def read_servers(text: str) -> tuple[ServerAddress, ...]:
-    """`host:port[,host:port]`, each with `nats://user:password@` or `tls://` if need be."""
+    """`host:port[,host:port]`, each optionally with `nats://user:password@` or `tls://`."""
     words = [word.strip() for word in text.split(",")]
     if not all(words):
         raise WrongValue(f"an address is empty; give {ADDRESSES}")
@@ -44,7 +43,7 @@ def read_servers(text: str) -> tuple[ServerAddress, ...]:
 def _server(word: str, at: int) -> ServerAddress:
     try:
         return read_address(word)
-    except ValueError:  # without its words: the address may hold a password
+    except ValueError:  # without its text: the address may contain a password
         raise WrongValue(f"address {at} of the list is not valid; give {ADDRESSES}") from None
 
 
@@ -95,11 +94,11 @@ def read_position(text: str, words: tuple[str, ...]) -> str | Position:
 
 
 def read_subjects(text: str) -> tuple[str, ...]:
-    """A list of subjects as one may subscribe to them; `>` alone where one of them is that."""
+    """A list of subjects to subscribe to; only `>` if one of them is that."""
     subjects = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
     for subject in subjects:
         if not is_subject(subject):
-            example = "give subjects such as orders.*.new or orders.>, with commas between"
+            example = "give subjects such as orders.*.new or orders.>, separated by commas"
             raise WrongValue(f"{quoted(subject)} is not a valid subject; {example}")
         if subject.startswith("$SEQ."):
             raise WrongValue(f"{quoted(subject)}: subjects below $SEQ. are not kept")
@@ -109,11 +108,9 @@ def read_subjects(text: str) -> tuple[str, ...]:
 
 
 def read_subject(text: str) -> str:
-    """One subject that can be published to."""
+    """One subject to publish to."""
     if not is_subject(text, wildcards=False) or text.startswith("$SEQ."):
-        raise WrongValue(
-            f"{quoted(text)} is not a subject that can be published to, such as orders.eu"
-        )
+        raise WrongValue(f"{quoted(text)} is not a subject to publish to, such as orders.eu")
     return text
 
 

@@ -1,4 +1,4 @@
-"""Seriatim: what people import. What is named here is loaded when it is first asked for.
+"""Seriatim's public names. Each is loaded when it is first used.
 
     from seriatim import decode_frame, encode_frame     numbers and payloads of messages
     from seriatim import connect, connect_blocking      a client: asyncio, or blocking
@@ -6,7 +6,7 @@
     from seriatim import Receiver                       a multicast feed, in order
 
 `import seriatim` and its client import none of `parser`, `broker`, `sublist` and `sequencer`, so
-a module of such a name beside a user's script disturbs nothing.
+a user's own module of that name, next to a script, does no harm.
 """
 
 from importlib import import_module

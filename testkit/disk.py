@@ -1,15 +1,15 @@
-"""A ring with a disk's troubles: no room, writes that fail, and what is synced only when told."""
+"""A ring with a disk's troubles: no room, failing writes, and syncs on demand."""
 
 import errno
 
 from sequencer.journal.ring import Ring, RingPiece
 
-STEP = 512  # bytes that are reserved beyond what is needed
+STEP = 512  # bytes reserved beyond what is needed
 PROBLEM = "No space left on device"
 
 
 class Disk(Ring):
-    """Keeps everything; `limit` is how many bytes it has made sure of so far."""
+    """Keeps everything; `limit` is how many bytes it has reserved so far."""
 
     def __init__(self, number: int, checked: bool) -> None:
         super().__init__(1 << 40)
@@ -19,7 +19,7 @@ class Disk(Ring):
         self._pieces = [self._active]
         self.written = self.limit = 0
         self.short = self.broken = False
-        self.stuck_at: int | None = None  # the last number taken before a write failed
+        self.stuck_at: int | None = None  # the last number accepted before a write failed
         self.highest_error: OSError | None = None
         self.room = 0
 
@@ -45,5 +45,5 @@ class Disk(Ring):
         return self.durable
 
     def mend(self) -> None:
-        """The disk is well again, and has room."""
+        """The disk works again, and has room."""
         self.short = self.broken = False

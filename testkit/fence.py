@@ -1,15 +1,15 @@
-"""Memory that must not be read, made so: the address sanitizer's own marks, set by hand.
+"""Makes memory unreadable, with the address sanitizer's own marks, set by hand.
 
-A receive buffer is longer than what was received, and a read past `stop` would hit old bytes
-of another client without leaving the buffer. Under the sanitizer `fenced` forbids those bytes
-for as long as a kernel looks at the buffer; without it, it does nothing.
+A receive buffer is longer than what was received, and a read past `stop` would hit old bytes of
+another client without leaving the buffer. Under the sanitizer, `fenced` forbids those bytes while a
+kernel works on the buffer; without it, `fenced` does nothing.
 """
 
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-GRANULE = 8  # bytes; marks in front of something allowed cover whole granules only
+GRANULE = 8  # bytes; a mark before readable memory must cover whole granules
 
 _process = ctypes.CDLL(None)
 _poison = getattr(_process, "__asan_poison_memory_region", None)
@@ -22,12 +22,12 @@ for _mark in (_poison, _unpoison):
 
 @contextmanager
 def fenced(buffer: bytearray, start: int, stop: int) -> Iterator[None]:
-    """Only `buffer[start:stop]` may be read meanwhile; `start` is a multiple of `GRANULE`."""
+    """Only `buffer[start:stop]` may be read inside; `start` must be a multiple of `GRANULE`."""
     if _poison is None or _unpoison is None or not buffer:
         yield
         return
     address = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
-    size = len(buffer) + 1  # and the NUL that Python keeps behind every bytearray
+    size = len(buffer) + 1  # with the NUL that Python keeps after every bytearray
     _poison(address, start)
     _poison(address + stop, size - stop)
     try:

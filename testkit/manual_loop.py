@@ -1,11 +1,11 @@
-"""An event loop that does nothing by itself: tests say what happens when.
+"""An event loop that does nothing on its own: tests say what happens when.
 
-loop = ManualLoop()       handed to what wants a loop
-loop.run()                everything that is due now, threads' work too, until all is quiet
-loop.turn()               one turn: what was called for before it
-loop.threads              work that was given to threads; `work()` does the oldest
-loop.later(0.25)          so much time passes
-loop.held = executor      its work is left alone by all of these, until `work_held()`
+loop = ManualLoop()       handed to code that needs a loop
+loop.run()                run everything that is due, threads' work too, until nothing is left
+loop.turn()               one turn: the calls scheduled before it
+loop.threads              work given to threads; `work()` does the oldest
+loop.later(0.25)          let time pass
+loop.held = executor      all of these leave its work alone, until `work_held()`
 """
 
 import heapq
@@ -18,7 +18,7 @@ MANY = 50_000
 
 
 class Job:
-    """What a thread is to do: the face of a Future that the broker uses."""
+    """Work for a thread: the part of a Future that the broker uses."""
 
     def __init__(self, loop: "ManualLoop", work: Callable[[], Any]) -> None:
         self._loop = loop
@@ -48,7 +48,7 @@ class Job:
 
 
 class Timer:
-    """A call that may be taken back."""
+    """A call that can be cancelled."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self.call: Callable[[], Any] | None = call
@@ -58,7 +58,7 @@ class Timer:
 
 
 class ManualLoop:
-    """What the broker asks of an event loop, and no more."""
+    """What the broker needs of an event loop, and no more."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -69,7 +69,7 @@ class ManualLoop:
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = count()
 
-    # What the broker calls
+    # Called by the broker
 
     def time(self) -> float:
         return self.now
@@ -88,7 +88,7 @@ class ManualLoop:
         (self._held if is_held else self.threads).append(job)
         return job
 
-    # What tests call
+    # Called by tests
 
     @property
     def quiet(self) -> bool:
@@ -99,11 +99,11 @@ class ManualLoop:
             self._soon.popleft()()
 
     def work(self) -> None:
-        """Do what the oldest job asks for; who waits for it hears in the next turn."""
+        """Do the oldest job; its callback runs in the next turn."""
         self.threads.popleft().do()
 
     def work_held(self) -> bool:
-        """Do the oldest job that was held, and all that comes of it; whether there was one."""
+        """Do the oldest held job and everything that follows; whether there was one."""
         if not self._held:
             return False
         self._held.popleft().do()
@@ -111,7 +111,7 @@ class ManualLoop:
         return True
 
     def run(self, *, threads: bool = True) -> None:
-        """Go on until nothing is left to do; a broker that never rests is a failure."""
+        """Run until nothing is left to do; a broker that never becomes idle is a failure."""
         for _ in range(MANY):
             if self._soon:
                 self.turn()
@@ -122,7 +122,7 @@ class ManualLoop:
         raise AssertionError("it is busy for ever")
 
     def later(self, seconds: float) -> None:
-        """Let time pass, and do all that is due by then."""
+        """Let time pass, and run everything that is due by then."""
         until = self.now + seconds
         while self._timers and self._timers[0][0] <= until:
             self.now, _, timer = heapq.heappop(self._timers)

@@ -1,4 +1,4 @@
-"""Messages as tests write them, and as a subscriber must get them, by the model's slow rules."""
+"""Messages as tests write them, and as subscribers must receive them, by the model's slow rules."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from testkit.model_frame import Sequenced, delivery, netstring
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a publisher sent. `sizes` is the text of its size, or of its two."""
+    """A publisher's message. `sizes` is the text of its size, or of its two sizes."""
 
     subject: bytes
     payload: bytes
@@ -44,7 +44,7 @@ def netstring_frame(number: int, payload: bytes) -> bytes:
 
 
 def message(sent: Message, sid: bytes, number: int, frame: str, takes_headers: bool) -> bytes:
-    """What one subscription hears of a message; number 0 is for one without a number."""
+    """What one subscription receives of a message; number 0 is for one without a number."""
     sizes = sent.written.split(b" ")
     sequenced = Sequenced(
         number, sent.subject, sent.reply, sizes[-1], sizes[0], sent.headers, sent.payload
@@ -53,6 +53,6 @@ def message(sent: Message, sid: bytes, number: int, frame: str, takes_headers: b
 
 
 def pieces(wire: bytes, cuts: Iterable[int]) -> list[bytes]:
-    """The bytes cut at these places, wherever they are."""
+    """The bytes cut at these places, in any order."""
     edges = sorted({0, len(wire), *(cut % (len(wire) + 1) for cut in cuts)})
     return [wire[edges[at] : edges[at + 1]] for at in range(len(edges) - 1)]

@@ -1,10 +1,10 @@
-"""The broker's rules without its data plane: every subscriber told one by one, all found naively.
+"""The broker's rules without its data plane: every subscriber served one by one, naively.
 
-It hears the same bytes as the real one, one chunk at a time and after it, and notes for each
-connection the events that its client must see. Where the real one is free, the model is told or
-stays open: a group's member is any of them; which one was cut off as too slow, and how far
-the plane read one that cut itself off, it learns from the plane. So it does of who lags, and
-of when a write to the journal failed.
+It is fed the same bytes as the real one, one chunk at a time and after it. It records for each
+connection the events that its client must see. Where the real broker has a choice, the model asks
+the plane or stays open. Any member of a queue group may get a message. From the plane it learns who
+was disconnected as too slow, how far a disconnected one was read, who lags, and when a write to the
+journal failed.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from testkit.model_stream import Event
 from testkit.model_subject import begins, is_literal, is_pattern, tokens_match
 from testkit.model_wire import Fault, Limits, Op, step
 
-INFO = b"INFO {} \r\n"  # what the fake session greets with; the real one has fields in it
-LASTS_MAX = 4  # `$SEQ.LAST` at a time; how long each takes is not known here
-EXCLUDED_TOKEN = b"x"  # `x.>` is excluded from the order, where anything is
+INFO = b"INFO {} \r\n"  # the fake session's greeting; the real one has fields
+LASTS_MAX = 4  # concurrent `$SEQ.LAST`; how long each takes is not known here
+EXCLUDED_TOKEN = b"x"  # `x.>` is excluded from the order, if anything is
 SAID = {
     "UnknownOperation": b"Unknown Protocol Operation",
     "PayloadUnended": b"Unknown Protocol Operation",
@@ -44,9 +44,10 @@ class Model(Deliveries):
         self.max_payload = max_payload
         self.max_subscriptions = max_subscriptions
         self.excluding = excluding
-        self.cut: set[int] = set()  # those that the plane cut off while this chunk was served
-        self.refused = False  # the publisher at hand was told so
-        self.told_number = 0  # of the message at hand, or the one that it repeats
+        # connections that the plane disconnected while this chunk was served
+        self.cut: set[int] = set()
+        self.refused = False  # whether the current publisher was told that it was refused
+        self.told_number = 0  # of the current message, or of the one that it repeats
 
     def feed(
         self,
@@ -56,7 +57,7 @@ class Model(Deliveries):
         interrupted: bool,
         cut: list[ModelConnection],
     ) -> None:
-        """Hear a chunk. Up to `reached` the plane has read, if it stopped before the end."""
+        """Process a chunk. `reached`: how far the plane has read, if it stopped before the end."""
         self.cut = {id(other) for other in cut}
         self.refused = False
         stopped = interrupted or id(connection) in self.cut
@@ -83,7 +84,7 @@ class Model(Deliveries):
         self.cut = set()
 
     def drop(self, connection: ModelConnection) -> None:
-        """The connection has gone."""
+        """The connection was closed."""
         connection.closed = True
         connection.wishes.clear()
         self.wishes = [wish for wish in self.wishes if wish.connection is not connection]
@@ -202,7 +203,7 @@ class Model(Deliveries):
         connection.oblige()
 
     def _ask_past(self, connection: ModelConnection, op: Op) -> bytes | None:
-        """A wish for the past: None if it is granted, else what is wrong, empty for no wish."""
+        """A request for the past: None if granted, else the error, or empty for no request."""
         try:
             wanted = requests.parse(op.subject)
         except requests.BadRequest as error:
@@ -288,7 +289,7 @@ class Model(Deliveries):
     def _send(
         self, connection: ModelConnection, op: Op, subject: bytes, reply: bytes, numbered: bool
     ) -> str:
-        """To everybody who wants it; whether anybody did take it."""
+        """Deliver to every match; whether there was any."""
         number = self.number + 1 if numbered else 0
         message = Sequenced(
             number, subject, reply, op.digits, op.header_digits, op.headers, op.payload
@@ -339,7 +340,7 @@ class Model(Deliveries):
         return ""
 
     def _refuse(self, connection: ModelConnection, subject: bytes, always: bool = False) -> None:
-        """There is no room: a verbose client is told each time, others once a read event."""
+        """No room: a verbose client is told each time, others once per read event."""
         if always or connection.has("verbose") or not self.refused:
             self.refused = self.refused or not always
             words = b"Permissions Violation for Publish to %b: the journal is full (%b)"

@@ -1,4 +1,4 @@
-"""A client's connection and its subscriptions, as the model of the broker knows them."""
+"""A client's connection and its subscriptions, as the model of the broker sees them."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -17,20 +17,20 @@ class Wish:
     queue: bytes
     delivered: int = 0
     limit: int = 0
-    past: Past | None = None  # of one that begins with the past
+    past: Past | None = None  # if it begins in the past
 
 
 class Copy(NamedTuple):
-    """A message as one subscription gets it."""
+    """A message for one subscription."""
 
     wish: Wish
     text: bytes
-    size: int  # what counts of it: headers and payload, not the frame
+    size: int  # bytes that count: headers and payload, without the frame
 
 
 @dataclass(eq=False, slots=True)
 class ModelConnection:
-    """A client's connection: what it chose and asked for, and what it must be told."""
+    """A client's connection: its options, its requests, and what it must receive."""
 
     frame: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -41,20 +41,20 @@ class ModelConnection:
     closed: bool = False
     cut: bool = False
     greeted: bool = False
-    introduced: bool = False  # it has said CONNECT
+    introduced: bool = False  # CONNECT was received
     in_msgs: int = 0
     in_bytes: int = 0
-    out_bytes: int = 0  # of what it was surely sent
+    out_bytes: int = 0  # bytes that were certainly sent to it
     origin: int = 0
-    lagging: bool = False  # the journal serves it; so the plane says
-    lagged: bool = False  # it did, once
-    lasts: int = 0  # wishes for the last messages so far
-    asked: bool = False  # for the past
-    loose: bool = False  # what it is told hangs on how far it has come with the past
-    spent: set[bytes] = field(default_factory=set)  # sids that end when the past was played
+    lagging: bool = False  # served from the journal now, according to the plane
+    lagged: bool = False  # it was, at some time
+    lasts: int = 0  # requests for last messages so far
+    asked: bool = False  # whether it asked for the past
+    loose: bool = False  # whether its output depends on its progress with the past
+    spent: set[bytes] = field(default_factory=set)  # sids that end after their replay
 
     def has(self, option: str) -> bool:
-        """An option of CONNECT, or what it is before any."""
+        """An option of CONNECT, or its default."""
         return bool(self.options.get(option, option in ("verbose", "pedantic", "echo")))
 
     def tell(self, text: bytes, stream: str = "told") -> None:

@@ -1,7 +1,8 @@
-"""Who is given which copies: all that match, one of each queue group, and who asked for the past.
+"""Which copies go where: to all that match, to one of each queue group, and to replays.
 
-A group's choice is free. Where the world can see it, `choose` says which copy went out; elsewhere
-each of them may have, and what hangs on the choice (a limit of such a member) is not judged.
+The choice within a group is free. If the world can see it, `choose` says which copy was sent;
+otherwise each of them may have been, and what depends on the choice (a member's limit) is not
+checked.
 """
 
 from collections.abc import Callable
@@ -14,18 +15,18 @@ from testkit.model_subject import tokens_match
 
 
 class Deliveries:
-    """All subscriptions, and what each connection must be told of the messages for them."""
+    """All subscriptions, and what each connection must receive of the messages for them."""
 
     def __init__(self) -> None:
         self.wishes: list[Wish] = []
         self.number = 0
         self.choose: Callable[[list[Copy]], Copy] | None = None
-        self.exact = True  # false once what happens next hangs on a group's free choice
-        self.copies = 0  # messages that must have been sent, to whomever
-        self.perhaps = 0  # and that may have been
+        self.exact = True  # False once the following events depend on a group's free choice
+        self.copies = 0  # messages that must have been sent, to anyone
+        self.perhaps = 0  # messages that may have been sent
         self.kept = Kept(1)
-        self.asked = 0  # wishes for the past so far
-        self.ending: list[Wish] = []  # of connections that lag: they end when the past was played
+        self.asked = 0  # requests for the past so far
+        self.ending: list[Wish] = []  # of lagging connections: they end after the replay
 
     def copy_of(self, message: Sequenced, wish: Wish) -> Copy:
         takes_headers = wish.connection.has("headers")
@@ -33,7 +34,9 @@ class Deliveries:
         return Copy(wish, text, len(message.payload) + takes_headers * len(message.headers))
 
     def note(self, copies: list[Copy], stream: str) -> None:
-        """Note one event for every connection that has a taker, and end what has had enough."""
+        """Record one event for every receiving connection, and end subscriptions that reach their
+        limit.
+        """
         events: dict[int, Event] = {}
         for wish, text, size in self._chosen(copies) if self.choose else copies:
             event = events.get(id(wish.connection))
@@ -51,7 +54,7 @@ class Deliveries:
                 self.end(wish)
 
     def _chosen(self, copies: list[Copy]) -> list[Copy]:
-        """The copies that went out: of each group's the one that its member got."""
+        """The copies that were sent: for each group, the one that its member received."""
         assert self.choose is not None
         groups: dict[bytes, list[Copy]] = {}
         for copy in copies:
@@ -60,14 +63,14 @@ class Deliveries:
         return plain + [self.choose(members) for members in groups.values()]
 
     def add_perhaps(self, copies: list[Copy]) -> None:
-        """What reaches one that began with the past only if it is live by now."""
+        """Messages that reach a subscription with a past only if it is live by now."""
         for wish, text, _ in copies:
             self.asked += 1
             wish.connection.events.append(Event(may={wish.sid: [text]}, stream=self.asked))
             self.perhaps += 1
 
     def overtake(self, subject: bytes) -> None:
-        """What has no number still reaches a subscription of which the end waits."""
+        """Messages without a number still reach a subscription that is about to end."""
         for wish in self.ending:
             if tokens_match(wish.subject, subject):
                 wish.connection.loose = True
@@ -85,7 +88,7 @@ class Deliveries:
         self.copies += 1
 
     def play(self, wish: Wish, entry: Entry) -> None:
-        """One message to a wish that began with the past."""
+        """Deliver one message of the past to its subscription."""
         connection = wish.connection
         if not tokens_match(wish.subject, entry.message.subject):
             return
@@ -96,7 +99,7 @@ class Deliveries:
             self.copies += 1
 
     def reach(self, wish: Wish) -> None:
-        """End one that wants nothing above a number which has been given."""
+        """End a subscription whose last wanted number has been assigned."""
         past = wish.past
         if past is not None and 0 < past.until <= max(self.number, self.kept.first - 1):
             self.say(wish, b"$SEQ.END.%d" % past.until)

@@ -1,4 +1,4 @@
-"""One message as one subscriber must get it, byte for byte, from sequencing.md and wire.md."""
+"""One message exactly as a subscriber must receive it, written from docs/protocol.md."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ NETSTRING, HEADER, NONE = "netstring", "header", "none"
 
 @dataclass(frozen=True, slots=True)
 class Sequenced:
-    """What is published. `number` 0: excluded from the order, so neither numbered nor framed."""
+    """A published message. `number` 0: excluded from the order, so neither numbered nor framed."""
 
     number: int
     subject: bytes
@@ -31,7 +31,7 @@ def delivery(message: Sequenced, sid: bytes, frame: str, takes_headers: bool) ->
         words.append(message.reply)
     headers = message.headers if takes_headers else b""
     payload = message.payload
-    # A plain server relays sizes to the letter, but counts anew where it leaves headers out.
+    # nats-server relays sizes literally, but recomputes them when it drops headers.
     kept = bool(headers) or not message.headers
     sizes = [message.digits if kept else b"%d" % len(payload)]
     if headers:
@@ -52,7 +52,7 @@ def _sizes(headers: bytes, payload: bytes) -> list[bytes]:
 
 
 def _numbered(headers: bytes, number: int) -> bytes:
-    """The number as a header, after the first line of what headers there are, and nowhere else."""
+    """Insert the number as a header after the first line of the headers, if any, and only there."""
     field = b"Nats-Sequence: %d\r\n" % number
     line, end, rest = headers.partition(b"\r\n")
     broken = b"\r" in line or b"\n" in line

@@ -1,7 +1,7 @@
 """What a broker with a journal must remember: its messages, their ids, and the room it has.
 
-`wishes` of the past are read from the subject by broker/replay/requests.py, which has tests of its
-own; what they must be answered is here.
+Requests for the past are parsed by broker/replay/requests.py, which has its own tests; the expected
+answers are computed here.
 """
 
 import re
@@ -11,7 +11,7 @@ from broker.replay import requests
 from testkit.model_frame import Sequenced
 
 MESSAGE_ID = re.compile(rb"\r\nNats-Msg-Id: *([^\r]*(?:\r(?!\n)[^\r]*)*)")
-STEP = 512  # bytes that a disk of testkit/disk.py reserves beyond what is needed
+STEP = 512  # bytes reserved by the disk of testkit/disk.py beyond what is needed
 PROBLEM = b"No space left on device"
 
 
@@ -26,24 +26,24 @@ class Entry:
 
 @dataclass(slots=True)
 class Past:
-    """Which messages a wish of the past takes, of those that its filter takes in."""
+    """Which messages a request for the past selects, among those that match its filter."""
 
-    stream: int  # tells it from all others
+    stream: int  # identifies it
     first: int = 0
     until: int = 0
     since: int = 0
 
     def takes(self, number: int, time: int) -> bool:
-        """Whether it wants the message of this number and time."""
+        """Whether the message with this number and time is selected."""
         return number >= self.first and time >= self.since and not 0 < self.until < number
 
 
 @dataclass(slots=True)
 class Kept:
-    """Everything since the start. The numbers before `first` are not there, and never were."""
+    """Everything since the start. The numbers before `first` never existed."""
 
     first: int
-    replays: bool = False  # whether there is a journal, so that the past can be asked for
+    replays: bool = False  # whether there is a journal, so that the past can be requested
     bounded: bool = False  # whether it can be full
     entries: list[Entry] = field(default_factory=list)
     ids: dict[bytes, int] = field(default_factory=dict)
@@ -52,10 +52,10 @@ class Kept:
     limit: int = 0
     short: bool = False
     full: bool = False
-    stuck_at: int | None = None  # the last number taken before a write failed
+    stuck_at: int | None = None  # the last number accepted before a write failed
 
     def refuses(self, message: Sequenced) -> bool:
-        """Whether there is no room; else it is taken."""
+        """Whether there is no room; if there is, the message is kept."""
         if not self.bounded:
             return False
         spans = message.subject + message.reply + message.headers + message.payload
@@ -77,12 +77,12 @@ class Kept:
         self.stuck_at = None
 
     def id_of(self, headers: bytes) -> bytes:
-        """A message's id, where ids are looked at."""
+        """A message's id, if ids are evaluated."""
         found = MESSAGE_ID.search(headers) if self.replays else None
         return found[1] if found is not None else b""
 
     def lost(self, past: Past, wish: requests.Past) -> bytes:
-        """The subject of what says that numbers are lost; empty if none are."""
+        """The subject that reports lost numbers; empty if none are lost."""
         if isinstance(wish, requests.Since):
             older = bool(self.entries) and past.since < self.entries[0].time
             first = 1 if older and past.since <= self.entries[-1].time else self.first

@@ -1,9 +1,9 @@
-"""What a client must have been told: events in order, and whether the bytes it got fit them.
+"""What a client must have received: events in order, and whether its bytes match them.
 
-Most events are one text. The copies of one message to several subscriptions may come in any
-order, and a queue group gives one of its copies to one of its members, on this connection or
-another: those are `may`. So the places in the output where an event may end are a set, and
-an output is right if one way through all events ends at its end.
+Most events are one text. The copies of one message for several subscriptions may come in any order,
+and a queue group gives one copy to one member, on this connection or another: such copies are
+`may`. So the places in the output where an event may end are a set, and an output is right if some
+path through all events ends at its end.
 """
 
 from dataclasses import dataclass, field
@@ -15,24 +15,25 @@ WAYS_MAX = 5000
 class Event:
     """`must`: every text once. `may`: by group, at most one of its texts, or `sure` exactly one.
 
-    Who lags, or asked for the past, is told some things out of turn. `stream` says in whose
-    order an event comes: "live" with the numbers, "told" at once, "turn" when what was
-    published before was delivered, and a number is a replay of its own.
+    A connection that lags, or asked for the past, receives some things out of turn. `stream` says
+    which order an event belongs to: "live" is the order of numbers, "told" comes at once, "turn"
+    after everything published before was delivered, and a number is a replay of its own.
     """
 
     must: list[bytes] = field(default_factory=list)
     may: dict[bytes, list[bytes]] = field(default_factory=dict)
     sure: bool = False
     stream: str | int = "told"
-    counted: bool = True  # among the messages that a connection was sent
-    after: dict[str, int] = field(default_factory=dict)  # how much of other streams was before
+    counted: bool = True  # whether it is one of the messages sent to a connection
+    # how many events of other streams came before
+    after: dict[str, int] = field(default_factory=dict)
 
     def is_message(self) -> bool:
-        """Whether it is more than one line to one client."""
+        """Whether it is more than one line for one client."""
         return bool(self.may) or self.must[0].startswith((b"MSG ", b"HMSG "))
 
     def sids(self) -> dict[str, "Event"]:
-        """The same event for each subscription by itself: a message may reach them apart."""
+        """The event split by subscription: their copies may arrive separately."""
         parts: dict[str, Event] = {}
         for text in self.must:
             parts.setdefault(_sid(text), Event()).must.append(text)
@@ -69,7 +70,7 @@ def _walk(output: bytes, at: int, event: Event) -> tuple[set[int], bool]:
 
 
 def fits(output: bytes, events: list[Event], whole: bool) -> bool:
-    """Whether the output is all the events; with `whole` false, a beginning of them."""
+    """Whether the output is all events; with `whole` false, a prefix of them."""
     places = {0}
     for event in events:
         onward: set[int] = set()
@@ -85,7 +86,7 @@ def fits(output: bytes, events: list[Event], whole: bool) -> bool:
 
 
 def streams_of(events: list[Event]) -> dict[str, list[Event]]:
-    """Events by what keeps its order: each subscription, each replay, what is told at once."""
+    """Events by what keeps its order: each subscription, each replay, and immediate replies."""
     streams: dict[str, list[Event]] = {}
     for event in events:
         if isinstance(event.stream, int):
@@ -104,9 +105,9 @@ def streams_of(events: list[Event]) -> dict[str, list[Event]]:
 
 
 def fits_streams(output: bytes, streams: dict[str, list[Event]], whole: bool) -> bool:
-    """Whether the output is all the events of all streams, each stream in its order.
+    """Whether the output is all events of all streams, each stream in its order.
 
-    Where too many ways would have to be looked at, it is taken for right.
+    If there are too many possibilities to check, the answer is yes.
     """
     names = list(streams)
     first = (0, *(0 for _ in names))
@@ -155,7 +156,7 @@ def canonical(output: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """A message as a client read it."""
+    """A message as a client received it."""
 
     subject: bytes
     sid: bytes
@@ -165,7 +166,7 @@ class Got:
 
 
 def messages(output: bytes) -> list[Got]:
-    """Read a server's bytes as a strict client does: whole operations and nothing else."""
+    """Parse a server's bytes like a strict client: whole operations and nothing else."""
     got: list[Got] = []
     at = 0
     while at < len(output):

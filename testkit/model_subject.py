@@ -1,8 +1,8 @@
-"""Subjects from their definition: tokens between dots, compared one by one."""
+"""Subjects by their definition: tokens between dots, compared one by one."""
 
 
 def tokens_match(pattern: bytes, subject: bytes) -> bool:
-    """Whether a subscription takes in a published subject."""
+    """Whether a subscription matches a published subject."""
     wanted, given = pattern.split(b"."), subject.split(b".")
     if not any(token == b"*" for token in wanted) and wanted[-1] != b">":
         return wanted == given
@@ -29,10 +29,10 @@ def is_literal(subject: bytes) -> bool:
 
 
 def has_wildcard(subject: bytes) -> bool:
-    """Whether a token of it is just `*`, or just `>`."""
+    """Whether one of its tokens is exactly `*` or `>`."""
     return bool({b"*", b">"} & set(subject.split(b".")))
 
 
 def begins(subject: bytes, *prefixes: bytes) -> bool:
-    """Whether it has a prefix, and something behind it."""
+    """Whether it has a prefix, and something after it."""
     return any(subject[: len(prefix)] == prefix != subject for prefix in prefixes)

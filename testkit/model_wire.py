@@ -1,16 +1,16 @@
-"""What a client's bytes mean, written from the protocol's description alone: slow, plain, whole.
+"""What a client's bytes mean, written only from the protocol's description: slow, plain, complete.
 
-It is the judge of parser/machine.py, so it shares nothing with it: no table, no states, no
-spans. `step` looks at all bytes from one operation's first on and says what they are: an
-`Op`, a `Fault`, or None while more bytes are needed. That it depends on the bytes alone, and
-not on how they came, is what makes it a judge of every chunking.
+It judges parser/machine.py, so it shares nothing with it: no table, no states, no spans. `step`
+looks at all bytes from the beginning of an operation and says what they are: an `Op`, a `Fault`, or
+None if more bytes are needed. Its result depends only on the bytes, not on how they were cut, so it
+can judge any chunking.
 """
 
 import re
 from typing import NamedTuple
 
 BLANKED = (b"PUB", b"HPUB", b"SUB", b"UNSUB", b"-ERR")  # at least one blank must follow
-LOOSE = (b"CONNECT", b"INFO")  # none need follow
+LOOSE = (b"CONNECT", b"INFO")  # no blank need follow
 BARE = (b"PING", b"PONG", b"+OK")  # whatever follows is ignored, up to the line feed
 VERBS = (*BLANKED, *LOOSE, *BARE)
 VERB_MAX = 7  # bytes of the longest verb, CONNECT
@@ -31,14 +31,14 @@ class Op(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What a client is hung up on for, by the name of the error's class."""
+    """Why a client is disconnected: the name of the error's class."""
 
     name: str
     subject: bytes = b""  # of a message whose payload does not end
 
 
 class Limits(NamedTuple):
-    """What a client was told to keep to."""
+    """The limits that the client was told."""
 
     max_control_line: int
     max_payload: int
@@ -67,7 +67,7 @@ def step(data: bytes, at: int, limits: Limits) -> Op | Fault | None:
 
 
 def _line(verb: str, data: bytes, start: int, limits: Limits) -> Op | Fault | None:
-    """The arguments, whose first byte belongs to them whatever it is."""
+    """The arguments; their first byte belongs to them whatever it is."""
     line_end = data.find(b"\n", start + 1)
     text = data[start:line_end] if line_end >= 0 else data[start:]
     if text.endswith(b"\r"):
@@ -135,7 +135,7 @@ def _message(
 
 
 def read(data: bytes, limits: Limits) -> tuple[list[Op], Fault | None]:
-    """All whole operations of a stream, and the fault that ends it, if one does."""
+    """All whole operations of a stream, and the fault that ends it, if any."""
     ops: list[Op] = []
     at = 0
     while at < len(data):

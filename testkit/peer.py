@@ -1,8 +1,8 @@
-"""One connection of a stage: a session's face on one side, a client's on the other.
+"""One connection of a stage: a session to the broker, a client to the test.
 
-A Peer stands where the socket would. It takes output while its client reads, leaves it in the
-outbox while that is stalled, and brings input through the broker's own inbox, in whatever pieces.
-What a session does besides (timers, PING, holding publishers back) is not here.
+A Peer takes the place of the socket. It accepts output while its client reads, leaves it in the
+outbox while that is stalled, and feeds input through the broker's own inbox, in any pieces. Other
+duties of a session (timers, PING, holding publishers back) are not simulated.
 """
 
 from typing import TYPE_CHECKING
@@ -20,7 +20,9 @@ SLOW = errors.SlowConsumer.reply
 
 
 class Peer:
-    """`send` and `ask` are the client's; what the plane and the control call is the session's."""
+    """`send` and `ask` are for the client; the plane and the control call the rest, as of a
+    session.
+    """
 
     label = "peer"
 
@@ -34,15 +36,15 @@ class Peer:
         self.connection.settle(frame)
         self.connection.origin = stage.joined = stage.joined + 1
         self.intake = Intake(stage.inbox)
-        self.backlog: bytearray | None = None  # read, and to be served in a later turn
-        self.socket_room: int | None = None  # bytes that its socket takes; None: whatever comes
+        self.backlog: bytearray | None = None  # read, to be served in a later turn
+        self.socket_room: int | None = None  # bytes that its socket accepts; None: no limit
         self.heard = bytearray()
         self.finished = self.slow = self.gone = False
         self.why = ""  # the broker closed the connection
         self.connects = self.pings = self.pongs = 0
-        self.interruptions = 0  # turns in which there was too much work for one
+        self.interruptions = 0  # turns that were cut short because of too much work
 
-    # What the plane and the control know of a session
+    # What the plane and the control use of a session
 
     def flush(self) -> None:
         self.stage.flushed.append(self)
@@ -68,10 +70,10 @@ class Peer:
     def ponged(self) -> None:
         self.pongs += 1
 
-    # What a session does by itself
+    # What a session does itself
 
     def write(self, view: memoryview) -> None:
-        """Take all of it, as a transport does, and say whether the socket would take more."""
+        """Accept all of it, like a transport, and say whether the socket would accept more."""
         if self.gone:
             return
         self.heard += view
@@ -80,7 +82,7 @@ class Peer:
             self.connection.writable = self.socket_room > 0
 
     def close(self) -> None:
-        """Say what there is to say, and close."""
+        """Write what is left, and close."""
         self.stage.control.drop(self.connection)
         self.socket_room = None
         self.connection.writable = True
@@ -88,7 +90,7 @@ class Peer:
         self.gone = True
 
     def read(self, chunk: bytes) -> int:
-        """One read event that brings as much of a chunk as there is room for; how much."""
+        """One read event, with as much of a chunk as there is room for; how much."""
         buffer = self.intake.buffer()
         count = min(len(buffer), len(chunk))
         assert count > 0, "there is always room to read into"
@@ -98,13 +100,13 @@ class Peer:
         return count
 
     def go_on(self) -> None:
-        """Serve what was read but not served, because it was much work."""
+        """Serve the input that was left because of too much work."""
         while self.backlog is not None and not self.connection.closed:
             backlog, self.backlog = self.backlog, None
             self.serve(backlog, len(backlog), b"")
 
     def serve(self, data: bytearray, stop: int, brought: bytes) -> None:
-        """Have the plane serve `data[:stop]`, of which this read event `brought` the end."""
+        """Let the plane serve `data[:stop]`, whose last bytes this read event `brought`."""
         plane, parser = self.stage.plane, self.connection.parser
         with fenced(data, 0, stop):
             rest = plane.receive(self.connection, data, stop)
@@ -120,14 +122,14 @@ class Peer:
             self.close()
 
     def served(self, brought: bytes, left: int) -> None:
-        """A turn has ended in which this was brought, and so much was left for another."""
+        """A turn has ended that brought these bytes, and left so many for the next one."""
         if self.stage.replays is not None and self.stage.replays.waits:
             self.stage.replays.advance()
 
     # What a client does
 
     def send(self, *chunks: bytes) -> None:
-        """Read events that bring these chunks; what is too long for one comes in several."""
+        """Send these chunks as read events; a chunk that is too long comes in several."""
         for chunk in chunks:
             at = 0
             while at < len(chunk) and not self.connection.closed:
@@ -135,28 +137,28 @@ class Peer:
                 self.go_on()
 
     def ask(self, *chunks: bytes) -> bytes:
-        """Send, and take all that has been heard."""
+        """Send, and take everything received."""
         self.send(*chunks)
         return self.take()
 
     def take(self) -> bytes:
-        """What has been heard since it was last taken."""
+        """What was received since the last `take`."""
         heard = bytes(self.heard)
         self.heard.clear()
         return heard
 
     def stall(self, room: int = 0) -> None:
-        """Read no more; the socket takes so many bytes all the same."""
+        """Stop reading; the socket still accepts so many bytes."""
         self.socket_room = room
         self.connection.writable = room > 0
 
     def resume(self, room: int | None = None) -> bytes:
-        """Read again, `room` bytes or all there is; what had waited."""
+        """Read again, `room` bytes or everything; returns what had waited."""
         self.read_on(room)
         return self.take()
 
     def read_on(self, room: int | None = None) -> None:
-        """The socket takes `room` bytes, or whatever comes."""
+        """The socket accepts `room` bytes, or everything."""
         self.socket_room = room
         self.connection.writable = True
         self.flush()
@@ -164,7 +166,7 @@ class Peer:
             self.stage.replays.wake(self.connection)
 
     def leave(self) -> None:
-        """Go away."""
+        """Disconnect."""
         self.gone = True
         self.stage.control.drop(self.connection)
         self.connection.part()

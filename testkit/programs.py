@@ -1,6 +1,6 @@
-"""Random programs, the same for every build that plays them, so that two builds can be compared.
+"""Random programs, the same for every build that runs them, for comparing two builds.
 
-`python -m testkit.programs FIRST STOP` plays those of these seeds and prints a digest of each.
+`python -m testkit.programs FIRST STOP` runs those of these seeds and prints a digest of each.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ FRAMES = ("netstring", "header", "none")
 
 
 class Run:
-    """A program drawn from a seed: what many connections say, in pieces, and hear."""
+    """A program drawn from a seed: what many connections send, in pieces, and receive."""
 
     def __init__(self, seed: int, peers: int = 4) -> None:
         self.random = Random(seed)
@@ -29,7 +29,7 @@ class Run:
         self.peers = [self._join() for _ in range(peers)]
 
     def play(self, steps: int) -> bytes:
-        """Everything that was heard, and all that was counted."""
+        """Everything that was received, and all counters."""
         for _ in range(steps):
             who = self.random.randrange(len(self.peers))
             self._step(who)
@@ -109,7 +109,7 @@ class Run:
 
 
 def digests(seeds: Iterable[int], steps: int = 60) -> list[str]:
-    """One line for each seed's run, to compare builds by."""
+    """One line for each seed's run, for comparing builds."""
     return [f"{seed} {sha256(Run(seed).play(steps)).hexdigest()}" for seed in seeds]
 
 

@@ -1,8 +1,8 @@
 """The broker without sockets: connections that are fed bytes and read as bytes.
 
 stage = Stage()                        a plane, its sublist, its sequencer, its control
-stage = Stage(store=store)             the same with a journal; `stage.loop` moves it
-peer = stage.join(b"CONNECT {...}")    a connection; `peer.ask(bytes)` is what it then hears
+stage = Stage(store=store)             the same with a journal; `stage.loop` advances it
+peer = stage.join(b"CONNECT {...}")    a connection; `peer.ask(bytes)` is what it then receives
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ ASKER = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responder
 
 
 class Stage:
-    """A plane and what belongs to it, as the server puts them together."""
+    """A plane and its parts, assembled as in the server."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Stage:
         self.inbox = Inbox(receive_buffer, max_control_line)
         self.limits = (max_control_line, max_payload)
         self.joined = 0  # connections so far
-        self.flushed: list[Peer] = []  # in the order in which output was let out
+        self.flushed: list[Peer] = []  # in the order in which output was released
         self.loop = ManualLoop()
         self.replays: Replays | None = None
         self.keeper: Keeper | None = None
@@ -65,7 +65,7 @@ class Stage:
     def _keep(
         self, store: Store | Ring, sync: str, catchup_pending: int, answers_pending: int
     ) -> None:
-        """Number and keep as a broker with this store; its loop is `self.loop`."""
+        """Number and keep messages like a broker with this store; its loop is `self.loop`."""
         loop: Any = self.loop
         self.replays = self.control.replays = Replays(self.plane, store, loop, answers_pending)
         settings = JournalSettings(sync=sync)
@@ -75,13 +75,13 @@ class Stage:
 
     @property
     def number(self) -> int:
-        """The last number given."""
+        """The last number assigned."""
         return self.sequencer.number
 
     def join(
         self, connect: bytes = b"", *, frame: str = "netstring", max_pending: int = 1 << 26
     ) -> Peer:
-        """A new connection at a listener with this frame, after what it says first."""
+        """A new connection on a listener with this frame, after its first operations."""
         peer = Peer(self, frame, max_pending)
         if connect:
             peer.send(connect)

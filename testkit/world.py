@@ -1,8 +1,9 @@
-"""A stage, the model of it, and whether both agree.
+"""A stage and its model, and whether both agree.
 
-After every read event the model hears what the plane has heard: what shows at once is compared
-then, and at the end all that each client was told. A program moves a world by `feed`, by what
-its clients do (they stall, resume, are replaced), and by what happens to the journal.
+After every read event the model processes what the plane has read. What is visible at once is
+compared then; everything that each client received is compared at the end. A program changes a
+world by `feed`, by what its clients do (they stall, resume, are replaced), and by what happens to
+the journal.
 """
 
 from bisect import bisect_right
@@ -27,24 +28,25 @@ from testkit.peer import SLOW, Peer
 from testkit.stage import Stage
 
 BUFFER_MAX = 262144  # of an outbox, unless one message is longer
-BARE, IN_MEMORY, ON_DISK, SYNCED = range(4)  # where messages are kept; SYNCED: seen when synced
+# where messages are kept; SYNCED: visible only once synced
+BARE, IN_MEMORY, ON_DISK, SYNCED = range(4)
 MILLISECOND = 1_000_000
-CATCHUP = 2048  # unsent bytes over which the journal serves a connection
+CATCHUP = 2048  # unsent bytes above which the journal serves a connection
 WINDOW = 1 << 60
 
 
 class JudgedPeer(Peer):
-    """A peer with its model, and what its judge must know of the output."""
+    """A peer with its model, and what its judge must know about the output."""
 
     def __init__(self, world: "World", frame: str, max_pending: int) -> None:
         super().__init__(world.stage, frame, max_pending)
         self.world = world
         self.model = ModelConnection(frame, origin=self.connection.origin)
         self.received = 0
-        self.judged = 0  # bytes of what was heard that the model had heard of before
+        self.judged = 0  # bytes of output that the model has accounted for
         self.greeted = False
         self.lost = False  # output was dropped with the connection
-        self.eager = True  # has taken all at once, always
+        self.eager = True  # has read everything at once, always
         self.framed = frame == NETSTRING  # always, so far
         self.marks: list[tuple[int, int]] = []  # where output began, and the last safe number then
 
@@ -89,7 +91,7 @@ class JudgedPeer(Peer):
         self.world.served(self, brought, self.received - left)
 
     def safe_at(self, place: int) -> int:
-        """The last number that might be seen when what is at `place` was sent."""
+        """The last number that could be visible when the bytes at `place` were sent."""
         return self.marks[bisect_right(self.marks, place, key=lambda mark: mark[0]) - 1][1]
 
 
@@ -108,7 +110,7 @@ class World:
         keeping: int,
         observed: bool = False,
     ) -> None:
-        """`observed`: nobody stalls, and one operation comes at a time, so groups' choices show."""
+        """`observed`: nobody stalls, and operations come one by one, so groups' choices show."""
         self.model = model
         self.max_pending = max_pending
         self.synced_only = keeping == SYNCED
@@ -140,7 +142,7 @@ class World:
 
     @property
     def safe(self) -> int:
-        """The last number that may be seen."""
+        """The last number that may be visible."""
         if self.disk is None:
             return self.stage.number
         return self.disk.durable if self.synced_only else self.disk.last
@@ -151,7 +153,7 @@ class World:
         self.plane.sequencer.tick(self.model.kept.now)
 
     def feed(self, at: int, chunk: bytes) -> None:
-        """A client sends a chunk; it is read in as many pieces as the inbox asks for."""
+        """A client sends a chunk; it is read in as many pieces as the inbox needs."""
         peer = self.peers[at]
         while chunk:
             peer.go_on()
@@ -159,11 +161,11 @@ class World:
                 return
             count = peer.read(chunk)
             chunk = chunk[count:]
-            if count % 2:  # else it is left until the client acts again, or all is over
+            if count % 2:  # otherwise it waits until the client acts again, or until the end
                 peer.go_on()
 
     def served(self, peer: JudgedPeer, brought: bytes, reached: int) -> None:
-        """A turn in which one was served has ended."""
+        """A turn in which a client was served has ended."""
         self._agree(peer, brought, reached, self.plane.interrupted)
         self._turn(len(brought) % 2 == 0)
 
@@ -187,7 +189,7 @@ class World:
     # The journal
 
     def fill(self) -> None:
-        """The disk has no more room than it has made sure of."""
+        """The disk has no more room than it has reserved."""
         if self.disk is not None and self.model.kept.bounded:
             self.disk.short = self.model.kept.short = True
 
@@ -220,7 +222,7 @@ class World:
             self._agree(peer, b"", peer.model.consumed, True)
 
     def reopen(self, at: int) -> None:
-        """A client goes away without a word, and another comes."""
+        """A client vanishes, and another one connects."""
         peer = self.peers[at]
         self._part(peer)
         self.peers[at] = JudgedPeer(self, peer.listener_frame, self.max_pending)
@@ -235,7 +237,7 @@ class World:
     # The judge
 
     def _agree(self, peer: JudgedPeer, piece: bytes, reached: int, interrupted: bool) -> None:
-        """Let the model hear what the plane heard; compare what shows at once."""
+        """Let the model process what the plane read; compare what is visible at once."""
         for connection in self.plane.gate.crowded:
             assert not connection.lagging, "who has held long enough holds nobody"
         self.plane.gate.crowded.clear()
@@ -259,7 +261,7 @@ class World:
             assert peer.connection.in_bytes == peer.model.in_bytes, "every byte is counted"
 
     def _choice_of(self, group: list[Copy]) -> Copy:
-        """The copy that a member of this group has heard in this turn."""
+        """The copy that a member of this group received in this turn."""
         heard = {id(peer.model): bytes(peer.heard[peer.judged :]) for peer in self.peers}
         got = [copy for copy in group if copy.text in heard[id(copy.wish.connection)]]
         assert len(got) == 1, f"a group gets each message once, not {got} of {group}"
@@ -275,7 +277,7 @@ class World:
             assert connection.held() == 0, "what a socket takes is not held back"
 
     def finish(self, why: str = "") -> None:
-        """Every client reads what there is for it; then all must have been told the truth."""
+        """Every client reads what is left; then each must have received what is right."""
         self.mend()
         for peer in self.peers:
             peer.go_on()
@@ -303,7 +305,7 @@ class World:
         assert figures["subscriptions"] == figures["patterns"] == 0, "nobody is left"
 
     def _check_subscriptions(self) -> None:
-        """Where no journal defers what happens: what each has subscribed to, and was given."""
+        """If no journal defers events: the subscriptions of each, and what they received."""
         if not self.model.exact or self.disk is not None:
             return
         for peer in self.peers:
@@ -335,7 +337,7 @@ class World:
             assert peer.connection.out_bytes == model.out_bytes, "and each byte of it"
 
     def _fits(self, model: ModelConnection, output: bytes, whole: bool) -> bool:
-        """In the order of all that was heard; served from the journal, in that of each stream."""
+        """In the order of everything received; if served by the journal, in each stream's order."""
         if not model.lagged and not model.asked:
             return fits(output, model.events, whole)
         for event in model.events:
@@ -344,7 +346,7 @@ class World:
         return fits_streams(canonical(output), streams_of(model.events), whole)
 
     def _one_order(self, got: list[list[Got]]) -> None:
-        """Numbers rise for everybody, and each is the same message for everybody."""
+        """Numbers increase for everybody, and each is the same message for everybody."""
         seen: dict[int, tuple[bytes, bytes]] = {}
         everybody = zip((*self.past, *self.peers), got, strict=True)
         for peer, heard in ((peer, heard) for peer, heard in everybody if peer.framed):
@@ -354,7 +356,7 @@ class World:
                     continue
                 try:
                     number, payload = unframe(message.payload)
-                except AssertionError:  # an answer of the broker's own; or wrong, as fits() says
+                except AssertionError:  # the broker's own reply; or an error, which fits() reports
                     continue
                 assert number <= peer.safe_at(message.at), "nothing is seen before it is safe"
                 assert number >= last or peer.model.asked, "numbers rise"

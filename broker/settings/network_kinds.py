@@ -100,8 +100,8 @@ PORT: Final = SettingKind(
     allowed=_allowed_ports,
 )
 HOST: Final = SettingKind(
-    how="give a text",
-    noun="a text",
+    how="give a string",
+    noun="a string",
     check=_host,
     allowed=lambda setting: "an IP address or a host name",
 )

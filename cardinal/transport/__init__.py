@@ -1,1 +1,1 @@
-"""Cardinal Streams over Seriatim, by its own client, and in files."""
+"""Cardinal Streams over Seriatim, by Seriatim's own client, and in files."""

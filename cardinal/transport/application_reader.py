@@ -2,19 +2,18 @@
 
     read -> rows (topic, key, value, number), and what happened before them
 
-The past and the present come as ranges of the replay (`$SEQ.RANGE`), one behind the other: the
-next is asked for when the last was taken, so that a reader that is slow holds at most `window`
-messages, and nothing is dropped. A range may reach beyond the last number there is; then it brings
-what is published. When a connection breaks another is opened, and goes on behind the last number
-that was taken.
+Past and live messages come as consecutive ranges of the replay (`$SEQ.RANGE`). The next range is
+requested when the last one was taken, so a slow reader holds at most `window` messages, and nothing
+is dropped. A range may reach beyond the last number; then it also brings what is published from now
+on. When a connection breaks, a new one continues after the last number that was taken.
 
-What is told, and never passed over in silence:
+These events are always reported:
 
-    Interrupted      the connection broke, or there is none yet; said once until there is one
-    JournalChanged   the broker's journal is another one: its numbers begin anew, and so do we
-    Rewound          the journal is the same but shorter: numbers were taken back, and given anew
-    NumbersLost      these numbers are not there any more
-    Unreadable       the message with this number is no message of ours
+    Interrupted      the connection broke, or there is none yet; once until there is one
+    JournalChanged   the broker has another journal: numbers begin again, and so does the reader
+    Rewound          the same journal, but shorter: its last numbers were given to other messages
+    NumbersLost      these numbers no longer exist
+    Unreadable       the message with this number is not a Cardinal Streams message
 """
 
 import asyncio
@@ -34,7 +33,7 @@ from seriatim.client.errors import ConnectionLost
 from seriatim.client.protocol import MessageReceived
 from seriatim.client.server_address import without_credentials
 
-WINDOW = 4096  # numbers of a range; a round trip for so many costs nothing
+WINDOW = 4096  # numbers per range; one round trip for so many costs nothing
 WAIT_SECONDS_MIN, WAIT_SECONDS_MAX = 0.05, 2.0  # between attempts to connect, doubled each time
 LOST, END = "$SEQ.LOST.", "$SEQ.END."
 NUMBER_HEADER = "Nats-Sequence"
@@ -42,14 +41,14 @@ NUMBER_HEADER = "Nats-Sequence"
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """There is no connection; another attempt follows by itself."""
+    """There is no connection; another attempt follows automatically."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class JournalChanged:
-    """The numbers of `old` mean nothing any more; `new` is read from its beginning."""
+    """The numbers of `old` are void; `new` is read from its beginning."""
 
     old: str
     new: str
@@ -57,7 +56,7 @@ class JournalChanged:
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """We were to go on at `wanted`; the journal ends with `last`, and we go on behind it."""
+    """We were to resume at `wanted`, but the journal ends at `last`; reading goes on after that."""
 
     wanted: int
     last: int
@@ -65,7 +64,7 @@ class Rewound:
 
 @dataclass(frozen=True, slots=True)
 class NumbersLost:
-    """These numbers, of all subjects, are not there any more."""
+    """These numbers, of all subjects, no longer exist."""
 
     first: int
     last: int
@@ -73,7 +72,7 @@ class NumbersLost:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A message that is no message of Cardinal Streams."""
+    """A message that is not a message of Cardinal Streams."""
 
     number: int
     subject: str
@@ -99,32 +98,32 @@ class ApplicationReader:
     ) -> None:
         """Begin at the number that `streams` has for the broker's journal, or else at `first`.
 
-        `last` is the last number to be read: then `ended`. `options` are those of
+        `last` is the last number to be read; after it, `ended`. `options` are those of
         `seriatim.client.aio.connect`.
         """
         self.prefix = prefix_of(application)
         self.url = url
         self._shown = without_credentials(url)
         self.stream = ""  # the journal's id, once connected
-        self.next = first  # the number to go on with
-        self.end = 0  # the last number that the broker had given when we connected
+        self.next = first  # the next number to read
+        self.end = 0  # the broker's last number when we connected
         self.last = last
         self.window = window
-        # With a token it is known only at the broker where we begin.
+        # With a token, the beginning is only known once the broker's journal is.
         self.ended = last is not None and last < first and not streams
-        self.repeated = 0  # messages that came again, and were passed by
+        self.repeated = 0  # messages that came again, and were skipped
         self._streams = dict(streams or {})
         self._options = options
         self._connection: BrokerConnection | None = None
         self._range: AsyncSubscription | None = None
-        self._asked = False  # whether the range is not at its end
+        self._asked = False  # whether a range is being read
         self._upto = 0  # the last number of the range
         self._arrived: list[MessageReceived] = []
         self._wait = 0.0
         self._told = False  # that there is no connection
 
     async def __aenter__(self) -> Self:
-        """Connect, so that a wrong address is told at once. Raises `TransportError`."""
+        """Connect, so that a wrong address is reported at once. Raises `TransportError`."""
         try:
             self._connection = await BrokerConnection.open(self.url, **self._options)
         except Broken as error:
@@ -140,16 +139,16 @@ class ApplicationReader:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection; what arrived and was not read comes again to the next reader."""
+        """Close the connection; messages that were not read come again to the next reader."""
         connection, self._connection = self._connection, None
         self._range, self._asked, self._arrived = None, False, []
         if connection is not None:
             await connection.close()
 
     async def read(self, seconds: float) -> tuple[list[Row], list[Happening]]:
-        """What has come, waiting for it for so long; both are empty if nothing did.
+        """Wait up to `seconds` for rows and events; both are empty if nothing came.
 
-        Raises `BrokerRefused` and `NoNumbers`: what will be no better the next time.
+        Raises `BrokerRefused` and `NoNumbers`: errors that trying again does not help.
         """
         happened: list[Happening] = []
         end = asyncio.get_running_loop().time() + seconds
@@ -171,7 +170,7 @@ class ApplicationReader:
             await self._interrupt(happened, str(error))
             return [], happened
         except (BrokerRefused, NoNumbers):
-            await self.close()  # who reads on all the same misses nothing
+            await self.close()  # a caller that reads on anyway misses nothing
             raise
         return rows, happened
 
@@ -185,7 +184,7 @@ class ApplicationReader:
     async def _connected(
         self, happened: list[Happening], seconds: float
     ) -> BrokerConnection | None:
-        """The connection, on which it is known where to go on; None if the time was up."""
+        """The connection, with the place to continue at known; None after the timeout."""
         if self._connection is None:
             await asyncio.sleep(min(self._wait, seconds))
             if self._wait > seconds:
@@ -197,12 +196,12 @@ class ApplicationReader:
         return self._connection
 
     async def _find_place(self, connection: BrokerConnection, happened: list[Happening]) -> None:
-        """Look which journal it is, once for each connection."""
+        """Check which journal it is, once per connection."""
         if connection.place_known:
             return
         if connection.frame not in ("netstring", "header"):
             raise NoNumbers(
-                f"{self._shown}: this listener gives messages without their numbers (frame "
+                f"{self._shown}: this listener sends messages without their numbers (frame "
                 f"{connection.frame or 'unknown'!r}); use one with netstring or header"
             )
         info = await connection.info()
@@ -244,7 +243,7 @@ class ApplicationReader:
         self._asked, self._upto = True, last
 
     def _take(self, connection: BrokerConnection, happened: list[Happening]) -> list[Row]:
-        """The rows that have arrived; what else did is dealt with."""
+        """The rows that have arrived; handles everything else that arrived."""
         arrived = self._arrived[:]
         self._arrived.clear()
         connection.changed.clear()
@@ -281,7 +280,7 @@ class ApplicationReader:
         return rows
 
     def _event(self, subject: str, following: int, happened: list[Happening]) -> int:
-        """What the broker itself says; the number to go on with. Raises `BrokerRefused`."""
+        """Handle an event of the broker; the number to continue with. Raises `BrokerRefused`."""
         try:
             if subject.startswith(LOST):
                 first, last = map(number_of, subject.removeprefix(LOST).split("."))
@@ -298,14 +297,14 @@ class ApplicationReader:
                 return max(following, last + 1)
         except ValueError as error:
             raise BrokerRefused(
-                f"{self._shown}: the broker says {subject[:80]!r}: {error}"
+                f"{self._shown}: the broker sent {subject[:80]!r}: {error}"
             ) from None
         return following
 
 
 async def _changed(connection: BrokerConnection, seconds: float) -> None:
-    """Return when something has come, or the connection is over, or the time is up."""
-    # Not `wait_for`: before Python 3.12 it forgets a Ctrl-C that comes together with a message.
+    """Return when something has come, the connection has ended, or the time is up."""
+    # Not `wait_for`: before Python 3.12 it loses a Ctrl-C that arrives together with a message.
     with suppress(TimeoutError):
         async with asyncio.timeout(max(seconds, 0.0)):
             await connection.changed.wait()

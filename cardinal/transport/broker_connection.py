@@ -1,8 +1,8 @@
-"""One connection to the broker, which is over when it breaks: who uses it opens another.
+"""One connection to the broker. It ends when it breaks; its user opens another.
 
-The client's own reconnecting is off: it would subscribe to a replay again from its beginning, and
-forget what was published and not taken. Here the reader and the publisher each know what they
-have, and go on from there.
+The client's own reconnecting is off: it would repeat a replay from its beginning, and lose
+published messages that were not acknowledged. The reader and the publisher know how far they are,
+and continue from there.
 """
 
 import asyncio
@@ -31,24 +31,24 @@ Result = TypeVar("Result")
 
 
 class Broken(Exception):
-    """The connection is over; open another one."""
+    """The connection has ended; open another one."""
 
 
 class BrokerConnection:
-    """One connection; `refused` is what the broker said against what was sent on it."""
+    """One connection; `refused` is what the broker refused on it."""
 
     def __init__(self, client: AsyncClient, url: str) -> None:
         self.client = client
         self.url = without_credentials(url)
         self.refused: list[str] = []
-        self.place_known = False  # whether its reader has looked which journal it is
-        self.changed = asyncio.Event()  # something was said, or it is over
+        self.place_known = False  # whether its reader has checked which journal it is
+        self.changed = asyncio.Event()  # something was refused, or it has ended
 
     @classmethod
     async def open(cls, url: str, **options: Any) -> "BrokerConnection":
         """Connect; `options` are those of `seriatim.client.aio.connect`.
 
-        Raises `Broken`; `BrokerRefused` if the address is not valid or we are not let in.
+        Raises `Broken`; `BrokerRefused` if the address is not valid or the broker rejects us.
         """
         shown = without_credentials(url)
         made: BrokerConnection | None = None
@@ -78,7 +78,7 @@ class BrokerConnection:
                 f"{shown!r} is not the address of a broker; give nats://HOST:PORT"
             ) from None
         except NotAuthorized:
-            raise BrokerRefused(f"{shown}: the broker does not let us in") from None
+            raise BrokerRefused(f"{shown}: the broker rejects us") from None
         except BrokerError as error:
             raise Broken(f"{shown}: {describe(error)}") from None
         made = cls(client, url)
@@ -86,7 +86,7 @@ class BrokerConnection:
 
     @property
     def frame(self) -> str:
-        """How the broker puts numbers on messages, as it announces."""
+        """The frame in which the broker delivers numbers, as it announces."""
         return str(self.client.info.get("frame", ""))
 
     @property
@@ -97,7 +97,7 @@ class BrokerConnection:
     async def during(self, work: Coroutine[Any, Any, Result], seconds: float) -> Result:
         """The result of `work`.
 
-        Raises `Broken` when the connection ends, or the time is up; `BrokerRefused` if nobody
+        Raises `Broken` when the connection ends, or after the timeout; `BrokerRefused` if nobody
         answers.
         """
         try:
@@ -113,7 +113,7 @@ class BrokerConnection:
             raise Broken(f"{self.url}: {describe(error)}") from None
 
     def why(self) -> str:
-        """Why it is over, as far as it was said."""
+        """Why it ended, as far as is known."""
         return describe(self.client.error or ConnectionLost("the broker closed the connection"))
 
     async def ask(self, subject: str, payload: bytes) -> bytes:
@@ -138,7 +138,7 @@ class BrokerConnection:
             raise BrokerRefused(f"{self.url}: this broker is not Seriatim: {error!r}") from None
 
     async def close(self) -> None:
-        """Close it, whatever its state."""
+        """Close the connection, in any state."""
         await self.client.close()
         self.changed.set()
 

@@ -1,14 +1,13 @@
-"""The file transport: messages of all topics with their numbers, written down to be read again.
+"""The file transport: messages of all topics with their numbers, stored to be read again.
 
-A capture is netstrings one behind the other: the first says what it is and which stream it is of,
-each other holds four, the number, the topic, the key and the value of a message.
+A capture is a sequence of netstrings: the first identifies the format and the stream; each other
+holds four, the number, the topic, the key and the value of a message.
 
     35:cardinal capture 1 1141c2c3a6b8558d,
     59:2:17,5:block,33:...,6:header,,
 
-It is for tests, for looking at, and for filling in what a broker does not have any more. A file
-that was being written when the machine stopped is whole up to its last record; `read` says where
-that is.
+It is for tests, for inspection, and to supply what a broker no longer has. A file that was being
+written when the machine stopped is intact up to its last whole record; `read` says where that is.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +19,7 @@ from cardinal.token import NAME
 from cardinal.transport.envelope import LENGTH_DIGITS_MAX, TOPIC, netstring
 from cardinal.transport.errors import BadCapture, BadEnvelope, BadTopic
 
-NO_LENGTH = "no length of a record; is this a capture?"
+NO_LENGTH = "a record has no length; is this a capture?"
 MAGIC = b"cardinal capture 1 "
 CHUNK_BYTES = 1 << 20
 DIGITS_MAX = 19  # of a number; Python reads no more than some thousand
@@ -28,10 +27,10 @@ RECORD_BYTES_MAX = 256 << 20  # four times the largest message of a broker
 
 
 class CaptureWriter:
-    """Writes rows to a file that is open for writing."""
+    """Writes rows to a file open for writing."""
 
     def __init__(self, file: BinaryIO, stream: str) -> None:
-        """`stream` names where the numbers are from. Raises `BadCapture`, `OSError`."""
+        """`stream` says whose numbers they are. Raises `BadCapture`, `OSError`."""
         if not NAME.fullmatch(stream):
             raise BadCapture(0, f"{stream!r} is not a valid name of a stream")
         self._file = file
@@ -63,10 +62,10 @@ def _is_number(digits: bytes) -> bool:
 
 
 class CaptureReader:
-    """Reads a capture; `stream` is where its numbers are from."""
+    """Reads a capture; `stream` says whose numbers they are."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Raises `BadCapture` if the file is none, and `OSError`."""
+        """Raises `BadCapture` if the file is not a capture, and `OSError`."""
         self._file = file
         self._data = b""
         self._at = 0  # in `_data`
@@ -83,11 +82,11 @@ class CaptureReader:
 
     @property
     def offset(self) -> int:
-        """The byte of the file behind the last whole record that was read."""
+        """The offset in the file after the last whole record that was read."""
         return self._before + self._at
 
     def __iter__(self) -> Iterator[Row]:
-        """The rows, in their order. Raises `BadCapture`, after all that is whole."""
+        """The rows, in their order. Raises `BadCapture`, after all intact rows."""
         while True:
             offset = self.offset
             record = self._next()
@@ -137,5 +136,5 @@ class CaptureReader:
             raise BadCapture(self.offset, NO_LENGTH)
         end = self._at + len(digits) + 1 + int(digits)
         if self._data[end : end + 1] not in (b",", b""):
-            raise BadCapture(self.offset, "no comma at the end of a record")
+            raise BadCapture(self.offset, "a record does not end with a comma")
         return max(0, end + 1 - len(self._data))

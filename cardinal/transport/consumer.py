@@ -1,14 +1,14 @@
-"""A consumer: from a broker to the steps of a chain, each with the token to go on from.
+"""A consumer: the steps of a chain from a broker, each with the token to resume from.
 
     async with Consumer("evm", url, follower=ChainFollower(start=hash), token=token) as consumer:
         async for event in consumer:
             if isinstance(event, Step):
-                ...                     apply event.update and store event.token, as one
-                consumer.done(event)    who waits for these blocks may go on
+                ...                     apply event.update and store event.token, atomically
+                consumer.done(event)    wakes whoever waits for these blocks
 
-Stored so, a consumer that is killed and started again with the token, and with the hash of its
-last block as the follower's start, applies every block once. What the reader and the follower
-tell comes as events, too.
+With update and token stored together, a consumer that is killed and restarted with the token, and
+with the hash of its last block as the follower's start, applies every block once. Events of the
+reader and the follower are passed on, too.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from cardinal.transport.application_reader import (
 from cardinal.transport.waiting import AppliedWaiters, Outcome
 from cardinal.update import Unlinked
 
-LOOK_SECONDS = 1.0  # without messages, how often blocks that will not come are given up
+LOOK_SECONDS = 1.0  # how often, without messages, blocks that will not complete are given up
 
 Event = Followed | Happening
 
@@ -81,7 +81,7 @@ class Consumer:
         await self.close()
 
     async def close(self) -> None:
-        """Stop reading; who waits is told so."""
+        """Stop reading; end all waiting."""
         self.waiting.close()
         await self.reader.close()
 
@@ -116,9 +116,9 @@ class Consumer:
         self.waiting.applied(step.update)
 
     async def wait_for_hash(self, hash: bytes, seconds: float) -> Outcome:
-        """Wait until `done` was said of the block with this hash."""
+        """Wait until the block with this hash is `done`."""
         return await self.waiting.for_hash(hash, seconds)
 
     async def wait_for_number(self, number: int, seconds: float) -> Outcome:
-        """Wait until `done` was said of a block with this number, or a higher one."""
+        """Wait until a block with this number, or a higher one, is `done`."""
         return await self.waiting.for_number(number, seconds)

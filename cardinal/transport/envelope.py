@@ -2,8 +2,8 @@ r"""A message of Cardinal Streams as a message of the broker: its subject, paylo
 
 subject   cardinal.<application>.<topic>      cardinal.evm.block
 payload   <key><value>, both netstrings       33:....,5:hello,
-id        Nats-Msg-Id, a digest of subject and payload: of redundant producers, and of those
-          who send again, the broker takes the first and gives it the one number
+id        Nats-Msg-Id, a digest of subject and payload: of copies from redundant producers, or
+          from one that sends again, the broker accepts the first and numbers it once
 """
 
 import re
@@ -28,14 +28,14 @@ def subject_of(application: str, topic: str) -> str:
 
 
 def prefix_of(application: str) -> str:
-    """What the subjects of all topics begin with. Raises `BadTopic`."""
+    """The prefix of the subjects of all topics. Raises `BadTopic`."""
     if not APPLICATION.fullmatch(application):
         raise BadTopic(f"application {application!r}: one word of letters, digits, - and _")
     return f"{ROOT}.{application}."
 
 
 def message_id(subject: str, payload: bytes) -> str:
-    """The same for the same message, whoever sends it."""
+    """An id that is the same for the same message, whoever sends it."""
     digest = blake2b(subject.encode() + b"\0", digest_size=ID_BYTES)
     digest.update(payload)
     return digest.hexdigest()
@@ -47,7 +47,7 @@ def pack(key: bytes, value: bytes) -> bytes:
 
 
 def packed_bytes(key: bytes, value: bytes) -> int:
-    """How long the payload of a message is."""
+    """The length of a message's payload."""
     return len(str(len(key))) + len(key) + len(str(len(value))) + len(value) + 4
 
 
@@ -76,8 +76,8 @@ def netstring(data: bytes, at: int) -> tuple[bytes, int]:
     colon = data.find(b":", at, at + LENGTH_DIGITS_MAX + 1)
     digits = data[at : max(colon, at)]
     if not digits.isdigit() or (digits[0] == 48 and len(digits) > 1):
-        raise BadEnvelope(at, "no length of a netstring")
+        raise BadEnvelope(at, "a netstring has no length")
     end = colon + 1 + int(digits)
     if data[end : end + 1] != b",":
-        raise BadEnvelope(min(end, len(data)), "no comma at the end of a netstring")
+        raise BadEnvelope(min(end, len(data)), "a netstring does not end with a comma")
     return data[colon + 1 : end], end + 1

@@ -2,18 +2,18 @@
 
 TransportError        a CardinalError
 |-- BadEnvelope       a payload that is not two netstrings: `offset`, `reason`
-|-- BadCapture        a file that is no capture, or is cut off: `offset`, `reason`
+|-- BadCapture        a file that is not a capture, or is truncated: `offset`, `reason`
 |-- BadTopic          a topic or an application that cannot be part of a subject
-|-- BrokerRefused     the broker will not take or give this, now or later
-|-- NoNumbers         the broker gives messages without their numbers
-`-- Unreachable       no answer from the broker until the time was up
+|-- BrokerRefused     the broker will never accept or deliver this
+|-- NoNumbers         the broker delivers messages without their numbers
+`-- Unreachable       no answer from the broker in time
 """
 
 from cardinal.errors import CardinalError
 
 
 class TransportError(CardinalError):
-    """Base of all; catch this to catch every trouble of transports."""
+    """Base of all; catch this for every error of transports."""
 
 
 class _BadBytes(TransportError):
@@ -31,7 +31,7 @@ class BadEnvelope(_BadBytes):
 
 
 class BadCapture(_BadBytes):
-    """A file that is no capture, or is cut off."""
+    """A file that is not a capture, or is truncated."""
 
 
 class BadTopic(TransportError):
@@ -39,12 +39,12 @@ class BadTopic(TransportError):
 
 
 class BrokerRefused(TransportError):
-    """The broker will not take or give this, now or later."""
+    """The broker will never accept or deliver this."""
 
 
 class NoNumbers(TransportError):
-    """The broker gives messages without their numbers."""
+    """The broker delivers messages without their numbers."""
 
 
 class Unreachable(TransportError):
-    """No answer from the broker until the time was up."""
+    """No answer from the broker in time."""

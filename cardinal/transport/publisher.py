@@ -1,10 +1,10 @@
 """Sends a producer's messages to the broker: each has its number when `send` returns.
 
-Messages go out in pieces, each followed by a question for the last number. Its answer comes after
-everything before it was taken, and is as safe as the broker's `journal.sync` asks for; so does a
-refusal. When the connection breaks, or no answer comes, the piece is sent again on a new one: by
-its `Nats-Msg-Id` the broker knows what it has. A full journal is waited for; what the broker will
-never take is `BrokerRefused`.
+Messages go out in pieces, each followed by a request for the last number. The answer comes after
+everything before it was accepted, and is as durable as the broker's `journal.sync`; so is a
+refusal. When the connection breaks, or no answer comes, the piece is sent again on a new
+connection; the broker recognises what it has by the `Nats-Msg-Id`. If the journal is full, the
+publisher waits; what the broker will never accept raises `BrokerRefused`.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from cardinal.transport.errors import BadEnvelope, BrokerRefused, Unreachable
 from seriatim.client.errors import InvalidArgument
 from seriatim.client.server_address import without_credentials
 
-PIECE_MESSAGES, PIECE_BYTES = 512, 1 << 20  # of what is sent again when a connection breaks
+PIECE_MESSAGES, PIECE_BYTES = 512, 1 << 20  # sent again when a connection breaks
 PATIENCE_SECONDS = 60.0
 WAIT_SECONDS_MIN, WAIT_SECONDS_MAX = 0.05, 2.0  # between attempts, doubled each time
 FULL = "the journal is full"
@@ -29,7 +29,7 @@ Item = tuple[str, bytes]  # subject, payload
 
 
 class Publisher:
-    """Publishes for one application; `send`s wait for each other."""
+    """Publishes for one application; concurrent `send`s wait for each other."""
 
     def __init__(
         self,
@@ -39,14 +39,16 @@ class Publisher:
         patience: float = PATIENCE_SECONDS,
         **options: Any,
     ) -> None:
-        """`patience`: seconds to try for; `options` are those of `seriatim.client.aio.connect`."""
+        """`patience`: how many seconds to try; `options` are those of
+        `seriatim.client.aio.connect`.
+        """
         subject_of(application, "any")
         self.application = application
         self.url = url
         self._shown = without_credentials(url)
         self.patience = patience
-        self.sent = self.repeated = 0  # messages; those sent again because of a broken connection
-        self.payload_max: int | None = None  # what the broker takes, once connected
+        self.sent = self.repeated = 0  # messages; sent again because a connection broke
+        self.payload_max: int | None = None  # the broker's limit, once connected
         self._options = options
         self._connection: BrokerConnection | None = None
         self._turn = asyncio.Lock()
@@ -77,10 +79,11 @@ class Publisher:
             self._connection = None
 
     async def send(self, messages: Messages) -> int:
-        """Publish messages by topic, in their order; the last number that the broker gave.
+        """Publish messages by topic, in their order; the last number that the broker assigned.
 
-        Raises `BrokerRefused`, `BadTopic`, and `Unreachable` when the patience is at its end; then
-        what was sent may be there or not, and may be sent again. If one is too large none is sent.
+        Raises `BrokerRefused`, `BadTopic`, and `Unreachable` when the patience is exhausted; then
+        the messages may have arrived or not, and may be sent again. If one is too large none is
+        sent.
         """
         items = [
             (subject_of(self.application, topic), pack(key, value))
@@ -100,7 +103,7 @@ class Publisher:
             return number
 
     async def _send(self, piece: list[Item]) -> int:
-        """Publish until all of it is taken."""
+        """Publish until all of it is accepted."""
         clock = asyncio.get_running_loop().time
         end, wait = clock() + self.patience, WAIT_SECONDS_MIN
         while True:
@@ -129,11 +132,11 @@ class Publisher:
         return self._connection
 
     def _check_sizes(self, items: list[Item]) -> None:
-        """A larger message ends the connection, with those before it taken."""
+        """Raise for a message that is too large; the broker would end the connection."""
         largest = max((len(payload) for _, payload in items), default=0)
         if self.payload_max is not None and largest > self.payload_max:
             raise BrokerRefused(
-                f"a message of {largest} bytes; the broker takes {self.payload_max}"
+                f"a message of {largest} bytes; the broker accepts at most {self.payload_max}"
             )
 
     async def _publish(self, connection: BrokerConnection, piece: list[Item]) -> int | None:

@@ -1,7 +1,7 @@
-"""Waiting until a block, or a number, has been applied: for those who serve what a consumer builds.
+"""Waiting until a block, or a number, was applied: for servers of what a consumer builds.
 
-A consumer says what it has applied (`applied`); the last `remember` hashes of the chain are kept,
-so that who asks late is answered at once.
+A consumer reports what it has applied (`applied`). The last `remember` hashes of the chain are
+kept, so that late requests are answered at once.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ REMEMBER = 1024
 
 
 class Outcome(Enum):
-    """What came of waiting."""
+    """The outcome of waiting."""
 
     SUCCESS = "applied"
     TIMEOUT = "not in time"
@@ -21,7 +21,7 @@ class Outcome(Enum):
 
 
 class AppliedWaiters:
-    """Who waits for what; one event loop."""
+    """All who wait; one event loop."""
 
     def __init__(self, remember: int = REMEMBER) -> None:
         self.number = -1  # of the last block that was applied
@@ -32,13 +32,13 @@ class AppliedWaiters:
         self._closed = False
 
     def begin(self, hash: bytes, number: int | None) -> None:
-        """This block was applied before we began; its number, if it is known."""
+        """This block was applied before we began; its number, if known."""
         self._applied[hash] = None
         if number is not None:
             self.number = number
 
     def applied(self, update: ChainUpdate) -> None:
-        """This update is in the state now."""
+        """This update was applied."""
         for block in update.removed:
             self._applied.pop(block.hash, None)
         for block in update.added:
@@ -60,7 +60,7 @@ class AppliedWaiters:
         self._release(hash, Outcome.NOT_FOUND)
 
     def close(self) -> None:
-        """Nothing will be applied any more."""
+        """Nothing more will be applied."""
         self._closed = True
         for hash in list(self._for_hash):
             self._release(hash, Outcome.NOT_FOUND)

@@ -1,7 +1,7 @@
-"""Exit 0 if the monitoring port on this host answers /healthz with 200, else 1 with a line.
+"""Exits with 0 if the monitoring port here answers /healthz with 200, else with 1 and a line.
 
-Runs on its own every few seconds, so it imports little and nothing of the broker: a broken
-installation must not look like a healthy one, nor the other way round.
+It runs every few seconds, so it imports little, and nothing of the broker: a broken installation
+must not look healthy, and the other way round.
 """
 
 import socket
@@ -12,7 +12,7 @@ REQUEST = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\
 
 
 def fault(port: int) -> str:
-    """Return what is wrong, in words; nothing if the broker is well."""
+    """Return the problem, in words; empty if the broker is healthy."""
     try:
         with socket.create_connection(("127.0.0.1", port), TIMEOUT) as connection:
             connection.sendall(REQUEST)

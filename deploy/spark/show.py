@@ -1,7 +1,7 @@
 """Shows what `archive` and `cardinal` wrote: `python show.py ARCHIVE TABLES`.
 
-Reads the files by their list with pyarrow, so no JVM starts. The last rows of each table; for the
-messages, how many each folder has.
+Reads the files by their list with pyarrow, so no JVM starts. Prints the last rows of each table,
+and the number of messages in each folder.
 """
 
 import sys
@@ -19,11 +19,11 @@ from pyspark_seriatim.jobs.filelog import FileLog
 
 ROWS = 5
 BYTES_SHOWN, TEXT_SHOWN = 12, 40
-WIDTH = 132  # where there is no terminal
+WIDTH = 132  # without a terminal
 
 
 def text(value: Any) -> str:
-    """A value in a cell: bytes in hexadecimal where they are no text, and nothing long."""
+    """A value for a cell: bytes in hexadecimal unless they are text; long values are cut."""
     if isinstance(value, bytes):
         readable = value.isascii() and value.decode().isprintable()
         return cut(value.decode(), TEXT_SHOWN) if readable else cut(f"0x{value.hex()}", BYTES_SHOWN)
@@ -35,7 +35,7 @@ def text(value: Any) -> str:
 
 
 def cut(shown: str, most: int) -> str:
-    """So much of a text, with a sign that there is more."""
+    """The beginning of a text, with a sign if there is more."""
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
@@ -50,7 +50,7 @@ def table(title: str, names: list[str], rows: list[dict[str, Any]]) -> Table:
 
 
 def messages(root: str) -> Table:
-    """What there is of an archive, folder by folder, and the last message of each."""
+    """The folders of an archive with their counts, and the last message of each."""
     log = FileLog.open(root)
     if not log.files("messages"):
         raise JobError(f"{root}: there are no messages")

@@ -1,1 +1,1 @@
-"""The jobs that come with the source and the sink: each a command, and a file for spark-submit."""
+"""The jobs besides the source and the sink: each is a command, and a file for spark-submit."""

@@ -1,23 +1,23 @@
-"""What a job says when it cannot go on."""
+"""The errors of jobs."""
 
 
 class JobError(RuntimeError):
-    """A job cannot be done; the text is one line that says why, and what to do."""
+    """A job cannot be done; the text says in one line why, and what to do."""
 
 
 class WrongRows(JobError):
-    """Rows that were written, or merged, are not those that they were to be: nothing is kept."""
+    """Rows that were written, or merged, are not the expected ones: nothing is kept."""
 
 
 class WrongChain(JobError):
-    """A reorg removes other blocks than those that are there: nothing of its batch is kept."""
+    """A reorg removes blocks other than those in the tables: nothing of its batch is kept."""
 
 
 class WrongSummary(JobError):
-    """What the tasks of an audit have found cannot be put together: nothing is proved."""
+    """The findings of an audit's tasks do not fit together: the audit is not valid."""
 
 
 def first_line(error: BaseException) -> str:
-    """What an exception of Spark's or Arrow's says, without the trace behind it."""
+    """The first line of an exception of Spark's or Arrow's, without the stack trace."""
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0]

@@ -1,7 +1,7 @@
 """The command `seriatim`: serve, config, pub, sub, journal, version.
 
-Every command imports what it needs when it runs: `seriatim serve` is on its way to the
-broker in a fraction of a second, and no error reaches the user but as clear lines.
+Every command imports what it needs when it runs, so `seriatim serve` becomes the broker in a
+fraction of a second. Users never see a traceback, only one-line errors.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import sys
 from broker.settings.errors import WrongSettings
 from seriatim.cli.errors import CliError
 
-INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+INTERRUPTED = 130  # 128 + SIGINT, as shells do
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
         from seriatim.cli.commands import run
 
         status = run(sys.argv[1:] if argv is None else argv)
-        sys.stdout.flush()  # here a failure can still be told
+        sys.stdout.flush()  # A failure can still be reported here.
         return status
     except (CliError, WrongSettings) as error:
         return _fail(str(error))
@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         _forget_output()
-        return 1  # as typer does; who read our output has enough
+        return 1  # as typer does; whoever reads our output has enough
     except OSError as error:
         _forget_output()
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _open_what_is_closed() -> None:
-    """Who closes our output wants none; and what is for standard error must not go to the other."""
+    """Open standard output and error if they are closed: an error must not end up in the output."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -51,8 +51,8 @@ def _open_what_is_closed() -> None:
 
 
 def _forget_output() -> None:
-    """What could not be written must not fail once more when the interpreter ends."""
-    with contextlib.suppress(OSError, ValueError):  # it may be no file at all
+    """Give up on what could not be written, or the interpreter fails once more at exit."""
+    with contextlib.suppress(OSError, ValueError):  # it may not be a real file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""The commands of `seriatim` as typer sees them: their flags, their help, what they call."""
+"""The commands of `seriatim`, declared for typer: flags, help, and the functions they call."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich",
-    epilog="Every command explains itself: [bold]seriatim serve --help[/bold]",
+    epilog="Each command has its own help: [bold]seriatim serve --help[/bold]",
 )
 app.add_typer(journal)
 app.add_typer(cardinal)
@@ -34,7 +34,7 @@ OWN_FLAGS = {
     "config": HELP | CONFIG | {"format": Flag("--format", True)},
 }
 FORMATS = ("table", "toml", "markdown")
-# Typer does not export the base of its complaints about arguments.
+# Typer does not export the base class of its errors about arguments.
 USAGE_ERROR: type[Exception] = cast(type[Exception], typer.BadParameter.__mro__[1])
 PORT_ALONE = "flags belong to a command, such as `seriatim serve -p 4222`"
 
@@ -53,7 +53,7 @@ Url = Annotated[
 ]
 DEFAULT_URL = "nats://127.0.0.1:4222"
 
-# What `sub` takes.
+# Parameters of `sub`.
 Queue = Annotated[
     str | None,
     typer.Option("-q", "--queue", metavar="NAME", help="Share the messages in this queue group."),
@@ -63,22 +63,22 @@ Colour = Annotated[
     typer.Option(
         "--colour/--no-colour",
         metavar=" ",
-        help="Colours. On a terminal they are on, unless NO_COLOR is set.",
+        help="Use colours. By default on a terminal, unless NO_COLOR is set.",
         show_default=False,
     ),
 ]
 First = Annotated[
     int | None,
-    typer.Option("--from", min=1, metavar="N", help="Begin with number N of the past."),
+    typer.Option("--from", min=1, metavar="N", help="Begin at number N, in the past."),
 ]
 Last = Annotated[
     int | None,
-    typer.Option("--to", min=1, metavar="N", help="End with number N; goes with --from."),
+    typer.Option("--to", min=1, metavar="N", help="End at number N; needs --from."),
 ]
 Since = Annotated[
     str | None,
     typer.Option(
-        metavar="TIME", help="Begin this long ago (30s, 10m, 2h, 1d), or at an RFC 3339 time."
+        metavar="TIME", help="Begin at a time: so long ago (30s, 10m, 2h, 1d), or RFC 3339."
     ),
 ]
 Latest = Annotated[
@@ -90,7 +90,7 @@ UntilNow = Annotated[
     typer.Option(
         *("-e", "--until-now"),
         metavar=" ",
-        help="End with the newest message now; goes with --from or --since.",
+        help="End at the newest message there is now; needs --from or --since.",
     ),
 ]
 Reconnect = Annotated[
@@ -98,15 +98,16 @@ Reconnect = Annotated[
     typer.Option(
         min=0,
         metavar="SECONDS",
-        help="With the past: how long to wait for a broker that is away. By default forever.",
+        help="With --from, --since or --last: how long to try to reconnect. By default forever.",
         show_default=False,
     ),
 ]
 Raw = Annotated[
-    bool, typer.Option("--raw", metavar=" ", help="Only the payloads, with nothing between them.")
+    bool,
+    typer.Option("--raw", metavar=" ", help="Print only the payloads, with nothing between them."),
 ]
 Json = Annotated[
-    bool, typer.Option("--json", metavar=" ", help="A line of JSON for each, with its time.")
+    bool, typer.Option("--json", metavar=" ", help="Print JSON, one message a line, with its time.")
 ]
 
 
@@ -146,8 +147,8 @@ def serve(context: typer.Context, config: ConfigFile = None, **flags: Any) -> No
     """Run the broker.
 
     Flags have nats-server's names. A flag wins over a SERIATIM_* variable,
-    which wins over the file of --config; every wrong setting is told at once.
-    [bold]seriatim config[/bold] explains them all.
+    which wins over the file of --config; all invalid settings are reported
+    together. [bold]seriatim config[/bold] explains each setting.
 
     [bold]Examples[/bold]
 
@@ -176,14 +177,14 @@ def config(
 ) -> None:
     """Print the effective settings, where each comes from, and what it is for.
 
-    Takes the flags, variables and file of [bold]seriatim serve[/bold], and starts nothing.
+    Takes the same flags, variables and file as [bold]seriatim serve[/bold], and starts nothing.
 
     [bold]Examples[/bold]
 
-    [cyan]seriatim config[/cyan]                       what is in force, explained
-    [cyan]seriatim config -c broker.toml -p 4333[/cyan]    check a file, and a flag with it
+    [cyan]seriatim config[/cyan]                       the effective settings, explained
+    [cyan]seriatim config -c broker.toml -p 4333[/cyan]    check a file together with a flag
     [cyan]seriatim config --format toml > broker.toml[/cyan]
-                                          a file to begin with
+                                          a file to start from
     """
     from broker.settings.resolve import resolve
     from seriatim.cli import explain
@@ -210,21 +211,23 @@ def version() -> None:
 @app.command()
 def pub(
     subject: Annotated[
-        str, typer.Argument(metavar="SUBJECT", help="Where to publish.", show_default=False)
+        str,
+        typer.Argument(metavar="SUBJECT", help="The subject to publish to.", show_default=False),
     ],
     payload: Annotated[
         str | None,
         typer.Argument(
             metavar="PAYLOAD",
-            help="The payload, or - for standard input, as when it is left out in a pipe.",
+            help="The payload; - for standard input, which is also the default in a pipe.",
         ),
     ] = None,
     file: Annotated[
-        str | None, typer.Option("-f", "--file", metavar="FILE", help="Read the payload from it.")
+        str | None,
+        typer.Option("-f", "--file", metavar="FILE", help="Read the payload from this file."),
     ] = None,
     count: Annotated[int, typer.Option(min=1, metavar="N", help="How many times to publish.")] = 1,
     reply: Annotated[
-        str, typer.Option(metavar="SUBJECT", help="Where answers go.", show_default=False)
+        str, typer.Option(metavar="SUBJECT", help="The subject for replies.", show_default=False)
     ] = "",
     header: Annotated[
         list[str] | None,
@@ -271,7 +274,7 @@ def pub(
 def sub(
     subjects: Annotated[
         list[str],
-        typer.Argument(metavar="SUBJECT", help="What to listen to; * and > are wildcards."),
+        typer.Argument(metavar="SUBJECT", help="The subjects to listen to; * and > are wildcards."),
     ],
     queue: Queue = None,
     count: Annotated[
@@ -287,29 +290,32 @@ def sub(
     raw: Raw = False,
     json: Json = False,
     frame: Annotated[
-        bool, typer.Option("--frame", metavar=" ", help="The frame as it came, a nested netstring.")
+        bool,
+        typer.Option(
+            "--frame", metavar=" ", help="Print the frame as received, a nested netstring."
+        ),
     ] = False,
     colour: Colour = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Show what arrives: number, subject and payload. Ctrl-C ends it.
 
-    What is asked for of the past and is not kept any more is told on standard error.
-    What begins in the past goes on by itself when the broker was away, without a repeat.
+    Messages of the past that are no longer kept are reported on standard error.
+    With --from, --since or --last, it reconnects and resumes without repeating a message.
 
-    In a line of JSON [bold]time[/bold] is when the broker took the message; where it keeps none
-    of it there is [bold]received[/bold] instead, when it came here.
+    In JSON, [bold]time[/bold] is when the broker accepted the message. If the broker does not keep
+    it, there is [bold]received[/bold] instead: when the message arrived here.
 
     [bold]Examples[/bold]
 
     [cyan]seriatim sub '>'[/cyan]                        everything
     [cyan]seriatim sub orders.new 'trades.*' --count 10[/cyan]
     [cyan]seriatim sub orders.new --json | jq .number[/cyan]
-    [cyan]seriatim sub 'orders.>' --from 88485[/cyan]    from that number, then what comes
+    [cyan]seriatim sub 'orders.>' --from 88485[/cyan]    from that number, then live
     [cyan]seriatim sub '>' --since 10m --count 5[/cyan]
-    [cyan]seriatim sub 'prices.*' --last[/cyan]          the last of each, then what comes
-    [cyan]seriatim sub '>' --from 1 --to 1000[/cyan]     and no more
-    [cyan]seriatim sub '>' --from 1 --until-now[/cyan]   what is there, without waiting
+    [cyan]seriatim sub 'prices.*' --last[/cyan]          the last of each subject, then live
+    [cyan]seriatim sub '>' --from 1 --to 1000[/cyan]     and then stop
+    [cyan]seriatim sub '>' --from 1 --until-now[/cyan]   what is there now, without waiting
     [cyan]seriatim sub '>' --frame > frames[/cyan]       frames back to back, to decode later
     """
     from seriatim.cli.pubsub import message_view, pub, sub, sub_start
@@ -322,7 +328,7 @@ def sub(
     group = "" if queue is None else pub.checked_queue(queue)
     begin = sub_start.read_past(first, last, since, latest, until_now)
     if begin is not None and group:
-        raise CliError("a queue group shares what comes; it has no past: leave out --queue")
+        raise CliError("a queue group gets only live messages, not the past; leave out --queue")
     if begin is None and reconnect is not None:
         raise CliError("--reconnect needs --from, --since or --last")
     if colour is None:
@@ -337,7 +343,7 @@ def sub(
         sub.subscribe(url, wish, show, ready)
     except KeyboardInterrupt:
         if count:
-            raise  # what was asked for did not come
+            raise  # the wanted past is incomplete
 
 
 app.command(cls=PortFirst)(cq)

@@ -1,4 +1,4 @@
-"""What the command line can fail with: always clear lines for a person, never a traceback."""
+"""The errors of the command line: always clear lines for a person, never a traceback."""
 
 
 class CliError(Exception):

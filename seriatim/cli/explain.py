@@ -1,8 +1,8 @@
-"""`seriatim config`: the effective settings, where each came from, and what each is for.
+"""`seriatim config`: the effective settings, where each comes from, and what each is for.
 
 table      for a person at a terminal
 toml       a file that `--config` reads, with every setting explained
-markdown   the reference page; docs/configuration.md is its output with nothing set
+markdown   the reference page; docs/configuration.md is its output with all defaults
 """
 
 import dataclasses
@@ -71,7 +71,7 @@ def as_toml(effective: Effective) -> str:
 
 
 def as_markdown(effective: Effective) -> str:
-    """The reference page; with a list of what is set, when anything is."""
+    """The reference page, preceded by a list of what is set, if anything is."""
     lines = [MARKDOWN_HEAD]
     changed = [row for row in rows(effective) if row[2] != DEFAULT]
     if changed:
@@ -90,7 +90,7 @@ def as_markdown(effective: Effective) -> str:
 
 
 def print_table(effective: Effective) -> None:
-    """The settings for a terminal; a value that is not a default stands out."""
+    """The settings for a terminal; values that are not defaults are highlighted."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -103,7 +103,7 @@ def print_table(effective: Effective) -> None:
         table.add_row(Text(name), Text(value, style), Text(origin, style or "dim"), Text(about))
     console = Console()
     if not console.is_terminal:
-        console.width = 160  # piped into a pager or a file: do not squeeze it
+        console.width = 160  # do not squeeze it when it goes to a pager or a file
     console.print(table)
 
 

@@ -1,10 +1,10 @@
-"""The flags of `serve` and `config`, written in any way nats-server takes them.
+"""The flags of `serve` and `config`, in every form nats-server accepts.
 
 `-p 4222`, `--port 4222`, `-port=4222`, `--port=4222`, `-DV`, `-D=false`, `-sd DIR`: `normalise`
-turns each into the one form that the command's parser knows, and notes what is wrong, so
-that a wrong flag is told together with every other wrong setting. Flags of nats-server for
-what does not exist here are refused by name: a broker that ignored `--user` would be open
-while its owner believes it closed.
+turns each into the one form that the command's parser knows. It collects errors, so that an
+invalid flag is reported together with every other invalid setting. nats-server's flags for
+features that do not exist here are refused by name: a broker that ignored `--user` would be open
+while its owner believes it protected.
 """
 
 import inspect
@@ -18,9 +18,9 @@ from seriatim.settings.checked import FLAG_WORDS, closest
 _AUTH = "clients are not authenticated yet, so it would protect nothing; bind to a trusted address"
 _TLS = "connections are not encrypted yet; put a TLS proxy before the broker, or leave it out"
 _CLUSTER = "brokers do not form clusters yet; leave it out"
-_PLAIN = "there is no such thing here yet; leave it out"
+_PLAIN = "this does not exist here yet; leave it out"
 
-# nats-server's flags that are not ours: what is said, by name. True where a value follows.
+# nats-server's flags that do not exist here: the reason given, by name. True: it takes a value.
 REFUSED: dict[str, tuple[str, bool]] = {
     **dict.fromkeys(("user", "pass", "auth"), (_AUTH, True)),
     **dict.fromkeys(("tls", "tlsverify"), (_TLS, False)),
@@ -79,7 +79,7 @@ def _known(own: dict[str, Flag]) -> dict[str, Flag]:
 
 @dataclass(slots=True)
 class Arguments:
-    """The arguments in the one form, and what is wrong with those that have none."""
+    """The normalised arguments, and problems with those that could not be normalised."""
 
     arguments: list[str]
     problems: list[str]
@@ -93,7 +93,7 @@ def normalise(argv: list[str], own: dict[str, Flag]) -> Arguments:
     while left:
         word = left.pop(0)
         if not word.startswith("-") or word == "-":
-            done.problems.append(f'"{word}": is not a flag, and only flags are accepted here')
+            done.problems.append(f'"{word}": is not a flag; only flags are accepted here')
             continue
         written, equals, text = word.partition("=")
         name = written.lstrip("-")
@@ -116,7 +116,7 @@ def normalise(argv: list[str], own: dict[str, Flag]) -> Arguments:
 
 
 def _skip_value(left: list[str], may_follow: bool) -> None:
-    """Leave out what was meant for a flag that is refused: it would be one more complaint."""
+    """Skip the value of a refused flag, which would cause one more error."""
     if may_follow and left and not left[0].startswith("-"):
         left.pop(0)
 
@@ -147,7 +147,7 @@ def _with_value(
 
 
 def _is_flag(word: str, known: dict[str, Flag]) -> bool:
-    """Whether `word` is a flag, and not the value of the flag before it (as -1 is)."""
+    """Whether `word` is a flag, not the value of the flag before it (as -1 is)."""
     name = word.partition("=")[0].lstrip("-")
     return word.startswith("-") and (name in known or name in REFUSED)
 
@@ -165,7 +165,7 @@ def _unknown(name: str, known: dict[str, Flag]) -> str:
     close = closest(name, [word for word in known if len(word) > 2])
     if close:
         return f"there is no such flag; did you mean --{close}?"
-    return "there is no such flag; --help shows what there is"
+    return "there is no such flag; --help lists the flags"
 
 
 def option_text(setting: BrokerSetting) -> str:

@@ -1,4 +1,4 @@
-"""How far long work has come: a bar on standard error, where that is a terminal."""
+"""A progress bar on standard error, if that is a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ Step = Callable[[int], None]
 
 @contextmanager
 def bar(what: str, total: int, unit: str) -> Iterator[Step]:
-    """Show `what` while inside; the step it gives is told how far the work is, of `total`."""
+    """Show `what` while inside; call the step it yields with the work done so far, of `total`."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda done: None
         return

@@ -1,8 +1,8 @@
-"""`seriatim serve`: check the settings here, then become the broker.
+"""`seriatim serve`: checks the settings, then becomes the broker.
 
-The process that runs the broker is this one with a new program in it (`exec`): the pid
-stays, so supervisors and signals see one process, and what the command line needed is
-gone from its memory. The settings go through a file that only exists in memory.
+The process runs the broker by `exec`: the pid stays, so supervisors and signals see one process,
+and the command line's modules do not stay in memory. The settings are passed in a file that exists
+only in memory.
 """
 
 import os
@@ -13,8 +13,8 @@ from typing import NoReturn
 from broker.settings.settings import Settings, settings_to_json
 from seriatim.cli.errors import CliError
 
-# Without these glibc raises the size above which memory is mapped by itself, and so given back, as
-# soon as one large outbox is freed; those of a thousand dead readers would never be given back.
+# By default glibc raises the size from which memory is mapped (and so given back) as soon as one
+# large outbox is freed: then those of a thousand dead subscribers would never be given back.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "4194304"}
 
 
@@ -45,6 +45,6 @@ def _settings_file(content: bytes) -> int:
 
 
 def _interpreter_flags() -> list[str]:
-    """`-P`, so that a folder `broker` where the user stands is not taken for ours."""
+    """`-P`, so that a folder `broker` in the working directory is not imported instead of ours."""
     home = str(Path(__file__).resolve().parent.parent.parent)
     return [] if sys.path and sys.path[0] in ("", home) else ["-P"]

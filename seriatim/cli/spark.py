@@ -1,6 +1,6 @@
-"""`seriatim spark`: the jobs of `pyspark_seriatim`, each of which has a command line of its own.
+"""`seriatim spark`: runs the jobs of `pyspark_seriatim`, each with its own command line.
 
-What is typed goes to the job as it is, so that nothing of Spark's is loaded for another command.
+The arguments are passed on unparsed, so that no other command loads anything of Spark.
 """
 
 import sys
@@ -10,8 +10,8 @@ import typer
 
 JOBS = {
     "archive": "Write the stream to Parquet, Delta or Iceberg, each message once.",
-    "audit": "Prove a range, or an archive, to be without gaps and doubles, equal to the journal.",
-    "replay": "Publish an archive again, in its order, each message once.",
+    "audit": "Check that a range, or an archive, has no gaps or duplicates and equals the journal.",
+    "replay": "Publish an archive again, in order, each message once.",
     "stats": "Messages, bytes, sizes and rates by subject and time.",
     "cardinal": "Assemble Cardinal Streams into tables of blocks, updates and reorgs.",
     "bundle": "Zip what executors need of Seriatim, for spark-submit's --py-files.",
@@ -20,15 +20,15 @@ ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 
 app = typer.Typer(
     name="spark",
-    help="""Read, prove, keep and write the stream with Spark.
+    help="""Archive, audit, replay and analyse the stream with Spark.
 
     [bold]Examples[/bold]
 
-    [cyan]seriatim spark archive /data/archive --once[/cyan]    what is there, as Parquet
-    [cyan]seriatim spark audit --archive /data/archive[/cyan]   status 1 if one is missing
-    [cyan]seriatim spark stats --server HOST:4222[/cyan]        how much, of what
+    [cyan]seriatim spark archive /data/archive --once[/cyan]    the journal, as Parquet
+    [cyan]seriatim spark audit --archive /data/archive[/cyan]   status 1 if a message is missing
+    [cyan]seriatim spark stats --server HOST:4222[/cyan]        messages and bytes by subject
     """,
-    short_help="Read, prove, keep and write the stream with Spark.",
+    short_help="Archive, audit, replay and analyse the stream with Spark.",
     epilog="Needs pip install 'seriatim\\[spark]', and Java 17 or 21.",
     rich_markup_mode="rich",
 )

@@ -1,4 +1,4 @@
-"""`seriatim version`: which version, which build, which Python, which event loop."""
+"""`seriatim version`: prints the versions of Seriatim and Python, the build, and the event loop."""
 
 import platform
 
@@ -21,7 +21,7 @@ def facts() -> dict[str, str]:
 
 
 def _loop() -> str:
-    """The event loop that `loop = "auto"` takes here."""
+    """The event loop that `loop = "auto"` chooses here."""
     from importlib import metadata
 
     try:

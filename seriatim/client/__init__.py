@@ -1,12 +1,12 @@
-"""A NATS client: the protocol without I/O, and a blocking and an asyncio face of it.
+"""A NATS client: the protocol without I/O, with a blocking and an asyncio client on top of it.
 
     errors          what can go wrong
-    server_address  nats://user:password@host:port, read and shown
-    credentials     who we are, as CONNECT says it
+    server_address  nats://user:password@host:port, parsed and shown
+    credentials     the credentials that CONNECT sends
     protocol        bytes in, events out; commands in, bytes out
     blocking        one blocking connection, for large answers
-    aio             one asyncio connection, which connects again where that is asked for
+    aio             one asyncio connection, which can reconnect
 
-Nothing compiled is imported here, and nothing of `parser`, `broker`, `sublist` or `sequencer`:
-a module of that name beside a user's script disturbs nothing.
+Nothing compiled is imported here, and nothing of `parser`, `broker`, `sublist` or `sequencer`: a
+user's own module of such a name, next to a script, does no harm.
 """

@@ -6,13 +6,12 @@
         async for message in subscription:
             print(message.subject, message.data)
 
-Messages of all subscriptions arrive in the order of the wire: a callback is called for each at
-once, an iterator takes them one after the other. With `reconnect_wait` a connection that breaks
-is opened again and the subscriptions are made again; what was on its way then is lost, and
-requests without an answer fail. Without it the client is closed when the connection breaks, and
-`client.error` says why.
+Messages of all subscriptions arrive in the order of the wire. A callback is called at once; an
+iterator yields one message after the other. With `reconnect_wait` the client reconnects after a
+broken connection and subscribes again; messages in flight are lost, and pending requests fail.
+Without it the client is closed when the connection breaks, and `client.error` says why.
 
-A refusal of a subject (-ERR 'Permissions Violation ...') closes nothing: `on_error` gets it.
+A refused subject (-ERR 'Permissions Violation ...') closes nothing: `on_error` reports it.
 """
 
 import asyncio
@@ -44,10 +43,10 @@ from seriatim.client.tls import DEFAULT_TLS, TlsSettings
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 PING_SECONDS: Final = 120.0
-PINGS_MAX: Final = 2  # without an answer: then the connection is dead
+PINGS_MAX: Final = 2  # unanswered; after that the connection is considered dead
 REQUEST_SECONDS: Final = 10.0
 FLUSH_SECONDS: Final = 10.0
-PENDING_BYTES: Final = 64 << 20  # that may wait to be taken from an iterator
+PENDING_BYTES: Final = 64 << 20  # that may wait in an iterator
 
 OnMessage = Callable[[MessageReceived], None]
 OnEvent = Callable[[], None]
@@ -56,15 +55,15 @@ OnError = Callable[[BrokerError], None]
 
 @dataclass(frozen=True, slots=True)
 class ClientCallbacks:
-    """What is called when something happens to a client; none of them may wait."""
+    """What is called when something happens to a client; callbacks must not block."""
 
-    on_error: OnError | None = None  # the broker refused something, or connecting again failed
+    on_error: OnError | None = None  # the broker refused something, or reconnecting failed
     on_disconnected: OnEvent | None = None
     on_reconnected: OnEvent | None = None
 
 
 class AsyncSubscription:
-    """What arrives on a subject: `async for message in subscription`, or by a callback."""
+    """A subscription: `async for message in subscription`, or a callback."""
 
     def __init__(
         self, client: "AsyncClient", subject: str, queue: str, on_message: OnMessage | None
@@ -84,7 +83,7 @@ class AsyncSubscription:
         return self
 
     async def __anext__(self) -> MessageReceived:
-        """The next message. Raises `ConnectionLost` when the client closed, `SlowSubscriber`."""
+        """The next message. Raises `ConnectionLost` if the client closed, and `SlowSubscriber`."""
         while not self._waiting:
             if self._error is not None:
                 raise self._error
@@ -97,12 +96,12 @@ class AsyncSubscription:
         return message
 
     async def unsubscribe(self) -> None:
-        """Receive no more; what has arrived can still be taken."""
+        """Receive no more; messages that have arrived can still be taken."""
         self._client._drop(self)
         self.end(None)
 
     def deliver(self, message: MessageReceived) -> None:
-        """A message has come."""
+        """Accept a message from the wire."""
         if self._on_message is not None:
             self._on_message(message)
             return
@@ -111,10 +110,10 @@ class AsyncSubscription:
         self._changed.set()
         if self._bytes > PENDING_BYTES:
             self._client._drop(self)
-            self.end(SlowSubscriber(f"{self.subject}: too many messages wait to be taken"))
+            self.end(SlowSubscriber(f"{self.subject}: too many messages are waiting"))
 
     def end(self, error: BrokerError | None) -> None:
-        """Nothing more will come."""
+        """No more messages will come."""
         self._ended, self._error = True, self._error or error
         self._changed.set()
 
@@ -130,9 +129,9 @@ class AsyncClient:
         inbox_prefix: str,
         reconnect_wait: float | None,
     ) -> None:
-        self.error: BrokerError | None = None  # why it is closed, if nobody closed it
+        self.error: BrokerError | None = None  # why it closed, unless the user closed it
         self.closed = asyncio.Event()
-        self.info: dict[str, Any] = {}  # what the broker has said of itself
+        self.info: dict[str, Any] = {}  # the broker's INFO
         self._servers = servers
         self._options = options
         self._callbacks = callbacks
@@ -159,26 +158,26 @@ class AsyncClient:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection now."""
+        """Whether there is a connection at the moment."""
         return self._wire is not None
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is over."""
+        """Whether the client is closed for good."""
         return self.closed.is_set()
 
     @property
     def max_payload(self) -> int:
-        """The largest payload that the broker takes, headers included."""
+        """The largest payload that the broker accepts, headers included."""
         return max_payload_of(self.info)
 
     @property
     def inbox(self) -> str:
-        """What the subjects of answers to this client begin with."""
+        """The prefix of the reply subjects of this client."""
         return self._inbox
 
     def new_inbox(self) -> str:
-        """A subject that nobody else has, for answers."""
+        """A unique subject for replies."""
         return f"{self._inbox}.{secrets.token_hex(4)}"
 
     async def publish(
@@ -188,7 +187,7 @@ class AsyncClient:
         reply: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Publish a message; it waits while much is not written yet.
+        """Publish a message; waits while too much is still to be written.
 
         Raises `ConnectionLost`, `InvalidArgument`, `MessageTooLarge`.
         """
@@ -200,7 +199,7 @@ class AsyncClient:
     async def subscribe(
         self, subject: str, queue: str = "", on_message: OnMessage | None = None
     ) -> AsyncSubscription:
-        """Subscribe. What the broker has against it, `on_error` gets before `flush` returns."""
+        """Subscribe. If the broker refuses it, `on_error` is called before `flush` returns."""
         wire = self._alive()
         made = AsyncSubscription(self, subject, queue, on_message)
         check_sendable(subject)
@@ -220,7 +219,7 @@ class AsyncClient:
     ) -> MessageReceived:
         """The answer to a request, whatever its status is.
 
-        Raises `NoResponders`, `NoAnswer` when the time is up, and `ConnectionLost`.
+        Raises `NoResponders`, `NoAnswer` after the timeout, and `ConnectionLost`.
         """
         if self._answers is None:
             self._answers = await self.subscribe(f"{self._inbox}.*", on_message=self._on_answer)
@@ -241,7 +240,7 @@ class AsyncClient:
         return message
 
     async def flush(self, timeout: float = FLUSH_SECONDS) -> None:
-        """Return when the broker has handled all that was sent. Raises `NoAnswer`."""
+        """Wait until the broker has processed everything sent so far. Raises `NoAnswer`."""
         try:
             async with asyncio.timeout(timeout):
                 await self._alive().ping()
@@ -249,7 +248,7 @@ class AsyncClient:
             raise NoAnswer("no answer in time") from None
 
     async def drain(self, timeout: float = FLUSH_SECONDS) -> None:
-        """End every subscription, let what is on its way arrive, and close."""
+        """End every subscription, let messages in flight arrive, and close."""
         for subscription in list(self._subscriptions.values()):
             if subscription is not self._answers and self._wire is not None:
                 self._wire.protocol.unsubscribe(subscription.sid)
@@ -259,7 +258,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close it, whatever its state."""
+        """Close the client, in any state."""
         wire, self._wire = self._wire, None
         self._fail_requests(ConnectionLost("the connection is closed"))
         for subscription in self._subscriptions.values():
@@ -291,7 +290,7 @@ class AsyncClient:
             return
         try:
             subscription.deliver(message)
-        except Exception as error:  # of a user's callback: the connection goes on
+        except Exception as error:  # a user's callback failed; the connection goes on
             told = {"message": f"a callback for {message.subject} failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(told)
 
@@ -305,7 +304,7 @@ class AsyncClient:
             self._callbacks.on_error(BrokerError(refusal.words))
 
     def _on_lost(self, error: BrokerError) -> None:
-        """The connection broke: connect again, or be closed."""
+        """The connection broke: reconnect, or close."""
         if self._wire is None:
             return
         self._wire = None
@@ -332,7 +331,7 @@ class AsyncClient:
     # Connecting
 
     async def _open(self) -> None:
-        """Connect to the first server that lets us in. Raises `BrokerError`."""
+        """Connect to the first server that accepts us. Raises `BrokerError`."""
         problems: list[ConnectionLost] = []
         for server in self._servers:
             try:
@@ -351,7 +350,7 @@ class AsyncClient:
         raise ConnectionLost("; ".join(map(str, problems)))
 
     async def _reconnect(self, wait: float) -> None:
-        """Try until it is there, or `close` ends it."""
+        """Try until it succeeds, or `close` ends it."""
         while True:
             try:
                 await self._open()
@@ -378,9 +377,9 @@ async def connect(
     reconnect_wait: float | None = None,
     callbacks: ClientCallbacks | None = None,
 ) -> AsyncClient:
-    """Connect to the first of `servers` that lets us in; times are in seconds.
+    """Connect to the first of `servers` that accepts us; times are in seconds.
 
-    Raises `ConnectionLost` where none does, `NotAuthorized`, and `InvalidArgument`.
+    Raises `ConnectionLost` if none can be reached, `NotAuthorized`, and `InvalidArgument`.
     """
     listed = [servers] if isinstance(servers, str) else servers
     addresses = [address for text in listed for address in read_addresses(text)]

@@ -1,4 +1,4 @@
-"""One TCP or TLS connection of the asyncio client: the handshake, PINGs, and writing in batches."""
+"""One TCP or TLS connection of the asyncio client: handshake, PINGs, and batched writes."""
 
 import asyncio
 import ssl
@@ -20,15 +20,15 @@ from seriatim.client.server_address import ServerAddress
 from seriatim.client.tls import TlsSettings, not_trusted, wants_tls
 
 CONNECT_SECONDS: Final = 5.0
-CLOSE_SECONDS: Final = 5.0  # for what is not written yet
-WRITE_BYTES: Final = 1 << 16  # that are gathered before they are written
-OVERHEAD_BYTES: Final = 64  # of a message, roughly
-STALE: Final = "the broker was not heard in time"
+CLOSE_SECONDS: Final = 5.0  # for what is still to be written
+WRITE_BYTES: Final = 1 << 16  # collected before they are written
+OVERHEAD_BYTES: Final = 64  # per message, roughly
+STALE: Final = "nothing was received from the broker in time"
 
 
 @dataclass(frozen=True, slots=True)
 class WireOptions:
-    """How to connect, and how to notice that nobody is there any more; times in seconds."""
+    """How to connect, and how to detect a dead connection; times in seconds."""
 
     name: str
     credentials: Credentials
@@ -39,7 +39,7 @@ class WireOptions:
 
 
 class Wire(asyncio.BufferedProtocol):
-    """A connection; what arrives goes to the three functions given to `deliver_to`."""
+    """A connection; its events go to the three functions given to `deliver_to`."""
 
     def __init__(self) -> None:
         self.protocol = NatsProtocol()
@@ -49,7 +49,7 @@ class Wire(asyncio.BufferedProtocol):
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._pongs: deque[asyncio.Future[None] | None] = deque()
         self._gathered = 0
-        self._writing = False  # whether a call to write is scheduled
+        self._writing = False  # whether a call of `write` is scheduled
         self._resumed: asyncio.Event | None = None  # set when there is room to write again
         self._error: BrokerError | None = None
         self._on_message: Callable[[MessageReceived], None] | None = None
@@ -57,7 +57,7 @@ class Wire(asyncio.BufferedProtocol):
         self._on_lost: Callable[[BrokerError], None] | None = None
         self._ping_timer: asyncio.TimerHandle | None = None
 
-    # asyncio's side
+    # asyncio's callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -103,14 +103,14 @@ class Wire(asyncio.BufferedProtocol):
         on_refusal: Callable[[ErrorReceived], None],
         on_lost: Callable[[BrokerError], None],
     ) -> None:
-        """From now on what happens goes there; what has happened already, too."""
+        """Where events go from now on; those that are queued already go there, too."""
         self._on_message, self._on_refusal, self._on_lost = on_message, on_refusal, on_lost
         self.write()
         if self._error is not None:
             on_lost(self._error)
 
     def _handle_events(self) -> None:
-        """Raises `BrokerError` for what ends the connection."""
+        """Raises `BrokerError` for an event that ends the connection."""
         while event := self.protocol.next_event():
             if isinstance(event, MessageReceived):
                 if self._on_message is not None:
@@ -137,7 +137,7 @@ class Wire(asyncio.BufferedProtocol):
     # What is sent
 
     def written(self, size: int) -> bool:
-        """Something was given to the protocol; whether to wait by `drain` before more is given."""
+        """Output was queued in the protocol; True if the caller must `drain` before more."""
         self._gathered += size + OVERHEAD_BYTES
         if self._gathered >= WRITE_BYTES:
             self.write()
@@ -148,14 +148,14 @@ class Wire(asyncio.BufferedProtocol):
         return False
 
     def write(self) -> None:
-        """Write what the protocol has."""
+        """Write the protocol's output."""
         self._writing, self._gathered = False, 0
         data = self.protocol.data_to_send()
         if data and self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     async def drain(self) -> None:
-        """Wait for room to write; others get their turn. Raises `ConnectionLost`."""
+        """Wait for room to write; other tasks run meanwhile. Raises `ConnectionLost`."""
         if self._resumed is None:
             await asyncio.sleep(0)
         else:
@@ -164,7 +164,7 @@ class Wire(asyncio.BufferedProtocol):
             raise self._error
 
     async def ping(self) -> None:
-        """Return when the broker has handled all that was sent. Raises `ConnectionLost`."""
+        """Wait until the broker has processed everything sent so far. Raises `ConnectionLost`."""
         if self._error is not None:
             raise self._error
         pong: asyncio.Future[None] = self._loop.create_future()
@@ -176,7 +176,7 @@ class Wire(asyncio.BufferedProtocol):
     # The beginning and the end
 
     async def greet(self, address: ServerAddress, options: WireOptions) -> None:
-        """Read INFO, turn to TLS where it is asked for, say who we are, and await the answer."""
+        """Read INFO, start TLS if needed, send CONNECT, and wait for the answer."""
         tls = options.tls
         if tls.first:
             await self._start_tls(address, tls)
@@ -190,7 +190,7 @@ class Wire(asyncio.BufferedProtocol):
 
     async def _start_tls(self, address: ServerAddress, tls: TlsSettings) -> None:
         assert self._transport is not None
-        self.protocol.discard()  # what came before in plain text is nobody's word
+        self.protocol.discard()  # bytes received before TLS are not authenticated
         try:
             made = await self._loop.start_tls(
                 self._transport, self, tls.context(), server_hostname=address.host
@@ -202,7 +202,7 @@ class Wire(asyncio.BufferedProtocol):
         self._transport = made
 
     def _watch(self, interval: float, pings_max: int) -> None:
-        """PING now and then; too many without an answer are the end."""
+        """PING regularly; too many unanswered ones end the connection."""
 
         def look() -> None:
             if self._error is not None:
@@ -218,7 +218,7 @@ class Wire(asyncio.BufferedProtocol):
         self._ping_timer = self._loop.call_later(interval, look)
 
     def lose(self, error: BrokerError) -> None:
-        """The connection is of no use any more, for this reason; the first one counts."""
+        """End the connection for this reason; the first reason counts."""
         if self._error is not None:
             return
         self._error = error
@@ -227,7 +227,7 @@ class Wire(asyncio.BufferedProtocol):
         for waiting in (self._informed, *self._pongs):
             if waiting is not None and not waiting.done():
                 waiting.set_exception(error)
-                waiting.exception()  # nobody may be waiting for it
+                waiting.exception()  # retrieved here, in case no task is waiting for it
         self.resume_writing()
         if self._transport is not None:
             self._transport.abort()
@@ -235,7 +235,7 @@ class Wire(asyncio.BufferedProtocol):
             self._on_lost(error)
 
     def close(self) -> None:
-        """Close it when all is written; nobody is told."""
+        """Close it when everything is written; no callback is called."""
         self.write()
         self._on_lost = None
         if self._transport is not None:
@@ -244,21 +244,21 @@ class Wire(asyncio.BufferedProtocol):
             self._over.cancel()
 
     async def wait_closed(self) -> None:
-        """Return when all is written, or nobody takes it any more."""
+        """Wait until everything is written, or the connection is gone."""
         done, _ = await asyncio.wait({self._over}, timeout=CLOSE_SECONDS)
         if not done and self._transport is not None:
             self._transport.abort()
 
 
 async def open_wire(address: ServerAddress, options: WireOptions) -> Wire:
-    """A connection on which the broker has let us in. Raises `BrokerError`."""
+    """A connection that the broker has accepted. Raises `BrokerError`."""
     loop = asyncio.get_running_loop()
     wire: Wire | None = None
     try:
         async with asyncio.timeout(options.connect_timeout):
             _, wire = await loop.create_connection(Wire, address.host, address.port)
             await wire.greet(address, options)
-    except (OSError, UnicodeError) as error:  # TimeoutError is one
+    except (OSError, UnicodeError) as error:  # includes TimeoutError
         if wire is not None:
             wire.lose(ConnectionLost(describe(error)))
         raise ConnectionLost(describe(error)).at(address) from None

@@ -1,15 +1,15 @@
-"""One blocking connection to a broker, made for large answers: what arrives is received in place.
+"""One blocking connection to a broker, made for large answers: payloads are received in place.
 
-    BlockingClient.connect(servers)              the first address that lets us in
-    request(subject, payload, headers)           one question, one answer
-    ask(requests, window)                        many, some on their way at a time
-    stream(subject, payload)                     one question, answers until Seriatim-Last
+    BlockingClient.connect(servers)              the first server that accepts us
+    request(subject, payload, headers)           one request, one answer
+    ask(requests, window)                        many, with several in flight
+    stream(subject, payload)                     one request, answers until Seriatim-Last
     publish(subject, payload, headers)           a message
-    send(data), flush()                          raw operations, and what the broker says of them
+    send(data), flush()                          raw operations, and the broker's errors
 
-An answer's payload is a buffer of its own, from `allocate`, that nothing else uses: arrays on it
-copy nothing. Not for two threads at a time. What breaks the connection raises `ConnectionLost`,
-and it is closed then; a refusal raises `BrokerError`, or is an answer with a status.
+The payload of an answer has a buffer of its own, from `allocate`, so arrays on it copy nothing. A
+client must not be used by two threads at once. A broken connection raises `ConnectionLost` and is
+closed; a refusal raises `BrokerError`, or is an answer with a status.
 """
 
 import secrets
@@ -50,12 +50,12 @@ Request = tuple[str, Data, Mapping[str, str] | None]
 DEFAULT_SERVER: Final = "127.0.0.1:4222"
 CONNECT_SECONDS: Final = 5.0
 REQUEST_SECONDS: Final = 10.0
-JOIN_MAX: Final = 1 << 14  # pieces below are sent in one
-SEND_MAX: Final = 1 << 20  # of a piece at a time: so much is to go in the request's time
+JOIN_MAX: Final = 1 << 14  # smaller pieces are joined into one
+SEND_MAX: Final = 1 << 20  # bytes per call: the timeout holds for each
 
 
 def allocate_bytes(size: int) -> memoryview:
-    """Memory of Python's own, for a payload."""
+    """Ordinary memory for a payload."""
     return memoryview(bytearray(size))
 
 
@@ -77,7 +77,7 @@ DEFAULTS: Final = ConnectOptions()
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a broker answered; `status` is 0 where it gave none."""
+    """A broker's answer; `status` is 0 if it has none."""
 
     status: int
     description: str
@@ -85,7 +85,7 @@ class Answer:
     payload: memoryview
 
     def check(self, subject: str) -> "Answer":
-        """The same answer. Raises `BrokerError` for a status of refusal."""
+        """Return the answer itself. Raises `BrokerError` if its status is a refusal."""
         if self.status == NO_RESPONDERS and not self.description:
             raise BrokerError(
                 f"{subject}: nobody answers; this broker is not Seriatim", NO_RESPONDERS
@@ -96,7 +96,7 @@ class Answer:
 
 
 class BlockingClient:
-    """One connection; open until `close`, or until something raised `ConnectionLost`."""
+    """One connection; open until `close`, or until a call raised `ConnectionLost`."""
 
     def __init__(self, sock: socket.socket, server: ServerAddress, options: ConnectOptions) -> None:
         self.server = server
@@ -106,7 +106,7 @@ class BlockingClient:
         self._until = 0.0
         self._inbox = f"_INBOX.{secrets.token_hex(8)}."
         self._asked = 0
-        self._refusals: list[str] = []  # -ERR received, and not yet reported
+        self._refusals: list[str] = []  # -ERRs received but not reported yet
         self.is_open = True
 
     @classmethod
@@ -115,10 +115,10 @@ class BlockingClient:
         servers: str | Sequence[ServerAddress] = DEFAULT_SERVER,
         options: ConnectOptions = DEFAULTS,
     ) -> Self:
-        """Connect to the first server that lets us in: `host:port,nats://host:port`.
+        """Connect to the first server that accepts us: `host:port,nats://host:port`.
 
-        Raises `ConnectionLost` where none does, `BrokerError` where we are not let in, and
-        `InvalidArgument` for credentials that cannot be used.
+        Raises `ConnectionLost` if none can be reached, `BrokerError` if the broker rejects us, and
+        `InvalidArgument` for unusable credentials.
         """
         problems = []
         for server in read_addresses(servers) if isinstance(servers, str) else servers:
@@ -154,12 +154,12 @@ class BlockingClient:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What the broker has said of itself."""
+        """The broker's INFO."""
         return self._protocol.info
 
     @property
     def max_payload(self) -> int:
-        """The largest payload that the broker takes, headers included."""
+        """The largest payload that the broker accepts, headers included."""
         return self._protocol.max_payload
 
     def request(
@@ -169,16 +169,16 @@ class BlockingClient:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Answer:
-        """Ask, and await the one answer, whatever its status is; `timeout` in seconds."""
+        """Send a request and wait for its one answer, whatever its status; `timeout` in seconds."""
         reply = self._send_request(subject, payload, headers)
         self._expect(timeout)
         return self._answer_to(reply)
 
     def ask(self, requests: Iterable[Request], window: int = 4) -> Iterator[Answer]:
-        """The answers to many requests, in their order; at most `window` are on their way.
+        """The answers to many requests, in their order; at most `window` are in flight.
 
-        Requests are taken as there is room for them. A connection whose answers were not all
-        taken is to be closed.
+        Requests are taken from the iterable as there is room. If not all answers are consumed, the
+        connection must be closed.
         """
         waiting: deque[str] = deque()
         for subject, payload, headers in requests:
@@ -191,9 +191,9 @@ class BlockingClient:
             yield self._answer_to(waiting.popleft())
 
     def stream(self, subject: str, payload: Data = b"") -> Generator[Answer, None, None]:
-        """The answers to one request, until the one that says it is the last.
+        """The answers to one request, until the one marked as the last.
 
-        Raises `BrokerError` for a refusal. Left before its end, the connection is closed.
+        Raises `BrokerError` for a refusal. Leaving it before its end closes the connection.
         """
         reply = self._send_request(subject, payload, None)
         ended = False
@@ -217,17 +217,17 @@ class BlockingClient:
         headers: Mapping[str, str] | None = None,
         reply: str = "",
     ) -> None:
-        """Publish a message. What the broker has against it, `flush` says."""
+        """Publish a message. If the broker refuses it, `flush` raises."""
         size = memoryview(payload).nbytes
         head = publish_head(subject, size, reply, headers, self.max_payload)
         self._send(head, payload, b"\r\n")
 
     def send(self, data: Data) -> None:
-        """Send operations as they are. What the broker has against them, `flush` says."""
+        """Send raw operations. If the broker refuses one, `flush` raises."""
         self._send(data)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Return when the broker has handled all that was sent. Raises `BrokerError`."""
+        """Wait until the broker has processed everything sent so far. Raises `BrokerError`."""
         self._send(b"PING\r\n")
         self._expect(timeout)
         while not isinstance(self._event(), PongReceived):
@@ -235,7 +235,7 @@ class BlockingClient:
         self._raise_refusal()
 
     def is_fresh(self) -> bool:
-        """Whether it can be used again: the broker has not closed, and nothing is left over."""
+        """Whether it can be used again: the broker has not closed, and nothing unread is left."""
         if self._refusals or not self._protocol.is_between:
             return False
         try:
@@ -258,7 +258,7 @@ class BlockingClient:
         return False
 
     def close(self) -> None:
-        """Close it, whatever its state."""
+        """Close the connection, in any state."""
         self.is_open = False
         self._socket.close()
 
@@ -268,7 +268,8 @@ class BlockingClient:
         self._asked += 1
         reply = f"{self._inbox}{self._asked}"
         size = memoryview(payload).nbytes
-        # Not held to max_payload: the broker's own words come back for what is too large.
+        # Not checked against max_payload: for a message too large, the broker's own error comes
+        # back.
         self._send(publish_head(subject, size, reply, headers), payload, b"\r\n")
         return reply
 
@@ -288,7 +289,7 @@ class BlockingClient:
             raise ConnectionLost(said or describe(error)).at(self.server) from None
 
     def _last_words(self) -> str:
-        """The -ERR of a broker that has hung up on what is being sent; it came before the end."""
+        """The -ERR of a broker that closed while we were sending; it arrived before the end."""
         words, heard = "", 0
         try:
             self._socket.settimeout(0)
@@ -309,11 +310,11 @@ class BlockingClient:
     # Receiving
 
     def _expect(self, timeout: float | None = None) -> None:
-        """What is awaited now is to come in this time."""
+        """The next answer must come within this time."""
         self._until = time.monotonic() + (self._timeout_s if timeout is None else timeout)
 
     def _answer_to(self, reply: str) -> Answer:
-        """The next answer on a reply subject; those on others are of requests given up."""
+        """The next answer on a reply subject; those on others belong to abandoned requests."""
         while True:
             event = self._event()
             if isinstance(event, MessageReceived) and event.subject == reply:
@@ -322,13 +323,13 @@ class BlockingClient:
                 self._raise_refusal()
 
     def _raise_refusal(self) -> None:
-        """Raise what the broker had against something, if there is such."""
+        """Raise the broker's pending refusal, if any."""
         if self._refusals:
             said, self._refusals = self._refusals, []
             raise BrokerError(said[0]).at(self.server)
 
     def _event(self) -> Event:
-        """The next event; a PING is answered, an -ERR noted, and raised if it is the end."""
+        """The next event; a PING is answered, an -ERR recorded, and raised if it is fatal."""
         try:
             while (event := self._protocol.next_event()) is None:
                 self._receive()
@@ -342,7 +343,7 @@ class BlockingClient:
             if event.is_fatal:
                 self.close()
                 if event.is_about_us:
-                    why = f"the broker does not let us in: {event.words}"
+                    why = f"the broker rejects us: {event.words}"
                     raise NotAuthorized(why).at(self.server)
                 raise ConnectionLost(event.words).at(self.server)
         return event
@@ -357,7 +358,7 @@ class BlockingClient:
             size = self._socket.recv_into(self._protocol.get_buffer())
         except TimeoutError:
             self.close()
-            raise ConnectionLost("nothing was heard in time").at(self.server) from None
+            raise ConnectionLost("nothing was received in time").at(self.server) from None
         except OSError as error:
             raise self._broken(error) from None
         if size == 0:
@@ -371,10 +372,10 @@ class BlockingClient:
         self.close()
         return ConnectionLost(describe(error)).at(self.server)
 
-    # The beginning
+    # The handshake
 
     def _greet(self, options: ConnectOptions) -> None:
-        """Read INFO, turn to TLS where it is asked for, say who we are, and await the answer."""
+        """Read INFO, start TLS if needed, send CONNECT, and wait for the answer."""
         tls, protocol = options.tls, self._protocol
         if tls.first:
             self._start_tls(tls)
@@ -392,7 +393,7 @@ class BlockingClient:
 
     def _start_tls(self, tls: TlsSettings) -> None:
         context = tls.context()
-        self._protocol.discard()  # what came before in plain text is nobody's word
+        self._protocol.discard()  # bytes received before TLS are not authenticated
         try:
             self._socket.settimeout(self._timeout_s)
             self._socket = context.wrap_socket(self._socket, server_hostname=self.server.host)
@@ -406,5 +407,5 @@ class BlockingClient:
 def connect_blocking(
     servers: str = DEFAULT_SERVER, options: ConnectOptions = DEFAULTS
 ) -> BlockingClient:
-    """A blocking connection to the first of `servers` that lets us in. Raises `BrokerError`."""
+    """A blocking connection to the first of `servers` that accepts us. Raises `BrokerError`."""
     return BlockingClient.connect(servers, options)

@@ -1,8 +1,8 @@
-"""Who we are, as CONNECT says it: user and password, a token, an nkey, or a credentials file.
+"""What CONNECT sends: user and password, a token, an nkey, or a credentials file.
 
-What is given explicitly wins over what the address says. A credentials file holds a JWT and the
-seed of an nkey, an nkey file the seed alone; the broker's nonce is signed with it, by the package
-`nkeys`, which need not be there otherwise.
+Explicit credentials win over those in the address. A credentials file holds a JWT and the seed of
+an nkey, an nkey file only the seed. The package `nkeys` signs the broker's nonce with it; it is
+needed for nothing else.
 """
 
 import base64
@@ -21,7 +21,7 @@ FILE_MAX: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who we are, wherever we connect; files are read at each connection."""
+    """Our credentials, wherever we connect; files are read at each connection."""
 
     user: str = ""
     password: str = field(default="", repr=False)
@@ -36,7 +36,7 @@ NOBODY: Final = Credentials()
 def connect_fields(
     credentials: Credentials, address: ServerAddress, info: dict[str, Any]
 ) -> dict[str, Any]:
-    """What CONNECT says of who we are. Raises `InvalidArgument`, `BrokerError`."""
+    """The credentials as fields of CONNECT. Raises `InvalidArgument`, `BrokerError`."""
     if credentials.file or credentials.nkey_file:
         return _signed(credentials, address, info)
     if credentials.token or (address.token and not credentials.user):
@@ -51,7 +51,7 @@ def connect_fields(
 def _signed(
     credentials: Credentials, address: ServerAddress, info: dict[str, Any]
 ) -> dict[str, Any]:
-    """The JWT or the public key, and the broker's nonce as the seed signs it."""
+    """The JWT or the public key, and the broker's nonce signed with the seed."""
     path = credentials.file or credentials.nkey_file
     try:
         with open(path, "rb") as file:
@@ -68,14 +68,14 @@ def _signed(
     try:
         import nkeys
     except ImportError:
-        raise InvalidArgument("it needs nkeys; pip install nkeys") from None
+        raise InvalidArgument("an nkey needs the package nkeys: pip install nkeys") from None
     nonce = str(info.get("nonce", ""))
     if not nonce:
-        raise BrokerError("the broker asks for no credentials", address=str(address))
+        raise BrokerError("the broker does not ask for credentials", address=str(address))
     try:
         pair = nkeys.from_seed(seed)
         signature, public = pair.sign(nonce.encode()), pair.public_key
-    except Exception:  # of whatever kind: its text might hold the seed
+    except Exception:  # any exception: its text might contain the seed
         raise InvalidArgument(f"{path} holds a seed that cannot be used") from None
     signed = {"sig": base64.urlsafe_b64encode(signature).decode().rstrip("=")}
     if credentials.file:

@@ -1,16 +1,16 @@
-"""What can go wrong between a client and a broker; each error is one message, and can be pickled.
+"""The errors between a client and a broker; each has a one-line message, and can be pickled.
 
-BrokerError            catch this to catch every one; `status` is the broker's code, 0 for none
-|-- ConnectionLost     no broker, or it went away, or it was not heard in time: try again
-|   `-- NotABroker     what listens there does not speak the NATS protocol
-|-- NotAuthorized      the broker does not let us in
+BrokerError            base of all; `status` is the broker's code, or 0
+|-- ConnectionLost     no broker, or the connection broke or timed out: try again
+|   `-- NotABroker     the server does not speak the NATS protocol
+|-- NotAuthorized      the broker rejects us
 |-- NoResponders       nobody answers requests on this subject
 |-- NoAnswer           no answer in time
-|-- SlowSubscriber     more arrived than may wait to be taken
-`-- InvalidArgument    what was to be sent cannot be: an address, a subject, a header, credentials
+|-- SlowSubscriber     too many messages are waiting to be taken
+`-- InvalidArgument    an address, a subject, a header or credentials that cannot be sent
     `-- MessageTooLarge  a message larger than the broker accepts
 
-No message holds a password or a token.
+No error text contains a password or a token.
 """
 
 import os
@@ -19,7 +19,7 @@ from typing import Self
 
 
 class BrokerError(RuntimeError):
-    """The broker refused what was asked of it; `status` is its code, 0 where it gave none.
+    """The broker refused a request; `status` is its code, or 0 if it gave none.
 
     `reason` is the message without the `address` of the broker, which `str()` puts in front.
     """
@@ -34,20 +34,20 @@ class BrokerError(RuntimeError):
         return f"{self.address}: {self.reason}" if self.address else self.reason
 
     def at(self, address: object) -> Self:
-        """The same error, of a broker with this address."""
+        """The same error, with the broker's address."""
         return type(self)(self.reason, self.status, self.address or str(address))
 
 
 class ConnectionLost(BrokerError):
-    """No connection to a broker, or it ended, or nothing was heard in time: try again."""
+    """No connection to a broker, or it broke, or it timed out: try again."""
 
 
 class NotABroker(ConnectionLost):
-    """What listens there does not speak the NATS protocol."""
+    """The server does not speak the NATS protocol."""
 
 
 class NotAuthorized(BrokerError):
-    """The broker does not let us in; the message has its words."""
+    """The broker rejects us; the message quotes it."""
 
 
 class NoResponders(BrokerError):
@@ -59,11 +59,11 @@ class NoAnswer(BrokerError):
 
 
 class SlowSubscriber(BrokerError):
-    """More messages arrived than may wait to be taken; the subscription has ended."""
+    """More messages arrived than may wait; the subscription has ended."""
 
 
 class InvalidArgument(BrokerError, ValueError):
-    """What was to be sent cannot be; nothing was sent."""
+    """This cannot be sent; nothing was sent."""
 
 
 class MessageTooLarge(InvalidArgument):
@@ -71,7 +71,7 @@ class MessageTooLarge(InvalidArgument):
 
 
 def describe(error: BaseException) -> str:
-    """What went wrong, in words for a person."""
+    """What went wrong, in words for the user."""
     match error:
         case ConnectionRefusedError():
             return "connection refused: no broker listens there"
@@ -79,7 +79,7 @@ def describe(error: BaseException) -> str:
             return error.reason
         case TimeoutError():
             return "no answer in time"
-        case ssl.SSLError(strerror=str(text)) if text:  # its errno is not the system's
+        case ssl.SSLError(strerror=str(text)) if text:  # its errno is not the operating system's
             return text.lower()
         case OSError(errno=int(number)) if number > 0:
             return os.strerror(number).lower()

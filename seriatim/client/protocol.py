@@ -7,12 +7,12 @@
     protocol.connect({...}); protocol.subscribe("orders.>"); protocol.publish("orders.new", b"x")
     sock.sendall(protocol.data_to_send())         what is to be written to it
 
-A PING is answered by itself: its PONG is in the next `data_to_send`. Where no bytes shall be
-copied, read into `get_buffer()` and say how many there were by `buffer_updated(size)`; with an
-`allocate`, the payload of a message is read straight into memory that the caller gives.
+A PING is answered automatically: the PONG is in the next `data_to_send`. To avoid a copy, read into
+`get_buffer()` and report the number of bytes with `buffer_updated(size)`. With `allocate`, the
+payload of a message is read directly into memory of the caller's.
 
-What breaks the protocol raises `NotABroker`, and the connection is to be closed then. A line, and
-the headers of a message, have `LINE_MAX` bytes at most, a payload `PAYLOAD_MAX`.
+A violation of the protocol raises `NotABroker`; the connection must then be closed. A line, and the
+headers of a message, have at most `LINE_MAX` bytes, a payload at most `PAYLOAD_MAX`.
 """
 
 import json
@@ -26,9 +26,9 @@ from seriatim.client.errors import InvalidArgument, MessageTooLarge, NotABroker
 BUFFER_SIZE: Final = 1 << 16
 LINE_MAX: Final = 1 << 20  # an INFO that names thousands of servers
 PAYLOAD_MAX: Final = (1 << 30) + (1 << 20)
-PAYLOAD_DEFAULT: Final = 1 << 20  # what a broker takes that does not say
+PAYLOAD_DEFAULT: Final = 1 << 20  # the limit of a broker that announces none
 SIZE_DIGITS_MAX: Final = 10
-SHOWN_MAX: Final = 40  # of what is wrong, in an error
+SHOWN_MAX: Final = 40  # characters of the offending bytes in an error
 UNSENDABLE: Final = re.compile(r"[\s\0]")
 BAD_HEADER: Final = re.compile(r"[\r\n\0]")
 CRLF: Final = b"\r\n"
@@ -39,13 +39,13 @@ Allocate = Callable[[int], memoryview]
 
 @dataclass(frozen=True, slots=True)
 class InfoReceived:
-    """What the broker says of itself; `NatsProtocol.info` has all it has said so far."""
+    """The broker's INFO; `NatsProtocol.info` merges all of them so far."""
 
     info: dict[str, Any]
 
 
 class MessageReceived:
-    """A message. `data` is its payload as it came, a frame included where the broker writes one.
+    """A message. `data` is its payload as received, including a frame if the broker writes one.
 
     `view` is the payload in the memory that `allocate` gave; `data` is empty then.
     """
@@ -58,7 +58,7 @@ class MessageReceived:
         self.subject = subject
         self.sid = sid
         self.reply = reply
-        self.block = block  # the headers as they came; empty for none
+        self.block = block  # the raw headers; empty for none
         self.data = data
         self.view = view
         self._parsed: tuple[int, str, dict[str, str]] | None = None
@@ -69,17 +69,17 @@ class MessageReceived:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers; of several with one name the last."""
+        """The headers; if a name occurs several times, the last one."""
         return self._headers()[2]
 
     @property
     def status(self) -> int:
-        """The code of a message that is a status; 0 for any other."""
+        """The code of a status message; 0 for any other."""
         return self._headers()[0]
 
     @property
     def description(self) -> str:
-        """The words after the status."""
+        """The text after the status."""
         return self._headers()[1]
 
     def _headers(self) -> tuple[int, str, dict[str, str]]:
@@ -89,20 +89,20 @@ class MessageReceived:
 
 
 class PingReceived:
-    """The broker asked whether we are there; the answer is in `data_to_send`."""
+    """The broker sent a PING; the PONG is in `data_to_send`."""
 
 
 class PongReceived:
-    """The broker has handled all that was sent before the oldest PING without an answer."""
+    """The broker has processed everything sent before the oldest unanswered PING."""
 
 
 class OkReceived:
-    """The broker took an operation; it says so to clients with `verbose` alone."""
+    """The broker accepted an operation; sent only to clients with `verbose`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorReceived:
-    """An -ERR; all but a refused subject end the connection."""
+    """An -ERR; it ends the connection unless it refuses a subject."""
 
     words: str
 
@@ -114,7 +114,7 @@ class ErrorReceived:
 
     @property
     def is_about_us(self) -> bool:
-        """Whether the broker does not know us, or does not let us in."""
+        """Whether the broker rejects our credentials."""
         lower = self.words.lower()
         return "authorization" in lower or "authentication" in lower
 
@@ -125,7 +125,7 @@ NOTHING: Final = memoryview(b"")
 
 
 class _Arriving:
-    """A message of which the payload is not all there yet."""
+    """A message whose payload has not fully arrived."""
 
     __slots__ = ("block", "filled", "reply", "sid", "size", "subject", "view")
 
@@ -145,31 +145,31 @@ class NatsProtocol:
         self._allocate = allocate
         self._buffer = bytearray(BUFFER_SIZE)
         self._view = memoryview(self._buffer)
-        self._at = self._end = 0  # what was received and not read
-        self._scanned = 0  # up to here there is no end of a line
+        self._at = self._end = 0  # received but not parsed yet
+        self._scanned = 0  # there is no end of a line before this position
         self._arriving: _Arriving | None = None
         self._out: list[bytes] = []
         self._sid = 0
 
     @property
     def max_payload(self) -> int:
-        """The largest payload that the broker takes, headers included."""
+        """The largest payload that the broker accepts, headers included."""
         return max_payload_of(self.info)
 
     @property
     def is_between(self) -> bool:
-        """Whether all that was received was read: no operation has begun."""
+        """Whether everything received has been parsed, with no operation incomplete."""
         return self._arriving is None and self._at == self._end
 
     @property
     def fills_payload(self) -> bool:
-        """Whether the payload of a message is on its way."""
+        """Whether the payload of a message is being received."""
         return self._arriving is not None
 
-    # What arrives
+    # Input
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
-        """Take what was read from the socket."""
+        """Accept bytes that were read from the socket."""
         left = memoryview(data)
         while left:
             into = self.get_buffer()
@@ -179,7 +179,7 @@ class NatsProtocol:
             left = left[size:]
 
     def get_buffer(self) -> memoryview:
-        """Where to read the next bytes to; never empty."""
+        """Where to read the next bytes into; never empty."""
         arriving = self._arriving
         if arriving is not None and arriving.filled < arriving.size:
             return arriving.view[arriving.filled :]
@@ -194,7 +194,7 @@ class NatsProtocol:
         return self._view[self._end :]
 
     def buffer_updated(self, size: int) -> None:
-        """So many bytes were read to where `get_buffer` said."""
+        """This many bytes were read into the buffer of `get_buffer`."""
         arriving = self._arriving
         if arriving is not None and arriving.filled < arriving.size:
             arriving.filled += size
@@ -202,11 +202,11 @@ class NatsProtocol:
             self._end += size
 
     def discard(self) -> None:
-        """Forget what was received and not read: TLS begins, and nobody vouches for it."""
+        """Drop unparsed input: TLS begins, and these bytes are not authenticated."""
         self._at = self._end = self._scanned = 0
 
     def next_event(self) -> Event | None:
-        """The next thing that happened; None when more bytes are needed. Raises `NotABroker`."""
+        """The next event; None if more bytes are needed. Raises `NotABroker`."""
         if self._arriving is not None:
             return self._arrived(self._arriving)
         start = self._at
@@ -223,7 +223,7 @@ class NatsProtocol:
         return self._operation(line.rstrip(b"\r"))
 
     def _operation(self, line: bytes) -> Event:
-        """What a line says that is not the beginning of a message."""
+        """The event of a line that does not begin a message."""
         verb, _, rest = line.partition(b" ")
         verb = verb.upper()
         if verb == b"PING":
@@ -242,7 +242,7 @@ class NatsProtocol:
         raise NotABroker(f"this is not a NATS broker: it says {line[:SHOWN_MAX]!r}")
 
     def _message(self, line: bytes, at: int) -> MessageReceived | None:
-        """A message, or None while its headers, or its payload, are not all there."""
+        """A message, or None until all of its headers and payload have arrived."""
         words = line.split()
         try:
             if line[0] == 72:  # HMSG
@@ -259,7 +259,7 @@ class NatsProtocol:
             raise NotABroker(f"this is not a NATS broker: it says {line[:SHOWN_MAX]!r}") from None
         start = at + head  # of the payload
         if start > self._end:
-            return None  # the line is read again when the headers are there
+            return None  # the line is parsed again when the headers are complete
         block = bytes(self._view[at:start]) if head else b""
         stop = at + size
         if self._allocate is None and stop + 2 <= self._end:
@@ -273,7 +273,7 @@ class NatsProtocol:
         )
 
     def _begin(self, arriving: _Arriving, start: int) -> MessageReceived | None:
-        """Move what there is of a payload to memory of its own; the rest is read into it."""
+        """Move the part of a payload that is here into its own memory; the rest is read there."""
         have = min(arriving.size, self._end - start)
         if have:
             arriving.view[:have] = self._view[start : start + have]
@@ -284,7 +284,7 @@ class NatsProtocol:
         return self._arrived(arriving)
 
     def _arrived(self, arriving: _Arriving) -> MessageReceived | None:
-        """The message, if its payload and its end are there."""
+        """The message, if its payload and the final CRLF are there."""
         if arriving.filled < arriving.size or self._end - self._at < len(CRLF):
             return None
         if self._buffer[self._at : self._at + len(CRLF)] != CRLF:
@@ -299,16 +299,16 @@ class NatsProtocol:
             arriving.subject, arriving.sid, arriving.reply, arriving.block, data, view
         )
 
-    # What is sent
+    # Output
 
     def data_to_send(self) -> bytes:
-        """What is to be written to the socket; the next call gives what comes after it."""
+        """The bytes to write to the socket; the next call returns those that follow."""
         data = b"".join(self._out)
         self._out.clear()
         return data
 
     def connect(self, fields: Mapping[str, Any]) -> None:
-        """CONNECT; `fields` over those that every client here has."""
+        """Queue CONNECT; `fields` override the client's defaults."""
         said = {
             "verbose": False,
             "pedantic": False,
@@ -323,7 +323,7 @@ class NatsProtocol:
         self._out.append(f"CONNECT {json.dumps(said)}\r\n".encode())
 
     def subscribe(self, subject: str, queue: str = "", sid: int = 0) -> int:
-        """SUB; the subscription's id, which its messages have. Raises `InvalidArgument`."""
+        """Queue SUB; the subscription's id, which its messages carry. Raises `InvalidArgument`."""
         check_sendable(subject)
         group = f" {queue}" if queue else ""
         if queue:
@@ -335,7 +335,7 @@ class NatsProtocol:
         return sid
 
     def unsubscribe(self, sid: int, after: int = 0) -> None:
-        """UNSUB, at once or after so many messages in all."""
+        """Queue UNSUB, effective at once or after this many messages in total."""
         self._out.append(b"UNSUB %d %d\r\n" % (sid, after) if after else b"UNSUB %d\r\n" % sid)
 
     def publish(
@@ -345,14 +345,14 @@ class NatsProtocol:
         reply: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> int:
-        """PUB or HPUB; the size in bytes. Raises `InvalidArgument`, `MessageTooLarge`."""
+        """Queue PUB or HPUB; the size in bytes. Raises `InvalidArgument`, `MessageTooLarge`."""
         size = memoryview(payload).nbytes
         head = publish_head(subject, size, reply, headers, self.max_payload)
         self._out += (head, bytes(payload), CRLF)
         return len(head) + size + len(CRLF)
 
     def ping(self) -> None:
-        """PING; `PongReceived` follows when all that was sent before was handled."""
+        """Queue a PING; `PongReceived` follows when everything sent before was processed."""
         self._out.append(b"PING\r\n")
 
 
@@ -363,7 +363,7 @@ def publish_head(
     headers: Mapping[str, str] | None = None,
     max_payload: int = PAYLOAD_MAX,
 ) -> bytes:
-    """What goes before a payload of `size` bytes, which a CRLF follows; headers included.
+    """The bytes before a payload of `size` bytes, headers included; a CRLF must follow the payload.
 
     Raises `InvalidArgument`, `MessageTooLarge`.
     """
@@ -387,13 +387,13 @@ def publish_head(
 
 
 def max_payload_of(info: dict[str, Any]) -> int:
-    """The largest payload that a broker takes, by what it says of itself."""
+    """The largest payload that a broker accepts, by its INFO."""
     given = info.get("max_payload")
     return given if type(given) is int and given > 0 else PAYLOAD_DEFAULT
 
 
 def check_sendable(word: str, what: str = "a subject") -> None:
-    """Raise `InvalidArgument` for a word that would end its line, or be two."""
+    """Raise `InvalidArgument` for a word that would end its line, or count as two."""
     if not word or UNSENDABLE.search(word):
         raise InvalidArgument(f"{word!r:.60} is not valid as {what}")
 
@@ -419,7 +419,7 @@ def _arriving(
 
 
 def _size(digits: bytes) -> int:
-    """A size or an id as a line has it. Raises `ValueError`."""
+    """A size or an id from a line. Raises `ValueError`."""
     if not digits.isdigit() or len(digits) > SIZE_DIGITS_MAX:
         raise ValueError
     return int(digits)

@@ -1,4 +1,4 @@
-"""Addresses of brokers: read, and shown without the credentials that may stand in them."""
+"""Addresses of brokers: parsed, and shown without the credentials they may contain."""
 
 import re
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ SCHEMES: Final = ("nats", "tls")
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """One address of a broker, and who we are there where the address says it."""
+    """One address of a broker, with the credentials it contains, if any."""
 
     host: str
     port: int = PORT
@@ -43,13 +43,13 @@ def read_address(text: str) -> ServerAddress:
     assert host
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     tls = parts.scheme == "tls"
-    if user and parts.password is None:  # as NATS clients read nats://token@host
+    if user and parts.password is None:  # as NATS clients interpret nats://token@host
         return ServerAddress(host, port or PORT, token=user, tls=tls)
     return ServerAddress(host, port or PORT, user, password, tls=tls)
 
 
 def read_addresses(text: str) -> tuple[ServerAddress, ...]:
-    """Addresses with commas between. Raises `InvalidArgument`."""
+    """Addresses separated by commas. Raises `InvalidArgument`."""
     try:
         return tuple(read_address(word.strip()) for word in text.split(","))
     except ValueError:
@@ -60,6 +60,6 @@ def read_addresses(text: str) -> tuple[ServerAddress, ...]:
 
 
 def without_credentials(url: str) -> str:
-    """The address without the user and the password that may stand before its last @."""
+    """The address without the user and password before its last @, if any."""
     scheme, mark, rest = url.rpartition("://")
     return scheme + mark + rest.rpartition("@")[2]

@@ -1,4 +1,4 @@
-"""How a client turns to TLS, and whom it trusts."""
+"""When a client starts TLS, and which certificates it trusts."""
 
 import ssl
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from seriatim.client.server_address import ServerAddress
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """`context` is made when TLS begins: where the broker, the address or `wanted` asks for it."""
+    """`context` is made when TLS starts: if the broker, the address or `wanted` asks for it."""
 
     context: Callable[[], ssl.SSLContext] = ssl.create_default_context
     wanted: bool = False
@@ -23,18 +23,20 @@ DEFAULT_TLS: Final = TlsSettings()
 
 
 def wants_tls(settings: TlsSettings, address: ServerAddress, info: dict[str, Any]) -> bool:
-    """Whether TLS is to begin after INFO. Raises `BrokerError` where the broker speaks none."""
+    """Whether to start TLS after INFO. Raises `BrokerError` if the broker does not support it."""
     wanted = address.tls or settings.wanted
     if info.get("tls_required"):
         return True
     if wanted and not info.get("tls_available"):
-        raise BrokerError("TLS is asked for, and the broker speaks none", address=str(address))
+        raise BrokerError(
+            "TLS is required, but the broker does not support it", address=str(address)
+        )
     return wanted
 
 
 def not_trusted(
     settings: TlsSettings, address: ServerAddress, error: ssl.SSLCertVerificationError
 ) -> BrokerError:
-    """The error for a certificate that nobody vouches for."""
+    """The error for a certificate that is not trusted."""
     why = f"the broker's certificate is not trusted ({error.verify_message})"
     return BrokerError(f"{why}{settings.hint}", address=str(address))

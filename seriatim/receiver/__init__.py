@@ -1,10 +1,9 @@
-"""Receiving a feed: in order, each number once; missing ones are fetched or reported as lost.
+"""Receives a feed: each number once, in order; missing ones are fetched or reported as lost.
 
     from seriatim.receiver import Ended, FeedMessage, Group, MessagesLost, NewStream, Receiver
 
-docs/multicast.md shows how. Alone of the sequencer this package has sockets and an event loop.
-What is named here is loaded when it is first asked for, so that the broker, which only looks
-whether the hot modules are compiled, has none of it in its memory.
+docs/multicast.md shows how. Names are loaded when they are first used: the broker, which only
+checks whether the hot modules here are compiled, does not load sockets and an event loop.
 """
 
 from importlib import import_module

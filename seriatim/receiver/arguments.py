@@ -1,6 +1,6 @@
-"""What a receiver is given: anything that cannot be is a `ReceiverError`, before a socket is made.
+"""Checks a receiver's arguments: an invalid one raises `ReceiverError` before a socket is made.
 
-An argument of a wrong type would otherwise come out later, out of the event loop.
+Otherwise a wrong type would only show later, as an exception in the event loop.
 """
 
 from collections.abc import Sequence
@@ -15,26 +15,26 @@ from seriatim.receiver.filler import Filler
 from seriatim.receiver.group import Group
 from seriatim.receiver.order import FEEDS
 
-START_MAX: Final = (1 << 63) - 2  # the number behind the last one must be one, too
+START_MAX: Final = (1 << 63) - 2  # the number after the last one must be valid, too
 COUNT_MAX: Final = (1 << 31) - 1
 BYTES_MAX: Final = (1 << 63) - 1
 
 
 def check_feeds(feeds: Any) -> None:
-    """Raise `ReceiverError` unless these are one group or two."""
+    """Raise `ReceiverError` unless this is a list of one or two groups."""
     if isinstance(feeds, Group):
-        raise ReceiverError("feeds are a list of groups, also where there is one: give [group]")
+        raise ReceiverError("feeds must be a list of groups, even of a single one: give [group]")
     if not isinstance(feeds, Sequence) or not all(isinstance(one, Group) for one in feeds):
         raise ReceiverError(f"{feeds!r} is not a list of groups; give [Group(..)]")
     if not 0 < len(feeds) <= FEEDS:
-        raise ReceiverError(f"a receiver has one or two feeds, and here are {len(feeds)}")
+        raise ReceiverError(f"a receiver has one or two feeds, not {len(feeds)}")
 
 
 def codec_of(codec: Any, subject: Any) -> Codec:
-    """The codec, or the one of this name; netstring if there is none. Raises `ReceiverError`."""
+    """The codec, or the one of this name; by default netstring. Raises `ReceiverError`."""
     if not isinstance(subject, str):
         raise ReceiverError(
-            f"{subject!r} is not a valid subject; give the feed's filter, as a text"
+            f"{subject!r} is not a valid subject; give the feed's filter as a string"
         )
     if codec is None:
         return NetstringCodec()
@@ -49,15 +49,15 @@ def codec_of(codec: Any, subject: Any) -> Codec:
 
 
 def check_fill(fill: Any) -> None:
-    """Raise `ReceiverError` unless this may be whom to ask for what misses."""
+    """Raise `ReceiverError` unless this is a server that missing messages can be requested from."""
     if fill is not None and not isinstance(fill, str | Filler):
         raise ReceiverError(
-            f"{fill!r} is not an address to ask; give nats://HOST:PORT, mold://HOST:PORT, or None"
+            f"{fill!r} is not a valid fill; give nats://HOST:PORT, mold://HOST:PORT, or None"
         )
 
 
 def first_of(start: Any) -> int:
-    """The first number wanted; 0 for whichever comes first. Raises `ReceiverError`."""
+    """The first number wanted; 0 for the first to arrive. Raises `ReceiverError`."""
     if isinstance(start, str) and start == "live":
         return 0
     if not _is_whole(start) or not 1 <= start <= START_MAX:
@@ -68,21 +68,21 @@ def first_of(start: Any) -> int:
 
 
 def check_seconds(**seconds: Any) -> None:
-    """Raise `ReceiverError` for what is no time to wait."""
+    """Raise `ReceiverError` for an invalid time to wait."""
     for name, value in seconds.items():
         if not (_is_whole(value) or isinstance(value, float)) or not value >= 0:
             raise ReceiverError(f"{name} is {value!r}; give seconds, 0 or more")
 
 
 def check_idle(idle: Any) -> None:
-    """Raise `ReceiverError` unless there is a time between two looks."""
+    """Raise `ReceiverError` unless this is more than 0 seconds."""
     check_seconds(idle=idle)
     if idle == 0:
         raise ReceiverError("idle is 0; give seconds, more than 0")
 
 
 def check_counts(most: int, **counts: Any) -> None:
-    """Raise `ReceiverError` for what is no count up to `most`."""
+    """Raise `ReceiverError` for an invalid count; `most` is the maximum."""
     for name, value in counts.items():
         if not _is_whole(value) or not 0 <= value <= most:
             raise ReceiverError(f"{name} is {value!r}; give a whole number, 0 to {most}")

@@ -1,10 +1,10 @@
-"""What has come in on a socket: many datagrams with one system call, and what they say.
+"""Reads a socket: many datagrams with one system call.
 
-    read(order, codec, now, feed)   all that waits, decoded and offered; how many datagrams
-    datagrams()                     all that waits, as it came
+    read(order, codec, now, feed)   all that wait, decoded and offered; how many datagrams
+    datagrams()                     all that wait, as they came
 
-Both stop after a few thousand, so that whoever else is served by the same thread has a turn.
-What the codec cannot read is counted, and `fault` says why: a datagram can come from anybody.
+Both stop after a few thousand, so that other work of the same thread gets its turn. Datagrams that
+the codec cannot read are counted, and `fault` says why: anybody can send one.
 """
 
 from typing import Any
@@ -23,27 +23,27 @@ if not cython.compiled:
     ROUNDS = 8  # system calls in one turn
 
 SO_RXQ_OVFL = 40
-RUNS = cython.compiled  # whether runs of datagrams are understood here: UDP_GRO may be asked for
+RUNS = cython.compiled  # whether runs of datagrams are supported here: then UDP_GRO may be set
 
 
 class Arrivals:
-    """One per socket, which does not block. Memory: 2 MiB of which what comes in is touched."""
+    """One per socket, which is non-blocking. Memory: 2 MiB, of which only used pages count."""
 
     def __init__(self, socket: Any) -> None:
         self.socket = socket
         self.fd = socket.fileno()
         self.buffer = bytearray(SLOTS * SLOT_BYTES if cython.compiled else 0)
         self.data = self.buffer
-        self.got = 0  # slots that are filled
-        self.count = 0  # datagrams, ever
+        self.got = 0  # slots filled
+        self.count = 0  # datagrams so far
         self.malformed = 0
         self.fault = ""
-        self.error = 0  # why the socket gave nothing, but for nothing being there
-        self.drops = 0  # what the kernel had no room for
-        self.slots: list[tuple[bytes, int]] = []  # of the uncompiled build
+        self.error = 0  # why the socket gave nothing; 0 if it was only empty
+        self.drops = 0  # dropped by the kernel for lack of room
+        self.slots: list[tuple[bytes, int]] = []  # in the uncompiled build
 
     def read(self, order: Order, codec: Codec, now: float, feed: int) -> int:
-        """Decode what waits and offer it to the order; how many datagrams."""
+        """Decode the waiting datagrams and offer them to the order; how many there were."""
         before = self.count
         for _ in range(ROUNDS):
             self._receive()
@@ -54,7 +54,7 @@ class Arrivals:
         return self.count - before
 
     def datagrams(self) -> list[bytes]:
-        """What waits, one by one."""
+        """The waiting datagrams, one by one."""
         found: list[bytes] = []
         for _ in range(ROUNDS):
             self._receive()
@@ -76,7 +76,8 @@ class Arrivals:
             self.count += 1
             try:
                 packet: Packet = packet_of(codec, self._datagram(slot, at, size))
-            except Exception as error:  # of whoever wrote the codec: the next one may be good
+            # the codec may be the user's own; the next datagram may be good
+            except Exception as error:
                 self.malformed += 1
                 self.fault = f"{type(error).__name__}: {error}"
             else:
@@ -86,7 +87,7 @@ class Arrivals:
                 return 0
 
     def _datagram(self, slot: int, at: int, size: int) -> bytes:
-        """The one that begins at `at` of a slot of so many bytes."""
+        """The datagram that begins at `at` of a slot of `size` bytes."""
         if cython.compiled:
             start = slot * SLOT_BYTES
             return self.data[start + at : start + min(size, at + self._part(slot))]
@@ -113,7 +114,7 @@ class Arrivals:
             return self.slots[slot][1]
 
     def _receive(self) -> int:
-        """Fill the slots with what waits."""
+        """Fill the slots with waiting datagrams."""
         if cython.compiled:
             self.got = arrivals_receive(
                 self.fd,

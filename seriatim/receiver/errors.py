@@ -1,13 +1,13 @@
-"""Why a receiver cannot begin."""
+"""Errors that keep a receiver from starting."""
 
 
 class ReceiverError(Exception):
-    """Base of all; the text is for a person, and says what to do."""
+    """Base of all; the text is for the user, and says what to do."""
 
 
 class GroupError(ReceiverError):
-    """A group that cannot be joined: what was asked of the system, and what it said."""
+    """A group that cannot be joined: what was attempted, and the system's error."""
 
 
 class FillError(ReceiverError):
-    """Whoever was to fill holes cannot be asked."""
+    """The server that should fill holes cannot be used."""

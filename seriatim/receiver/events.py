@@ -1,8 +1,8 @@
-"""What a receiver tells beside messages: what is lost, where a stream ends, where one begins."""
+"""The events of a receiver besides messages: losses, the end of a stream, a new stream."""
 
 
 class MessagesLost:
-    """Numbers `first` to `last` cannot be had: they stand here, where their messages would."""
+    """Numbers `first` to `last` are lost: the event takes the place of their messages."""
 
     def __init__(self, first: int, last: int) -> None:
         self.first = first
@@ -22,9 +22,9 @@ class MessagesLost:
 
 
 class Ended:
-    """The sender has said that nothing more comes; `after` would be the next number.
+    """The sender has announced the end; `after` would be the next number.
 
-    The stream may go on all the same, when a broker is started again.
+    The stream may still go on, when a broker is started again.
     """
 
     def __init__(self, after: int) -> None:
@@ -41,9 +41,9 @@ class Ended:
 
 
 class NewStream:
-    """Numbers begin anew, with other messages: the journal is another one.
+    """Numbers begin again, with other messages: it is another journal.
 
-    `session` names it as the codec does, and is empty where the codec does not.
+    `session` is its name in the codec, or empty if the codec has none.
     """
 
     def __init__(self, session: bytes = b"") -> None:

@@ -1,4 +1,4 @@
-"""Who fills holes: what a receiver asks of them, and what a codec carries of their answers."""
+"""The interface of fillers, which fetch missing messages, and what a codec carries of a message."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ PROBE = FeedMessage(1, b"payload", b"subject", b"NATS/1.0\r\nA: b\r\n\r\n", 1)
 
 @dataclass(frozen=True, slots=True)
 class JournalHead:
-    """What there is: the journal's id and epoch, and the last number given."""
+    """The state of the broker's journal: id, epoch, and the last number assigned."""
 
     journal: str
     epoch: int
@@ -21,9 +21,9 @@ class JournalHead:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What a codec brings of a message beside number and payload.
+    """The fields of a message that a codec carries besides number and payload.
 
-    An answer is cut down to that: a message is the same, however it came.
+    Answers are reduced to these: a message is the same, whichever way it came.
     """
 
     subject: bool = True
@@ -32,12 +32,12 @@ class Carried:
 
 
 class Filler:
-    """Base of all. It lives in the receiver's event loop.
+    """Base of all fillers. It runs in the receiver's event loop.
 
-    `piece` is how many numbers a question may have, `bridge` how many numbers apart holes may be
-    to be asked for in one. Answers go to `order`; `wake` is called when they have. While it is
-    `away`, questions do not count as tries; when that ends it calls `order.retry`. While it is
-    `pressed`, whoever is asked answers, but leaves many questions unanswered: then they count less.
+    `piece` is how many numbers a request may cover, and `bridge` how far apart holes may be that
+    share one request. Answers go to `order`; then `wake` is called. While the filler is `away`,
+    requests do not count as tries; afterwards it calls `order.retry`. While it is `pressed`, the
+    server answers but leaves many requests unanswered, and tries count less.
     """
 
     piece = 1
@@ -48,46 +48,46 @@ class Filler:
         self.trouble = ""  # the last thing that went wrong, in words
 
     def attach(self, order: Order, wake: Callable[[], None], ask_head: Callable[[], None]) -> None:
-        """Work for this order. `ask_head` is called when it may not be the same broker any more."""
+        """Work for this order. `ask_head` is called when the broker may be a different one."""
         self.order = order
         self.wake = wake
         self.ask_head = ask_head
 
     async def open(self) -> None:
-        """Be ready to ask. Raises `FillError`."""
+        """Get ready to send requests. Raises `FillError`."""
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
 
     def use(self, carried: Carried) -> None:
-        """Bring messages as the codec does."""
+        """Reduce messages to what the codec carries."""
 
     async def head(self) -> JournalHead | None:
-        """What there is; None where that cannot be asked."""
+        """The journal's state; None if it cannot be asked for."""
         return None
 
     def away(self) -> float:
-        """For how many seconds whoever is asked could not be reached by now; 0 when it can."""
+        """For how many seconds the server could not be reached; 0 if it can."""
         return 0.0
 
     def room(self) -> int:
-        """How many questions may be asked now."""
+        """How many requests may be sent now."""
         raise NotImplementedError
 
     def ask(self, wanted: WantedRange) -> None:
-        """Ask; the order asks again for what is not answered."""
+        """Send a request; the order repeats what is not answered."""
         raise NotImplementedError
 
 
 def probe(codec: Codec) -> tuple[Carried, bytes]:
-    """What the codec carries, and its name of the stream that it was opened for.
+    """What the codec carries, and its name for the stream that it was opened for.
 
-    A codec that only reads carries all, and names none.
+    A codec that can only read is assumed to carry everything, and to have no name.
     """
     try:
         packet = packet_of(codec, codec.datagram([PROBE], 0))
         (message,) = packet.messages
-    except Exception:  # of whoever wrote the codec
+    except Exception:  # the codec may be the user's own
         return Carried(), b""
     carried = Carried(message.subject != b"", message.headers != b"", message.time != 0)
     return carried, packet.session

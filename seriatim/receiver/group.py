@@ -13,8 +13,8 @@ from seriatim.receiver.arrivals import RUNS
 from seriatim.receiver.errors import GroupError
 
 BUFFER_BYTES = 4 << 20  # 1 MiB holds some 2500 datagrams of 160 bytes: 25 ms of 100 000 a second
-BUFFER_MAX = (1 << 31) - 1  # what the socket option can say
-# Of Linux, and not in Python's socket module.
+BUFFER_MAX = (1 << 31) - 1  # the maximum of the socket option
+# Linux has these; Python's socket module does not.
 IP_MULTICAST_ALL = 49
 IPV6_MULTICAST_ALL = 29
 SO_RXQ_OVFL = 40
@@ -26,9 +26,9 @@ IN6_ADDRESSES = Path("/proc/net/if_inet6")
 class Group:
     """Where to listen.
 
-    `interface` is an address of this machine, or the name of an interface; empty, the system
-    chooses by its routes. `buffer_bytes` is what the kernel may hold for us; it gives at most
-    net.core.rmem_max. Raises `GroupError` when this is no multicast group and port.
+    `interface` is an address of this machine, or the name of an interface; if it is empty, the
+    routing table decides. `buffer_bytes` is the size of the kernel's buffer, at most
+    net.core.rmem_max. Raises `GroupError` if this is not a multicast group and port.
     """
 
     group: str
@@ -45,8 +45,8 @@ class Group:
         ):
             value = getattr(self, name)
             if not isinstance(value, kind) or isinstance(value, bool):
-                wanted = "a text" if kind is str else "a number"
-                raise GroupError(f"a group's {name} is {wanted}, and here it is {value!r}")
+                wanted = "a string" if kind is str else "a number"
+                raise GroupError(f"a group's {name} must be {wanted}, not {value!r}")
         try:
             address = ip_address(self.group)
         except ValueError as error:
@@ -70,10 +70,10 @@ class Group:
 
 
 def join(group: Group) -> socket.socket:
-    """A socket that does not block, has joined the group, and gets nothing else.
+    """A non-blocking socket that has joined the group, and receives nothing else.
 
-    Others may listen to the same group and port, also programs that set SO_REUSEPORT alone, or
-    SO_REUSEADDR alone. Raises `GroupError`.
+    Others may listen to the same group and port, also programs that set only SO_REUSEPORT, or
+    only SO_REUSEADDR. Raises `GroupError`.
     """
     six = ":" in group.group
     made = socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_DGRAM)
@@ -98,19 +98,19 @@ def join(group: Group) -> socket.socket:
 
 
 def rejoined(made: socket.socket, group: Group) -> socket.socket | None:
-    """A new socket, where this one hears nothing any more: its interface was made anew since.
+    """A new socket, if the old one went deaf because its interface was created again.
 
-    None where it is the same one, or there is none now.
+    None if the interface is the same one, or there is none now.
     """
     try:
         _join(made, group, _index_of(group.interface, ":" in group.group))
         return join(group)
-    except (OSError, GroupError):  # EADDRINUSE: it has joined by this very interface
+    except (OSError, GroupError):  # EADDRINUSE: it has already joined on this very interface
         return None
 
 
 def buffer_of(made: socket.socket) -> int:
-    """The bytes that the kernel holds for a socket at most, as asked for: it doubles them."""
+    """The size of the kernel's buffer of a socket, as requested: the kernel reports twice that."""
     return made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
 
 
@@ -126,7 +126,7 @@ def _join(made: socket.socket, group: Group, index: int) -> None:
 
 
 def _local(interface: str) -> bytes:
-    """The IPv4 address that stands for the interface; 0.0.0.0 where something else does."""
+    """The IPv4 address that selects the interface; 0.0.0.0 if something else does."""
     try:
         return IPv4Address(interface).packed
     except ValueError:
@@ -134,7 +134,7 @@ def _local(interface: str) -> bytes:
 
 
 def _index_of(interface: str, six: bool) -> int:
-    """The interface's index; 0 where an IPv4 address says it, or nothing."""
+    """The interface's index; 0 if an IPv4 address selects it, or nothing."""
     if not interface:
         return 0
     try:
@@ -148,7 +148,9 @@ def _index_of(interface: str, six: bool) -> int:
             ) from error
     if isinstance(address, IPv6Address) != six:
         family = "IPv6" if six else "IPv4"
-        raise GroupError(f"{interface} is not of the group's family; give an {family} address")
+        raise GroupError(
+            f"{interface} has another address family than the group; give an {family} address"
+        )
     if not six:
         return 0
     for line in IN6_ADDRESSES.read_text().splitlines() if IN6_ADDRESSES.exists() else ():
@@ -163,7 +165,7 @@ def _interfaces() -> str:
 
 
 def _said(error: OSError, group: Group) -> str:
-    """What the system has against it, in words for a person."""
+    """The system's error, in words for the user."""
     match error.errno:
         case errno.ENODEV | errno.EADDRNOTAVAIL if group.interface:
             return f"{group.interface} is not an address of this machine, or cannot do multicast"
@@ -177,6 +179,6 @@ def _said(error: OSError, group: Group) -> str:
 
 
 def _try(made: socket.socket, level: int, option: int, value: int) -> None:
-    """Set what not every system knows, or grants."""
+    """Set an option that some systems do not know, or do not permit."""
     with contextlib.suppress(OSError):
         made.setsockopt(level, option, value)

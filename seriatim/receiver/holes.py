@@ -1,11 +1,11 @@
-"""What misses, and what waits behind it: numbers covered in any way in, events in order out.
+"""Missing numbers, and the messages held after them: ranges in any order in, events in order out.
 
     delivered |-- hole --|-- behind --|-- hole --|-- behind --|      behind: events, in order
               ^ next                                          ^ top
 
-Memory: what is held is at most `held_max` bytes, each message and each hole counted with what
-it takes beside its payload. What comes when that is full is dropped and counted, and is a hole
-that is asked for when there is room again; what is next is always let in.
+Memory: at most `held_max` bytes are held, with a fixed overhead for each message and each hole. A
+message that arrives when that is full is dropped and counted, and becomes a hole that is requested
+when there is room again. The next message to deliver is always accepted.
 """
 
 from typing import Any
@@ -16,51 +16,51 @@ from sequencer.feed.feed_message import FeedMessage
 from seriatim.receiver.events import Ended, MessagesLost, NewStream
 
 if not cython.compiled:
-    MESSAGE_BYTES = 128  # of a message beside what is in it
+    MESSAGE_BYTES = 128  # overhead of a message
     HOLE_BYTES = 256
     LOST_BYTES = 64
     INFINITY = float("inf")
 
 
 class Hole:
-    """Numbers `start` to `stop` - 1 miss; `behind` is what comes then, up to the next hole."""
+    """Numbers `start` to `stop` - 1 are missing; `behind` holds the events after them."""
 
     def __init__(self, start: int, stop: int, due: float) -> None:
         self.start = start
         self.stop = stop
-        self.due = due  # when it is time to ask, or to ask again
-        self.tries = 0  # since there was an answer
-        self.spent = 0  # of the tries that it has: what these weighed
+        self.due = due  # when to ask, or to ask again
+        self.tries = 0  # since the last answer
+        self.spent = 0  # of its tries: the sum of their weights
         self.behind: list[Any] = []
-        self.bytes = 0  # of `behind`
-        self.messages = 0  # in it
+        self.bytes = 0  # in `behind`
+        self.messages = 0  # in `behind`
 
 
 class Holes:
-    """All of one stream. `patience` is how long a new hole may be before it is due, in seconds."""
+    """All holes of one stream. `patience` is the age in seconds at which a new hole is due."""
 
     def __init__(self, top: int, held_max: int, patience: float) -> None:
         self.all: list[Hole] = []
-        self.top = top  # the next number after all that is known of; 0: nothing is
+        self.top = top  # the number after the highest known; 0: none is known
         self.held_max = held_max
         self.patience = patience
-        self.due = INFINITY  # none is due before
-        self.full = False  # nothing but what is next is asked for, until something is handed on
+        self.due = INFINITY  # no hole is due before
+        self.full = False  # only the next message is requested until something is delivered
         self.held = 0
-        self.events: list[Any] = []  # that can be delivered
-        self.pending = 0  # bytes of them
+        self.events: list[Any] = []  # ready to be delivered
+        self.pending = 0  # bytes of `events`
         self.messages = self.duplicates = self.late = self.filled = 0
         self.found = self.lost = self.dropped = 0
 
     def next(self) -> int:
-        """The number that is to be delivered next; 0 when it is not known."""
+        """The number to be delivered next; 0 if it is not known."""
         if self.all:
             hole: Hole = self.all[0]
             return hole.start
         return self.top
 
     def take(self) -> list[Any]:
-        """What can be delivered now; once."""
+        """The events that can be delivered now; each is returned once."""
         events, self.events = self.events, []
         self.pending = 0
         return events
@@ -68,7 +68,7 @@ class Holes:
     def cover(
         self, start: int, stop: int, messages: list[FeedMessage], now: float, again: float
     ) -> int:
-        """There is nothing else of numbers `start` to `stop` - 1 than these messages.
+        """These messages are all there is of numbers `start` to `stop` - 1.
 
         They are an answer unless `again` is infinite: it is when to ask for the rest of a hole.
         """
@@ -83,7 +83,7 @@ class Holes:
         return self._patch(start, stop, messages, again)
 
     def cover_each(self, messages: list[FeedMessage], now: float) -> int:
-        """Each message speaks for its own number alone."""
+        """Each message covers only its own number."""
         count = len(messages)
         if count == 0:
             return 0
@@ -96,7 +96,7 @@ class Holes:
         return 0
 
     def miss(self, stop: int, now: float) -> int:
-        """Numbers from the top up to `stop` - 1 have been given, and are not here."""
+        """Numbers from the top up to `stop` - 1 were published but are not here."""
         if self.all:
             last: Hole = self.all[len(self.all) - 1]
             if last.stop == self.top and not last.behind:
@@ -111,7 +111,7 @@ class Holes:
         return 0
 
     def lose(self, first: int, last: int) -> int:
-        """Whatever misses of numbers `first` to `last` is lost."""
+        """Missing numbers from `first` to `last` are lost."""
         at = self.find(first)
         while at < len(self.all):
             hole: Hole = self.all[at]
@@ -122,7 +122,7 @@ class Holes:
         return 0
 
     def lose_all(self) -> int:
-        """Whatever misses is lost, and nothing is held any more."""
+        """All missing numbers are lost, and nothing is held any more."""
         for at in range(len(self.all)):
             hole: Hole = self.all[at]
             self.lost += hole.stop - hole.start
@@ -135,7 +135,7 @@ class Holes:
         return 0
 
     def cut(self, stop: int) -> int:
-        """Nothing is true of what was heard of numbers from `stop` on, and not handed on."""
+        """Forget everything from number `stop` on that was not delivered: it was wrong."""
         while self.all:
             hole: Hole = self.all[len(self.all) - 1]
             self._let_go(hole, stop)
@@ -149,7 +149,7 @@ class Holes:
         return 0
 
     def _let_go(self, hole: Hole, stop: int) -> int:
-        """Let go of what is behind a hole and has number `stop` or a larger one."""
+        """Drop what is held after a hole from number `stop` on."""
         kept = [event for event in hole.behind if _place_of(event) < stop]
         size = _size(kept)
         messages = sum(isinstance(event, FeedMessage) for event in kept)
@@ -159,7 +159,7 @@ class Holes:
         return 0
 
     def end(self, event: Ended | NewStream) -> int:
-        """Put an event behind all that is known of."""
+        """Put an event after everything known."""
         if self.all:
             hole: Hole = self.all[len(self.all) - 1]
             hole.behind.append(event)
@@ -168,7 +168,9 @@ class Holes:
         return 0
 
     def fill(self, at: int, low: int, high: int, part: list[Any], again: float) -> int:
-        """Put events in the place of numbers `low` to `high` - 1 of a hole; the next one to see."""
+        """Put events in the place of numbers `low` to `high` - 1 of a hole; the next hole to look
+        at.
+        """
         hole: Hole = self.all[at]
         size = _size(part)
         count = _count(part)
@@ -181,7 +183,7 @@ class Holes:
             if need > 0 and self.held + need > self.held_max:
                 self.dropped += count
                 if at and again < INFINITY:
-                    hole.due = 0.0  # asked for again when there is room
+                    hole.due = 0.0  # requested again when there is room
                     hole.tries = hole.spent = 0
                     self.full = True
                 return at + 1
@@ -217,7 +219,7 @@ class Holes:
         return at
 
     def divide(self, at: int, hole: Hole, stop: int) -> int:
-        """Cut a hole in two before number `stop`."""
+        """Split a hole before number `stop`."""
         rest = Hole(stop, hole.stop, hole.due)
         rest.tries, rest.spent = hole.tries, hole.spent
         rest.behind, hole.behind = hole.behind, []
@@ -229,7 +231,7 @@ class Holes:
         return 0
 
     def find(self, number: int) -> int:
-        """The first hole that ends behind `number`."""
+        """The first hole that ends after `number`."""
         low, high = 0, len(self.all)
         while low < high:
             middle = (low + high) // 2
@@ -241,7 +243,7 @@ class Holes:
         return low
 
     def _append(self, start: int, stop: int, messages: list[FeedMessage], now: float) -> int:
-        """All there is of numbers beyond what is known."""
+        """All there is of numbers from the top on."""
         count = len(messages)
         size = _size(messages)
         if start == self.top and not self.all:
@@ -265,7 +267,7 @@ class Holes:
         return 0
 
     def _patch(self, start: int, stop: int, messages: list[FeedMessage], again: float) -> int:
-        """All there is of numbers below the top, of which some may miss."""
+        """All there is of numbers below the top, some of which may be missing."""
         count = len(messages)
         used = begin = 0
         dropped = self.dropped
@@ -293,7 +295,9 @@ class Holes:
         return 0
 
     def _put(self, at: int, part: list[Any], size: int, count: int) -> int:
-        """Events before hole `at`: behind the hole before it, or ready to be delivered."""
+        """Put events before hole `at`: behind the hole before it, or among those ready to be
+        delivered.
+        """
         if not part:
             return 0
         if at:
@@ -322,7 +326,7 @@ class Holes:
         return 0
 
     def _emit_lost(self, first: int, last: int) -> int:
-        """One event for what is lost in a row."""
+        """One event for consecutive lost numbers."""
         if self.events:
             before = self.events[len(self.events) - 1]
             if isinstance(before, MessagesLost) and before.last + 1 == first:
@@ -334,7 +338,7 @@ class Holes:
 
 
 def _place_of(event: Any) -> int:
-    """The first number that something behind a hole is about."""
+    """The first number that an event behind a hole is about."""
     if isinstance(event, FeedMessage):
         message: FeedMessage = event
         return message.number
@@ -355,7 +359,7 @@ def _place(messages: list[FeedMessage], number: int) -> int:
 
 
 def _size(part: list[Any]) -> int:
-    """The bytes that messages, or a loss, take."""
+    """The bytes that messages, or a loss, occupy."""
     size = 0
     for at in range(len(part)):
         if isinstance(part[at], FeedMessage):
@@ -368,5 +372,5 @@ def _size(part: list[Any]) -> int:
 
 
 def _count(part: list[Any]) -> int:
-    """How many messages: what else is put into a hole is one loss."""
+    """How many messages: the only other event in a hole is a single loss."""
     return 0 if part and not isinstance(part[0], FeedMessage) else len(part)

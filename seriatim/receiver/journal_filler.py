@@ -1,12 +1,12 @@
-"""Holes filled by the broker's journal: `$SEQ.READ` over TCP, in columns.
+"""Fills holes from the broker's journal: `$SEQ.READ` over TCP, in columns.
 
-A chunk of columns has up to thousands of messages, and only those that miss are made objects of;
-so one question may take in many small holes, and a late start over a million numbers is as fast
-as the wire. `$SEQ.INFO` tells what was given last, and of which journal: nothing else is asked of
-a connection before that is known, for behind the same address may be another broker by now.
+A chunk has up to thousands of messages in columns, and only the missing ones become objects. So one
+request can cover many small holes, and a late start over a million numbers runs at wire speed.
+`$SEQ.INFO` reports the journal's id and last number. Nothing else is requested on a connection
+before that is known, because the address may belong to another broker by now.
 
-TCP loses nothing. So no answer means that nobody is there, or that all are busy: then the filler
-is away until one comes, and missing numbers are not given up.
+TCP loses nothing. No answer therefore means that the broker is gone or busy: the filler is then
+away until an answer comes, and missing numbers are not given up.
 """
 
 import asyncio
@@ -27,30 +27,30 @@ from seriatim.receiver.filler import Carried, Filler, JournalHead
 from seriatim.receiver.order import WantedRange
 
 CONNECT_SECONDS = 10.0
-ANSWER_SECONDS = 2.0  # without an answer to any question: then nobody is there
-FLIGHTS = 4  # as many as the broker reads for one connection at a time
-LATE_MAX = 64  # questions of which an answer that comes yet is used
+ANSWER_SECONDS = 2.0  # without any answer; after that the broker is considered gone
+FLIGHTS = 4  # as many as the broker serves at a time for one connection
+LATE_MAX = 64  # old requests whose late answers are still used
 BUSY = 429
-AGAIN_SECONDS = 0.25  # between two tries to connect
+AGAIN_SECONDS = 0.25  # between two attempts to connect
 ANSWER_BYTES = 4 << 20
 DIGITS_MAX = 19  # of the largest number
 
 
 @dataclass(slots=True)
 class Flight:
-    """A question that is not fully answered."""
+    """A request that is not fully answered."""
 
     wanted: WantedRange
-    at: int  # the number that the next chunk begins with
+    at: int  # the first number of the next chunk
     until: float
     late: bool = False
 
 
 class JournalFiller(Filler):
-    """`url` is nats://HOST:PORT or HOST:PORT; `subject` the filter that the feed has."""
+    """`url` is nats://HOST:PORT or HOST:PORT; `subject` is the feed's filter."""
 
     piece = 16384
-    bridge = 128  # messages not needed cost less than one more question
+    bridge = 128  # unneeded messages cost less than one more request
 
     def __init__(self, url: str, subject: str = ">") -> None:
         super().__init__()
@@ -62,9 +62,9 @@ class JournalFiller(Filler):
         self._serial = 0
         self._client: AsyncClient | None = None
         self._inbox = ""
-        self._known = False  # what there is at the other end of this connection
-        self._gone: float | None = None  # since when nobody is known to be there
-        self._silent: float | None = None  # since when a question has had no answer
+        self._known = False  # whether this connection's journal is known
+        self._gone: float | None = None  # since when the broker is considered gone
+        self._silent: float | None = None  # since when a request is unanswered
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -168,7 +168,7 @@ class JournalFiller(Filler):
             self.trouble = f"{self.shown}: {describe(error)}"
 
     def _on_answer(self, answer: MessageReceived) -> None:
-        """A chunk, or a refusal."""
+        """Handle a chunk, or a refusal."""
         now = asyncio.get_running_loop().time()
         headers = answer.headers
         self._hear(answer.status == BUSY, now)
@@ -176,7 +176,7 @@ class JournalFiller(Filler):
         serial = int(word) if word.isascii() and word.isdigit() and len(word) < DIGITS_MAX else 0
         flight = self._flights.get(serial)
         if flight is None:
-            return  # of another connection, or from long ago: the order has asked again
+            return  # of another connection, or very old: the order has asked again
         try:
             following = _number(headers["Seriatim-Next"])
             self._take(flight, Columns(answer.data), following, headers.get("Seriatim-Lost", ""))
@@ -186,7 +186,7 @@ class JournalFiller(Filler):
             del self._flights[serial]
             return
         if following == flight.at:
-            self.ask_head()  # nothing is there: was it ever given?
+            self.ask_head()  # no such number: was it ever assigned?
         flight.at = following
         if "Seriatim-Last" in headers:
             del self._flights[serial]
@@ -195,7 +195,7 @@ class JournalFiller(Filler):
         self.wake()
 
     def _hear(self, busy: bool, now: float) -> None:
-        """Somebody is there; whoever answers one question will come to the others."""
+        """The broker is alive; having answered one request, it will answer the others."""
         for flight in self._flights.values():
             flight.until = now + ANSWER_SECONDS
         if busy:
@@ -205,7 +205,7 @@ class JournalFiller(Filler):
             self.order.retry(now)
 
     def _take(self, flight: Flight, columns: Columns, following: int, lost: str) -> None:
-        """Use a chunk: all there is of the numbers from `flight.at` to `following` - 1."""
+        """Use a chunk: it is all there is of the numbers from `flight.at` to `following` - 1."""
         order, stream, wanted = self.order, flight.wanted.stream, flight.wanted
         now = asyncio.get_running_loop().time()
         numbers = columns.numbers
@@ -224,7 +224,7 @@ class JournalFiller(Filler):
             order.filled(stream, first, last, self._messages(columns, low, high), now)
 
     def _messages(self, columns: Columns, low: int, high: int) -> list[FeedMessage]:
-        """Rows `low` to `high` - 1, as the codec would have brought them."""
+        """Rows `low` to `high` - 1, as the codec would have delivered them."""
         carried, count = self._carried, high - low
         if count == 0:
             return []
@@ -250,21 +250,21 @@ class JournalFiller(Filler):
 
 
 def _number(digits: str) -> int:
-    """A number as a header has it. Raises `ValueError`."""
+    """A number from a header. Raises `ValueError`."""
     if not (digits.isascii() and digits.isdigit()) or len(digits) > DIGITS_MAX:
         raise ValueError(f"{digits[:40]!r} is not a number")
     return int(digits)
 
 
 def _whole(value: object) -> int:
-    """A number as JSON has it. Raises `ValueError`."""
+    """A number from JSON. Raises `ValueError`."""
     if type(value) is not int or not 0 <= value < 1 << 63:
         raise ValueError(f"{value!r:.40} is not a number")
     return value
 
 
 def _texts(strings: Strings, low: int, high: int) -> list[bytes]:
-    """Rows `low` to `high` - 1 of a column, as bytes of their own."""
+    """Rows `low` to `high` - 1 of a column, each copied to bytes."""
     offsets = strings.offsets[low : high + 1].tolist()
     begin = offsets[0]
     data = bytes(strings.data[begin : offsets[-1]])

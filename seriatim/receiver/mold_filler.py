@@ -1,18 +1,18 @@
-"""Holes filled by MoldUDP64's re-request server: a datagram asks, one datagram answers.
+"""Fills holes from MoldUDP64's re-request server: one datagram asks, one datagram answers.
 
-A question has 20 bytes: the session, the first number wanted, how many. The answer is a packet
-as the feed sends it, of as many messages as fit; the rest is asked for again. It begins with
-the number that was asked for, or behind it: then what is before is lost. Which question an
-answer belongs to, only that number tells: one that nobody asked for lately belongs to the
-nearest question below it; and as that may be wrong, a loss is believed when it is said twice.
+A request has 20 bytes: the session, the first number wanted, and how many. The answer is a packet
+like those of the feed, with as many messages as fit; the rest is requested again. It begins at the
+requested number, or after it: then the numbers before it are lost. Nothing but that number says
+which request an answer belongs to. If it was not requested lately, the answer is assigned to the
+nearest request below it. Since that may be wrong, a loss must be reported twice.
 
-The server answers only so much in a second, to one and to all, and nothing beyond it. So fewer
-questions are under way where more than a fifth of them have no answer, and more again where
-nearly all have. And where more than a tenth have none, though it answers, the filler is pressed:
-what was passed over a few times is not lost, it had no luck.
+The server limits its answers per second, per client and in total, and drops what exceeds that. So
+the number of requests in flight shrinks when more than a fifth are unanswered, and grows when
+nearly all are answered. When more than a tenth are unanswered although the server is alive, the
+filler is `pressed`: a request that was dropped a few times does not mean that its message is lost.
 
-Where the system says that nobody listens there, or no way leads there, the filler is away. No
-word at all says nothing: then tries count.
+If the system reports that nobody listens there, or that there is no route, the filler is away.
+Silence alone proves nothing: then tries count.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from seriatim.receiver.errors import FillError
 from seriatim.receiver.filler import Filler
 from seriatim.receiver.order import WantedRange
 
-ANSWER_SECONDS = 0.25  # then a question is not counted as under way any more
-LATELY_SECONDS = 10.0  # an answer may be so late, or come twice
+ANSWER_SECONDS = 0.25  # after that a request no longer counts as in flight
+LATELY_SECONDS = 10.0  # an answer may be this late, or come twice
 LATELY_MAX = 1 << 16
-FLIGHTS_MIN, FLIGHTS = 16, 256  # one of which the answer is lost has its place ANSWER_SECONDS
-JUDGED = 64  # questions that are answered, or not, before there are fewer or more at a time
-HEARD_SECONDS = 5.0  # who has answered something since is there, and answers what it may
+FLIGHTS_MIN, FLIGHTS = 16, 256  # a request whose answer is lost keeps its place for ANSWER_SECONDS
+JUDGED = 64  # requests to judge by before the number in flight changes
+HEARD_SECONDS = 5.0  # after an answer the server counts as alive, and silence as its limit
 DENIED_MAX = 1024
-AWAY_SECONDS = 5.0  # after the system has said so last; questions are some two seconds apart
+AWAY_SECONDS = 5.0  # after the last such error; requests are some two seconds apart
 AWAY = {
     errno.ECONNREFUSED,
     errno.EHOSTUNREACH,
@@ -42,7 +42,7 @@ AWAY = {
     errno.ENETDOWN,
     errno.EHOSTDOWN,
 }
-READS_MAX = 256  # answers in one turn
+READS_MAX = 256  # answers read in one turn
 BUFFER_BYTES = 1 << 20
 
 
@@ -56,15 +56,14 @@ class MoldFiller(Filler):
         super().__init__()
         self.url = url
         self._codec = MoldUDP64Codec(filtered)
-        self._flights: dict[
-            int, tuple[WantedRange, float]
-        ] = {}  # by the first number, and until when
-        self._lately: dict[int, float] = {}  # first numbers that were asked for, and until when
-        self._denied: dict[int, int] = {}  # what was asked for, and where the answer began
+        self._flights: dict[int, tuple[WantedRange, float]] = {}  # by first number: until when
+        # first numbers that were requested lately, and until when
+        self._lately: dict[int, float] = {}
+        self._denied: dict[int, int] = {}  # what was requested, and where the answer began
         self._flights_max = FLIGHTS // 2
-        self._answered = self._unanswered = 0  # since they were judged
-        self._heard = -inf  # when an answer came last
-        self._refused: float | None = None  # since when the system says that nobody is there
+        self._answered = self._unanswered = 0  # since the last judgement
+        self._heard = -inf  # when the last answer came
+        self._refused: float | None = None  # since when the system reports that nobody listens
         self._refused_last = 0.0
         self._socket: socket.socket | None = None
 
@@ -119,7 +118,7 @@ class MoldFiller(Filler):
         return 0.0 if self._refused is None else now - self._refused
 
     def _return(self, now: float) -> None:
-        """Nothing says any more that nobody is there."""
+        """The server is no longer considered unreachable."""
         if self._refused is not None:
             self._refused = None
             self.order.retry(now)
@@ -131,7 +130,7 @@ class MoldFiller(Filler):
             self._refused = self._refused or self._refused_last
 
     def _judge(self, answered: bool) -> None:
-        """Adapt to what the server and the network bear."""
+        """Adapt the number of requests in flight to what the server and the network can take."""
         self._answered += answered
         self._unanswered += not answered
         if self._answered + self._unanswered < JUDGED:
@@ -151,11 +150,11 @@ class MoldFiller(Filler):
         count = wanted.last - wanted.first + 1
         try:
             self._socket.send(request(session, wanted.first, count))
-        except OSError as error:  # as full, or as refused, as a lost datagram
+        except OSError as error:  # a full buffer, or a refusal: the same as a lost datagram
             self._fail(error)
             return
         now = asyncio.get_running_loop().time()
-        if self._flights.pop(wanted.first, None) is not None:  # to be the last again
+        if self._flights.pop(wanted.first, None) is not None:  # so that it becomes the last again
             self._judge(answered=False)
         self._lately.pop(wanted.first, None)
         self._flights[wanted.first] = wanted, now + ANSWER_SECONDS

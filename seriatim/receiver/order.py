@@ -1,23 +1,24 @@
-"""The order: packets of one stream in, from the feeds and from who fills holes; events out.
+"""The order: packets of one stream in, from the feeds and from fillers; events out.
 
-    offer(packet, now, feed, source)      a feed has brought it
-    filled, lose, answered                what came of a question
-    ask(now, room, weight) -> [Wanted]    what to ask for now; nothing is to be done before `due`
+    offer(packet, now, feed, source)      a packet from a feed
+    filled, lose, answered                the outcome of a request
+    ask(now, room, weight) -> [WantedRange]    what to request now; not needed before `due`
     take() -> [FeedMessage | MessagesLost | Ended | NewStream]    in order, each number once
 
-A number is known to miss as soon as a later one is heard of, or a heartbeat. `patience` is how
-long a hole may be, for what comes late or by the other feed; then it is asked for, again and
-again, each time after twice the time, at most `tries` times; then it is lost, and that is an
-event in its place. While nobody can be reached, tries do not count, and begin anew when somebody
-can (`retry`); where who is asked answers, but leaves many unanswered, they count less (`weight`).
+A gap is detected when a later number, or a heartbeat, arrives. A hole may last for `patience`
+seconds, in case its messages come late or by the other feed. After that they are requested, at
+most `tries` times, with twice the pause each time. Then they are lost, and an event takes their
+place. While no server can be reached, tries do not count, and they start again when one can be
+(`retry`). While the server answers but leaves many requests unanswered, they count less (`weight`).
 Memory: seriatim/receiver/holes.py.
 
-Whose numbers they are: where the codec names the stream, that; else who sends. A later epoch of
-a journal goes on. Another stream, or another sender whose numbers begin again, is a stranger,
-for anybody can speak in a group: it is heard when the one before has said that it ends, or has
-been silent for `SETTLED` seconds. Then what misses is lost, and the order begins anew with a
-NewStream. Somebody who knows may say which stream it is (`follow`), and how far it has come
-(`expect`): then no other is heard, and what was never given is not waited for.
+Which stream a packet belongs to: the codec may name it; otherwise its sender identifies it. A later
+epoch of a journal continues the stream. Another stream, or another sender whose numbers begin
+again, is a stranger at first, since anybody can send to a group. It is accepted when the current
+one has announced its end, or has been silent for `SETTLED` seconds. Then missing numbers are lost,
+and the order starts again with a NewStream. A filler that knows may say which stream it is
+(`follow`) and how far it has come (`expect`): then no other is accepted, and numbers that were
+never assigned are not waited for.
 
 No clock: `now` is in seconds of any clock that does not go back.
 """
@@ -38,18 +39,18 @@ if not cython.compiled:
     from sequencer.feed.feed_codec import DATA, END
 
     BACKOFF_MAX = 2  # seconds
-    DOUBLINGS_MAX = 64  # of the pause between two questions, if that were ever so short
+    DOUBLINGS_MAX = 64  # of the pause, however short it began
     SETTLED = 3
     INFINITY = float("inf")
-    JUMP = 1 << 20  # numbers that a feed may be ahead of what is known
-    INT64_MAX = (1 << 63) - 1  # no number: the one behind the last must be one, too
+    JUMP = 1 << 20  # how many numbers a feed may be ahead of what is known
+    INT64_MAX = (1 << 63) - 1  # not a valid number: the one after the last must be valid, too
 
-TRY = 8  # what a question without an answer counts, where nothing speaks for who was asked
+TRY = 8  # the weight of an unanswered request to a server that gives no sign of life
 FEEDS = 2
 
 
 class WantedRange:
-    """A question: numbers `first` to `last` of the stream; some of them may be here already."""
+    """A request: numbers `first` to `last` of the stream; some of them may be here already."""
 
     def __init__(self, stream: int, first: int, last: int) -> None:
         self.stream = stream
@@ -61,17 +62,17 @@ class WantedRange:
 
 
 class Origin:
-    """Who speaks on a feed, or in all of them: a sender's address, or a session; 0 is nobody."""
+    """Who sends on one feed, or on all: a sender's address, or a session; 0 is nobody."""
 
     def __init__(self) -> None:
         self.current = 0
-        self.former = 0  # who spoke of the same stream before: what is late is no change
-        self.stale = 0  # who spoke of the stream before
-        self.reach = 0  # the next number, as heard from here
-        self.heard = 0.0  # when the current one spoke last
+        self.former = 0  # an earlier sender of the same stream: its late packets are no change
+        self.stale = 0  # the sender of the previous stream
+        self.reach = 0  # the next number, as heard from this feed
+        self.heard = 0.0  # when the current one was last heard
 
     def leave(self) -> int:
-        """Whoever spoke is of the stream before."""
+        """The current sender now belongs to the previous stream."""
         if self.current:
             self.stale = self.current
         self.current = self.former = self.reach = 0
@@ -81,10 +82,10 @@ class Origin:
 class Order:
     """One per receiver.
 
-    `start` is the first number wanted; 0 is whichever comes first. `filtered`: the feed leaves
-    numbers out, and its codec may not say so. `fills`: there is somebody to ask; a question has
-    at most `piece` numbers, and takes in several holes that are at most `bridge` numbers apart.
-    `answer` seconds are given to the first answer; `chance` spreads the times, with 0 to 1.
+    `start` is the first number wanted; 0 is the first to arrive. `filtered`: the feed leaves
+    numbers out, and its codec may not say so. `fills`: there is a filler. A request has at most
+    `piece` numbers, and covers several holes that are at most `bridge` numbers apart. `answer` is
+    the time in seconds for the first answer; `chance` spreads the times, with 0 to 1.
     """
 
     def __init__(
@@ -112,10 +113,10 @@ class Order:
         self.holes = Holes(start, held_max, patience)
         self.stream = 0  # counts streams
         self.session = b""
-        self.blind = False  # the codec does not say what a filter has left out
-        self.followed = b""  # the stream that it must be, if that is known
+        self.blind = False  # the codec does not say which numbers a filter has left out
+        self.followed = b""  # the only stream to accept, if that is known
         self.unsure = False  # a stranger was heard: is it another stream by now?
-        self.far: Packet | None = None  # it is too far ahead to be believed yet
+        self.far: Packet | None = None  # a packet too far ahead to be believed yet
         self.ended_at = 0
         self.origin = Origin()
         self.origins = [Origin() for _ in range(FEEDS)]
@@ -123,32 +124,34 @@ class Order:
 
     @property
     def next(self) -> int:
-        """The number that is to be delivered next; 0 when it is not known."""
+        """The number to be delivered next; 0 if it is not known."""
         return self.holes.next()
 
     @property
     def due(self) -> float:
-        """When `ask` has something to do; infinite when nothing misses."""
+        """When `ask` has something to do; infinite when nothing is missing."""
         return self.holes.due if self.holes.all else INFINITY
 
     @property
     def ready(self) -> bool:
-        """Whether `take` would bring anything."""
+        """Whether `take` would return anything."""
         return len(self.holes.events) > 0
 
     @property
     def pending(self) -> int:
-        """The bytes that `take` would bring."""
+        """The bytes that `take` would return."""
         return self.holes.pending
 
     def take(self) -> list[Event]:
-        """What can be delivered now; once."""
+        """The events that can be delivered now; each is returned once."""
         return self.holes.take()
 
-    # What feeds bring
+    # From the feeds
 
     def offer(self, packet: Packet, now: float, feed: int = 0, source: int = 0) -> int:
-        """Use a packet of feed 0 or 1; `source` is who sent it, as a number. Any packet will do."""
+        """Use a packet of feed 0 or 1; `source` is its sender, as a number. Any packet is safe to
+        offer.
+        """
         messages = packet.messages
         if not is_sound(packet, messages):
             self.malformed += 1
@@ -166,7 +169,7 @@ class Order:
         return self._use(packet, now)
 
     def _use(self, packet: Packet, now: float) -> int:
-        """Take in what a packet says."""
+        """Apply what a packet says."""
         messages, after = packet.messages, packet.after
         holes: Holes = self.holes
         if holes.top == 0:
@@ -184,9 +187,9 @@ class Order:
         return 0
 
     def _is_credible(self, packet: Packet, now: float) -> bool:
-        """Whether a packet so far ahead is borne out by one before; else it is kept for the next.
+        """Whether a packet so far ahead is confirmed by an earlier one; if not, it is kept as such.
 
-        One wrong number would otherwise make a hole that nobody can ever fill.
+        Otherwise one wrong number would make a hole that can never be filled.
         """
         after, before = _after_of(packet, packet.messages), self.far
         self.far = packet
@@ -200,9 +203,10 @@ class Order:
         return True
 
     def expect(self, after: int, now: float, heard: int = 0) -> int:
-        """All numbers below `after` have been given, and no others when `heard` was the top.
+        """All numbers below `after` were assigned, and no others when the top was at `heard`.
 
-        So says somebody who knows. What was heard of beyond that is not true, and is forgotten.
+        The filler knows this from the broker. Anything heard beyond that is wrong, and is
+        forgotten.
         """
         if after < heard:
             self.holes.cut(after)
@@ -214,7 +218,7 @@ class Order:
         return self._reach(after, now)
 
     def follow(self, session: bytes) -> int:
-        """Somebody who knows says which stream it is: no other is heard any more."""
+        """The filler knows which stream it is: no other is accepted any more."""
         stream, known = stream_of(session), self.followed or stream_of(self.session)
         if known and known != stream:
             self.renew(session)
@@ -222,7 +226,7 @@ class Order:
         return 0
 
     def _end(self, after: int) -> int:
-        """Nothing more comes: say so once, behind all that came before."""
+        """The stream ends: report it once, after everything that came before."""
         if after == self.holes.top and after != self.ended_at:
             self.ended_at = after
             self.holes.end(Ended(after))
@@ -236,7 +240,7 @@ class Order:
         return 0
 
     def renew(self, session: bytes = b"") -> int:
-        """Another stream begins: what misses of this one is lost."""
+        """Another stream begins: missing numbers of this one are lost."""
         self.holes.lose_all()
         self.holes.top = 1 if self.start else 0
         self.ended_at = 0
@@ -250,12 +254,12 @@ class Order:
         self.holes.end(NewStream(session))
         return 0
 
-    # What came of a question
+    # The outcome of requests
 
     def filled(
         self, stream: int, first: int, last: int, messages: list[FeedMessage], now: float
     ) -> int:
-        """There is nothing else of numbers `first` to `last` than these messages."""
+        """These messages are all there is of numbers `first` to `last`."""
         if stream != self.stream or first > last:
             return 0
         if not is_sound(Packet(DATA, messages, first - 1, last + 1), messages):
@@ -264,13 +268,13 @@ class Order:
         return self.holes.cover(first, last + 1, messages, now, now + self._pause(0))
 
     def lose(self, stream: int, first: int, last: int) -> int:
-        """Who was asked has not got numbers `first` to `last`: what misses of them is lost."""
+        """The server does not have numbers `first` to `last`: those still missing are lost."""
         if stream == self.stream:
             self.holes.lose(first, last)
         return 0
 
     def answered(self, stream: int, first: int, last: int, now: float) -> int:
-        """A question is answered as far as it will be: what there was more of is asked for now."""
+        """A request is answered as far as it will be: the rest is requested now."""
         if stream != self.stream:
             return 0
         holes: Holes = self.holes
@@ -284,7 +288,7 @@ class Order:
         return 0
 
     def missing(self, first: int, last: int) -> list[tuple[int, int]]:
-        """What still misses of numbers `first` to `last`, as pairs of a first and a last number."""
+        """The missing numbers from `first` to `last`, as pairs of a first and a last number."""
         holes: Holes = self.holes
         found = []
         for at in range(holes.find(first), len(holes.all)):
@@ -294,13 +298,13 @@ class Order:
             found.append((max(first, hole.start), min(last, hole.stop - 1)))
         return found
 
-    # What to ask
+    # Requests
 
     def ask(self, now: float, room: int, weight: int = TRY) -> list[WantedRange]:
-        """What to ask for now, in at most `room` questions; what was asked too often is lost.
+        """What to request now, in at most `room` requests; numbers tried too often are lost.
 
-        `weight` is what such a question counts if it has no answer: a `TRY`, or a part of it; with
-        0, for it is known that nobody hears, nothing is lost.
+        `weight` is what a request counts if it is not answered: a `TRY`, or a part of it. With 0,
+        because nobody is listening, nothing is lost.
         """
         holes: Holes = self.holes
         wanted: list[WantedRange] = []
@@ -314,7 +318,7 @@ class Order:
                 at = self._give_up(at, hole)
                 continue
             elif at > 0 and (holes.full or holes.held >= holes.held_max):
-                holes.full = True  # there is no room for what it would bring
+                holes.full = True  # there is no room for the answer
                 break
             elif self._ask_for(hole, at, wanted, room):
                 hole.due = now + self._pause(hole.tries)
@@ -330,7 +334,7 @@ class Order:
         return wanted
 
     def give_up(self, now: float) -> int:
-        """Nobody is waited for any longer: what is due is lost."""
+        """Stop waiting for the filler: what is due is lost."""
         holes: Holes = self.holes
         due = INFINITY
         at = 0
@@ -345,7 +349,7 @@ class Order:
         return 0
 
     def retry(self, now: float) -> int:
-        """Whoever fills is there again: what was asked for is asked for as if anew."""
+        """The server is reachable again: tries start again from the beginning."""
         holes: Holes = self.holes
         for at in range(len(holes.all)):
             hole: Hole = holes.all[at]
@@ -356,7 +360,7 @@ class Order:
         return 0
 
     def _ask_for(self, hole: Hole, at: int, wanted: list[WantedRange], room: int) -> bool:
-        """Put a hole, or the first piece of it, into a question."""
+        """Put a hole, or the first piece of it, into a request."""
         if wanted:
             last: WantedRange = wanted[len(wanted) - 1]
             near = hole.start - last.last - 1 <= self.bridge
@@ -371,7 +375,7 @@ class Order:
         return True
 
     def _pause(self, tries: int) -> float:
-        """How long to wait for an answer, the more the oftener there was none."""
+        """How long to wait for an answer; longer with each try."""
         pause = self.answer
         while tries > 0 and pause < BACKOFF_MAX:
             pause = min(2 * pause, BACKOFF_MAX)
@@ -379,7 +383,7 @@ class Order:
         return pause * (0.75 + 0.5 * self.chance())
 
     def _give_up(self, at: int, hole: Hole) -> int:
-        """Nobody has it: it is lost, or was left out by a filter of which nothing is known."""
+        """Nobody has it: it is lost, or was left out by a filter that the codec does not report."""
         left_out = self.filtered and self.blind and not self.fills
         gone = [] if left_out else [MessagesLost(hole.start, hole.stop - 1)]
         return self.holes.fill(at, hole.start, hole.stop, gone, INFINITY)
@@ -387,7 +391,7 @@ class Order:
     # Streams
 
     def _belongs(self, packet: Packet, origin: Origin, who: int, now: float) -> bool:
-        """Whether to use a packet of a sender other than before; a stream may begin with it."""
+        """Whether to use a packet of another sender than before; it may begin a new stream."""
         if who == origin.former:
             return True
         session, current = packet.session, origin.current
@@ -415,7 +419,7 @@ class Order:
 
 
 def is_sound(packet: Packet, messages: list[FeedMessage]) -> bool:
-    """Whether the messages' numbers rise, and stand where the packet says."""
+    """Whether the messages' numbers rise and agree with the packet."""
     before, after, limit = packet.previous, packet.after, INT64_MAX
     if not -2 < before < limit or (packet.kind != DATA and not 0 < after < limit):
         return False
@@ -431,7 +435,7 @@ def is_sound(packet: Packet, messages: list[FeedMessage]) -> bool:
 
 
 def _after_of(packet: Packet, messages: list[FeedMessage]) -> int:
-    """The number behind all that a packet speaks of."""
+    """The number after everything that a packet covers."""
     if messages and packet.previous < 0:
         message: FeedMessage = messages[len(messages) - 1]
         return message.number + 1
@@ -439,7 +443,7 @@ def _after_of(packet: Packet, messages: list[FeedMessage]) -> int:
 
 
 def _first_of(packet: Packet, messages: list[FeedMessage]) -> int:
-    """The first number that a packet speaks of."""
+    """The first number that a packet covers."""
     if packet.previous >= 0:
         return packet.previous + 1
     if messages:
@@ -449,6 +453,6 @@ def _first_of(packet: Packet, messages: list[FeedMessage]) -> int:
 
 
 def stream_of(session: bytes) -> bytes:
-    """What stays the same in a session's name over the epochs of a journal."""
+    """The part of a session's name that is the same in all epochs of a journal."""
     head, dash, _ = session.partition(b"-")
     return head if dash else session[:8]

@@ -7,9 +7,9 @@
                 case FeedMessage(): ...             number, payload, subject, headers, time
                 case MessagesLost(): ...        first to last: nobody has them
 
-It reads as long as the application takes: over `pending_bytes` of events that are not taken it
-stops, the kernel's buffer overflows, and what is lost by that is fetched later as any other loss.
-Memory: `pending_bytes`, `held_bytes` behind a hole, and the answers to four questions.
+It reads only as fast as the application takes events. When `pending_bytes` of them wait, it stops
+reading; the kernel's buffer overflows, and what is lost is fetched later like any other loss.
+Memory: `pending_bytes`, `held_bytes` after a hole, and the answers to four requests.
 """
 
 import asyncio
@@ -41,29 +41,29 @@ from seriatim.receiver.journal_filler import JournalFiller
 from seriatim.receiver.mold_filler import MoldFiller
 from seriatim.receiver.order import TRY, Event, Order
 
-TICK_SECONDS = 0.001  # the shortest time between two looks at what misses
-CROWDED_SECONDS = 0.02  # the same while no more can be asked; answers make room before
-PRESSED_TRY = 1  # 8 tries are 64 then: enough where even three of four have no answer
-CAUGHT_UP_READS = 64  # before anything is taken for missing; 40 are all that 4 MiB of a socket hold
+TICK_SECONDS = 0.001  # the shortest time between two checks for missing numbers
+CROWDED_SECONDS = 0.02  # the same while no more can be requested; an answer makes room earlier
+PRESSED_TRY = 1  # 8 tries become 64: enough even if three of four requests are not answered
+CAUGHT_UP_READS = 64  # before anything is considered missing; a socket of 4 MiB holds only 40
 
 
 class Receiver:
     """An async context manager, and an async iterable of events.
 
-    `feeds` are one or two groups that carry the same stream: the first to bring a number counts.
-    `codec` is the feed's, or its name; netstring by default. `fill` is whom to ask for what misses,
-    nats://HOST:PORT (the broker) or mold://HOST:PORT (its re-request server); with nobody, what
-    misses is lost after `patience`. `start` is the first number wanted, which with `fill` may be
-    long past; or "live": what is published from now on.
+    `feeds` are one or two groups that carry the same stream; the first copy of a number counts.
+    `codec` is the feed's, or its name; netstring by default. `fill` is the server to request
+    missing messages from: nats://HOST:PORT (the broker) or mold://HOST:PORT (its re-request
+    server). Without one, a missing number is lost after `patience`. `start` is the first number
+    wanted, which may be long past if there is a `fill`; or "live": what is published from now on.
 
-    `subject` is the feed's filter, where it has one. `patience` is how many seconds a number may
-    be late before it is asked for; `answer`, how many an answer may take before it is asked for
-    again, each time twice as long, `tries` times in all. While nobody can be reached who could
-    answer, what misses is waited for, for as long as `away` seconds if that is given; then it is
-    lost. After `idle` seconds without a datagram the broker is asked whether there was one, and
-    the group is joined again if its interface was made anew.
+    `subject` is the feed's filter, if it has one. A number that is `patience` seconds late is
+    requested. If there is no answer within `answer` seconds it is requested again, with twice the
+    time, `tries` times in all. While the server cannot be reached, the receiver waits, but at most
+    `away` seconds if that is given; then missing numbers are lost. After `idle` seconds without a
+    datagram it asks the broker whether there was one, and joins the group again if its interface
+    was created again.
 
-    Raises `GroupError` and `FillError` when it is entered, `ReceiverError` for what cannot be.
+    Entering it raises `GroupError` and `FillError`; invalid arguments raise `ReceiverError`.
     """
 
     def __init__(
@@ -114,13 +114,13 @@ class Receiver:
         self._paused = self._closed = False
         self._looking: asyncio.Task[None] | None = None
         self._head: JournalHead | None = None
-        self._stream = 0  # the order's, when `_head` was learned
-        self._trouble = ""  # of the codec, with the stream that it was told
-        self._sure_until = 0.0  # a stranger is no reason to ask what there is before that
-        self._counted = 0  # datagrams, when the feeds were last looked at
-        self._quiet = [0] * len(feeds)  # the same of each, when it was last looked at
+        self._stream = 0  # the order's stream when `_head` was learned
+        self._trouble = ""  # the codec's error when it was given the stream
+        self._sure_until = 0.0  # until then, a stranger is no reason to ask for the journal's state
+        self._counted = 0  # datagrams at the last check of the feeds
+        self._quiet = [0] * len(feeds)  # the same of each feed, at its last check
         self._rejoins = 0
-        self._past = [0, 0, 0]  # datagrams, malformed ones and drops of sockets that are closed
+        self._past = [0, 0, 0]  # datagrams, malformed ones and drops of closed sockets
         self._idle: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
@@ -151,7 +151,7 @@ class Receiver:
         await self.close()
 
     async def close(self) -> None:
-        """Leave the groups, and whoever fills. Iterations end when they have all there was."""
+        """Leave the groups and close the filler. Iterations end after the last event."""
         if self._closed:
             return
         self._closed = True
@@ -177,9 +177,9 @@ class Receiver:
             self._taken = iter(await self._take())
 
     async def batches(self) -> AsyncIterator[list[Event]]:
-        """Events by the list: all that can be handed on, at least one; the fast way."""
+        """Lists of events: all that can be delivered, at least one; the fast way."""
         while True:
-            events = list(self._taken)  # what a loop over events has left
+            events = list(self._taken)  # left by a loop over single events
             if not events:
                 try:
                     events = await self._take()
@@ -188,7 +188,7 @@ class Receiver:
             yield events
 
     async def _take(self) -> list[Event]:
-        """All that can be handed on, at least one. Raises `StopAsyncIteration` at the end."""
+        """All events that can be delivered, at least one. Raises `StopAsyncIteration` when over."""
         while not (events := self.order.take()):
             if self._closed:
                 raise StopAsyncIteration
@@ -201,7 +201,7 @@ class Receiver:
 
     @property
     def counters(self) -> Counters:
-        """What was seen and done so far."""
+        """The current counters."""
         order, holes = self.order, self.order.holes
         return Counters(
             datagrams=self._datagrams(),
@@ -228,21 +228,23 @@ class Receiver:
 
     @property
     def troubles(self) -> list[str]:
-        """The last thing that went wrong with each feed, and with whoever fills, in words."""
+        """The last error of each feed and of the filler, in words."""
         found = [*(one.fault for one in self._arrivals), self._trouble]
         if self.order.strangers:
-            found.append(f"{self.order.strangers} datagrams were of another stream, and not heard")
+            found.append(
+                f"{self.order.strangers} datagrams were of another stream, and were ignored"
+            )
         if self.filler is not None:
             found.append(self.filler.trouble)
         if away := self._away():
-            found.append(f"nobody to ask for {away:.0f} s: waiting for the missing messages")
+            found.append(f"no server reachable for {away:.0f} s: waiting for the missing messages")
         return [text for text in found if text]
 
     def _datagrams(self) -> int:
         return sum((one.count for one in self._arrivals), self._past[0])
 
     def _away(self) -> float:
-        """For how many seconds there is nobody to ask."""
+        """For how many seconds no server could be reached."""
         return 0.0 if self.filler is None or self._closed else self.filler.away()
 
     # From the feeds
@@ -258,7 +260,7 @@ class Receiver:
         self._advance()
 
     def _advance(self) -> None:
-        """Do what follows from what has come: ask, wait, hand on."""
+        """React to what has arrived: request, wait, deliver."""
         order = self.order
         now = self._loop.time()
         if order.due <= now:
@@ -283,7 +285,9 @@ class Receiver:
             self._timer = self._loop.call_at(at, self._on_time)
 
     def _catch_up(self) -> None:
-        """Read what waits in the sockets: it is here, though this process may have stood still."""
+        """Read what waits in the sockets: it is here, although this process may have been
+        suspended.
+        """
         for _ in range(CAUGHT_UP_READS):
             now = self._loop.time()
             if self._closed or self._paused or self.order.pending > self.pending_bytes:
@@ -302,7 +306,7 @@ class Receiver:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # From whoever fills
+    # From the filler
 
     def _ask(self, now: float) -> None:
         filler = self.filler
@@ -318,7 +322,7 @@ class Receiver:
             self._wake()  # something was given up
 
     def _learn(self, head: JournalHead | None, stream: int, heard: int) -> None:
-        """Take in what there is; it was asked when the order was at this stream and top."""
+        """Use the journal's state; it was requested when the order was at this stream and top."""
         order = self.order
         if head is None or stream != order.stream:
             return
@@ -330,7 +334,7 @@ class Receiver:
             if session:
                 order.follow(session)
             elif self._head is not None and self._stream == order.stream:
-                order.renew()  # else another sender has told already
+                order.renew()  # otherwise another sender has reported it already
             if order.stream != stream:
                 heard = 0
         self._head, self._stream = head, order.stream
@@ -340,13 +344,13 @@ class Receiver:
     def _open_codec(self, head: JournalHead) -> None:
         try:
             self.codec.open(head.journal, head.epoch)
-        except Exception as error:  # of whoever wrote the codec
+        except Exception as error:  # the codec may be the user's own
             raise ReceiverError(
                 f"the codec's open failed: {type(error).__name__}: {error}"
             ) from error
 
     def _look(self) -> None:
-        """Ask what there is, if nobody does so already."""
+        """Ask for the journal's state, unless that is under way."""
         self._sure_until = self._loop.time() + self.idle
         if self.filler is not None and (self._looking is None or self._looking.done()):
             self._looking = self._loop.create_task(self._look_again())
@@ -364,7 +368,7 @@ class Receiver:
         self._learn(await self.filler.head(), stream, heard)
 
     def _on_idle(self) -> None:
-        """No datagram for a while: was there none, or does none arrive?"""
+        """No datagram for a while: was there none, or do they not arrive?"""
         for feed, one in enumerate(self._arrivals):
             if one.count == self._quiet[feed] and not self._paused:
                 self._rejoin(feed)
@@ -376,7 +380,7 @@ class Receiver:
         self._idle = self._loop.call_later(self.idle, self._on_idle)
 
     def _rejoin(self, feed: int) -> None:
-        """Go over to a new socket where that hears what the old one does not."""
+        """Switch to a new socket if that can receive what the old one cannot."""
         old, before = self._sockets[feed], self._arrivals[feed]
         made = rejoined(old, self.feeds[feed])
         if made is None:
@@ -393,7 +397,7 @@ class Receiver:
 
 
 def _filler(fill: str | Filler | None, codec: Codec, subject: str) -> Filler | None:
-    """Whoever `fill` means."""
+    """The filler that `fill` means."""
     if not isinstance(fill, str):
         return fill
     if not fill.startswith("mold://"):

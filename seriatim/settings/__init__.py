@@ -1,10 +1,10 @@
-"""What a setting is, and how text becomes a checked value: for the broker's and for Spark's.
+"""How settings are declared and checked; shared by the broker and the Spark source.
 
-    setting     how one is declared: a field of a dataclass, whose metadata is its documentation
-    checked     a setting as text meets it: read, checked, shown, and what it allows
+    setting     declares one: a field of a dataclass, whose metadata is its documentation
+    checked     turns text into a checked value and back, and knows what is allowed
     amounts     kinds: sizes, durations and whole numbers
-    subjects    kinds: subjects, with wildcards or without
+    subjects    kinds: subjects, with or without wildcards
 
-A table of settings adds kinds of its own. Nothing but the standard library is imported here:
-Spark's executors have no more of Seriatim than Python's sources.
+A table of settings adds its own kinds. Only the standard library is imported here: Spark's
+executors have Seriatim's Python sources and nothing else.
 """

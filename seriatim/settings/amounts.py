@@ -15,7 +15,7 @@ SECONDS = {
     "s": Decimal(1),
     "ms": Decimal("0.001"),
 }
-# Digits are bounded, so that no text makes a number that takes long to compute with.
+# The number of digits is limited, so that no text makes a number that is slow to compute with.
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([A-Za-z]*)")
 _DURATION = re.compile(r"(?:[0-9]{1,15}(?:\.[0-9]{1,400})?(?:d|h|ms|m|s)){1,8}")
 _DURATION_PART = re.compile(r"([0-9.]+)(d|h|ms|m|s)")
@@ -41,7 +41,7 @@ def read_size(text: str) -> int:
 
 
 def show_size(value: int) -> str:
-    """A size as text: in the largest unit that it is a whole number of."""
+    """A size as text, in the largest unit that gives a whole number."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if value and value % size == 0:
             return f"{int(value) // size}{unit}"
@@ -59,7 +59,7 @@ def read_duration(text: str) -> float:
 
 
 def show_duration(value: float) -> str:
-    """Seconds as text: exact, and short where it is a round number of something."""
+    """Seconds as text: exact, and short if it is a round number of some unit."""
     if value != value or value in (float("inf"), float("-inf")) or value < 0:
         return str(value)
     exact = Decimal(repr(float(value)))
@@ -76,7 +76,7 @@ def show_duration(value: float) -> str:
 
 
 def read_whole_number(setting: Setting, text: str) -> int:
-    """A whole number with a sign or none. Raises `WrongValue`."""
+    """A whole number with or without a sign. Raises `WrongValue`."""
     if not _WHOLE_NUMBER.fullmatch(text):
         noun = setting.kinds[setting.kind].noun
         raise WrongValue(f"{quoted(text)} is not {noun}; {setting.how()}")

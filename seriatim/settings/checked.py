@@ -1,7 +1,7 @@
-"""A setting as text meets it: from text or TOML to a checked value, and back to text.
+"""A setting's values: from text or TOML to a checked value, and back to text.
 
 Every refusal is a `WrongValue` that says what is wrong and what to give instead. `show` is the
-inverse of `read`: what it prints may be put back into a file.
+inverse of `read`: its output can be put back into a file.
 """
 
 import re
@@ -17,12 +17,12 @@ SHOWN_MAX: Final = 60  # characters of a value in a message
 
 
 class WrongValue(ValueError):
-    """This value cannot be; the text says why and what can."""
+    """An invalid value; the text says why, and what is valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting: what it may be, and what it is for. A table derives its own from it."""
+    """One setting: what is allowed, and what it is for. Each table derives its own class."""
 
     kinds: ClassVar[Mapping[str, "SettingKind"]]
 
@@ -50,7 +50,7 @@ class Setting:
         raise WrongValue(f"{shown_raw(raw)} is not {noun}; {self.how()}{hint}")
 
     def check(self, value: Any) -> Any:
-        """`value`, in its one form. Raises `WrongValue`."""
+        """`value` in its canonical form. Raises `WrongValue`."""
         if self._kind.check_first is not None:
             self._kind.check_first(self, value)
         if self.low is not None and self.high is not None and not self.low <= value <= self.high:
@@ -67,7 +67,7 @@ class Setting:
         return self._kind.show(value)
 
     def allowed(self) -> str:
-        """What it accepts, in words for a person."""
+        """The allowed values, in words."""
         if self.choices:
             return ", ".join(self.choices)
         if self._kind.allowed is not None:
@@ -77,7 +77,7 @@ class Setting:
         return f"{self.show(self.low)} to {self.show(self.high)}"
 
     def how(self) -> str:
-        """How to write a value of it."""
+        """How to write a value."""
         return f"give {self.allowed()}" if self.choices or not self._kind.how else self._kind.how
 
     @property
@@ -97,14 +97,14 @@ def _show(value: Any) -> str:
 class SettingKind:
     """How values of one kind are read, checked, shown and explained."""
 
-    how: str  # how to write one; empty: what it allows
-    noun: str = ""  # what it is, when that is not "a" and the kind's name
-    native: tuple[type, ...] = (str,)  # what TOML has for it
-    text_in_file: bool = False  # whether a file may hold it as text, too
+    how: str  # how to write a value; empty: what is allowed
+    noun: str = ""  # what it is called, unless "a" and the kind's name
+    native: tuple[type, ...] = (str,)  # its types in TOML
+    text_in_file: bool = False  # whether a file may also hold it as text
     read: Callable[[Setting, str], Any] = _as_it_is
-    make: Callable[[Any], Any] = lambda raw: raw  # of what TOML has
-    printable: bool = True  # whether a text must be; a message shows it then
-    check_first: Callable[[Setting, Any], None] | None = None  # before its bounds
+    make: Callable[[Any], Any] = lambda raw: raw  # from TOML's value
+    printable: bool = True  # whether texts must be printable; then a message can show them
+    check_first: Callable[[Setting, Any], None] | None = None  # before the bounds are checked
     check: Callable[[Setting, Any], Any] = _as_it_is
     show: Callable[[Any], str] = _show
     allowed: Callable[[Setting], str] | None = None
@@ -117,7 +117,7 @@ def quoted(text: str) -> str:
 
 
 def shown_raw(raw: object) -> str:
-    """What TOML has, in a message."""
+    """A value from TOML, shown in a message."""
     if isinstance(raw, bool):
         return "true" if raw else "false"
     if isinstance(raw, str):
@@ -128,8 +128,8 @@ def shown_raw(raw: object) -> str:
 
 
 def closest(word: str, words: "tuple[str, ...] | list[str]") -> str:
-    """The one of `words` that `word` was probably meant to be, or nothing."""
-    import difflib  # only where something is wrong already
+    """The one of `words` that was probably meant by `word`, or nothing."""
+    import difflib  # only needed after an error
 
     found = difflib.get_close_matches(word, words, n=1)
     return found[0] if found else ""
@@ -154,7 +154,7 @@ def is_text(text: str) -> bool:
     return not re.search("[\ud800-\udfff]", text)
 
 
-TEXT: Final = SettingKind(how="give a text")
+TEXT: Final = SettingKind(how="give a string", noun="a string")
 CHOICE: Final = SettingKind(how="give one of its words", check_first=_check_choice)
 FLAG: Final = SettingKind(
     how="give true or false",

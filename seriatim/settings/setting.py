@@ -2,16 +2,16 @@
 
     port: int = setting(4222, "port", "The port to listen on.", bounds=(-1, 65_535))
 
-Whatever reads settings, explains them, or writes their page of the manual reads this metadata, so
-that they cannot drift apart:
+All code that reads settings, explains them, or writes the reference page uses this metadata, so the
+three cannot diverge:
 
-    kind      how its text is read: one of the kinds of its table, such as size, flag or choice
+    kind      how its text is read: a kind that its table knows, such as size, flag or choice
     about     what it does, and why the default is what it is
-    low, high the bounds of a number, both allowed; None where there are none
+    low, high the bounds of a number, both allowed; None for no bound
     choices   the words of a choice
-    more      what the table knows of its settings besides, such as flags
+    more      further facts that its table needs, such as flags
 
-The running broker imports this module, so it imports nothing that asyncio does not.
+The running broker imports this module, so it imports nothing that asyncio does not import anyway.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ def setting(
     choices: tuple[str, ...] = (),
     **more: Any,
 ) -> Any:
-    """Declare one setting; `about` is the line a reader of the manual sees."""
+    """Declare one setting; `about` is its line in the manual."""
     low, high = bounds or (None, None)
     metadata = {
         "kind": kind,
@@ -39,7 +39,7 @@ def setting(
         "choices": choices,
         **more,
     }
-    secret = kind == "secret"  # in no repr
+    secret = kind == "secret"  # left out of repr
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata=metadata, repr=not secret)
     return dataclasses.field(default=default, metadata=metadata, repr=not secret)

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from seriatim.settings.checked import Setting, SettingKind, WrongValue, is_text, quoted, shown_raw
 
-ENTRIES_SHOWN_MAX: Final = 3  # wrong entries of a list in one message
+ENTRIES_SHOWN_MAX: Final = 3  # invalid entries of a list in one message
 
 
 def check_subject(subject: str, wildcards: bool = True) -> str:
-    """`subject` itself, when it can be subscribed to, or published. Raises `WrongValue`."""
+    """`subject` itself, if it can be subscribed to, or published to. Raises `WrongValue`."""
     tokens = subject.split(".")
     if not subject or any(character.isspace() for character in subject):
         raise WrongValue(
@@ -43,7 +43,7 @@ def _check_entries(setting: Setting, entries: tuple[Any, ...]) -> tuple[Any, ...
     for at, entry in enumerate(entries, 1):
         try:
             if not isinstance(entry, str):
-                raise WrongValue(f"{shown_raw(entry)} is not a text; give a subject in quotes")
+                raise WrongValue(f"{shown_raw(entry)} is not a string; give a subject in quotes")
             check_subject(entry)
         except WrongValue as problem:
             wrong.append(f"entry {at}: {problem}")
@@ -65,7 +65,7 @@ PATTERN: Final = SettingKind(
     allowed=lambda setting: "a subject, wildcards too",
 )
 LIST: Final = SettingKind(
-    how="give a list of texts",
+    how="give a list of strings",
     noun="a list",
     native=(list,),
     read=lambda setting, text: tuple(word for word in re.split(r"[,\s]+", text) if word),

@@ -116,11 +116,11 @@ def test_given_old_blocks_when_time_passes_then_they_are_evicted_with_what_they_
     assert (first.hash, first.number, first.why, first.messages) == (B, 7, "age", 2)
     assert str(first.missing) == "1 of 'a/', 1 of sub-batch 0x" + ID.hex()
     assert first.token == {"t": 0}
-    assert "block 7 given up (age), 2 messages of it: without 1 of 'a/'" in str(first)
+    assert "block 7 given up (age), with 2 of its messages; missing: 1 of 'a/'" in str(first)
     (second,) = assembler.feed([], "t", now=116.0)
     assert isinstance(second, Evicted)
     assert second.bytes == BLOCK_BYTES + 2 * 36 + 2 + EACH_BYTES
-    assert "without its Batch" in str(second)
+    assert "missing: its Batch" in str(second)
     assert (assembler.evicted, assembler.pending_bytes) == (2, 0)
     assert assembler.missing(B) is None
 

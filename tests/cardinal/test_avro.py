@@ -100,7 +100,7 @@ def test_given_bytes_of_any_length_when_read_then_they_and_their_end_are_found(s
         (b"\x08a\xed\xa0\x80", 2, "invalid continuation byte"),
         (b"\x04a\xc3", 2, "unexpected end of data"),
         (b"\x01", 0, "text of -1 bytes"),
-        (b"", 0, "no number"),
+        (b"", 0, "a number is missing"),
     ],
 )
 def test_given_bytes_that_are_no_text_when_read_then_it_is_told_where(
@@ -172,15 +172,15 @@ def test_given_many_entries_when_written_then_they_are_in_blocks_of_a_hundred() 
 @pytest.mark.parametrize(
     ("data", "error", "offset", "reason"),
     [
-        (b"", TruncatedMessage, 0, "no number"),
-        (b"\x04\x02a", TruncatedMessage, 3, "no number"),
-        (b"\x02\x02a", TruncatedMessage, 3, "no number"),
+        (b"", TruncatedMessage, 0, "a number is missing"),
+        (b"\x04\x02a", TruncatedMessage, 3, "a number is missing"),
+        (b"\x02\x02a", TruncatedMessage, 3, "a number is missing"),
         (avro.write_long(2**62), BadCount, 0, "a block of 4611686018427387904 entries in 0 bytes"),
         (avro.write_long(-(2**63)) + b"\x00", BadCount, 0, "9223372036854775808 entries"),
         (b"\x06\x02a", BadCount, 0, "a block of 3 entries in 2 bytes"),
-        (b"\x01\x08\x02a\x00", BadCount, 1, "a block of 4 bytes, and 3 are there"),
-        (b"\x01\x06\x02ab\x00", BadCount, 4, "end here and not at 5"),
-        (b"\x01\x02\x02a\x00", BadCount, 4, "end here and not at 3"),
+        (b"\x01\x08\x02a\x00", BadCount, 1, "a block of 4 bytes, of which 3 are there"),
+        (b"\x01\x06\x02ab\x00", BadCount, 4, "end here, but by its size at 5"),
+        (b"\x01\x02\x02a\x00", BadCount, 4, "end here, but by its size at 3"),
         (b"\x01\x01\x02a\x00", BadCount, 1, "a block of -1 bytes"),
         (b"\x02\x02a\x80", TruncatedMessage, 3, "inside a number"),
     ],
@@ -194,6 +194,6 @@ def test_given_counts_and_sizes_that_lie_when_read_then_it_is_told_where(
 
 
 def test_given_a_key_twice_when_a_map_is_read_then_it_is_refused() -> None:
-    with pytest.raises(RepeatedKey, match="'a' is in the map already") as caught:
+    with pytest.raises(RepeatedKey, match="'a' occurs twice in the map") as caught:
         avro.octets_map(b"\x02\x02a\x00\x02\x02a\x00\x00", 0)
     assert caught.value.offset == 5

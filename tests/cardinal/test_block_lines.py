@@ -48,10 +48,10 @@ def test_given_a_reorg_when_read_then_its_blocks_are_there() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("", "no JSON"),
+        ("", "not valid JSON"),
         ("[" * 100_000, "nested too deeply"),
         ("[]", "the line is not a JSON object"),
-        ('{"number": 1, "number": 2}', "'number' is there twice"),
+        ('{"number": 1, "number": 2}', "'number' occurs twice"),
         ('{"num": 1}', "no field 'num'"),
         ('{"number": true}', "number: true is not a number from 0"),
         ('{"number": 1.5}', "number: 1.5 is not a number"),

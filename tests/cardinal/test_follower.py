@@ -286,7 +286,7 @@ def test_given_the_end_of_another_reorg_on_an_open_channel_then_it_is_told_and_c
     events = ChainFollower().take(rows, STREAM, 0.0)
     told = [event for event in events if not isinstance(event, Step)]
     assert told == [NotOpen(between[0][0], BASE[1].hash, 2)]
-    assert "whose begin was not seen" in str(told[0])
+    assert "whose beginning was not seen" in str(told[0])
     application.apply([event for event in events if event not in told])
     deep = branch(BASE[0], "d", 5)
     final = [BASE[0], *deep, *branch(deep[-1], "e", 1)]

@@ -1,4 +1,4 @@
-"""Patterns as automata: what they match, what is not taken, overlap and cover for all keys."""
+"""Patterns as automata: what they match, what is not supported, overlap and cover for all keys."""
 
 import re
 from itertools import product
@@ -19,7 +19,7 @@ from cardinal.pattern import (
 )
 from tests.support.depth import examples
 
-EMPTY_LOOP = "a repetition without end of what may be empty"
+EMPTY_LOOP = "an unbounded repetition of something that may be empty"
 KEYS = ["".join(letters) for n in range(4) for letters in product("ab/0", repeat=n)]
 UNTIMED = settings(max_examples=examples(60))  # some patterns take long, here and in re
 
@@ -159,17 +159,17 @@ def test_given_two_patterns_then_a_shortest_key_that_begins_with_both_is_found(
         ("a$", r"character 2: \$ cannot stand here: what .* around it; a plain one is \\\$"),
         ("a^", r"character 2: \^ cannot stand here"),
         ("(a", "a group is not closed"),
-        ("a)", r"character 2: no \( for this \)"),
-        ("(?=a)", r"of \(\? only \(\?: is taken"),
+        ("a)", r"character 2: a \) without \("),
+        ("(?=a)", r"of \(\? only \(\?: is supported"),
         ("(?P<n>a)", r"of \(\? only"),
         ("(?i)a", r"of \(\? only"),
         ("[", "character 2: a set is not closed"),
         ("[]", "a set is empty"),
         ("[b-a]", "a range goes from one character"),
         (r"[\d-z]", "a range goes from one character"),
-        ("[[:alpha:]]", r"character 2: a class such as \[:alpha:\] is not taken; write"),
+        ("[[:alpha:]]", r"character 2: a class such as \[:alpha:\] is not supported; write"),
         ("[[a]", r"\[ in a set is written \\\["),
-        (r"\pL", r"character 2: \\p is not taken: tables of Unicode differ; write"),
+        (r"\pL", r"character 2: \\p is not supported: Unicode tables differ; write"),
         ("[a--b]", "in a set is written"),
         ("[a&&b]", "& in a set is written"),
         ("*a", r"\* cannot stand here"),
@@ -182,17 +182,17 @@ def test_given_two_patterns_then_a_shortest_key_that_begins_with_both_is_found(
         ("a{x}", r"\{ must be"),
         ("a{2", r"\{ must be"),
         ("a{3,2}", "a repetition of 3,2"),
-        ("a{1001}", "a repetition of 1001; 1000 is the most"),
-        ("(a{500}){3}", "character 12: repetitions in each other that make 1500; 1000 is the most"),
-        ("((a{10}b|c){10,}d){0,11}", "repetitions in each other that make 1100"),
-        ("((){1000}){1000}", "repetitions in each other that make 1000000"),
-        (r"a\b", r"character 3: \\b is not taken"),
-        (r"\s", r"\\s is not taken"),
-        (r"(a)\1", r"\\1 is not taken"),
+        ("a{1001}", "a repetition of 1001; 1000 is the maximum"),
+        ("(a{500}){3}", "character 12: nested repetitions that make 1500; 1000 is the maximum"),
+        ("((a{10}b|c){10,}d){0,11}", "nested repetitions that make 1100"),
+        ("((){1000}){1000}", "nested repetitions that make 1000000"),
+        (r"a\b", r"character 3: \\b is not supported"),
+        (r"\s", r"\\s is not supported"),
+        (r"(a)\1", r"\\1 is not supported"),
         (r"\xg0", "two hexadecimal digits"),
         ("a\\", r"nothing follows \\"),
         ("}", r"\} cannot stand here"),
-        ("(" * 60 + ")" * 60, "more than 50 groups"),
+        ("(" * 60 + ")" * 60, "more than 50 nested groups"),
     ],
 )
 def test_given_a_pattern_that_is_none_of_ours_when_made_then_it_is_told_where_and_why(

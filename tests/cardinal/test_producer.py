@@ -154,7 +154,7 @@ def test_given_a_key_set_and_deleted_when_counted_then_both_are_sent_and_counted
 @pytest.mark.parametrize(
     ("updates", "deletes", "batches", "error", "reason"),
     [
-        ({"c": b""}, ["c"], {}, PrefixConflict, "'c' is set and deleted"),
+        ({"c": b""}, ["c"], {}, PrefixConflict, "'c' is both set and deleted"),
         ({"c": b""}, [], {"c": ID}, PrefixConflict, "'c' is a sub-batch and a key of the Batch"),
         ({}, ["c"], {"c": ID}, PrefixConflict, "a key of the Batch"),
         ({"a/1": b""}, [], {"a/": ID}, PrefixConflict, "'a/' is a sub-batch and a counted prefix"),
@@ -273,7 +273,7 @@ def test_given_what_does_not_belong_on_a_channel_when_made_then_it_is_refused() 
     channel.block(7, C, B, 7)
     with pytest.raises(BrokenReorg, match="block 8 comes after the head"):
         channel.block(8, ID, C, 8)
-    with pytest.raises(BrokenReorg, match="no block is heavier than what is replaced"):
+    with pytest.raises(BrokenReorg, match="no block is heavier than those it replaces"):
         channel.complete()
     channel.weight = 6
     with pytest.raises(BrokenReorg, match="1 sub-batches were not sent"):

@@ -57,13 +57,13 @@ def test_given_patterns_that_re_would_try_in_many_ways_when_matched_then_it_is_q
 @pytest.mark.parametrize(
     ("topics", "default", "problem"),
     [
-        ({1: "x"}, "d", "prefix 1: a pattern is text, and this is int"),
-        ({b"a/": "x"}, "d", "prefix b'a/': a pattern is text, and this is bytes"),
-        ({"a/": 5}, "d", "topic 5: a topic is text, and this is int"),
-        ({"a/": None}, "d", "topic None: a topic is text, and this is NoneType"),
-        ({}, None, "topic None: a topic is text, and this is NoneType"),
-        ([("a/", "x")], "d", "the topics of a schema are a mapping .* and this is list"),
-        (None, "d", "the topics of a schema are a mapping .* and this is NoneType"),
+        ({1: "x"}, "d", "prefix 1: a pattern must be text, not int"),
+        ({b"a/": "x"}, "d", "prefix b'a/': a pattern must be text, not bytes"),
+        ({"a/": 5}, "d", "topic 5: a topic must be text, not int"),
+        ({"a/": None}, "d", "topic None: a topic must be text, not NoneType"),
+        ({}, None, "topic None: a topic must be text, not NoneType"),
+        ([("a/", "x")], "d", "the topics of a schema must be a mapping .*, not list"),
+        (None, "d", "the topics of a schema must be a mapping .*, not NoneType"),
     ],
 )
 def test_given_what_is_no_text_when_made_then_it_is_told_as_any_other_problem(
@@ -75,9 +75,9 @@ def test_given_what_is_no_text_when_made_then_it_is_told_as_any_other_problem(
 
 def test_given_what_is_no_text_when_tracked_then_it_is_told() -> None:
     bad: Any = 7
-    with pytest.raises(SchemaError, match="cannot track 7: a pattern is text, and this is int"):
+    with pytest.raises(SchemaError, match="cannot track 7: a pattern must be text, not int"):
         Schema({"a/": "x"}, "d").track("a/", bad)
-    with pytest.raises(SchemaError, match="cannot track None: a pattern is text"):
+    with pytest.raises(SchemaError, match="cannot track None: a pattern must be text"):
         Schema({"a/": "x"}, "d").track("a/", sub_batches=[None])  # type: ignore[list-item]
 
 
@@ -103,7 +103,7 @@ def test_given_no_prefixes_when_made_then_everything_is_in_the_default_topic() -
         ({"a/": "x y"}, "topic 'x y': words of letters"),
         ({"a/": "x.>"}, "topic 'x.>': words of letters"),
         ({"a/": "x..y"}, "topic 'x..y': words of letters"),
-        ({"a/": "reorg.x"}, "topic 'reorg.x': reorg is kept"),
+        ({"a/": "reorg.x"}, "topic 'reorg.x': reorg is reserved"),
     ],
 )
 def test_given_a_schema_that_cannot_be_when_made_then_its_problem_is_told(

@@ -17,11 +17,11 @@ def test_given_a_schema_when_written_then_it_is_read_again() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("default = ", "no TOML: "),
-        ("", "default: give the topic of what no pattern takes"),
-        ('default = "b"\nmore = 1', '"more" is not known; there are default and topics'),
-        ('default = "b"\ntopics = ["a"]', "topics: give a table of patterns to names of topics"),
-        ('default = "reorg"', "topic 'reorg': reorg is kept for the channels of reorgs"),
+        ("default = ", "not valid TOML: "),
+        ("", "default: give the topic for all other keys"),
+        ('default = "b"\nmore = 1', '"more" is unknown; the keys are default and topics'),
+        ('default = "b"\ntopics = ["a"]', "topics: give a table that maps patterns to topics"),
+        ('default = "reorg"', "topic 'reorg': reorg is reserved for the channels of reorgs"),
         ('default = "b"\n[topics]\n"a" = "x"\n"a/" = "y"', "2 problems?|unreachable"),
     ],
 )

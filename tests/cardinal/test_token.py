@@ -39,7 +39,7 @@ def test_given_two_streams_when_written_then_the_text_is_always_the_same() -> No
         ("a=1=2", "'1=2' is not a number"),
         ("a=9223372036854775808", "is not a number from 0"),
         ("a=" + "9" * 5000, "is not a number"),
-        ("a=1;a=2", "the stream 'a' is there twice"),
+        ("a=1;a=2", "the stream 'a' occurs twice"),
     ],
 )
 def test_given_text_that_is_no_token_when_read_then_it_is_told_why(text: str, reason: str) -> None:

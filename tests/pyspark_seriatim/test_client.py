@@ -136,7 +136,7 @@ def test_given_another_journal_when_reading_then_the_numbers_are_not_taken_for_t
     (tmp_path / "journal").rename(tmp_path / "old")
     broker.start(broker.port)
     publish(b"a", *[b"y"] * 3000)
-    with pytest.raises(DataLost, match=f"the journal is .*, and the numbers are of {journal}"):
+    with pytest.raises(DataLost, match=f"the journal is .*, but the numbers belong to {journal}"):
         list(chunks)
 
 
@@ -188,10 +188,10 @@ NO_ROWS = Collector(1, 16, 4096).chunk()
             NO_ROWS,
             "the answer is not a chunk of columns",
         ),
-        (b"Seriatim-Next: 7\r\n", NO_ROWS, "the answer is of other numbers than 1 to 5"),
-        (b"Seriatim-Next: 6\r\nSeriatim-Lost: 4-3\r\n", NO_ROWS, "the answer is of other numbers"),
-        (b"Seriatim-Next: 6\r\nSeriatim-Lost: 0-3\r\n", NO_ROWS, "the answer is of other numbers"),
-        (b"Seriatim-Next: 6\r\nSeriatim-Lost: 1-6\r\n", NO_ROWS, "the answer is of other numbers"),
+        (b"Seriatim-Next: 7\r\n", NO_ROWS, "the answer has other numbers than 1 to 5"),
+        (b"Seriatim-Next: 6\r\nSeriatim-Lost: 4-3\r\n", NO_ROWS, "the answer has other numbers"),
+        (b"Seriatim-Next: 6\r\nSeriatim-Lost: 0-3\r\n", NO_ROWS, "the answer has other numbers"),
+        (b"Seriatim-Next: 6\r\nSeriatim-Lost: 1-6\r\n", NO_ROWS, "the answer has other numbers"),
         (
             b"Seriatim-Next: 6\r\nSeriatim-Lost: a-b\r\n",
             NO_ROWS,

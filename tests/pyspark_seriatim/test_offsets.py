@@ -66,9 +66,9 @@ def test_given_a_word_when_resolved_then_it_is_a_number() -> None:
         (at(7), info(), 7, ""),
         (at(101), info(), 101, ""),
         (at(7), info(first=7), 7, ""),
-        (at(6), info(first=7), 7, "at 6, and the first number still kept is 7: 6 to 6 are lost"),
-        (at(102), info(), 101, "at 102, and the last number given is 100: the journal was cut"),
-        (at(7, OTHER), info(first=3), 3, f"at 7 of journal {OTHER}, and the broker has {OURS}"),
+        (at(6), info(first=7), 7, "at 6, but the first number still kept is 7: 6 to 6 are lost"),
+        (at(102), info(), 101, "at 102, but the last number given is 100: the journal was cut"),
+        (at(7, OTHER), info(first=3), 3, f"at 7 of journal {OTHER}, but the broker has {OURS}"),
     ],
 )
 def test_given_an_offset_when_it_is_gone_on_from_then_what_is_lost_fails_or_is_logged(
@@ -81,7 +81,7 @@ def test_given_an_offset_when_it_is_gone_on_from_then_what_is_lost_fails_or_is_l
     if why:
         with pytest.raises(DataLost, match=why) as lost:
             offsets.first_of(options(), start, there)
-        assert "failOnDataLoss=false goes on with what is there" in str(lost.value)
+        assert "failOnDataLoss=false continues with what is there" in str(lost.value)
     with caplog.at_level(logging.WARNING):
         assert offsets.first_of(options(failOnDataLoss="false"), start, there) == first
     assert [why in message for message in caplog.messages] == [True] * bool(why)
@@ -111,7 +111,7 @@ def test_given_a_micro_batch_when_planned_or_replayed_then_it_is_the_same_range(
     [
         (at(1), at(50), info(first=20), (20, 50), "1 to 19 are lost"),
         (at(1), at(50), info(first=70), (50, 50), "1 to 69 are lost"),
-        (at(1), at(50), info(last=30), (1, 31), "ends before 50, and the last number given is 30"),
+        (at(1), at(50), info(last=30), (1, 31), "ends before 50, but the last number given is 30"),
         (at(1, OTHER), at(50, OTHER), info(), (1, 1), f"ends at 50 of journal {OTHER}"),
         # It was 1 when the batch was planned, for nothing had been deleted; now something is.
         ({"startingOffsets": "earliest"}, at(50), info(first=20), (20, 50), "1 to 19 are lost"),

@@ -215,7 +215,7 @@ def test_given_a_stage_that_is_dropped_when_it_is_written_then_no_hole_is_left_i
                     assert other.abort(QUERY) == 1
             yield buffer
 
-    with pytest.raises(BrokerError, match=r"409.* 0 bytes; what was staged before is not there"):
+    with pytest.raises(BrokerError, match=r"409.* 0 bytes; what was staged before is gone"):
         publisher.stage(QUERY, "one", buffers())
 
 

@@ -134,7 +134,7 @@ def test_given_an_end_when_a_stream_is_read_then_it_is_refused(name: str) -> Non
     ("name", "where", "said"),
     [
         ("startingOffset", "batch", "startingOffset is not known, .* is startingOffsets meant"),
-        ("colour", "batch", "colour is not known, and is ignored"),
+        ("colour", "batch", "colour is unknown and ignored"),
         (
             "maxOffsetsPerTrigger",
             "batch",

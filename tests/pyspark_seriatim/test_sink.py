@@ -78,14 +78,14 @@ def test_given_columns_or_options_that_cannot_be_then_the_error_names_them(
 
 
 def test_given_a_write_that_would_replace_then_it_is_refused() -> None:
-    with pytest.raises(OptionError, match="mode: overwrite would replace the journal; say append"):
+    with pytest.raises(OptionError, match="mode: overwrite would replace the journal; use append"):
         batch_writer(schema(GOOD), SERVERS, True)
     with pytest.raises(OptionError, match="outputMode: complete would replace the journal"):
         stream_writer(schema(GOOD), SERVERS, True)
 
 
 def test_given_a_stream_then_spark_counts_its_batches() -> None:
-    with pytest.raises(OptionError, match="txnVersion: not in a stream"):
+    with pytest.raises(OptionError, match="txnVersion: not allowed in a stream"):
         stream_writer(schema(GOOD), SERVERS | {"txnVersion": "1"}, False)
     assert stream_writer(schema(GOOD), SERVERS | {"txnAppId": "a"}, False)
 

@@ -197,7 +197,7 @@ def test_given_a_ping_while_nobody_waits_then_the_connection_is_fresh_and_answer
         (b"INFO {\r\n", NotABroker, "this is not a NATS broker: it says INFO"),
         (b"x" * (1 << 20), NotABroker, "this is not a NATS broker: its line has no end"),
         (b"", ConnectionLost, "the broker closed the connection"),
-        (b"-ERR 'Authorization Violation'\r\n", NotAuthorized, "does not let us in: Authorization"),
+        (b"-ERR 'Authorization Violation'\r\n", NotAuthorized, "rejects us: Authorization"),
         (
             b"-ERR 'maximum connections exceeded'\r\n",
             ConnectionLost,
@@ -219,7 +219,7 @@ def test_given_a_peer_that_is_no_broker_when_connecting_then_it_is_said(
 def test_given_a_peer_that_says_nothing_when_connecting_then_the_time_is_up() -> None:
     with (
         Scripted(lambda peer: peer.expect(b"never") and None) as peer,
-        pytest.raises(ConnectionLost, match="nothing was heard in time"),
+        pytest.raises(ConnectionLost, match="nothing was received in time"),
     ):
         SparkConnection.open(at(peer.port, connectTimeoutMs="50"))
 
@@ -233,7 +233,7 @@ def test_given_an_answer_that_stops_in_the_middle_when_waiting_then_the_time_is_
 
     with Scripted(talk) as peer:
         opened = SparkConnection.open(at(peer.port, requestTimeoutMs="50"))
-        with pytest.raises(ConnectionLost, match="nothing was heard in time"):
+        with pytest.raises(ConnectionLost, match="nothing was received in time"):
             opened.request("a")
         assert not opened.is_open
 
@@ -247,5 +247,5 @@ def test_given_pings_and_no_answer_when_waiting_then_the_time_is_up() -> None:
 
     with Scripted(talk) as peer:
         opened = SparkConnection.open(at(peer.port))
-        with pytest.raises(ConnectionLost, match="nothing was heard in time"):
+        with pytest.raises(ConnectionLost, match="nothing was received in time"):
             opened.request("a", timeout=0.05)

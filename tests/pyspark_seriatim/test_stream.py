@@ -108,7 +108,7 @@ def test_given_a_start_that_is_not_there_yet_when_a_stream_begins_then_the_error
 ) -> None:
     publish(b"a", b"x")
     reader = begin(startingOffsets=500)
-    with pytest.raises(DataLost, match="startingOffsets is at 500, and the last number given is 1"):
+    with pytest.raises(DataLost, match="startingOffsets is at 500, but the last number given is 1"):
         reader.latestOffset(reader.initialOffset(), ALL)
 
 
@@ -300,10 +300,10 @@ def test_given_a_checkpoint_that_is_ahead_when_gone_on_then_it_is_lost_or_waits_
     publish(b"a", *[b"x"] * 10)
     journal = begin().reportLatestOffset()["journal"]
     ahead = {"journal": journal, "sequence": 500}
-    with pytest.raises(DataLost, match="is at 500, and the last number given is 10"):
+    with pytest.raises(DataLost, match="is at 500, but the last number given is 10"):
         begin().latestOffset(ahead, ALL)
     reader = begin(startingOffsets=500)
-    with pytest.raises(DataLost, match="is at 500, and the last number given is 10"):
+    with pytest.raises(DataLost, match="is at 500, but the last number given is 10"):
         reader.latestOffset(reader.initialOffset(), ALL)
     lenient = begin(failOnDataLoss="false")
     assert run(lenient, ahead) == [[]]

@@ -137,7 +137,7 @@ def test_given_checkpoints_that_go_back_when_archived_again_then_nothing_is_twic
     # The archive is lost, and the checkpoint is not: that would leave a hole.
     shutil.rmtree(root)
     publish(payloads(126, 5), b"b.x")
-    with pytest.raises(Exception, match="goes on at number 1, and the checkpoint"):
+    with pytest.raises(Exception, match="continues at number 1, but the checkpoint"):
         run(checkpoint=str(checkpoint))
 
 
@@ -353,7 +353,7 @@ def test_given_what_does_not_belong_into_an_archive_then_one_line_says_why(
     with SeriatimServer("netstring", store=tmp_path / "other") as other:
         words = said(server=f"127.0.0.1:{other.port}", headers=False)
     assert "is an archive of the journal" in words
-    assert "their numbers are of other messages; archive it elsewhere" in words
+    assert "its numbers belong to other messages; archive it elsewhere" in words
     root = str(tmp_path / "elsewhere")
     assert archive(root, start="soon", **options) == 2
     assert "--start soon: write earliest, latest, or a number" in capsys.readouterr().err

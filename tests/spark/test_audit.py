@@ -226,7 +226,7 @@ def test_given_numbers_that_are_deleted_when_audited_then_only_what_is_asked_for
         assert asked == {("journal", "missing numbers"): (first - 1, (f"1 to {first - 1:,}",))}
         both = examine(spark, url, root)
         assert findings_of(both) == []
-        assert f"1 to {MANY:,} are not in the journal any more: not compared" in both.scope.notes
+        assert f"1 to {MANY:,} are no longer in the journal: not compared" in both.scope.notes
 
 
 def test_given_any_page_with_a_byte_that_has_changed_when_audited_alone_then_it_is_found(

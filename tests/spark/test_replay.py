@@ -158,7 +158,7 @@ def test_given_odd_subjects_that_the_broker_numbered_when_archived_then_all_is_r
     assert table["token"].to_pylist() == heads
     assert run(audit, ["--archive", root, "--server", url]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "note: rows whose subject has U+FFFD: 1. Spark reads so what is no UTF-8" in printed
+    assert "note: rows whose subject has U+FFFD: 1. Spark shows invalid UTF-8" in printed
     assert "equal to the journal, as Spark reads it, in subject, payload, timestamp, hea" in printed
     assert run(replay, [root, "--server", url]) == 0
     every = got(spark, broker.port)
@@ -178,7 +178,7 @@ def test_given_rows_that_no_broker_takes_when_replayed_then_the_first_is_named_o
     assert run(replay, [root, "--server", url, "--skip-unpublishable"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("replayed 3 messages, up to number 16 of the archive")
-    assert "; 3 that cannot be published were passed over, the first: number 12: subject '$S" in out
+    assert "; 3 that cannot be published were skipped, the first: number 12: subject '$S" in out
     assert [one[1] for one in got(spark, broker.port)] == [b"payload %d" % n for n in (11, 13, 15)]
 
 

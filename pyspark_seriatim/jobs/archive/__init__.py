@@ -1,1 +1,1 @@
-"""The stream as Parquet files, each message once: written, merged, listed for others, and read."""
+"""The archive job: writes the stream to Parquet files, each message once; merges and reads them."""

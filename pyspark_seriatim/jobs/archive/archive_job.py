@@ -1,11 +1,11 @@
-"""`archive`: the stream into Parquet files, each message once, for Spark, pyarrow, Delta, Iceberg.
+"""`archive`: the stream as Parquet files, each message once, for Spark, pyarrow, Delta, Iceberg.
 
     seriatim spark archive /data/archive --once
     spark-submit --master ... jobs/archive/__main__.py hdfs:///archive --server HOST:4222 --every 60
 
 In <root>: date=<UTC>/token=<first token of the subject>/<first>-<last>-<id>.parquet, rows in the
-order of their numbers; _seriatim, the list of the files that are valid (filelog.py) with what the
-archive covers; and _delta_log, or metadata, for Delta and Iceberg. archiving.py is what is done.
+order of their numbers; _seriatim, the list of valid files (filelog.py) and of the numbers covered;
+and _delta_log, or metadata, for Delta and Iceberg. The work is in archiving.py.
 """
 
 import re
@@ -46,17 +46,18 @@ if TYPE_CHECKING:
 
 MIB: Final = 1 << 20
 SMALL, TARGET = 32 * MIB, 128 * MIB
-MAX_OFFSETS: Final = 1_000_000  # a version, and a file of each partition and task, so often
+# after so many there is a version, with a file for each partition and task
+MAX_OFFSETS: Final = 1_000_000
 EVERY_SECONDS: Final = 10.0
 LOST_SHOWN: Final = 10
 AGE: Final = re.compile(r"(\d+)([smhd]?)")
 SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-# A batch of Arrow that Spark hands to a task; it has three copies at the worst.
+# Spark hands a task batches of Arrow this large; at worst there are three copies.
 CONF: Final = {"spark.sql.execution.arrow.maxBytesPerBatch": str(64 * MIB)}
 
 
 class ArchiveFormat(StrEnum):
-    """Who else is to read the files."""
+    """Which other readers shall find the files."""
 
     parquet = "parquet"
     delta = "delta"
@@ -64,71 +65,74 @@ class ArchiveFormat(StrEnum):
 
 
 class Partition(StrEnum):
-    """By what folders are made."""
+    """How folders are named."""
 
     token = "date,token"
     date = "date"
 
 
 class Compression(StrEnum):
-    """Of the files."""
+    """The files' compression."""
 
     zstd = "zstd"
     snappy = "snappy"
     none = "none"
 
 
-Root = Annotated[str, typer.Argument(metavar="ROOT", help="Where to: a folder, or a URI.")]
+Root = Annotated[str, typer.Argument(metavar="ROOT", help="The archive: a folder, or a URI.")]
 FormatOption = Annotated[
-    ArchiveFormat, typer.Option(help="List the files for the readers of Delta or Iceberg, too.")
+    ArchiveFormat, typer.Option(help="List the files for readers of Delta or Iceberg, too.")
 ]
 Catalog = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="Iceberg's catalog, as pyiceberg's settings name it. By default one in ROOT.",
+        help="The Iceberg catalog, as named in pyiceberg's settings. By default one in ROOT.",
         show_default=False,
     ),
 ]
 PartitionOption = Annotated[
-    Partition, typer.Option(help="Folders by the date alone, where first tokens are many.")
+    Partition,
+    typer.Option(
+        help="Folders by date and first token; by date alone if there are many first tokens."
+    ),
 ]
 Headers = Annotated[
     bool, typer.Option("--headers/--no-headers", help="Keep headers and reply subjects, too.")
 ]
-CompressionOption = Annotated[Compression, typer.Option(help="Of the files.")]
+CompressionOption = Annotated[Compression, typer.Option(help="The files' compression.")]
 Start = Annotated[
     str,
     typer.Option(
         metavar="WHERE",
-        help="Where a new archive begins: earliest, latest, or a number. Others go on.",
+        help="Where a new archive begins: earliest, latest, or a number.",
     ),
 ]
 Strict = Annotated[
     bool,
     typer.Option(
         "--fail-on-data-loss/--no-fail-on-data-loss",
-        help="Stop where the broker has numbers no more; or note which, and go on.",
+        help="Stop if the broker no longer has some numbers; or record them as lost and continue.",
     ),
 ]
 Compact = Annotated[
-    bool, typer.Option("--compact", metavar=" ", help="Merge small files, now and then.")
+    bool, typer.Option("--compact", metavar=" ", help="Merge small files from time to time.")
 ]
-Small = Annotated[int, typer.Option(metavar="BYTES", min=1, help="Files below are small.")]
-Target = Annotated[int, typer.Option(metavar="BYTES", min=1, help="What merged files grow to.")]
+Small = Annotated[int, typer.Option(metavar="BYTES", min=1, help="Smaller files are merged.")]
+Target = Annotated[int, typer.Option(metavar="BYTES", min=1, help="The size of merged files.")]
 Vacuum = Annotated[
     str,
     typer.Option(
         metavar="AGE",
-        help="When merged files are deleted: seconds, or 15m, 24h, 7d. Until then readers that do"
-        " not use the list see their rows twice.",
+        help="When files are deleted after a merge: seconds, or 15m, 24h, 7d. Until then readers"
+        " that do not use the list see their rows twice.",
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveOptions:
-    """What is wanted of an archive. `age` in seconds; `every` None: what there is by now."""
+    """What to archive, and how. `age` in seconds; `every` None: everything up to now."""
 
     root: str
     server: str = DEFAULT_SERVER
@@ -150,7 +154,7 @@ class ArchiveOptions:
 
     @property
     def columns(self) -> list[str]:
-        """Of the files."""
+        """The columns of the files."""
         return list(COLUMNS.names if self.headers else COLUMNS.names[:4])
 
 
@@ -179,7 +183,7 @@ def archive(
 ) -> int:
     """Write the stream to Parquet, Delta or Iceberg, each message once.
 
-    Started again, it goes on where the archive ends.
+    When started again, it continues where the archive ends.
 
     [bold]Examples[/bold]
 
@@ -188,7 +192,9 @@ def archive(
     [cyan]seriatim spark archive /data/orders --subject 'orders.>' --format delta --once[/cyan]
     """
     if small > target:
-        raise JobError(f"--small {small} is above --target {target}: merged files would be small")
+        raise JobError(
+            f"--small {small} is above --target {target}: merged files would count as small"
+        )
     wish = ArchiveOptions(
         root=root,
         server=server,
@@ -209,15 +215,16 @@ def archive(
         age=seconds(vacuum),
     )
     client = Client.shared(Options.parse(source_options(wish, 0), "stream"))
-    check(wish, client.info())  # no session is begun for what cannot be done
+    check(wish, client.info())  # fail before a session is started
     session = spark_session(f"archive {root}", master, CONF | settings(conf))
-    work, done = archived(session, wish, client.info())  # a new one begins with what is kept now
+    # the start of a new one depends on what is kept now
+    work, done = archived(session, wish, client.info())
     print(summary(work, done))
     return DONE
 
 
 def check(wish: ArchiveOptions, info: JournalInfo) -> None:
-    """Raise `JobError` where this does not belong into what is at the root."""
+    """Raise `JobError` if this does not fit the existing archive."""
     known, wanted = facts_of(FileLog.open(wish.root)), wanted_of(wish, info)
     if known is not None:
         known.check(wish.root, wanted)
@@ -228,11 +235,11 @@ def check(wish: ArchiveOptions, info: JournalInfo) -> None:
 def archived(
     session: "SparkSession", wish: ArchiveOptions, info: JournalInfo
 ) -> tuple[ArchiveWriter, Run]:
-    """Run the query until it ends. Raises what has ended it."""
+    """Run the query until it ends. Raises the error that ended it."""
     log = FileLog.open(wish.root)
     work = archive_of(session, wish, log, info)
-    work.repair()  # what a crash has kept from it
-    tasks = session.sparkContext.defaultParallelism  # of a large batch; a small one has fewer
+    work.repair()  # leftovers of a crash
+    tasks = session.sparkContext.defaultParallelism  # for a large batch; a small one has fewer
     source = session.readStream.format("seriatim").options(**source_options(wish, work.begin))
     stream = source.option("minPartitions", tasks).load()
     writer = (
@@ -252,7 +259,7 @@ def archived(
 def archive_of(
     session: "SparkSession", wish: ArchiveOptions, log: FileLog, info: JournalInfo
 ) -> ArchiveWriter:
-    """What takes the batches. Raises `JobError` where they do not belong into this archive."""
+    """The writer of the batches. Raises `JobError` if they do not fit this archive."""
     wanted = wanted_of(wish, info)
     partition = wanted.partition
     compression = wish.compression.value
@@ -277,7 +284,7 @@ def archive_of(
 
 
 def wanted_of(wish: ArchiveOptions, info: JournalInfo) -> Facts:
-    """What the archive would say of itself, were it new. Raises `JobError`."""
+    """The facts of the archive if it is new. Raises `JobError`."""
     partition = wish.partition.value.split(",")
     start = beginning(wish.start, info)
     return Facts(info.journal, wish.subject, wish.columns, partition, start, [], [])
@@ -297,7 +304,7 @@ def mirror_of(wish: ArchiveOptions, root: str, partition: list[str]) -> Mirror |
 
 
 def source_options(wish: ArchiveOptions, begin: int) -> dict[str, str]:
-    """Of the data source: the stream from the number `begin` on."""
+    """The data source's options, to read the stream from number `begin` on."""
     return {
         "servers": wish.server,
         "subscribe": wish.subject,
@@ -318,7 +325,7 @@ def beginning(start: str, info: JournalInfo) -> int:
 
 
 def seconds(age: str) -> float:
-    """An age as it is written: 90, 15m, 24h, 7d. Raises `JobError`."""
+    """An age such as 90, 15m, 24h, 7d, in seconds. Raises `JobError`."""
     found = AGE.fullmatch(age)
     if not found:
         raise JobError(f"--vacuum {age}: write seconds, or 15m, 24h, 7d")
@@ -326,7 +333,7 @@ def seconds(age: str) -> float:
 
 
 def summary(work: ArchiveWriter, done: Run) -> str:
-    """What was done, for the reader."""
+    """A summary for the user."""
     facts, totals = work.facts, work.totals
     lines = [
         f"{totals.rows:,} messages in {totals.files:,} files, {totals.bytes:,} bytes,"

@@ -1,12 +1,12 @@
-"""A batch of the stream into an archive: its rows into Parquet files, its numbers into the log.
+"""Adds a batch of the stream to an archive: rows as Parquet files, numbers in the log.
 
     archive = ArchiveWriter(FileLog.open(root), wanted, checkpoint)
     stream.writeStream.foreachBatch(archive.take)
 
-Tasks write the files (parquet.py), wherever they run; the driver only lists them. A batch is known
-by its numbers: the log's application is "archive" and its batch the number that comes next. What
-the archive covers is not written again, whether Spark replays a batch, or begins anew with another
-checkpoint; and what would leave a hole is refused.
+Tasks write the files (parquet.py), wherever they run; the driver only lists them. The log
+identifies a batch by its numbers: the application is "archive", the batch is the number that comes
+next. Numbers that the archive covers are not written again, whether Spark replays a batch or starts
+with a new checkpoint. A batch that would leave a gap is refused.
 
 Memory of the driver: the names of a batch's files. Of a task: that of parquet.py.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 APPLICATION: Final = "archive"
 TABLE: Final = "messages"
-MARKER: Final = "_READ_BY_THE_LIST.txt"  # readers of Parquet overlook such a name
+MARKER: Final = "_READ_BY_THE_LIST.txt"  # readers of Parquet ignore names with an underscore
 MARKED: Final = b"""\
 Do not read this folder as plain Parquet files: not all that are here are valid at a time. While
 small files are merged, and until those that were merged are deleted, or when the job was killed
@@ -46,7 +46,7 @@ class Mirror(Protocol):
     """Another list of the same files, for readers of another format."""
 
     def sync(self, log: FileLog) -> None:
-        """List what the log lists."""
+        """Copy the log's list of files."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Totals:
 
 
 class ArchiveWriter:
-    """What is done with a batch. Written by Spark's thread that runs the query."""
+    """Handles the batches. Only Spark's thread for the query changes it."""
 
     def __init__(
         self,
@@ -71,43 +71,43 @@ class ArchiveWriter:
         compactor: Compactor | None = None,
         first_kept: Callable[[], int] | None = None,
     ) -> None:
-        """Raises `JobError` where what is wanted does not belong into the archive that is there.
+        """Raises `JobError` if the request does not fit the existing archive.
 
-        With `first_kept`, the broker's first number, losses are noted where a subject filter hides
-        them; without it only those that leave a hole between numbers.
+        With `first_kept`, the broker's first number, losses are recorded even if a subject filter
+        hides them; otherwise only those that leave a gap between numbers.
         """
         self.log = log
         self.totals = Totals()
         self.compactor = compactor
-        self.mirror: Mirror | None = None  # set once the archive is known to be the right one
+        self.mirror: Mirror | None = None  # set once the archive is known to fit
         self._facts = facts_of(log) or self._founded(wanted)
         self._facts.check(log.root, wanted)
         if not log.place.exists(MARKER):
             log.place.make(CHANGES)
             log.place.create(MARKER, MARKED, CHANGES)
-        self.begin = self._facts.next  # where a query without a checkpoint is to begin
+        self.begin = self._facts.next  # where a query without a checkpoint must begin
         self._checkpoint = Files(checkpoint)
         self._compression, self._first_kept = compression, first_kept
 
     @property
     def facts(self) -> Facts:
-        """What the archive says of itself now."""
+        """The archive's current facts."""
         return self._facts
 
     @property
     def checkpoint(self) -> str:
-        """As Spark takes it."""
+        """The path in the form Spark takes."""
         return self._checkpoint.root
 
     def take(self, frame: "DataFrame", batch: int) -> None:
-        """Add a batch, if it is not there yet. Called by Spark."""
+        """Add a batch, unless it was added before. Called by Spark."""
         first = ending(self._checkpoint, batch - 1, self._facts.journal) if batch else self.begin
         end = ending(self._checkpoint, batch, self._facts.journal)
         if end > first:
             self.add(frame, first, end)
 
     def add(self, frame: "DataFrame", first: int, end: int) -> None:
-        """Add the rows of the numbers `first` to `end` - 1, of which `frame` has all that match."""
+        """Add numbers `first` to `end` - 1; `frame` has all rows of them that match."""
         change = self.log.begin(APPLICATION, end)
         if change is not None:
             self._facts = facts_of(self.log) or self._facts
@@ -136,14 +136,14 @@ class ArchiveWriter:
             self._compact(self.compactor)
 
     def finish(self) -> None:
-        """What is to be done when the query has ended."""
+        """The work to do when the query has ended."""
         if self.compactor is not None:
             self._compact(self.compactor)
 
     def repair(self) -> None:
-        """Do what a run before has not come to: another list, the deletion of merged files.
+        """Complete the work of an interrupted run: the other list, the deletion of merged files.
 
-        And of those that it has moved to their place, and then was killed before they were listed.
+        Also deletes files that it had moved to their place but not listed.
         """
         self.log.recover()
         self.reflect()
@@ -151,20 +151,20 @@ class ArchiveWriter:
             self.compactor.vacuum(self.log)
 
     def reflect(self) -> None:
-        """Let the readers of another format see what the log has."""
+        """Update the list for readers of another format."""
         if self.mirror is not None:
             self.mirror.sync(self.log)
 
     def _compact(self, compactor: Compactor) -> None:
-        """Merge files; those that were merged are deleted when nobody's list has them any more."""
+        """Merge files; the merged ones are deleted when no list has them any more."""
         compactor.compact(self.log)
         self.reflect()
         compactor.vacuum(self.log)
 
     def _founded(self, wanted: Facts) -> Facts:
-        """Note what a new archive is of, and where it begins, before anything is read."""
+        """Record a new archive's facts and beginning before anything is read."""
         change = self.log.begin()
-        assert change is not None, "a change without a batch is never a repeated one"
+        assert change is not None, "a change without a batch always takes effect"
         self._note(change, wanted)
         change.commit()
         return wanted
@@ -174,18 +174,18 @@ class ArchiveWriter:
             change.fact(key, value)
 
     def _continued(self, first: int) -> int:
-        """Where the archive goes on, which is not before `first`. Raises `JobError`."""
+        """Where the archive continues, not before `first`. Raises `JobError`."""
         following = self._facts.next
         if first > following:
             raise JobError(
-                f"{self.log.root} goes on at number {following}, and the checkpoint"
-                f" {self._checkpoint.root} at {first}: what is between would be missing. Delete the"
-                " checkpoint, and the archive goes on where it ends"
+                f"{self.log.root} continues at number {following}, but the checkpoint"
+                f" {self._checkpoint.root} at {first}: the numbers between would be missing. Delete"
+                " the checkpoint; then the archive continues where it ends"
             )
         return following
 
     def _write(self, frame: "DataFrame", directory: str) -> tuple[list[WrittenFile], list[Range]]:
-        """Let the tasks write, and hear what they wrote."""
+        """Have the tasks write the rows, and collect what they wrote."""
         root = self.log.root
         folder = Files(root).relative(directory)
         by_token = "token" in self._facts.partition
@@ -193,7 +193,7 @@ class ArchiveWriter:
         return understood(frame.select(*self._facts.columns).mapInArrow(task, REPORT).collect())
 
     def _with(self, batch: Range, runs: list[Range]) -> Facts:
-        """The facts with a batch, of which the runs of numbers were read."""
+        """The facts after a batch of which these runs of numbers were read."""
         lost: list[Range] = []
         if self._facts.subject == ">":
             lost = without(batch, runs)
@@ -207,7 +207,7 @@ class ArchiveWriter:
 
 
 def check_rows(batch: Range, rows: int, seen: list[Range]) -> None:
-    """Raise `WrongRows` unless these are so many rows of a batch, each number once."""
+    """Raise `WrongRows` unless these rows are the batch's, each number once."""
     first, last = batch
     numbers = count(seen)
     if rows != numbers:
@@ -226,7 +226,7 @@ def check_rows(batch: Range, rows: int, seen: list[Range]) -> None:
 
 
 def facts_of(log: FileLog) -> Facts | None:
-    """What an archive says of itself; None in a new one. Raises `JobError` for other logs."""
+    """The facts of an archive; None in a new one. Raises `JobError` for other logs."""
     try:
         return Facts.of(log.facts)
     except JobError as error:
@@ -236,7 +236,7 @@ def facts_of(log: FileLog) -> Facts | None:
 def writer_task(
     root: str, folder: str, by_token: bool, compression: str
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task does with its rows. Sent to the executors."""
+    """The function that writes a task's rows. Sent to the executors."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts = Parts(Files(root), folder, by_token, compression)

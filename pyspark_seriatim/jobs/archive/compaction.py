@@ -1,10 +1,10 @@
-"""Small files of a partition into few large ones, in one version of the log.
+"""Merges small files of a partition into a few large ones, in one version of the log.
 
-Only neighbours are merged: files between whose numbers no other file of the partition has any. So
-files never overlap, and each ascends. A reader that has the older version is not disturbed before
-the files that were merged are vacuumed.
+Only neighbours are merged: no other file of the partition has numbers between theirs. So files
+never overlap, and each is in ascending order. A reader of an older version is not affected until
+the merged files are vacuumed.
 
-Memory: of each file that is merged a row group, and the group that is written (parquet.py).
+Memory: a row group of each file that is merged, and of the one that is written (parquet.py).
 """
 
 from collections.abc import Callable, Iterable
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BATCH_ROWS: Final = 1 << 16
-EVERY_BATCHES: Final = 20  # a file is then rewritten a few times until it is no small one
+EVERY_BATCHES: Final = 20  # so a file is rewritten a few times until it is large
 Group = list[DataFile]
 Merge = Callable[[Group], WrittenFile]
 Run = Callable[[Merge, list[Group]], list[WrittenFile]]
 
 
 def plan(files: Iterable[DataFile], small: int, target: int) -> list[Group]:
-    """Which files are to become one: at least two, each below `small`, `target` bytes together."""
+    """Which files to merge: at least two, each below `small`, `target` bytes together."""
     groups: list[Group] = []
     ordered = sorted(files, key=lambda file: (_folder(file), file.first))
     for _, partition in groupby(ordered, _folder):
@@ -50,7 +50,7 @@ def _folder(file: DataFile) -> str:
 
 
 def merging(root: str, folder: str, by_token: bool, compression: str) -> Merge:
-    """What a task does with the files of a group. Sent to the executors."""
+    """The function that merges a group of files. Sent to the executors."""
 
     def merge(group: Group) -> WrittenFile:
         place = Files(root)
@@ -63,9 +63,9 @@ def merging(root: str, folder: str, by_token: bool, compression: str) -> Merge:
         if len(written) != 1:
             found = ", ".join(sorted(one.target.rpartition("/")[0] for one in written)) or "none"
             raise WrongRows(
-                f"{place.uri(group[0].path)} and {len(group) - 1} more of its folder have rows of"
-                f" other folders: {found}; they are not merged. `seriatim spark audit --archive"
-                f" {root}` shows what is wrong with the archive"
+                f"{place.uri(group[0].path)} and {len(group) - 1} more of its folder have rows that"
+                f" belong in other folders: {found}; they were not merged. `seriatim spark"
+                f" audit --archive {root}` shows what is wrong with the archive"
             )
         return written[0]
 
@@ -74,12 +74,12 @@ def merging(root: str, folder: str, by_token: bool, compression: str) -> Merge:
 
 @dataclass(slots=True)
 class Compactor:
-    """When to merge, and how. `run` distributes the work: one call of a function for each item."""
+    """When to merge, and how. `run` distributes the work: one function call for each item."""
 
     run: Run
     small: int = 32 << 20
     target: int = 128 << 20
-    age: float = 0.0  # seconds after which what was merged is deleted
+    age: float = 0.0  # seconds after which merged files are deleted
     by_token: bool = True
     compression: str = "zstd"
     every: int = EVERY_BATCHES
@@ -88,21 +88,21 @@ class Compactor:
     made: int = 0
 
     def due(self) -> bool:
-        """Whether to compact after this batch: now and then."""
+        """Whether to compact after this batch."""
         self.batches += 1
         return self.batches % self.every == 0
 
     def vacuum(self, log: FileLog) -> None:
-        """Delete what was replaced long enough ago."""
+        """Delete files that were replaced long enough ago."""
         log.vacuum(self.age)
 
     def compact(self, log: FileLog) -> None:
-        """Merge what is small, in one version."""
+        """Merge small files, in one version."""
         groups = plan(log.files(), self.small, self.target)
         if not groups:
             return
         change = log.begin()
-        assert change is not None, "a change without a batch is never a repeated one"
+        assert change is not None, "a change without a batch always takes effect"
         folder = log.place.relative(change.directory)
         work = merging(log.root, folder, self.by_token, self.compression)
         written = self.run(work, groups)
@@ -111,7 +111,7 @@ class Compactor:
             if rows != file.rows:
                 raise WrongRows(
                     f"{log.place.uri(group[0].path)} and {len(group) - 1} more of its folder have"
-                    f" {file.rows} rows, and {rows} by the list; they are not merged."
+                    f" {file.rows} rows, but {rows} by the list; they were not merged."
                     f" `seriatim spark audit --archive {log.root}` shows what is wrong with the"
                     " archive"
                 )
@@ -127,7 +127,7 @@ class Compactor:
 
 
 def in_tasks(session: "SparkSession") -> Run:
-    """A `run` that makes every call a task of Spark's."""
+    """A `run` that makes each call a Spark task."""
 
     def run(merge: Merge, groups: list[Group]) -> list[WrittenFile]:
         return list(session.sparkContext.parallelize(groups, len(groups)).map(merge).collect())

@@ -1,9 +1,9 @@
-"""Which numbers an archive covers, and which of them were lost: sets of ranges, and what is noted.
+"""The numbers that an archive covers, and which of them were lost: sets of ranges, and facts.
 
-A range is (first, last), both included. A list of them ascends, and between two of one list there
-is at least one number.
+A range is (first, last), both included. A list of ranges is in ascending order, with at least one
+number between two of them.
 
-`covered`: every message of these numbers that the subject filter takes was read, or is `lost`.
+`covered`: every message of these numbers that matches the subject filter was read, or is `lost`.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ Range = tuple[int, int]
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
-    """The same numbers, as few ranges."""
+    """The same numbers in as few ranges as possible."""
     found: list[Range] = []
     for first, last in sorted(ranges):
         if last < first:
@@ -30,7 +30,7 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
 
 
 def without(whole: Range, ranges: Iterable[Range]) -> list[Range]:
-    """What is left of a range."""
+    """The rest of a range."""
     first, last = whole
     left = []
     for begin, end in merged(ranges):
@@ -41,26 +41,26 @@ def without(whole: Range, ranges: Iterable[Range]) -> list[Range]:
 
 
 def count(ranges: Iterable[Range]) -> int:
-    """How many numbers."""
+    """How many numbers the ranges have."""
     return sum(last - first + 1 for first, last in ranges)
 
 
 @dataclass(slots=True)
 class Facts:
-    """What an archive says of itself, in its log."""
+    """The facts of an archive, recorded in its log."""
 
     journal: str
     subject: str
     columns: list[str]
     partition: list[str]
-    start: int  # where it begins
+    start: int  # the first number of the archive
     covered: list[Range]
     lost: list[Range]
     format: int = VERSION
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> "Facts | None":
-        """As it is in a log; None in one without an archive. Raises `JobError`."""
+        """The facts in a log; None if it is not an archive's. Raises `JobError`."""
         if not raw:
             return None
         try:
@@ -68,31 +68,31 @@ class Facts:
             for name in ("covered", "lost"):
                 known[name] = [(int(first), int(last)) for first, last in raw[name]]
         except (KeyError, TypeError, ValueError):
-            raise JobError("the log is of something other than an archive") from None
+            raise JobError("the log does not belong to an archive") from None
         if known["format"] != VERSION:
             raise JobError(f"the archive is of format {known['format']}, this is {VERSION}")
         return cls(**known)
 
     def noted(self) -> dict[str, Any]:
-        """As it goes into a log."""
+        """The form in which a log records them."""
         return asdict(self)
 
     @property
     def next(self) -> int:
-        """The number behind the last one covered: where the archive goes on."""
+        """The number after the last one covered: where the archive continues."""
         return self.covered[-1][1] + 1 if self.covered else self.start
 
     def check(self, root: str, wanted: "Facts") -> None:
-        """Raise `JobError` where what is wanted does not belong into this archive."""
+        """Raise `JobError` if the request does not fit this archive."""
         if self.journal != wanted.journal:
             raise JobError(
-                f"{root} is an archive of the journal {self.journal}, and the broker's is"
-                f" {wanted.journal}: their numbers are of other messages; archive it elsewhere"
+                f"{root} is an archive of the journal {self.journal}, but the broker has"
+                f" {wanted.journal}: its numbers belong to other messages; archive it elsewhere"
             )
         if self.subject != wanted.subject:
             raise JobError(
                 f"{root} is an archive of the subject {self.subject}, not of {wanted.subject}:"
-                " what it covers would not be known any more; archive it elsewhere"
+                " it could not say what it covers; archive it elsewhere"
             )
         if self.columns != wanted.columns:
             raise JobError(

@@ -1,10 +1,10 @@
 """An archive as a Delta table: the same Parquet files, listed in a `_delta_log` by delta-rs.
 
-The file log stays the truth. After each of its versions what differs is committed to the Delta
-log in one transaction, with the version as that of the application "seriatim". So a crash between
-the two is made good by the next run, and nothing is listed twice.
+The file log is authoritative. After each of its versions, the difference is committed to the Delta
+log in one transaction, with the version recorded for the application "seriatim". If there is a
+crash between the two, the next run commits it; nothing is listed twice.
 
-Files are compacted and vacuumed by the archive: do not let Delta's own OPTIMIZE run on it.
+The archive compacts and vacuums the files: do not run Delta's own OPTIMIZE on them.
 """
 
 import json
@@ -25,7 +25,7 @@ APPLICATION: Final = "seriatim"
 
 
 class DeltaMirror:
-    """The Delta table of one root. Raises `JobError` where delta-rs is not installed."""
+    """The Delta table of one root. Raises `JobError` if delta-rs is not installed."""
 
     def __init__(self, root: str, columns: list[str], partition: list[str]) -> None:
         try:
@@ -44,7 +44,7 @@ class DeltaMirror:
         )
 
     def sync(self, log: FileLog) -> None:
-        """List what the log lists, in one transaction."""
+        """Copy the log's list of files, in one transaction."""
         from deltalake import CommitProperties, Transaction
         from deltalake.transaction import AddAction, RemoveAction
 
@@ -55,7 +55,7 @@ class DeltaMirror:
         there, here = _listed(table), log.state.files
         added = [file for path, file in here.items() if path not in there]
         removed = {path: raw for path, raw in there.items() if path not in here}
-        # Merged files bring no row that was not there: who follows changes need not look at them.
+        # Merged files add no new rows: readers of the change feed can skip them.
         rows = sum(file.rows for file in added) - sum(
             raw["num_records"] for raw in removed.values()
         )
@@ -86,18 +86,18 @@ class DeltaMirror:
 
 
 def _listed(table: "DeltaTable") -> dict[str, dict[str, Any]]:
-    """What the table lists, by path."""
+    """The files that the table lists, by path."""
     rows = pa.table(table.get_add_actions()).to_pylist()
     return {unquote(row["path"]): row for row in rows}
 
 
 def _texts(values: dict[str, Any]) -> dict[str, str | None]:
-    """The values of a partition as the Delta log has them."""
+    """The values of a partition in the form of the Delta log."""
     return {name: None if value is None else str(value) for name, value in values.items()}
 
 
 def _statistics(file: DataFile) -> str:
-    """What a reader looks at before it opens a file."""
+    """Statistics that readers use before they open a file."""
     return json.dumps(
         {
             "numRecords": file.rows,

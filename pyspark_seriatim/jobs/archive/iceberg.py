@@ -1,14 +1,14 @@
 """An archive as an Iceberg table: the same Parquet files, in a catalog that pyiceberg keeps.
 
     <root>/_seriatim/iceberg.db            an SQLite catalog with the table `seriatim.messages`
-    <root>/_seriatim/iceberg/metadata/     what Iceberg writes, where readers of <root> overlook it
+    <root>/_seriatim/iceberg/metadata/     what Iceberg writes, where readers of <root> ignore it
 
-The file log stays the truth. After each of its versions what differs is committed in one snapshot,
-with the version in the snapshot's and the table's properties, `seriatim.version`. So a crash
-between the two is made good by the next run, and nothing is listed twice.
+The file log is authoritative. After each of its versions, the difference is committed in one
+snapshot, with the version in the property `seriatim.version` of snapshot and table. If there is a
+crash between the two, the next run commits it; nothing is listed twice.
 
-The table is partitioned by the day of `timestamp`; the first token is in the folders' names only.
-Another catalog (--catalog, with pyiceberg's own settings) is for roots that are not local.
+The table is partitioned by the day of `timestamp`; the first token appears only in folder names. A
+root that is not local needs another catalog (--catalog, with pyiceberg's own settings).
 """
 
 import json
@@ -30,7 +30,7 @@ VERSION: Final = "seriatim.version"
 
 
 class IcebergMirror:
-    """The Iceberg table of one root. Raises `JobError` where pyiceberg is not installed."""
+    """The Iceberg table of one root. Raises `JobError` if pyiceberg is not installed."""
 
     def __init__(self, root: str, columns: list[str], catalog: str = "") -> None:
         try:
@@ -55,9 +55,10 @@ class IcebergMirror:
         self._table: Table = found.create_table_if_not_exists(
             TABLE, schema_of(columns), location=location
         )
-        if self._table.location().rstrip("/") != location:  # its files would be taken out of it
+        # otherwise its files would be removed from it
+        if self._table.location().rstrip("/") != location:
             raise JobError(
-                f"--catalog {catalog}: its table {TABLE} is that of another archive, in"
+                f"--catalog {catalog}: its table {TABLE} belongs to another archive, in"
                 f" {self._table.location()}; give each archive a catalog of its own"
             )
         if not self._table.spec().fields:
@@ -65,7 +66,7 @@ class IcebergMirror:
                 spec.add_field("timestamp", DayTransform(), "day")
 
     def sync(self, log: FileLog) -> None:
-        """List what the log lists, in one snapshot."""
+        """Copy the log's list of files, in one snapshot."""
         table = self._table.refresh()
         if int(table.properties.get(VERSION, "0")) >= log.version:
             return
@@ -88,12 +89,12 @@ class IcebergMirror:
 
 
 def _has_something_to_say(record: logging.LogRecord) -> bool:
-    """Payloads have no statistics, and that is meant: no warning for each file."""
+    """Drop the warnings that payloads have no statistics, which is intended."""
     return "statistics missing" not in str(record.msg)
 
 
 def data_files(table: "Table", paths: list[str]) -> list[Any]:
-    """What Iceberg notes of Parquet files: it reads their feet."""
+    """Iceberg's metadata of Parquet files, read from their footers."""
     from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
     return [parquet_file_to_data_file(table.io, table.metadata, path) for path in paths]

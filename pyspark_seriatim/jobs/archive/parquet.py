@@ -1,14 +1,14 @@
-"""The rows of a task into Parquet files: one for each date (UTC) and first token of a subject.
+"""Writes a task's rows to Parquet files: one for each date (UTC) and first token of a subject.
 
     date=2026-01-01/token=orders/<first>-<last>-<id>.parquet
 
-In: record batches of `sequence`, `subject`, `timestamp` and what else there is, in the order of the
-numbers. Out: a `WrittenFile` for each file. Rows keep their order, so each file ascends.
+In: record batches with `sequence`, `subject`, `timestamp` and further columns, in the order of the
+numbers. Out: a `WrittenFile` for each file. Rows keep their order, so each file is sorted.
 
-The payload is plain and without statistics, since few payloads repeat; numbers and times are
-written as differences, subjects as a dictionary.
+Payloads are plain and without statistics, since few repeat; numbers and times are delta-encoded,
+subjects use a dictionary.
 
-Memory: `BUFFER_BYTES` of rows in all open files of the task together, and the batch at hand.
+Memory: `BUFFER_BYTES` of rows in all open files of the task together, and the current batch.
 """
 
 import hashlib
@@ -27,14 +27,14 @@ import pyarrow.parquet as pq
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.files import Files
 
-BUFFER_BYTES: Final = 128 << 20  # of a task; the fullest file is written when it is reached
+BUFFER_BYTES: Final = 128 << 20  # per task; at this limit the fullest file is written
 GROUP_BYTES: Final = 32 << 20  # of a row group, before compression: a reader holds one
 GROUP_ROWS: Final = 1 << 20
-PARTITIONS_MAX: Final = 1000  # of a task: each is an open file, and later one more small file
-TOKEN_BYTES_MAX: Final = 180  # a folder's name has 255 at most, of which `token=` takes some
+PARTITIONS_MAX: Final = 1000  # per task: each is an open file, and later one more small file
+TOKEN_BYTES_MAX: Final = 180  # a folder's name has at most 255, of which `token=` uses some
 DAY_US: Final = 86_400_000_000
-NO_TOKEN: Final = "__HIVE_DEFAULT_PARTITION__"  # a folder must have a name: readers make it null
-# What Spark escapes in the name of a partition's folder; pyarrow and DuckDB undo it as well.
+NO_TOKEN: Final = "__HIVE_DEFAULT_PARTITION__"  # what Hive calls a folder for null
+# The characters that Spark escapes in partition folders; pyarrow and DuckDB unescape them, too.
 UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 
 COLUMNS: Final = pa.schema(
@@ -56,7 +56,7 @@ Range = tuple[int, int]
 class WrittenFile:
     """A file in the staging folder: of one partition, with numbers `first` to `last`."""
 
-    path: str  # as Spark takes it
+    path: str  # in the form Spark takes
     date: str
     token: str | None  # None: not partitioned by token
     rows: int
@@ -65,12 +65,12 @@ class WrittenFile:
 
     @property
     def target(self) -> str:
-        """Where it belongs, relative to the root."""
+        """Its final path, relative to the root."""
         return f"{partition_path(self.date, self.token)}/{self.first:020}-{self.last:020}.parquet"
 
 
 def schema_of(columns: list[str]) -> pa.Schema:
-    """Of the files, in this order."""
+    """The schema of the files, with the columns in this order."""
     return pa.schema([COLUMNS.field(name) for name in columns])
 
 
@@ -80,10 +80,10 @@ def partition_path(date: str, token: str | None) -> str:
 
 
 def escaped(token: str) -> str:
-    """A token as a part of a folder's name. One that is too long is cut, and gets its hash.
+    """A token as part of a folder's name. If it is too long it is cut, and its hash appended.
 
-    The empty one has the name that Hive gives to null. A token that is called so in earnest gets
-    another, so that the two do not share a folder.
+    The empty one gets the name that Hive gives to null. A token that really has that name gets
+    another one, so that the two do not share a folder.
     """
     if token in ("", NO_TOKEN):
         return f"%{ord(token[0]):02X}{token[1:]}" if token else NO_TOKEN
@@ -96,7 +96,7 @@ def escaped(token: str) -> str:
 
 
 class PartFile:
-    """An open file of one partition, with the rows that are not written yet."""
+    """An open file of one partition, with rows that are not written yet."""
 
     def __init__(self, place: Files, folder: str, schema: pa.Schema, compression: str) -> None:
         self.path = f"{folder}/{uuid.uuid4().hex}.parquet"
@@ -118,7 +118,7 @@ class PartFile:
         )
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows whose numbers are above those of the rows before."""
+        """Add rows whose numbers are above all before."""
         numbers = batch.column("sequence")
         self.first = self.first or numbers[0].as_py()
         self.last = numbers[-1].as_py()
@@ -130,7 +130,7 @@ class PartFile:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits as a row group."""
+        """Write the pending rows as a row group."""
         if self._waiting:
             self._writer.write_table(
                 pa.Table.from_batches(self._waiting), row_group_size=GROUP_ROWS
@@ -138,25 +138,25 @@ class PartFile:
         self._waiting, self._waiting_rows, self.buffered = [], 0, 0
 
     def close(self) -> None:
-        """Write the rest, and the file's foot."""
+        """Write the rest, and the footer."""
         self.flush()
         self._writer.close()
 
 
 class Parts:
-    """The files of a task. Written by the task."""
+    """The files of a task."""
 
     def __init__(
         self, place: Files, folder: str, by_token: bool = True, compression: str = "zstd"
     ) -> None:
-        self.holes: list[Range] = []  # numbers that are not there, between the first and the last
+        self.holes: list[Range] = []  # numbers missing between the first and the last
         self.first, self.last = 0, 0
         self._place, self._folder = place, folder
         self._by_token, self._compression = by_token, compression
         self._open: dict[tuple[int, str | None], PartFile] = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take the next rows. Raises `JobError` where they do not ascend."""
+        """Add the next rows. Raises `JobError` if they are not in ascending order."""
         if not len(batch):
             return
         self._look(batch.column("sequence").to_numpy())
@@ -169,7 +169,7 @@ class Parts:
             max(self._open.values(), key=lambda part: part.buffered).flush()
 
     def close(self) -> list[WrittenFile]:
-        """Finish the files."""
+        """Close the files."""
         written = []
         for (day, token), part in self._open.items():
             part.close()
@@ -186,7 +186,7 @@ class Parts:
         return PartFile(self._place, self._folder, schema, self._compression)
 
     def _look(self, numbers: Numbers) -> None:
-        """Check the order, and note what is missing."""
+        """Check the order, and record gaps."""
         steps = np.diff(numbers, prepend=self.last or numbers[0] - 1)
         if steps.min() < 1:
             at = int(steps.argmin())
@@ -201,7 +201,7 @@ class Parts:
 def split(
     batch: pa.RecordBatch, by_token: bool
 ) -> Iterator[tuple[tuple[int, str | None], pa.RecordBatch]]:
-    """The rows of each partition (days since 1970, token), in the order that they have."""
+    """The rows of each partition (days since 1970, token), in their order."""
     moments = batch.column("timestamp").cast(pa.int64()).to_numpy()
     days = np.floor_divide(moments, DAY_US)
     low = int(days.min())
@@ -210,19 +210,20 @@ def split(
     if keys[0] == keys[-1] and (keys == keys[0]).all():
         yield (low + int(keys[0]) // len(tokens), tokens[int(keys[0]) % len(tokens)]), batch
         return
-    small = keys.max() < 1 << 16  # sorted by radix then
+    small = keys.max() < 1 << 16  # then a radix sort is used
     order = np.argsort(keys.astype(np.uint16) if small else keys, kind="stable")
     keys = keys[order]
     begin = 0
     for end in [*(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(keys)]:
         day, token = divmod(int(keys[begin]), len(tokens))
-        # Copied, for a slice would keep the whole batch as long as a rare token waits.
+        # A copy, because a slice would keep the whole batch alive for as long as a rare token
+        # waits.
         yield (low + day, tokens[token]), batch.take(pa.array(order[begin:end]))
         begin = end
 
 
 def first_tokens(subjects: pa.Array) -> tuple[list[str | None], Numbers]:
-    """The different first tokens, and for each row which of them is its own."""
+    """The distinct first tokens, and for each row the index of its own."""
     rows = subjects.dictionary_encode()
     heads = pc.list_element(pc.split_pattern(rows.dictionary, ".", max_splits=1), 0)
     found = heads.dictionary_encode()
@@ -230,7 +231,8 @@ def first_tokens(subjects: pa.Array) -> tuple[list[str | None], Numbers]:
     return found.dictionary.to_pylist(), codes.astype(np.int64)
 
 
-# What a task tells the driver: a row for each file; one without a path for the task as a whole.
+# What a task reports to the driver: a row for each file, and one without a path for the task
+# itself.
 REPORT: Final = (
     "path string, date string, token string, rows bigint, first bigint, last bigint, holes string"
 )
@@ -242,7 +244,7 @@ REPORT_SCHEMA: Final = pa.schema(
 
 
 def report(parts: Parts) -> pa.RecordBatch:
-    """Close the files, and say what was written."""
+    """Close the files, and report what was written."""
     rows: list[dict[str, Any]] = [
         {name: getattr(file, name) for name in WrittenFile.__slots__} for file in parts.close()
     ]
@@ -253,7 +255,7 @@ def report(parts: Parts) -> pa.RecordBatch:
 
 
 def understood(rows: Iterable[Any]) -> tuple[list[WrittenFile], list[Range]]:
-    """The other way round, of all tasks: their files, and the runs of numbers they have seen."""
+    """The inverse, for all tasks: their files, and the runs of numbers they have seen."""
     written, runs = [], []
     for row in rows:
         if row["path"]:

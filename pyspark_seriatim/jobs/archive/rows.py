@@ -1,12 +1,12 @@
-"""The rows of an archive, whoever wrote it: which files there are, and their rows as Arrow.
+"""Reads the rows of an archive, whoever wrote it: lists the files, and reads them as Arrow.
 
-    archive = open_archive("/data/archive")       what it is, its files, its facts
+    archive = open_archive("/data/archive")       its kind, its files, its facts
     frame(spark, archive, ("sequence", "size"))   its rows, read by Spark's tasks
 
-An archive is what the job `archive` writes (a FileLog), a Delta or Iceberg table, or any folder
-of Parquet files, or one file, with a column `sequence` (or `number`, as `seriatim journal export`
-calls it). Files are read whole and in their order by pyarrow, one after the other in a task, so a
-row's file and its place in it are known. Memory of a task: about 16 MiB of rows.
+An archive is what the job `archive` writes (a FileLog), a Delta or Iceberg table, any folder of
+Parquet files, or one file. It has a column `sequence` (or `number`, the name in `seriatim journal
+export`). A task reads whole files in order with pyarrow, one after the other, so a row's file and
+position are known. Memory of a task: about 16 MiB of rows.
 """
 
 import re
@@ -38,8 +38,8 @@ LONG: Final = {"payload", "headers"}  # columns whose values may be long
 LONG_ROWS_MAX: Final = 1 << 16
 SAMPLE_ROWS: Final = 256
 FOOTERS_AT_ONCE: Final = 16
-TASKS_EACH: Final = 4  # for each core, so that one large file does not hold up all
-# As they are read; the reader of the data source has the same types.
+TASKS_EACH: Final = 4  # per core, so that one large file does not delay everything
+# The types after reading; the data source's reader has the same.
 TYPES: Final = {
     "sequence": pa.int64(),
     "subject": pa.string(),
@@ -47,7 +47,7 @@ TYPES: Final = {
     "timestamp": pa.timestamp("us", "UTC"),
     "reply": pa.string(),
     "headers": pa.map_(pa.string(), pa.list_(pa.string())),
-    "size": pa.int64(),  # bytes of the payload; the payload itself then stays behind
+    "size": pa.int64(),  # bytes of the payload, without reading the payload itself
 }
 DDL: Final = {
     "sequence": "bigint",
@@ -63,18 +63,18 @@ OTHER_NAMES: Final = {"sequence": "number", "timestamp": "time", "size": "payloa
 
 @dataclass(frozen=True, slots=True)
 class ArchivePart:
-    """One Parquet file, with the numbers that are in it."""
+    """One Parquet file, with the range of its numbers."""
 
     path: str  # relative to the root
     rows: int
     first: int
     last: int
-    footer: str = ""  # its sum, as the list has it
+    footer: str = ""  # its checksum, according to the list
 
 
 @dataclass(frozen=True, slots=True)
 class OpenArchive:
-    """What there is; can be pickled. `first` to `last` is what it says to have, or has."""
+    """An archive; can be pickled. `first` to `last` is the range it claims, or has."""
 
     root: str
     kind: str
@@ -88,7 +88,7 @@ class OpenArchive:
 
     @property
     def rows(self) -> int:
-        """As its list says, or its files' footers."""
+        """How many rows, by its list or the files' footers."""
         return sum(part.rows for part in self.parts)
 
     def within(self, first: int, last: int) -> tuple[ArchivePart, ...]:
@@ -97,11 +97,11 @@ class OpenArchive:
 
 
 def open_archive(root: str) -> OpenArchive:
-    """What is at a path or URI. Raises `JobError`."""
+    """The archive at a path or URI. Raises `JobError`."""
     place = Files(root)
     info = place.filesystem.get_file_info(place.inner(""))
     if info.type == fs.FileType.NotFound:
-        raise JobError(f"{root}: there is nothing")
+        raise JobError(f"{root}: nothing is there")
     if info.type == fs.FileType.File:
         folder, _, name = place.root.rpartition("/")
         return _of_files(folder, [name], "file")
@@ -122,7 +122,7 @@ def open_archive(root: str) -> OpenArchive:
 
 
 def _hidden(path: str) -> bool:
-    """What Spark overlooks."""
+    """Whether Spark ignores it."""
     return any(name.startswith(("_", ".")) for name in path.split("/"))
 
 
@@ -132,7 +132,7 @@ def _of_log(root: str) -> OpenArchive:
     facts = log.facts
     parts = tuple(ArchivePart(f.path, f.rows, f.first, f.last, f.footer) for f in files)
     if not parts and "covered" not in facts:
-        raise JobError(f"{root}: its list, in {FOLDER}, has no messages, nor says it is an archive")
+        raise JobError(f"{root}: its list, in {FOLDER}, has no messages and is not an archive's")
     columns = _columns_of_log(log.place, parts, facts)
     covered = facts.get("covered") or [[p.first, p.last] for p in parts] or [[1, 0]]
     first, last = min(span[0] for span in covered), max(span[1] for span in covered)
@@ -144,7 +144,7 @@ def _of_log(root: str) -> OpenArchive:
 def _columns_of_log(
     place: Files, parts: Sequence[ArchivePart], facts: dict[str, Any]
 ) -> tuple[str, ...]:
-    """What its files have, as it says; of one that does not, as the first of them has."""
+    """The columns of its files, by its facts; without facts, by the first file."""
     noted = facts.get("columns")
     if noted:
         return tuple(name for name in DDL if name in noted or OTHER_NAMES.get(name) in noted)
@@ -152,9 +152,9 @@ def _columns_of_log(
 
 
 def _of_files(root: str, paths: Sequence[str], kind: str) -> OpenArchive:
-    """An archive of which nobody has noted what is in its files."""
+    """An archive without a list that says what is in its files."""
     if not paths:
-        raise JobError(f"{root}: there is no Parquet file, nor anything that names one")
+        raise JobError(f"{root}: there are no Parquet files, and no table's metadata")
     place = Files(root)
     columns = _columns(place, paths[0])
     with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
@@ -179,7 +179,7 @@ def _delta_files(place: Files) -> list[str]:
 
 
 def _iceberg_files(place: Files) -> list[str]:
-    """Of the newest metadata. Raises `JobError` for rows that are deleted by a second file."""
+    """The files of the newest metadata. Raises `JobError` if delete files remove rows."""
     try:
         from pyiceberg.table import StaticTable
     except ImportError:
@@ -190,12 +190,12 @@ def _iceberg_files(place: Files) -> list[str]:
     newest = max(names, key=lambda name: int(re.sub(r"\D.*", "", name.lstrip("v")) or 0))
     tasks = list(StaticTable.from_metadata(place.uri(f"metadata/{newest}")).scan().plan_files())
     if any(task.delete_files for task in tasks):
-        raise JobError(f"{place.root}: it has delete files, which only Iceberg's readers know")
+        raise JobError(f"{place.root}: it has delete files, which only Iceberg's readers support")
     return [place.relative(task.file.file_path) for task in tasks]
 
 
 def _columns(place: Files, path: str) -> tuple[str, ...]:
-    """Which of `DDL` a file has. Raises `JobError` if it is no archive's."""
+    """Which of `DDL` a file has. Raises `JobError` if it is not an archive's."""
     schema = opened(place, path).schema_arrow
     there = tuple(name for name in DDL if _name_in(schema.names, name))
     if "sequence" not in there:
@@ -207,13 +207,13 @@ def _columns(place: Files, path: str) -> tuple[str, ...]:
 
 
 def _name_in(names: Sequence[str], wanted: str) -> str | None:
-    """What a column is called in a file."""
+    """The name of a column in a file."""
     other = OTHER_NAMES.get(wanted, "")
     return wanted if wanted in names else other if other in names else None
 
 
 def _look(place: Files, path: str) -> ArchivePart:
-    """What the footer says of the numbers, or, if it says nothing, the numbers themselves."""
+    """The range of numbers, by the footer, or else by the numbers themselves."""
     file = opened(place, path)
     metadata = file.metadata
     ranges = [_numbers_of(metadata, group) for group in range(metadata.num_row_groups)]
@@ -229,7 +229,7 @@ def _look(place: Files, path: str) -> ArchivePart:
 
 
 def _numbers_of(metadata: Any, group: int) -> tuple[int, int] | None:
-    """The lowest and highest number of a row group, if its footer says them."""
+    """The lowest and highest number of a row group, if its footer has them."""
     row_group = metadata.row_group(group)
     for at in range(row_group.num_columns):
         column = row_group.column(at)
@@ -249,7 +249,7 @@ def batches(
     batch_bytes: int = BATCH_BYTES,
     footer: str = "",
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in their order, of `TYPES`; of these spans of numbers, if there are any.
+    """The rows of a file in their order, of `TYPES`; only of these spans of numbers, if given.
 
     `pattern` is a regular expression for subjects, `footer` what `pages.opened` compares. Raises
     `JobError`.
@@ -278,9 +278,9 @@ def batches(
 
 
 def _rows_at_once(file: pq.ParquetFile, groups: list[int], names: list[str], size: int) -> int:
-    """How many rows take so many bytes: as the footer says, and as the first of them do.
+    """How many rows fit the memory, by the footer and by the first rows.
 
-    What is stored once for many rows takes little in a file, and its full length in memory.
+    A value that is stored once for many rows is small in a file, but has its full length in memory.
     """
     metadata = file.metadata
     stored = sum(metadata.row_group(group).total_byte_size for group in groups)
@@ -328,7 +328,7 @@ def _chosen(
 
 
 def subject_pattern(subjects: str) -> str | None:
-    """A regular expression for subjects with NATS' wildcards and commas between; None for all."""
+    """A regular expression for comma-separated subjects with NATS' wildcards; None for all."""
     each = [subject.strip() for subject in subjects.split(",")]
     if EVERY in each:
         return None
@@ -338,20 +338,22 @@ def subject_pattern(subjects: str) -> str | None:
 def _one_pattern(subject: str) -> str:
     tokens = subject.split(".")
     if not all(tokens) or EVERY in tokens[:-1] or set(subject) & set(" \t\r\n"):
-        raise JobError(f"--subject {subject}: no subject; write orders.eu, orders.* or orders.>")
-    wild = {"*": r"[^.]+", EVERY: r"[^.]+(?:\.[^.]+)*"}  # no wildcard takes in an empty token
+        raise JobError(
+            f"--subject {subject}: not a valid subject; write orders.eu, orders.* or orders.>"
+        )
+    wild = {"*": r"[^.]+", EVERY: r"[^.]+(?:\.[^.]+)*"}  # no wildcard matches an empty token
     return r"\.".join(wild.get(token) or re.escape(token) for token in tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRows:
-    """For mapInArrow: indexes of files --> their rows."""
+    """For mapInArrow: turns indexes of files into their rows."""
 
     archive: OpenArchive
     columns: tuple[str, ...]
     spans: tuple[tuple[int, int], ...] = ()
     pattern: str | None = None
-    lenient: bool = False  # what cannot be read is passed over; somebody else tells of it
+    lenient: bool = False  # unreadable files are skipped; something else reports them
 
     def __call__(self, indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for part in parts_of(self.archive, indexes):
@@ -370,7 +372,7 @@ class ReadRows:
 
 
 def parts_of(archive: OpenArchive, indexes: Iterable[pa.RecordBatch]) -> Iterator[ArchivePart]:
-    """The files that a task is to read."""
+    """The files that a task must read."""
     for batch in indexes:
         for index in batch.column(0).to_pylist():
             yield archive.parts[index]
@@ -384,7 +386,7 @@ def frame(
     pattern: str | None = None,
     lenient: bool = False,
 ) -> "DataFrame":
-    """The rows of an archive, of its files that may hold some of `spans`."""
+    """The rows of an archive, from the files that may hold some of `spans`."""
     if spans:
         inside = {part for first, last in spans for part in archive.within(first, last)}
         archive = replace(archive, parts=tuple(p for p in archive.parts if p in inside))
@@ -395,7 +397,7 @@ def frame(
 def over_parts(
     spark: "SparkSession", archive: OpenArchive, function: Callable[..., Any], ddl: str
 ) -> "DataFrame":
-    """What comes of `function`, which is handed indexes of an archive's files."""
+    """The results of `function`, which gets indexes of an archive's files."""
     files = len(archive.parts)
     tasks = min(files, spark.sparkContext.defaultParallelism * TASKS_EACH)
     return spark.range(0, files, 1, max(tasks, 1)).mapInArrow(function, ddl)

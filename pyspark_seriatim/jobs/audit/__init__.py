@@ -1,1 +1,1 @@
-"""The proof that a range of numbers, or an archive, is whole: one pass, and what it found."""
+"""The audit job: checks in one pass that a range of numbers, or an archive, is complete."""

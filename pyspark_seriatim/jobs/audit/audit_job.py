@@ -1,6 +1,6 @@
-"""`seriatim spark audit`: proves a range of the journal, or an archive, to be whole.
+"""`seriatim spark audit`: checks that a range of the journal, or an archive, is complete.
 
-Exit status 0: clean; 1: something was found; 2: it could not be looked at.
+Exit status 0: clean; 1: problems were found; 2: it could not be checked.
 """
 
 import json
@@ -20,18 +20,21 @@ Filter = Annotated[
     typer.Option(
         "--subject",
         metavar="SUBJECT",
-        help="Only these, with wildcards. By default what the archive is of.",
+        help="Only these subjects, with wildcards. By default those of the archive.",
         show_default=False,
     ),
 ]
 Limit = Annotated[
-    int, typer.Option("--limit", min=1, max=1000, metavar="N", help="Shown of each fault.")
+    int,
+    typer.Option(
+        "--limit", min=1, max=1000, metavar="N", help="How many examples of each problem to show."
+    ),
 ]
 Payloads = Annotated[
     bool,
     typer.Option(
         "--payloads/--no-payloads",
-        help="Read every page of an archive, so that its checksum is verified; or numbers alone.",
+        help="Read every page of an archive to verify its checksum; or only the numbers.",
     ),
 ]
 
@@ -49,10 +52,10 @@ def audit(
     master: Master = None,
     conf: Conf = None,
 ) -> int:
-    """Prove a range of the journal, or an archive, to be without gaps and doubles and in order.
+    """Check that a range of the journal, or an archive, has no gaps or duplicates and is in order.
 
-    Given both, prove also that the archive holds what the journal holds. Status 1 when something is
-    found, 2 when it cannot be looked at.
+    Given both, also check that the archive has the same content as the journal. The exit status is
+    1 if there are problems, 2 if it could not be checked.
 
     [bold]Examples[/bold]
 
@@ -69,7 +72,7 @@ def audit(
     from pyspark_seriatim.jobs.running.watch import terminal
 
     sides = look_at(server, archive)
-    sides.scope(first, last, subject)  # what cannot be is said before Spark starts
+    sides.scope(first, last, subject)  # invalid ranges fail before Spark starts
     spark = spark_session("seriatim audit", master, settings(conf))
     verdict = Auditor(spark, sides, limit, payloads).examine(first, last, subject)
     findings = findings_of(verdict)

@@ -1,4 +1,4 @@
-"""A verdict in words: the findings, the table of them, and the same as JSON."""
+"""Reports a verdict: the findings, as a table and as JSON."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ SIDES: Final = ("archive", "journal")
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One kind of fault of one side, or between the two."""
+    """One kind of problem, of one side or between the two."""
 
     side: str  # archive, journal, or both
     fault: str
@@ -27,7 +27,7 @@ class AuditFinding:
 
 
 def findings_of(verdict: Verdict) -> list[AuditFinding]:
-    """All that is wrong; nothing when all is proved that can be."""
+    """All problems; empty if everything that can be checked is right."""
     found = [AuditFinding("both", "other journal", 1, (words,)) for words in verdict.scope.wrong]
     for side in SIDES:
         if side in verdict.summary.sides:
@@ -58,7 +58,7 @@ def _of_side(side: str, tally: Tally, whole: bool) -> Iterable[AuditFinding]:
 
 
 def _of_list(verdict: Verdict) -> Iterable[AuditFinding]:
-    """The archive's own count of rows, where all of them were looked at."""
+    """The list's own count of rows, if all of them were examined."""
     archive = verdict.archive
     tally = verdict.summary.sides.get("archive")
     if archive is None or tally is None or tally.unreadable.count:
@@ -75,7 +75,7 @@ def _content(verdict: Verdict) -> Iterable[AuditFinding]:
     left = summary.spans - len(summary.spans_shown)
     shown = [f"{one.number:,} ({', '.join(one.columns)})" for one in verdict.differences]
     if left:
-        shown.append(f"and in {left} more spans of {SPAN:,} numbers, not looked at one by one")
+        shown.append(f"and in {left} more spans of {SPAN:,} numbers, not examined one by one")
     if verdict.differing or left:
         yield AuditFinding("both", "different content", verdict.differing + left, tuple(shown))
 
@@ -113,7 +113,7 @@ def _time(us: int) -> str:
 
 
 def as_json(verdict: Verdict, findings: Sequence[AuditFinding]) -> dict[str, Any]:
-    """The whole of it, for programs."""
+    """All of it, for programs."""
     scope = verdict.scope
     sides = {}
     for side in SIDES:
@@ -143,7 +143,7 @@ def as_json(verdict: Verdict, findings: Sequence[AuditFinding]) -> dict[str, Any
 
 
 def print_report(verdict: Verdict, findings: Sequence[AuditFinding], console: Console) -> None:
-    """What was looked at, what was found, and what could not be proved."""
+    """What was checked, what was found, and what could not be checked."""
     counts = Table(box=None, pad_edge=False, header_style="bold")
     for head in ("", "rows", "numbers", "first", "last", "from", "to"):
         counts.add_column(head, justify="right" if head else "left", no_wrap=True)
@@ -183,7 +183,7 @@ def _closing(verdict: Verdict, findings: Sequence[AuditFinding]) -> str:
 
 
 def _compared(verdict: Verdict) -> str:
-    """In what the sides are equal; text and headers are what Spark's rows have of the bytes."""
+    """In which columns the sides are equal; text and headers as Spark reads the bytes."""
     if not verdict.compared:
         return " in numbers"
     return f", as Spark reads it, in {', '.join(verdict.compared)}"

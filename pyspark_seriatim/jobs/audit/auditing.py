@@ -1,12 +1,12 @@
-"""An audit: is every number there, once, in order, and with the content it had?
+"""An audit: does every number exist once, in order, with its original content?
 
     archive: its files, one after the other --> Census --\\
     journal: its range --> number, time, hash --> Census --> by stripe --> Join --> AuditSummary
-    archive: the same range --> number, hash --> Census -/          content, where both are given
+    archive: the same range --> number, hash --> Census -/          content, if both are given
 
-The content of 2^16 numbers is compared by digests that do not depend on an order. Where they
-differ the numbers are looked at one by one, in a few spans. Files are looked at in the order of
-their own rows. Memory does not grow with the range: census.py says how much it takes.
+The content of 2^16 numbers is compared by digests that do not depend on the order. Where they
+differ, the numbers of a few spans are compared one by one. Files are checked in the order of their
+own rows. Memory does not grow with the range; census.py says how much it is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,18 +53,18 @@ from pyspark_seriatim.options import Options
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-ATTEMPTS: Final = 3  # retention seldom deletes what is being looked at even twice
-SPANS_MAX: Final = 16  # a million numbers that are looked at one by one
+ATTEMPTS: Final = 3  # retention rarely deletes numbers that are being read even twice
+SPANS_MAX: Final = 16  # a million numbers that are compared one by one
 SHOWN: Final = 10
 ROWS_EACH: Final = 4_000_000  # that one task reads of the journal
 CONTENT: Final = ("subject", "payload", "timestamp", "headers", "reply")
-REPLACED: Final = "\ufffd"  # what Spark's rows have where a subject is no UTF-8
-BATCH_BYTES: Final = "16m"  # partial rows are up to 260 KiB each
+REPLACED: Final = "\ufffd"  # in Spark's rows, for a subject that is not UTF-8
+BATCH_BYTES: Final = "16m"  # partial rows have up to 260 KiB each
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A number of which both sides have a message, and not the same."""
+    """A number for which the two sides have different messages."""
 
     number: int
     columns: tuple[str, ...]
@@ -72,29 +72,28 @@ class Difference:
 
 @dataclass(slots=True)
 class Verdict:
-    """What the audit is about, and what it has found."""
+    """What was audited, and what was found."""
 
     archive: OpenArchive | None
     journal: JournalInfo | None
     scope: Scope
     summary: AuditSummary
     compared: tuple[str, ...] = ()  # columns
-    differing: int = 0  # numbers, in the spans that were looked at
+    differing: int = 0  # numbers, in the spans that were examined
     differences: list[Difference] = field(default_factory=list)
 
     def misses_below(self, number: int) -> bool:
-        """Whether the journal lacked numbers below this one."""
+        """Whether the journal lacks numbers below this one."""
         found = [self.summary.extra, self.summary.side("journal").gaps]
         return any(ranges.shown[0][0] < number for ranges in found if ranges.shown)
 
 
 @dataclass(frozen=True, slots=True)
 class CountArchive:
-    """For mapInArrow: indexes of files --> partials of their rows, in the order of each file.
+    """For mapInArrow: turns indexes of files into partials of their rows, in each file's order.
 
-    Where content is compared, the subjects of `compare` that may differ all the same are counted.
-    With `payloads` every other column is read as well, so that the checksums of all pages are
-    verified.
+    If content is compared, subjects in `compare` that cannot be compared exactly are counted. With
+    `payloads` every other column is read as well, to verify the checksums of all pages.
     """
 
     archive: OpenArchive
@@ -127,7 +126,7 @@ class CountArchive:
     def _verify(
         self, place: Files, part: ArchivePart, columns: Sequence[str], tally: Tally
     ) -> None:
-        """Look at the checksums of a file, but for those of the columns that are read anyhow."""
+        """Verify the checksums of a file, except of columns that are read anyway."""
         tally.files += 1
         file = opened(place, part.path, part.footer)
         tally.bare_footers += not part.footer
@@ -140,7 +139,7 @@ class CountArchive:
             tally.unreadable.append(1, [str(error)])
 
     def _named(self, batch: pa.RecordBatch, tally: Tally) -> pa.RecordBatch:
-        """Numbers and times; what the subjects say is noted."""
+        """Numbers and times; problems with subjects are counted."""
         if self.compare is not None and "subject" in batch.schema.names:
             tally.replaced += replaced_in(batch, self.compare)
             batch = batch.select([name for name in batch.schema.names if name != "subject"])
@@ -149,11 +148,11 @@ class CountArchive:
 
 
 def unverified(tally: Tally, payloads: bool) -> Iterator[str]:
-    """What of the files no checksum vouches for, or none was looked at."""
+    """The parts of the files that have no checksum, or whose checksum was not verified."""
     if not payloads:
         yield (
-            "payloads were not read (--no-payloads): of columns besides sequence and timestamp"
-            " nothing is proved, and their pages' checksums were not verified"
+            "payloads were not read (--no-payloads): only the columns sequence and timestamp were"
+            " checked; the other pages' checksums were not verified"
         )
     for bare, what in ((tally.bare_pages, "pages"), (tally.bare_footers, "footer")):
         if bare:
@@ -165,7 +164,7 @@ def unverified(tally: Tally, payloads: bool) -> Iterator[str]:
 
 
 def replaced_in(batch: pa.RecordBatch, span: Range) -> int:
-    """Of how many rows of these numbers the subject may have been another one in the journal."""
+    """How many rows of these numbers may have had another subject in the journal."""
     subjects = batch.column("subject")
     if not pc.any(pc.match_substring(subjects, REPLACED)).as_py():
         return 0
@@ -176,19 +175,19 @@ def replaced_in(batch: pa.RecordBatch, span: Range) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What is looked at: an archive, the journal of a broker, or both."""
+    """What to audit: an archive, the journal of a broker, or both."""
 
     server: str | None
     archive: OpenArchive | None
     journal: JournalInfo | None
 
     def scope(self, first: int | None, last: int | None, subject: str | None) -> Scope:
-        """Which numbers. Raises `JobError`."""
+        """Which numbers to audit. Raises `JobError`."""
         return scope_of(self.archive, self.journal, first, last, subject)
 
 
 def look_at(server: str | None, root: str | None) -> Sides:
-    """What there is. Raises `JobError`, `BrokerError`."""
+    """The sides that are given. Raises `JobError`, `BrokerError`."""
     archive = None if root is None else open_archive(root)
     return Sides(server, archive, None if server is None else _info(server))
 
@@ -204,7 +203,7 @@ class Auditor:
     def __init__(
         self, spark: "SparkSession", sides: Sides, limit: int = SHOWN, payloads: bool = True
     ) -> None:
-        """Raises `JobError` where payloads are to be compared, and not to be read."""
+        """Raises `JobError` if payloads must be compared but not read."""
         if not payloads and sides.archive is not None and sides.server is not None:
             raise JobError("--no-payloads: with --server payloads are compared; leave one out")
         self._payloads = payloads
@@ -216,7 +215,7 @@ class Auditor:
     def examine(
         self, first: int | None = None, last: int | None = None, subject: str | None = None
     ) -> Verdict:
-        """Of these numbers and subjects, or of all. Raises `JobError`."""
+        """Audit these numbers and subjects, or all. Raises `JobError`."""
         for _ in range(ATTEMPTS):
             scope = self._sides.scope(first, last, subject)
             verdict = self._verdict(scope)
@@ -227,8 +226,8 @@ class Auditor:
                 return verdict
             self._sides = replace(self._sides, journal=now)
             if self._sides.scope(first, last, subject).journal[0] == scope.journal[0]:
-                return verdict  # numbers were asked for that the journal has no more
-        raise JobError("the broker deletes numbers faster than they are looked at: give --from")
+                return verdict  # the journal no longer has the requested numbers
+        raise JobError("the broker deletes numbers faster than they can be read: give --from")
 
     def _verdict(self, scope: Scope) -> Verdict:
         compared = self._content() if scope.compare is not None else ()
@@ -241,8 +240,8 @@ class Auditor:
             scope.notes += unverified(summary.side("archive"), self._payloads)
         if replaced:
             scope.notes.append(
-                f"rows whose subject has U+FFFD: {replaced:,}. Spark reads so what is no UTF-8, of"
-                " the archive and of the journal; which bytes it was is not compared"
+                f"rows whose subject has U+FFFD: {replaced:,}. Spark shows invalid UTF-8 that way,"
+                " in the archive and in the journal; the original bytes are not compared"
             )
         return verdict
 
@@ -293,7 +292,7 @@ class Auditor:
             )
 
     def _journal(self, span: Range, subject: str, columns: Sequence[str]) -> "DataFrame":
-        """Rows of the journal; what is lost is left out, and so found missing."""
+        """Rows of the journal; lost numbers are left out, and so found missing."""
         assert self._sides.server is not None
         names = dict.fromkeys(("sequence", "timestamp", *columns))
         tasks = max(
@@ -313,7 +312,7 @@ class Auditor:
         return self._spark.read.format("seriatim").schema(schema).options(**options).load()
 
     def _narrow(self, verdict: Verdict) -> None:
-        """Look at the numbers of the spans that differ, one by one."""
+        """Compare the numbers of the differing spans one by one."""
         assert self.archive is not None
         compare = verdict.scope.compare
         assert compare is not None
@@ -322,7 +321,7 @@ class Auditor:
         columns = verdict.compared
         wanted = [_number(), *(_hash([name]).alias(name) for name in columns)]
         subject = verdict.scope.subject
-        end = verdict.scope.journal[1]  # what is not in the journal is told already
+        end = verdict.scope.journal[1]  # what is not in the journal has been reported
         asked = [(first, min(last, end)) for first, last in merged(spans)]
         here = [self._journal(span, subject, columns).select(*wanted) for span in asked]
         pattern = subject_pattern(subject)
@@ -337,7 +336,7 @@ class Auditor:
 def differences(
     journal: pa.Table, archive: pa.Table, columns: Sequence[str], limit: int
 ) -> tuple[int, list[Difference]]:
-    """Numbers that both have, with other hashes: how many, and the first of them."""
+    """Numbers that both sides have, with different hashes: how many, and the first ones."""
     journal = journal.sort_by("number")
     known = journal.column("number").to_numpy()
     asked = archive.column("number").to_numpy()
@@ -368,7 +367,7 @@ def _number() -> "Column":
 
 
 def _hash(columns: Sequence[str]) -> "Column":
-    """Of these columns and the number. A map has no hash, so its entries are sorted first."""
+    """A hash of these columns and the number. Maps have none, so their entries are sorted first."""
     from pyspark.sql import functions as f
 
     entries = f.array_sort(f.map_entries("headers"))
@@ -379,7 +378,7 @@ def _hash(columns: Sequence[str]) -> "Column":
 
 @contextmanager
 def _batches_of(spark: "SparkSession", size: str) -> Iterator[None]:
-    """Arrow batches of no more bytes than this, while inside."""
+    """Limit Arrow batches to this size while inside."""
     key = "spark.sql.execution.arrow.maxBytesPerBatch"
     before = spark.conf.get(key, None)
     spark.conf.set(key, size)

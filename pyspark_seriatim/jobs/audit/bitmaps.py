@@ -1,10 +1,11 @@
-"""Sets of numbers, as the audit carries them from task to task: one bucket of 2^20 numbers each.
+"""Sets of numbers that the audit passes between tasks, in buckets of 2^20 numbers.
 
     numbers --> split: by bucket, offsets in it --> pack: bytes --> Bucket.add --> Bucket.ranges
 
-Packed is what is shorter: ranges of offsets (8 bytes each, so a bucket without a hole takes 8
-bytes, and few numbers far apart take little), or the bitmap, 131 072 bytes. So a set never takes
-more than 8 bytes a number, nor more than the bitmap. Unpacked it is a byte a number, 1 MiB.
+The packed form is the shorter of two: ranges of offsets, or a bitmap of 131 072 bytes. A range
+takes 8 bytes, so a bucket without gaps takes 8, and a few scattered numbers take little. So a set
+never takes more than 8 bytes a number, nor more than the bitmap. Unpacked, it takes a byte a
+number, 1 MiB.
 """
 
 from collections.abc import Iterator
@@ -16,14 +17,14 @@ from numpy.typing import NDArray
 BITS: Final = 20
 SIZE: Final = 1 << BITS  # numbers in a bucket
 BITMAP_BYTES: Final = SIZE // 8
-RANGES_MAX: Final = BITMAP_BYTES // 8 - 1  # more of them take more than the bitmap
-FEW: Final = 64  # ranges that are cheaper set one by one
+RANGES_MAX: Final = BITMAP_BYTES // 8 - 1  # more ranges take more space than the bitmap
+FEW: Final = 64  # so few ranges are faster to set one by one
 
 Offsets = NDArray[np.uint32]
 
 
 def split(numbers: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-    """The buckets of ascending numbers, each with the indexes where its numbers begin and end."""
+    """The buckets of ascending numbers, each with the slice of its numbers."""
     if not len(numbers):
         return
     first, last = int(numbers[0]) >> BITS, int(numbers[-1]) >> BITS
@@ -39,7 +40,7 @@ def split(numbers: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
 
 
 def ranges_of(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Ascending values, none twice, as ranges: their first and their last values."""
+    """Ascending values without duplicates as ranges: their first and their last values."""
     breaks = np.flatnonzero(values[1:] - values[:-1] != 1)
     firsts = np.concatenate((values[:1], values[breaks + 1]))
     lasts = np.concatenate((values[breaks], values[-1:]))
@@ -47,7 +48,7 @@ def ranges_of(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def pack(offsets: Offsets) -> bytes:
-    """Ascending offsets of one bucket, none twice, as bytes."""
+    """Ascending offsets of one bucket, without duplicates, as bytes."""
     firsts, lasts = ranges_of(offsets)
     if len(firsts) <= RANGES_MAX:
         return np.stack((firsts, lasts), axis=1).astype("<u4").tobytes()
@@ -57,7 +58,7 @@ def pack(offsets: Offsets) -> bytes:
 
 
 def unpack(packed: bytes) -> NDArray[np.bool_]:
-    """What `pack` made, one truth for each number of the bucket."""
+    """The inverse of `pack`: a boolean for each number of the bucket."""
     if len(packed) == BITMAP_BYTES:
         bits = np.frombuffer(packed, np.uint8)
         return np.unpackbits(bits, bitorder="little").view(np.bool_)
@@ -74,7 +75,7 @@ def unpack(packed: bytes) -> NDArray[np.bool_]:
 
 
 class Bucket:
-    """The numbers of one bucket that one side has: which were seen, and which more than once."""
+    """The numbers of one side in one bucket: which were seen, and which more than once."""
 
     __slots__ = ("doubled", "rows", "seen")
 
@@ -84,7 +85,7 @@ class Bucket:
         self.doubled: NDArray[np.bool_] | None = None
 
     def add(self, rows: int, numbers: bytes, doubled: bytes | None) -> None:
-        """Take in what one task saw: `rows` of them, both sets packed."""
+        """Add what one task saw: `rows` of them, both sets packed."""
         seen = unpack(numbers)
         if self.rows:
             again = self.seen & seen
@@ -102,7 +103,7 @@ class Bucket:
 
 
 def true_ranges(truths: NDArray[np.bool_], base: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Where `truths` holds, as ranges of numbers: their first and their last; `base` is [0]'s."""
+    """The ranges of numbers where `truths` holds: firsts and lasts; `base` is the number of [0]."""
     steps = np.flatnonzero(truths[1:] != truths[:-1]) + 1
     begins = [0] if truths[0] else []
     ends = [len(truths)] if truths[-1] else []

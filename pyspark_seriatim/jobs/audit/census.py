@@ -1,14 +1,14 @@
-"""Who is there: rows become sets of numbers, these are joined by bucket, and then compared.
+"""Finds out which numbers exist: rows become sets of numbers, joined by bucket and compared.
 
     rows of a task --> Census: one partial row for each bucket of each block --> a shuffle by
     stripe (2^30 numbers), sorted by bucket --> Join: one `AuditSummary` for each stripe --> driver
 
-Rows come with a number, and may come with a time and a hash of their content. For each bucket of
-2^20 numbers a partial carries the set of its numbers, those it has seen twice, and for each span
-of 2^16 numbers the earliest and latest time, and a digest of the hashes that does not depend on
-their order: how many, their xor, their sum.
+A row has a number, and may have a time and a hash of its content. For each bucket of 2^20 numbers a
+partial has the set of its numbers and the set of those seen twice. For each span of 2^16 numbers it
+has the earliest and latest time, and a digest of the hashes that does not depend on their order:
+their count, xor and sum.
 
-Memory: a block of rows in a task; two buckets, 1 MiB each and their bitmaps, where they are joined.
+Memory: a block of rows in a task; in a join two buckets of 1 MiB each and their bitmaps.
 """
 
 import pickle
@@ -29,7 +29,7 @@ SPAN_BITS: Final = 16
 SPAN: Final = 1 << SPAN_BITS
 SPANS: Final = 1 << (BITS - SPAN_BITS)  # in a bucket
 STRIPE_BITS: Final = 30
-NOTES: Final = -1  # the bucket of what is told of a task's rows, and not of numbers
+NOTES: Final = -1  # the bucket of notes about a task's rows instead of numbers
 BLOCK_ROWS: Final = 1 << 20
 NEVER: Final = np.iinfo(np.int64).max
 PARTIAL: Final = pa.schema(
@@ -57,37 +57,37 @@ Numbers = NDArray[np.int64]
 
 @dataclass(slots=True)
 class NumberBlock:
-    """Rows of one side, in the order in which they came; times in microseconds since 1970."""
+    """Rows of one side, in order of arrival; times in microseconds since 1970."""
 
     numbers: Numbers
     times: Numbers | None = None
     hashes: NDArray[np.uint64] | None = None
 
     def take(self, which: Any) -> "NumberBlock":
-        """Those rows, by their indexes, truths or a slice."""
+        """A selection of the rows, by indexes, booleans or a slice."""
         times = None if self.times is None else self.times[which]
         hashes = None if self.hashes is None else self.hashes[which]
         return NumberBlock(self.numbers[which], times, hashes)
 
 
 class Census:
-    """Counts the rows of one task. `begin` each file, `take` its blocks, then take the `notes`."""
+    """Counts the rows of one task. Call `begin` per file, `take` for its blocks, then `notes`."""
 
     def __init__(self, side: str, limit: int, first: int, last: int, content: bool = False) -> None:
-        """Of numbers `first` to `last`; with `content` only of the hashes of the rows."""
+        """Counts numbers `first` to `last`; with `content` only the hashes of the rows."""
         self.tally = Tally(limit)
         self._side, self._first, self._last = side, first, last
         self._content = content
         self.begin("")
 
     def begin(self, where: str) -> None:
-        """What comes now is of this file."""
+        """The next rows are from this file."""
         self._where = where
-        self._number: int | None = None  # of the row before
+        self._number: int | None = None  # of the previous row
         self._highest: tuple[int, int] | None = None  # the highest number, and its time
 
     def take(self, block: NumberBlock) -> list[dict[str, Any]]:
-        """The partial rows that come of a block."""
+        """The partial rows of a block."""
         if not len(block.numbers):
             return []
         lowest, highest = int(block.numbers.min()), int(block.numbers.max())
@@ -113,7 +113,7 @@ class Census:
         ]
 
     def notes(self) -> dict[str, Any]:
-        """The partial row that tells of order and times, and of rows without a number."""
+        """The partial row about order and times, and rows without a number."""
         row = dict.fromkeys(PARTIAL.names)
         notes = pickle.dumps(self.tally)
         return row | {"stripe": NOTES, "bucket": NOTES, "side": self._side, "notes": notes}
@@ -131,7 +131,9 @@ class Census:
             self.tally.order.append(len(falls), shown)
 
     def _look_at_times(self, numbers: Numbers, times: Numbers) -> None:
-        """Of ascending numbers. A block that is below the one before it is not compared to it."""
+        """Check the times of ascending numbers; a block below the one before is not compared with
+        it.
+        """
         before = np.concatenate((times[:1], times[:-1]))
         if self._highest is not None and self._highest[0] < numbers[0]:
             before[0] = self._highest[1]
@@ -147,7 +149,7 @@ class Census:
             self.tally.times.append(len(falls), shown)
 
     def _partial(self, bucket: int, block: NumberBlock) -> dict[str, Any]:
-        """What a block says of one bucket."""
+        """The partial row of a block for one bucket."""
         row = dict.fromkeys(PARTIAL.names)
         row |= {"stripe": bucket >> (STRIPE_BITS - BITS), "bucket": bucket, "side": self._side}
         offsets = (block.numbers - (bucket << BITS)).astype(np.uint32)
@@ -183,9 +185,9 @@ def partial_batch(rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[NumberBlock, int]]:
-    """Batches of `number` and, if they have them, `time` and `hash` as blocks of many rows.
+    """Batches of `number` and, if present, `time` and `hash`, as blocks of many rows.
 
-    With each, how many rows had no number at all.
+    With each, how many rows had no number.
     """
     waiting: list[pa.RecordBatch] = []
     rows = 0
@@ -222,7 +224,7 @@ def _block(batches: list[pa.RecordBatch]) -> tuple[NumberBlock, int]:
 
 @dataclass(frozen=True, slots=True)
 class CountRows:
-    """For mapInArrow: rows of one side --> partials. Each task's rows are one file."""
+    """For mapInArrow: turns rows of one side into partials. Each task's rows count as one file."""
 
     side: str
     limit: int
@@ -243,9 +245,9 @@ class CountRows:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """For mapInArrow: partials of whole stripes, sorted --> the `AuditSummary` of each stripe.
+    """For mapInArrow: turns sorted partials of whole stripes into one `AuditSummary` per stripe.
 
-    `compare`: from which number to which the sides are compared, or None.
+    `compare`: the range of numbers for which the sides are compared, or None.
     """
 
     limit: int
@@ -265,14 +267,14 @@ class Join:
 
     @staticmethod
     def read(packed: bytes) -> AuditSummary:
-        """What it has put into the column `summary`."""
+        """Unpack the column `summary`."""
         found = pickle.loads(packed)
         if not isinstance(found, AuditSummary):
             raise WrongSummary(f"a task sent {type(found).__name__}, not a summary")
         return found
 
     def bucket(self, bucket: int, rows: Iterable[dict[str, Any]]) -> AuditSummary:
-        """What the partials of one bucket come to."""
+        """The summary of the partials of one bucket."""
         found = AuditSummary(self.limit, self.spans_limit)
         if bucket == NOTES:
             for row in rows:
@@ -301,28 +303,29 @@ class Join:
             found.extra.add_all(*true_ranges(there & ~here, base + begin))
         one, other = journal.digests, archive.digests
         if one is not None and other is not None:
-            both = (one[:, 0] > 0) & (other[:, 0] > 0)  # else its numbers miss, and that is told
+            # otherwise its numbers are missing, which is reported
+            both = (one[:, 0] > 0) & (other[:, 0] > 0)
             for span in np.flatnonzero(both & (one != other).any(axis=1)).tolist():
                 found.differs(base + span * SPAN)
 
 
 class _Side:
-    """What the partials of one side say of one bucket."""
+    """The partials of one side for one bucket."""
 
     __slots__ = ("digests", "numbers", "times")
 
     def __init__(self) -> None:
-        self.numbers: Bucket | None = None  # None: only content was looked at
+        self.numbers: Bucket | None = None  # None: only content was compared
         self.times: NDArray[np.int64] | None = None
         self.digests: NDArray[np.uint64] | None = None
 
     @property
     def seen(self) -> NDArray[np.bool_]:
-        """Which numbers of the bucket there are."""
+        """Which numbers of the bucket exist."""
         return (self.numbers or Bucket()).seen
 
     def add(self, row: dict[str, Any]) -> None:
-        """Take in one partial row."""
+        """Add one partial row."""
         if row["numbers"] is not None:
             self.numbers = self.numbers or Bucket()
             self.numbers.add(row["rows"], row["numbers"], row["doubled"])
@@ -341,7 +344,7 @@ class _Side:
                 self.digests[:, 1] ^= digests[:, 1]
 
     def tell(self, tally: Tally, base: int) -> None:
-        """What that comes to; `base` is the first number of the bucket."""
+        """Add the result to the tally; `base` is the first number of the bucket."""
         if self.numbers is None:
             return
         firsts, lasts = true_ranges(self.numbers.seen, base)

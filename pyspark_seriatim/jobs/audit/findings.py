@@ -1,7 +1,7 @@
-"""What an audit has found: counts of everything, and the first few of each kind.
+"""The findings of an audit: counts of everything, and the first few examples of each kind.
 
-A `AuditSummary` tells of one stretch of numbers; `append` joins the next stretch behind it, so that
-one summary comes of all, in the order of the numbers. Memory: `limit` ranges or examples of each
+An `AuditSummary` covers one stretch of numbers; `append` adds the next stretch, so that in the end
+one summary covers all, in the order of the numbers. Memory: `limit` ranges or examples of each
 kind, however many there are.
 """
 
@@ -15,7 +15,7 @@ from pyspark_seriatim.jobs.errors import WrongSummary
 
 @dataclass(slots=True)
 class Ranges:
-    """Numbers in ascending order, as ranges: how many, and the first `limit` ranges of them."""
+    """Ascending numbers as ranges: how many, and the first `limit` ranges."""
 
     limit: int
     numbers: int = 0
@@ -24,11 +24,11 @@ class Ranges:
     last: int = -1
 
     def add(self, first: int, last: int) -> None:
-        """Numbers `first` to `last`, all above those before."""
+        """Add numbers `first` to `last`, all above those before."""
         if not self.last < first <= last:
             raise WrongSummary(
                 f"numbers {first} to {last} come after {self.last}: the tasks' findings are not in"
-                " order, so nothing is proved; run the audit again"
+                " order, so the audit is not valid; run it again"
             )
         self.numbers += last - first + 1
         if self.ranges and first == self.last + 1:
@@ -41,7 +41,7 @@ class Ranges:
         self.last = last
 
     def add_all(self, firsts: NDArray[Any], lasts: NDArray[Any]) -> None:
-        """Many ranges that do not touch each other, in ascending order."""
+        """Add many ranges that do not touch each other, in ascending order."""
         few = self.limit + 1 - len(self.shown)
         for first, last in zip(firsts[:few].tolist(), lasts[:few].tolist(), strict=True):
             self.add(first, last)
@@ -52,7 +52,7 @@ class Ranges:
             self.last = int(ends[-1])
 
     def append(self, other: "Ranges") -> None:
-        """Those of the next stretch."""
+        """Add those of the next stretch."""
         if not other.ranges:
             return
         kept = len(other.shown)
@@ -67,7 +67,7 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class Fall:
-    """A row that is lower than the one before it; of times, in microseconds since 1970."""
+    """A row that is lower than the one before it; times are in microseconds since 1970."""
 
     where: str
     number: int
@@ -77,39 +77,39 @@ class Fall:
 
 @dataclass(slots=True)
 class Falls:
-    """How many rows fall, and the first of them."""
+    """How many rows are lower than the one before, and the first of them."""
 
     limit: int
     count: int = 0
     shown: list[Fall] = field(default_factory=list)
 
     def append(self, count: int, falls: list[Fall]) -> None:
-        """`count` more, of which these are the first."""
+        """Add `count` more, of which these are the first."""
         self.count += count
         self.shown += falls[: self.limit - len(self.shown)]
 
 
 @dataclass(slots=True)
 class Lines:
-    """How many of something there are, and the first of them in words."""
+    """How many of something there are, and descriptions of the first ones."""
 
     limit: int
     count: int = 0
     shown: list[str] = field(default_factory=list)
 
     def append(self, count: int, lines: list[str]) -> None:
-        """`count` more, of which these are the first."""
+        """Add `count` more, of which these are the first."""
         self.count += count
         self.shown += lines[: self.limit - len(self.shown)]
 
 
 @dataclass(slots=True)
 class Tally:
-    """What one side has: its rows, its numbers, and what is wrong with it by itself."""
+    """One side's rows and numbers, and what is wrong with that side alone."""
 
     limit: int
     rows: int = 0
-    numbers: int = 0  # different ones
+    numbers: int = 0  # distinct ones
     first: int = 0
     last: int = 0
     earliest: int | None = None  # times, microseconds since 1970
@@ -117,14 +117,14 @@ class Tally:
     gaps: Ranges = field(init=False)
     doubled: Ranges = field(init=False)
     order: Falls = field(init=False)
-    times: Falls = field(init=False)  # in one file
-    overlaps: Falls = field(init=False)  # between stretches of SPAN numbers, of whatever files
+    times: Falls = field(init=False)  # within one file
+    overlaps: Falls = field(init=False)  # between stretches of SPAN numbers, of any files
     unreadable: Lines = field(init=False)  # files
     without: int = 0  # rows that have no number, or one below 1
     replaced: int = 0  # rows whose subject has a replacement character
     files: int = 0
     bare_pages: int = 0  # files whose pages have no checksums
-    bare_footers: int = 0  # and whose footers have none in a list
+    bare_footers: int = 0  # files whose footers have no checksum in a list
 
     def __post_init__(self) -> None:
         self.gaps, self.doubled = Ranges(self.limit), Ranges(self.limit)
@@ -132,7 +132,7 @@ class Tally:
         self.overlaps, self.unreadable = Falls(self.limit), Lines(self.limit)
 
     def append(self, other: "Tally") -> None:
-        """That of the next stretch; between the two nothing was seen."""
+        """Add that of the next stretch; nothing was seen in between."""
         if other.numbers:
             if self.numbers and other.first > self.last + 1:
                 self.gaps.add(self.last + 1, other.first - 1)
@@ -164,7 +164,7 @@ class Tally:
             self.latest = latest
 
     def within(self, first: int, last: int) -> None:
-        """Count as gaps, too, what is missing at either end of `first` to `last`."""
+        """Also count as gaps what is missing at either end of `first` to `last`."""
         whole = Ranges(self.limit)
         if not self.numbers:
             if first <= last:
@@ -181,21 +181,21 @@ class Tally:
 
 @dataclass(slots=True)
 class AuditSummary:
-    """What was found in one stretch of numbers, or in all."""
+    """The findings for one stretch of numbers, or for all."""
 
     limit: int
     spans_limit: int
     sides: dict[str, Tally] = field(default_factory=dict)
-    missing: Ranges = field(init=False)  # in the journal, and not in the archive
-    extra: Ranges = field(init=False)  # the other way round
-    spans: int = 0  # of SPAN numbers, in which the content of the two sides differs
+    missing: Ranges = field(init=False)  # in the journal, but not in the archive
+    extra: Ranges = field(init=False)  # in the archive, but not in the journal
+    spans: int = 0  # of SPAN numbers, in which the two sides' content differs
     spans_shown: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.missing, self.extra = Ranges(self.limit), Ranges(self.limit)
 
     def side(self, name: str) -> Tally:
-        """That of `name`; an empty one where there is none."""
+        """The tally of `name`; an empty one if there is none."""
         return self.sides.setdefault(name, Tally(self.limit))
 
     def differs(self, span: int) -> None:
@@ -205,7 +205,7 @@ class AuditSummary:
             self.spans_shown.append(span)
 
     def append(self, other: "AuditSummary") -> None:
-        """That of the next stretch."""
+        """Add that of the next stretch."""
         for name, tally in other.sides.items():
             self.side(name).append(tally)
         self.missing.append(other.missing)

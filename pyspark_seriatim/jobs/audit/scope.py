@@ -1,10 +1,10 @@
-"""Which numbers an audit is about: those asked for, of the archive, and of the journal.
+"""The numbers to audit: the requested ones, those of the archive, and those of the journal.
 
-    archive alone      from its first number to its last; gap-free where it has all subjects
-    journal alone      from the first number it keeps to the last it has given
+    archive alone      from its first number to its last; checked for gaps if it has all subjects
+    journal alone      from the first number it keeps to the last it has assigned
     both               the archive's numbers, from the first that the journal still has
 
-A range that is asked for (`--from`, `--to`) narrows this. What cannot be proved is a note.
+A requested range (`--from`, `--to`) narrows this. What cannot be checked is reported as a note.
 """
 
 from dataclasses import dataclass, field
@@ -17,20 +17,20 @@ from pyspark_seriatim.jobs.errors import JobError
 
 Range = tuple[int, int]
 NONE: Range = (1, 0)
-SHOWN: Final = 3  # of each reason
+SHOWN: Final = 3  # examples of each reason
 
 
 @dataclass(slots=True)
 class Scope:
-    """What is looked at. A range whose end is below its beginning holds nothing."""
+    """What is audited. A range whose end is below its beginning is empty."""
 
     subject: str
     archive: Range = NONE
     journal: Range = NONE
     compare: Range | None = None
-    whole: bool = True  # every number of a range is to be there
-    notes: list[str] = field(default_factory=list)  # what is not proved, and why
-    wrong: list[str] = field(default_factory=list)  # what makes the two sides different at once
+    whole: bool = True  # every number of a range must exist
+    notes: list[str] = field(default_factory=list)  # what is not checked, and why
+    wrong: list[str] = field(default_factory=list)  # known differences between the two sides
 
 
 def scope_of(
@@ -40,7 +40,7 @@ def scope_of(
     last: int | None,
     subject: str | None,
 ) -> Scope:
-    """Raises `JobError` for a range or subject that cannot be."""
+    """Raises `JobError` for an impossible range or subject."""
     if first is not None and last is not None and last < first:
         raise JobError(f"--to {last} is below --from {first}")
     of_archive = archive.subject if archive is not None else EVERY
@@ -68,7 +68,7 @@ def scope_of(
 
 
 def _check_asked(span: Range, first: int | None, last: int | None, what: str) -> None:
-    """Raise `JobError` for a range that holds nothing, of which nothing would be proved."""
+    """Raise `JobError` for an empty range: auditing it would check nothing."""
     if span[0] <= span[1]:
         return
     if first is not None:
@@ -78,21 +78,21 @@ def _check_asked(span: Range, first: int | None, last: int | None, what: str) ->
 
 
 def _say_what_is_not_there(scope: Scope, archive: OpenArchive) -> None:
-    """Why numbers may miss, as the archive's own list has it."""
+    """Why numbers may be missing, according to the archive's own list."""
     first, last = scope.archive
     covered = [(int(one[0]), int(one[1])) for one in archive.facts.get("covered", ())]
     between = [(a[1] + 1, b[0] - 1) for a, b in pairwise(covered)]
     lost = [(int(one[0]), int(one[1])) for one in archive.facts.get("lost", ())]
     for spans, why in ((between, "was never archived"), (lost, "was lost before it was archived")):
         for begin, end in [(b, e) for b, e in spans if b <= last and first <= e][:SHOWN]:
-            scope.notes.append(f"{begin:,} to {end:,} {why}, as the archive's list says")
+            scope.notes.append(f"{begin:,} to {end:,} {why}, according to the archive's list")
 
 
 def _both(scope: Scope, archive: OpenArchive, journal: JournalInfo) -> None:
     if archive.journal and archive.journal != journal.journal:
         scope.wrong.append(
-            f"the archive is of journal {archive.journal}, and the broker's is {journal.journal}:"
-            " their numbers are of different messages, so they are not compared"
+            f"the archive is of journal {archive.journal}, but the broker has {journal.journal}:"
+            " their numbers belong to different messages, so they are not compared"
         )
         return
     first, last = scope.archive
@@ -102,6 +102,6 @@ def _both(scope: Scope, archive: OpenArchive, journal: JournalInfo) -> None:
         scope.compare = begin, last
     if first <= last and first < journal.first:
         upto = min(last, journal.first - 1)
-        scope.notes.append(f"{first:,} to {upto:,} are not in the journal any more: not compared")
+        scope.notes.append(f"{first:,} to {upto:,} are no longer in the journal: not compared")
     if last < journal.last:
         scope.notes.append(f"the journal goes on to {journal.last:,}: the archive ends before it")

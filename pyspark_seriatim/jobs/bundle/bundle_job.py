@@ -2,9 +2,9 @@
 
     spark-submit --py-files seriatim.zip .../jobs/archive/__main__.py ROOT
 
-Source files of `pyspark_seriatim`, `cardinal`, the client, the reader of chunks, and what a setting
-is. None of them is compiled, so one zip serves every platform. Executors need Python as the
-driver's, and pyarrow, beside it. The same sources make the same zip.
+It has the sources of `pyspark_seriatim`, `cardinal`, the client, the settings and the reader of
+chunks. None of them is compiled, so one zip serves every platform. Executors also need the driver's
+version of Python, and pyarrow. The same sources make the same zip.
 """
 
 import os
@@ -23,7 +23,7 @@ PARTS: Final = (
     *(f"sequencer/{name}.py" for name in ("__init__", "journal/__init__", "journal/chunk")),
     "seriatim/__init__.py",
 )
-TIME: Final = (1980, 1, 1, 0, 0, 0)  # the first that a zip can tell
+TIME: Final = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip
 SUFFIXES: Final = {".py", ".properties", ".typed"}
 
 
@@ -34,14 +34,14 @@ def bundle(
     """Zip what executors need of Seriatim, for spark-submit's --py-files."""
     path = Path(file)
     if path.suffix != ".zip":
-        raise JobError(f"{file}: Spark takes a zip only under a name that ends in .zip")
+        raise JobError(f"{file}: Spark accepts a zip only if its name ends in .zip")
     count = write(path)
     print(f"{path}: {count} files, {path.stat().st_size:,} bytes")
     return DONE
 
 
 def write(path: Path) -> int:
-    """Write the zip, which appears when it is complete; how many files are in it."""
+    """Write the zip, which appears under its name when it is complete; how many files are in it."""
     names = sources()
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -55,7 +55,7 @@ def write(path: Path) -> int:
 
 
 def sources() -> list[str]:
-    """The files, as they are imported."""
+    """The files, under the paths by which they are imported."""
     whole = [path for room in WHOLE for path in (HERE / room).rglob("*") if path.suffix in SUFFIXES]
     some = [HERE / name for name in PARTS]
     return sorted(str(path.relative_to(HERE)) for path in (*whole, *some))

@@ -1,1 +1,1 @@
-"""Cardinal Streams assembled into tables, one version of all of them at a time."""
+"""The cardinal job: assembles Cardinal Streams into tables; one version for all of them."""

@@ -1,10 +1,10 @@
-"""`python -m pyspark_seriatim.jobs.cardinal`, and the file to give to spark-submit."""
+"""Runs the cardinal job: `python -m pyspark_seriatim.jobs.cardinal`, or by spark-submit."""
 
 import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    # Run as a file: Python looks for modules in its folder first, where other names are than meant.
+    # Run as a file, Python would look for modules in this folder first, and find the wrong ones.
     sys.path[:] = [one for one in sys.path if Path(one).resolve() != Path(__file__).parent]
     from pyspark_seriatim.jobs.cardinal.cardinal_job import cardinal
     from pyspark_seriatim.jobs.running.command import run

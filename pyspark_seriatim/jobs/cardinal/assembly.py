@@ -1,14 +1,14 @@
-"""Batch after batch of Cardinal messages, each to one version of the tables.
+"""Assembles Cardinal messages: each batch becomes one version of the tables.
 
     messages -> fold -> files of the tables -> snapshot -> commit of the version -> Spark's commit
 
 Rule 1  Blocks, updates, reorgs, events and the name of the snapshot are in one version of one
-        `FileLog`: they appear at once, or not at all.
-Rule 2  Stopped anywhere, a new one goes on from the last version. What was written for another is
-        not in the log, and is deleted; a batch that comes again is known by its id, and of the
-        fold's the messages too, by their numbers.
-Rule 3  What the checkpoint and the tables cannot both be right about is an error, before anything
-        is written.
+        `FileLog`: they appear together, or not at all.
+Rule 2  Stopped at any point, a new job continues after the last version. Files written for another
+        are not in the log, and are deleted. A repeated batch is recognised by its id, and repeated
+        messages of the fold by their numbers.
+Rule 3  A contradiction between the checkpoint and the tables is an error, before anything is
+        written.
 
 Memory: that of the fold, and one batch of messages in Arrow.
 """
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 STATES: Final = f"{FOLDER}/state"
-KEEP_SECONDS: Final = 3600.0  # a reader that began before is given so long to end
+KEEP_SECONDS: Final = 3600.0  # how long a reader of replaced files may take
 VACUUM_EVERY: Final = 20  # versions
-LINES_MAX: Final = 20  # events of one batch that are printed; the table has all
-SUBJECTS_MAX: Final = 64  # the broker's limit of one filter
+LINES_MAX: Final = 20  # how many events of a batch are printed; the table has all
+SUBJECTS_MAX: Final = 64  # the broker's limit for one filter
 
 
 class Engine(StrEnum):
-    """Who makes whole blocks of messages."""
+    """What assembles blocks from messages."""
 
     FOLD = "fold"
     STATE = "state"
@@ -51,7 +51,7 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AssemblyOptions:
-    """What is to be assembled, how, and where to."""
+    """What to assemble, how, and where."""
 
     application: str
     root: str
@@ -63,12 +63,12 @@ class AssemblyOptions:
 
     @property
     def prefix(self) -> str:
-        """What the subjects begin with."""
+        """The prefix of the subjects."""
         return prefix_of(self.application)
 
     @property
     def subjects(self) -> str:
-        """What to read: the topics that are tracked, and the channels of reorgs."""
+        """The subjects to read: the tracked topics, and the channels of reorgs."""
         if self.tracking is None:
             return f"{self.prefix}>"
         topics = (*self.tracking.topics, f"{REORG_TOPIC}.>")
@@ -77,7 +77,7 @@ class AssemblyOptions:
         return ",".join(f"{self.prefix}{topic}" for topic in topics)
 
     def settings(self) -> dict[str, Any]:
-        """What must stay the same as long as the tables grow."""
+        """The settings that must not change while the tables grow."""
         tracking = self.tracking
         return {
             "application": self.application,
@@ -88,28 +88,28 @@ class AssemblyOptions:
 
 
 class Assembly:
-    """Takes batch after batch: `foreachBatch` calls it. One writer of one root."""
+    """Handles batch after batch: `foreachBatch` calls it. One writer of one root."""
 
     def __init__(self, wanted: AssemblyOptions, journal: str) -> None:
-        """`journal` is the id of the broker's. Raises `JobError`, `FileLogError`."""
+        """`journal` is the id of the broker's journal. Raises `JobError`, `FileLogError`."""
         self.wanted = wanted
         self.log = FileLog.open(wanted.root)
-        self.error: Exception | None = None  # that of the last batch
+        self.error: Exception | None = None  # of the last batch
         self.fold = Fold(ChainFollower(), journal, wanted.prefix)
         self._writer = Writer(self.log)
         self._settings = wanted.settings() | {"journal": journal}
-        self._resumed = ""  # the snapshot that the fold has gone on from
+        self._resumed = ""  # the snapshot from which the fold has resumed
         self._resume()
 
     @property
     def begin(self) -> str:
-        """Where a new checkpoint is to begin, as the source takes it."""
+        """Where a new checkpoint must begin, in the form the source takes."""
         if not self.fold.next:
             return "earliest"
         return json.dumps({"journal": self._settings["journal"], "sequence": self.fold.next})
 
     def source(self, messages: "DataFrame") -> "DataFrame":
-        """What `foreachBatch` is to be given of the messages."""
+        """The input of `foreachBatch`, made from the messages."""
         if self.wanted.engine is Engine.FOLD:
             return messages.select(*COLUMNS)
         from pyspark_seriatim.jobs.cardinal import state
@@ -118,7 +118,7 @@ class Assembly:
         return state.assembled(messages, wanted.prefix, wanted.tracking, self._settings["journal"])
 
     def __call__(self, rows: "DataFrame", batch: int) -> None:
-        """Take a batch, as `foreachBatch` gives it."""
+        """Handle a batch from `foreachBatch`."""
         try:
             query = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
             self.batch(rows.toArrow, query or "", batch)
@@ -127,11 +127,11 @@ class Assembly:
             raise
 
     def batch(self, rows: Callable[[], pa.Table], query: str, batch: int) -> None:
-        """Make a version of a batch of a query, unless there is one already."""
+        """Make a version of a query's batch, unless there is one already."""
         change = self.log.begin(query, batch)
         if change is None:
             if self.wanted.engine is Engine.STATE:
-                rows()  # the tables have it, but Spark's state may not, unless this is computed
+                rows()  # the tables have it, but Spark's state is only updated if this is computed
             return
         try:
             self._expect(query, batch)
@@ -140,7 +140,7 @@ class Assembly:
             self._write(change, outcome)
         except BaseException:
             change.abandon()
-            self._resumed = ""  # what the fold knows is ahead of the tables
+            self._resumed = ""  # the fold is ahead of the tables
             raise
         _print(outcome.told)
 
@@ -165,49 +165,49 @@ class Assembly:
         change.fact("cardinal", about)
         version = change.commit()
         self._resumed = path
-        self._sweep(path, before)  # one who starts meanwhile may be about to read the one before
+        self._sweep(path, before)  # a job that starts meanwhile may be about to read the one before
         if version % VACUUM_EVERY == 0:
             self.log.vacuum(self.wanted.keep)
 
     def _sweep(self, *kept: str) -> None:
-        """Delete the snapshots that belong to no version, or to one that nobody goes on from."""
+        """Delete the snapshots that belong to no version, or to one that is no longer needed."""
         ours = f"{self.fold.next:020}"
         for name in self.log.place.names(STATES):
             if name[: len(ours)] <= ours and f"{STATES}/{name}" not in kept:
                 self.log.place.delete(f"{STATES}/{name}")
 
     def _expect(self, query: str, batch: int) -> None:
-        """Raise `JobError` where Spark has gone on, and the tables have not."""
+        """Raise `JobError` if Spark is ahead of the tables."""
         last = self.log.batch(query)
         known = Tables(self.log).about
         if batch > (-1 if last is None else last) + 1:
             raise JobError(
-                f"Spark's checkpoint is at batch {batch}, and the tables in {self.wanted.root} are "
-                f"not: they were taken back, or belong to another checkpoint. {self._anew()}"
+                f"Spark's checkpoint is at batch {batch}, but the tables in {self.wanted.root} are "
+                f"not: they were rolled back, or belong to another checkpoint. {self._anew()}"
             )
         if last is None and known and self.wanted.engine is Engine.STATE:
             raise JobError(
-                f"the tables in {self.wanted.root} belong to another checkpoint, and it has the "
-                "blocks that are not whole: give that one, or assemble again into another directory"
+                f"the tables in {self.wanted.root} belong to another checkpoint, which has the "
+                "incomplete blocks: give that one, or assemble again into another directory"
             )
 
     def _anew(self) -> str:
         if self.wanted.engine is Engine.STATE:
             return "Assemble again, into another directory"
-        return "Delete the checkpoint: the tables know where to go on"
+        return "Delete the checkpoint: the tables record where to continue"
 
     def _resume(self) -> None:
-        """Go on from the last version, where the fold is not there already."""
+        """Resume after the last version, unless the fold is there already."""
         about = Tables(self.log).about
         path = about.get("state", "-")
         if path == self._resumed:
             return
         if not about and self.log.facts:
             raise JobError(
-                f"{self.wanted.root} is the directory of something else, such as an archive; give"
+                f"{self.wanted.root} belongs to something else, such as an archive; give"
                 " another one for the tables"
             )
-        # Nothing is held back: what is would depend on where one batch ends.
+        # Nothing is held back, because that would depend on where a batch ends.
         wanted = self.wanted
         follower = ChainFollower(wanted.tracking, threshold=wanted.threshold, hold=False)
         self.fold = Fold(follower, self._settings["journal"], self.wanted.prefix)
@@ -216,7 +216,7 @@ class Assembly:
             data = self.log.place.read(path)
             where = self.log.place.uri(path)
             if data is None:
-                raise JobError(f"{where} is missing, so it is not known how to go on")
+                raise JobError(f"{where} is missing, so the job cannot continue")
             try:
                 _, parts = snapshot.load(data)
             except snapshot.UnreadableSnapshot as error:
@@ -227,7 +227,7 @@ class Assembly:
         self._resumed = path
 
     def _compare(self, about: dict[str, Any]) -> None:
-        """Raise `JobError` where the tables are of something else."""
+        """Raise `JobError` if the tables were made with other settings."""
         for name, option in (
             ("application", "APPLICATION"),
             ("engine", "--engine"),
@@ -238,7 +238,7 @@ class Assembly:
             if about[name] != self._settings[name]:
                 raise JobError(
                     f"{option}: the tables in {self.wanted.root} were made of "
-                    f"{_words(about[name])}, and this is {_words(self._settings[name])}; give "
+                    f"{_words(about[name])}, not of {_words(self._settings[name])}; give "
                     "another directory"
                 )
 

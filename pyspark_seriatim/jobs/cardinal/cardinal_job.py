@@ -1,13 +1,13 @@
-"""`seriatim spark cardinal`: Cardinal Streams of the broker, assembled into tables in Parquet.
+"""`seriatim spark cardinal`: assembles the broker's Cardinal Streams into tables in Parquet.
 
-    <root>/blocks/ updates/ reorgs/ events/    files; which of them are valid the log says
+    <root>/blocks/ updates/ reorgs/ events/    files; the log says which of them are valid
     <root>/_seriatim/                          the log: every batch is one version of all tables
     <root>/_seriatim/state/                    snapshots of what is not in the tables: blocks that
-                                               may still come back, and those that are not whole
-    <root>/_seriatim/checkpoint/               Spark's, if no other place is given
+                                               may be needed again, and incomplete ones
+    <root>/_seriatim/checkpoint/               Spark's, unless another place is given
 
-`cardinal_tables` reads them. Engines: `fold` makes the blocks in the driver, in the order of the
-messages; `state` on all executors, by transformWithState, and only links them in the driver.
+`cardinal_tables` reads them. Engines: `fold` assembles the blocks in the driver, in the order of
+the messages; `state` on all executors, with transformWithState, and only links them in the driver.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 MAX_OFFSETS: Final = 250_000  # messages of 200 bytes: 50 MB in the JVM, and as much in Python
-EVERY_SECONDS: Final = 1.0  # a version each second is what small files allow
+EVERY_SECONDS: Final = 1.0  # a version per second is as much as small files allow
 ROCKSDB: Final = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -64,7 +64,7 @@ SchemaFile = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="Read only the topics of this schema, a TOML file: `default`, and a table `topics`.",
+        help="Read only the topics of this schema, a TOML file with `default` and table `topics`.",
         show_default=False,
     ),
 ]
@@ -72,13 +72,13 @@ Track = Annotated[
     list[str] | None,
     typer.Option(
         metavar="PATTERN",
-        help="Only keys that begin so; repeatable. Needs --schema.",
+        help="Only keys that begin with PATTERN; repeatable. Needs --schema.",
         show_default=False,
     ),
 ]
 EngineOption = Annotated[
     Engine,
-    typer.Option(help="fold: blocks are made in the driver; state: by transformWithState."),
+    typer.Option(help="fold: assemble blocks in the driver; state: with transformWithState."),
 ]
 Threshold = Annotated[
     int, typer.Option(min=0, metavar="N", help="Follow reorgs of up to this many blocks.")
@@ -88,7 +88,7 @@ Keep = Annotated[
     typer.Option(
         min=0.0,
         metavar="SECONDS",
-        help="How long a reader may go on with files that a later version has replaced.",
+        help="How long a reader may use files that a later version has replaced.",
     ),
 ]
 
@@ -112,8 +112,8 @@ def cardinal(
 ) -> int:
     """Assemble Cardinal Streams into tables: blocks, updates, reorgs, events.
 
-    All tables change at once: who reads sees one chain of whole blocks. Begins with the first
-    message that there is; started again, goes on where the tables end.
+    All tables change together: a reader sees one chain of whole blocks. Begins with the first
+    message in the journal; when started again, continues where the tables end.
 
     [bold]Examples[/bold]
 
@@ -141,9 +141,9 @@ def assemble(
     every: float | None = None,
     checkpoint: str | None = None,
 ) -> Run:
-    """Run the query until it ends; `every` None: when all there is by now was taken.
+    """Run the query until it ends; `every` None: until everything up to now is handled.
 
-    Raises what has ended it.
+    Raises the error that ended it.
     """
     query = writer(spark, assembly, max_offsets, checkpoint)
     if every is None:
@@ -153,7 +153,7 @@ def assemble(
     try:
         return follow(query.start(), f"assembling {assembly.wanted.application}")
     except Exception:
-        if assembly.error is not None:  # in our words, and not in those of three stacks
+        if assembly.error is not None:  # one clear message instead of three stack traces
             raise assembly.error from None
         raise
 
@@ -161,7 +161,7 @@ def assemble(
 def writer(
     spark: "SparkSession", assembly: Assembly, max_offsets: int, checkpoint: str | None
 ) -> "DataStreamWriter":
-    """The query, up to its trigger."""
+    """The query, without its trigger."""
     wanted = assembly.wanted
     rows = (
         spark.readStream.format("seriatim")
@@ -177,17 +177,17 @@ def writer(
 
 
 def read_tracking(schema: str | None, patterns: Sequence[str]) -> Tracking | None:
-    """What `--schema` and `--track` want; None: everything. Raises `JobError`."""
+    """The tracking that `--schema` and `--track` ask for; None: everything. Raises `JobError`."""
     if schema is None:
         if patterns:
-            raise JobError("--track needs --schema: it says in which topics such keys come")
+            raise JobError("--track needs --schema: it says which topics have such keys")
         return None
     try:
         found = parse(Path(schema).read_text())
     except OSError as error:
         raise JobError(f"--schema {schema}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise JobError(f"--schema {schema}: no TOML: {error}") from error
+        raise JobError(f"--schema {schema}: not valid TOML: {error}") from error
     except SchemaError as error:
         raise JobError(f"--schema {schema}: {told(error)}") from error
     try:
@@ -197,7 +197,7 @@ def read_tracking(schema: str | None, patterns: Sequence[str]) -> Tracking | Non
 
 
 def summary(assembly: Assembly, done: Run) -> str:
-    """What a run has done, in a few lines."""
+    """A summary of a run, in a few lines."""
     counts, chain = assembly.fold.counts, assembly.fold.follower.chain
     batches = "1 batch" if done.batches == 1 else f"{done.batches} batches"
     lines = [

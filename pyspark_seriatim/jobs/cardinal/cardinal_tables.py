@@ -1,20 +1,20 @@
-"""The tables of a chain: blocks, updates, reorgs and events, one version of all at a time.
+"""The tables of a chain: blocks, updates, reorgs and events; one version for all of them.
 
     from pyspark_seriatim.jobs import cardinal_tables
 
-    cardinal_tables.read(spark, root, "blocks")       the table as it is now
-    tables = cardinal_tables.open(root)               one version, for all that is read of it
+    cardinal_tables.read(spark, root, "blocks")       the current table
+    tables = cardinal_tables.open(root)               one version, for several reads
     tables.spark(spark, "updates"); tables.arrow("reorgs")
 
 In one version the blocks are one chain, from the first to the head, and the updates are those of
-these blocks: no block is there in part, no two branches are. Reading needs no broker.
+these blocks: there are no partial blocks and no second branch. Reading needs no broker.
 
 A file holds blocks of one range of numbers, or reorgs and events of one range of sequences. Files
-are never changed: those that a reorg reaches are written anew without the blocks it removes. Files
-of blocks that no ordinary reorg reaches any more are merged, `MERGE` of a size at a time, until
-they are large; so a row is written a few times, however small the batches are.
+never change: those that a reorg affects are rewritten without the removed blocks. Files of blocks
+that no ordinary reorg can reach any more are merged, `MERGE` of a size at a time, until they are
+large. So a row is rewritten a few times, however small the batches are.
 
-Memory: of a writer, the rows that a batch adds, and a row group of each file that is merged.
+Memory of a writer: the rows that a batch adds, and a row group of each file that is merged.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,11 +41,11 @@ SCHEMAS: Final = {
             "number": pa.int64(),
             "hash": pa.binary(),
             "parent": pa.binary(),
-            "weight": pa.string(),  # digits: it may have 77 of them
+            "weight": pa.string(),  # as digits: up to 77
             "updates": pa.int32(),  # keys set
             "deletes": pa.int32(),  # keys deleted
-            "first_sequence": pa.int64(),  # of its messages
-            "last_sequence": pa.int64(),  # of the one that made it whole
+            "first_sequence": pa.int64(),  # of the message that completed it
+            "last_sequence": pa.int64(),  # of the same message
             "timestamp": TIME,  # of the same
         }
     ),
@@ -53,7 +53,7 @@ SCHEMAS: Final = {
         {
             "block": pa.binary(),
             "number": pa.int64(),
-            "position": pa.int32(),  # in the order in which they are to be applied
+            "position": pa.int32(),  # the order in which to apply them
             "key": pa.string(),
             "value": pa.binary(),
             "deleted": pa.bool_(),
@@ -67,7 +67,7 @@ SCHEMAS: Final = {
             "depth": pa.int32(),  # blocks removed
             "removed": HASHES,  # oldest first
             "added": HASHES,
-            "beyond": pa.bool_(),  # by a channel, deeper than the threshold
+            "beyond": pa.bool_(),  # a reorg by a channel, deeper than the threshold
         }
     ),
     "events": pa.schema(
@@ -82,14 +82,15 @@ SCHEMAS: Final = {
     ),
 }
 OF_BLOCKS: Final = ("blocks", "updates")
-MERGE: Final = 16  # files of a size make one of the next
-SIZES: Final = (64 << 10, 1 << 20, 16 << 20, 256 << 20)  # where one size ends, in bytes
-GROUP_ROWS: Final = 131_072  # of a row group: what a merge or a reorg holds at once
-REPEATING: Final = ["number", "block", "parent", "kind"]  # columns that a dictionary makes small
+MERGE: Final = 16  # so many files of one size are merged into one of the next
+SIZES: Final = (64 << 10, 1 << 20, 16 << 20, 256 << 20)  # the limits of the sizes, in bytes
+GROUP_ROWS: Final = 131_072  # of a row group: a merge or a reorg holds one
+# columns for which a dictionary saves space
+REPEATING: Final = ["number", "block", "parent", "kind"]
 
 
 class Tables:
-    """One version of the tables, to be read."""
+    """One version of the tables, for reading."""
 
     def __init__(self, log: FileLog) -> None:
         self.log = log
@@ -97,12 +98,12 @@ class Tables:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What was assembled how, and up to which message; empty where nothing was yet."""
+        """What was assembled, how, and up to which message; empty if there is nothing yet."""
         found: dict[str, Any] = self.log.facts.get("cardinal", {})
         return found
 
     def paths(self, table: str) -> list[str]:
-        """The files of a table. Raises `JobError` for a name that is none."""
+        """The files of a table. Raises `JobError` for an unknown table."""
         _schema(table)
         return self.log.paths(table)
 
@@ -135,20 +136,20 @@ def open(root: str) -> Tables:
 
 
 def read(spark: "SparkSession", root: str, table: str) -> "DataFrame":
-    """A table of the last version. Two that must fit are read from one `open`."""
+    """A table of the last version. To read several that must match, use one `open`."""
     return open(root).spark(spark, table)
 
 
 class LatestBlocks:
-    """The blocks that the last version has, for a fold."""
+    """The blocks of the last version, for a fold."""
 
     def __init__(self, log: FileLog) -> None:
         self._log = log
 
     def behind(self, ancestor: bytes, below: int | None) -> list[tuple[int, bytes]]:
-        """Numbers and hashes of those that stand on a block; all, where it is not there.
+        """Numbers and hashes of the blocks after a block; all, if it is not there.
 
-        Reads from the head on, as far as it must.
+        Reads backwards from the head, as far as needed.
         """
         place = self._log.place
         found: list[tuple[int, bytes]] = []
@@ -167,14 +168,14 @@ class LatestBlocks:
 
 
 class Writer:
-    """Puts outcomes into changes of one log."""
+    """Writes outcomes into changes of one log."""
 
     def __init__(self, log: FileLog) -> None:
         self._log = log
         self._count = 0  # of files written, to name them
 
     def write(self, change: Change, outcome: FoldOutcome, stable: int) -> None:
-        """Put an outcome into a change. Blocks below number `stable` do not change any more."""
+        """Write an outcome into a change. Blocks below number `stable` no longer change."""
         removed: set[str] = set()
         if outcome.cut is not None:
             removed = self._cut(change, outcome.cut)
@@ -195,7 +196,7 @@ class Writer:
             self._merge(change, table, run_to_merge(files))
 
     def _cut(self, change: Change, cut: int) -> set[str]:
-        """Remove the blocks from this number on; the paths of the files that held some."""
+        """Remove the blocks from this number on; the paths of the files that had some."""
         reached = [f for table in OF_BLOCKS for f in self._log.files(table) if f.last >= cut]
         for file in reached:
             change.remove(file)
@@ -225,7 +226,7 @@ class Writer:
     def _write(
         self, change: Change, table: str, groups: Iterator[pa.Table], edges: tuple[int, int]
     ) -> None:
-        """Write a file, and put it into the change if it has rows."""
+        """Write a file, and add it to the change if it has rows."""
         place, schema, rows = self._log.place, SCHEMAS[table], 0
         self._count += 1
         temporary = f"{change.directory}/{table}-{self._count}.parquet"
@@ -247,7 +248,7 @@ class Writer:
 
 
 def run_to_merge(files: Sequence[DataFile]) -> list[DataFile]:
-    """The first `MERGE` neighbours that are of the same size, and not of the largest."""
+    """The first `MERGE` neighbours of the same size, other than the largest."""
     run: list[DataFile] = []
     for file in files:
         if run and _size(file) != _size(run[0]):
@@ -286,7 +287,7 @@ def _blocks(added: Sequence[Added]) -> pa.Table:
 
 
 def _updates(added: Sequence[Added]) -> pa.Table:
-    """A row for each key, sorted: the same whatever the order of the messages was."""
+    """A row for each key, sorted: the same for any order of the messages."""
     keys: list[str] = []
     values: list[bytes | None] = []
     rows, deletes = [], []

@@ -1,9 +1,9 @@
-"""Payloads of Cardinal messages to keys and values, a column at a time.
+"""Splits payloads of Cardinal messages into keys and values, a column at a time.
 
-    33:...,5:hello,   ->   key b"...", value b"hello"        as cardinal.transport.envelope unpacks
+    33:...,5:hello,   ->   key b"...", value b"hello"        like cardinal.transport.envelope.unpack
 
-Where the netstrings of all rows begin and end is found with a dozen operations on whole columns;
-a loop in Python only cuts the bytes out.
+A dozen operations on whole columns find where the netstrings of all rows begin and end; a Python
+loop only slices the bytes.
 """
 
 from typing import Final
@@ -23,17 +23,17 @@ Flags = npt.NDArray[np.bool_]
 
 
 def split(payloads: pa.Array) -> tuple[list[bytes], list[bytes], list[int]]:
-    """Keys, values, and the rows of which the payload is no envelope (there they are empty)."""
+    """Keys, values, and the rows whose payload is not an envelope (these are empty)."""
     if len(payloads) == 0:
         return [], [], []
     wide = payloads.type == pa.large_binary()
     _, places, content = payloads.buffers()
     stored = np.frombuffer(places, np.int64 if wide else np.int32)
     edges: Places = stored[payloads.offset : payloads.offset + len(payloads) + 1].astype(np.int64)
-    begin, end = int(edges[0]), int(edges[-1])  # of what may be a small part of a large column
+    begin, end = int(edges[0]), int(edges[-1])  # possibly a small part of a large column
     data = b"" if content is None else content.slice(begin, end - begin).to_pybytes()
     edges -= begin
-    octets = np.frombuffer(data or b"\0", np.uint8)  # never empty: there is always a place to look
+    octets = np.frombuffer(data or b"\0", np.uint8)  # never empty, so that indexing always works
     key, key_end, fine = _netstrings(octets, edges[:-1], edges[1:])
     value, value_end, also = _netstrings(octets, key_end + 1, edges[1:])
     fine &= also & (value_end + 1 == edges[1:])
@@ -51,14 +51,14 @@ def split(payloads: pa.Array) -> tuple[list[bytes], list[bytes], list[int]]:
 def _netstrings(
     octets: npt.NDArray[np.uint8], at: Places, end: Places
 ) -> tuple[Places, Places, Flags]:
-    """Where the contents of the netstrings that begin `at` begin and end; whether they are any."""
+    """Where the contents of the netstrings at `at` begin and end, and whether they are valid."""
     highest = len(octets) - 1
     length, colon = np.zeros_like(at), np.full_like(at, -1)
     open_ = np.ones(len(at), np.bool_)
     for digit in range(LENGTH_DIGITS_MAX + 1):
         place = at + digit
         octet = octets[np.minimum(place, highest)]
-        number = octet - np.uint8(ZERO)  # what is below the digits wraps around, above them
+        number = octet - np.uint8(ZERO)  # bytes below the digits wrap around to values above 9
         ended = open_ & (octet == COLON) & (place < end)
         colon[ended] = place[ended]
         open_ &= (number < 10) & (place < end)

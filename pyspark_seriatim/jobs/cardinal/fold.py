@@ -1,15 +1,16 @@
-"""The ordered fold: messages in the order of their numbers, to what changes in the tables.
+"""The ordered fold: turns messages, in the order of their numbers, into changes of the tables.
 
-    rows of one batch --> Follower --> FoldOutcome: first all blocks from number `cut` on go,
-                                       then `added` are; `reorgs` and `told` are noted
+    rows of one batch --> Follower --> FoldOutcome: first, all blocks from number `cut` on are
+                                       removed, then `added` are added; `reorgs` and `told` are
+                                       recorded
 
-What is added and removed again in one batch is in `reorgs` alone. Numbers rise along a chain, so
-"from a number on" is the end of it, whatever it holds.
+Blocks that are added and removed again in one batch appear only in `reorgs`. Numbers increase along
+a chain, so "from a number on" is its end, whatever it has.
 
-Rule 1  Rows below `next` were taken already and are passed by: to take a batch again, whole or in
-        other pieces, changes nothing.
-Rule 2  The time is that of the messages. So the same messages give the same tables, whenever and
-        in whatever batches they come; only what is given up by age may differ by a piece.
+Rule 1  Rows below `next` were handled before and are skipped: handling a batch again, whole or in
+        different pieces, changes nothing.
+Rule 2  Time is that of the messages. So the same messages give the same tables, at any time and in
+        any batches; only the blocks given up by age may differ by one piece.
 
 Memory: that of the follower, the blocks that a batch adds, and the rows of the batch.
 """
@@ -34,13 +35,13 @@ from cardinal.update import ChainUpdate, Stalled, Unlinked
 from pyspark_seriatim.jobs.cardinal.envelopes import split
 from pyspark_seriatim.jobs.errors import WrongChain
 
-PIECE: Final = 16_384  # rows that the follower takes at once, with one time for all
+PIECE: Final = 16_384  # rows that the follower gets at once, with one time for all
 COLUMNS: Final = ("sequence", "subject", "payload", "timestamp")
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A block of the chain, and when the message came that made it whole (us since 1970)."""
+    """A block of the chain, and when the message came that completed it (us since 1970)."""
 
     block: Block
     time: int
@@ -48,7 +49,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Reorged:
-    """Blocks were replaced; `sequence` and `time` are of the last message of those added."""
+    """Blocks were replaced; `sequence` and `time` belong to the last message of those added."""
 
     sequence: int
     time: int
@@ -60,7 +61,7 @@ class Reorged:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Something was dropped or given up, seen at `sequence`."""
+    """Something was dropped or given up, found at `sequence`."""
 
     sequence: int
     time: int
@@ -72,7 +73,7 @@ class Told:
 
 @dataclass(slots=True)
 class FoldOutcome:
-    """What a batch changes. `cut`: the number from which on blocks are removed; None: none are."""
+    """A batch's changes. `cut`: the number from which on blocks are removed; None: none are."""
 
     cut: int | None = None
     added: list[Added] = field(default_factory=list)
@@ -81,16 +82,17 @@ class FoldOutcome:
 
 
 class StoredBlocks(Protocol):
-    """The blocks that are in the tables."""
+    """The blocks in the tables."""
 
     def behind(self, ancestor: bytes, below: int | None) -> list[tuple[int, bytes]]:
-        """Numbers and hashes of those that stand on a block, the oldest first; all, if it is not
-        there. Only those with a number `below`."""
+        """Numbers and hashes of the blocks after a block, the oldest first; all, if it is not
+        there. Only those with a number `below`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """What an assembler elsewhere has made of messages, the last of them `sequence` at `time`.
+    """What an assembler elsewhere made of messages, the last of them `sequence` at `time`.
 
     `topic` is that of a reorg channel, or empty.
     """
@@ -108,23 +110,23 @@ class Fold:
         """`source` is the id of the journal; subjects are `prefix` and a topic."""
         self.follower = follower
         self.source = source
-        self.next = 0  # all before it was taken
-        self.counts: Counter[str] = Counter()  # of what was taken since this object was made
+        self.next = 0  # everything below was handled
+        self.counts: Counter[str] = Counter()  # since this object was created
         self._prefix = prefix
         self._times: dict[bytes, int] = {}  # when blocks became whole that are not added yet
         self._outcome = FoldOutcome()
 
     def parts(self) -> dict[str, Any]:
-        """What is to be kept from batch to batch."""
+        """The state to keep between batches."""
         return {"next": self.next, "times": self._times, "follower": self.follower}
 
     def resume(self, parts: dict[str, Any]) -> None:
-        """Go on from what `parts` has given."""
+        """Resume from what `parts` returned."""
         self.next, self._times = parts["next"], parts["times"]
         self.follower = parts["follower"]
 
     def take(self, rows: pa.Table, stored: StoredBlocks) -> FoldOutcome:
-        """Take the messages of a batch: columns `COLUMNS`, in any order of rows."""
+        """Handle the messages of a batch: columns `COLUMNS`, rows in any order."""
         self._outcome = FoldOutcome()
         rows = self._fresh(rows.select(COLUMNS))
         if rows.num_rows:
@@ -143,7 +145,7 @@ class Fold:
         return self._outcome
 
     def take_whole(self, found: Sequence[Whole], stored: StoredBlocks) -> FoldOutcome:
-        """Take what assemblers elsewhere have made of the messages of a batch, in any order."""
+        """Handle what assemblers elsewhere made of the messages of a batch, in any order."""
         self._outcome = FoldOutcome()
         found = sorted(found, key=lambda one: one.sequence)
         times = {one.sequence: one.time for one in found}
@@ -157,7 +159,7 @@ class Fold:
                 events = self.follower.follow(one.event, one.topic, self.source, now)
                 self._apply(events, one.sequence, one.time, clock, stored)
             elif one.event.kind != "Evicted" or not self._knows(one.event.hash):
-                # Who has a block lacks nothing of it, whatever has come of a copy.
+                # A block that is known is not missing, whatever happened to a copy of it.
                 self._outcome.told.append(one.event)
         if found:
             self._end(max(self.next, found[-1].sequence + 1), len(found), clock)
@@ -175,7 +177,7 @@ class Fold:
         self.counts.update(one.kind for one in self._outcome.told)
 
     def _fresh(self, rows: pa.Table) -> pa.Table:
-        """The rows that were not taken yet, in the order of their numbers."""
+        """The rows that were not handled yet, in the order of their numbers."""
         numbers = rows["sequence"].to_numpy()
         if len(numbers) and (np.diff(numbers) <= 0).any():
             rows = rows.sort_by("sequence")
@@ -216,7 +218,7 @@ class Fold:
     def _move(
         self, update: ChainUpdate, clock: Callable[[Block], int], stored: StoredBlocks
     ) -> None:
-        """An update of the chain, into what this batch changes."""
+        """Apply an update of the chain to this batch's changes."""
         outcome, out = self._outcome, self._outcome.added
         if update.beyond or update.unlinked:
             removed = self._take_back_behind(update.ancestor, stored)
@@ -226,9 +228,9 @@ class Fold:
             here = len(out) - kept
             if [one.block.hash for one in out[kept:]] != removed[len(removed) - here :]:
                 raise WrongChain(
-                    f"a reorg onto 0x{update.ancestor.hex()} removes other blocks than the last"
+                    f"a reorg onto 0x{update.ancestor.hex()} removes blocks other than the last"
                     f" {here} of this batch; nothing of the batch is in the tables. Start the job"
-                    " again; if it comes again, assemble into another directory"
+                    " again; if this error repeats, assemble into another directory"
                 )
             del out[kept:]
             if len(removed) > here:  # numbers rise, so this is below whatever was cut before
@@ -236,14 +238,14 @@ class Fold:
         added = [Added(block, clock(block)) for block in update.added]
         out += added
         hashes = [one.block.hash for one in added]
-        if update.beyond or not set(removed) <= set(hashes):  # else what is below came late
+        if update.beyond or not set(removed) <= set(hashes):  # otherwise the block below came late
             last = max(added, key=lambda one: one.block.last)
             outcome.reorgs.append(
                 Reorged(last.block.last, last.time, update.ancestor, removed, hashes, update.beyond)
             )
 
     def _take_back_behind(self, ancestor: bytes, stored: StoredBlocks) -> list[bytes]:
-        """All that stands on a block of which the follower does not know the number any more."""
+        """Remove all blocks after one whose number the follower no longer knows."""
         outcome, out = self._outcome, self._outcome.added
         here = [one.block.hash for one in out]
         if ancestor in here:
@@ -258,12 +260,12 @@ class Fold:
 
 
 def wrong(payload: bytes) -> str:
-    """Why a payload is no envelope."""
+    """Why a payload is not an envelope."""
     try:
         unpack(payload)
     except BadEnvelope as error:
         return str(error)
-    return "it is none"
+    return "it is not an envelope"
 
 
 def _told(event: Event, sequence: int, time: int) -> Told:

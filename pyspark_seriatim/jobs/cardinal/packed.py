@@ -1,12 +1,12 @@
-"""The messages of one block as one row, for Spark hands rows to stateful operators one by one.
+"""Packs the messages of one block into one row, because stateful operators get rows one by one.
 
     (topic, hash, sequence, time, payload) --> (topic, hash, timestamp, messages)
 
-`messages` holds those of one block in one Arrow batch, in the order of their numbers:
+`messages` has those of one block from one Arrow batch, in the order of their numbers:
 
     count u32 | sequences i64[count] | times i64[count] | offsets i32[count + 1] | payloads
 
-Little-endian, offsets as Arrow has them. `timestamp` is the lowest of the messages'.
+Little-endian, with offsets as in Arrow. `timestamp` is the earliest of the messages'.
 """
 
 import itertools
@@ -21,13 +21,13 @@ import pyarrow.compute as pc
 
 PACKED: Final = "topic string, hash binary, timestamp timestamp, messages binary"
 COUNT: Final = struct.Struct("<I")
-EACH_BYTES: Final = 20  # of a message without its payload
+EACH_BYTES: Final = 20  # per message, without its payload
 
 Numbers = npt.NDArray[np.int64]
 
 
 def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow`: of each batch, one row for each block."""
+    """For `mapInArrow`: one row for each block of a batch."""
     for batch in batches:
         if batch.num_rows:
             yield _packed(batch)

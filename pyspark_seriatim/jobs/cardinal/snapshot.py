@@ -1,10 +1,10 @@
-"""What a job knows between two batches, as bytes that are checked when they are read again.
+"""The state of a job between two batches, as bytes that are checked when they are read again.
 
     seriatim cardinal 1 <bytes> <crc32> {"journal":...}\n     about, as JSON
-    <pickle of the parts>                                      of our own classes, and no others
+    <pickle of the parts>                                      only of our own classes
 
 Reading runs no code but the constructors of the classes in `CLASSES`, whatever the bytes are. A
-checksum finds what a disk has damaged; the version, what another Seriatim has written.
+checksum detects damage on disk; the version detects what another Seriatim has written.
 """
 
 import io
@@ -16,7 +16,7 @@ from typing import Any, Final
 from pyspark_seriatim.jobs.errors import JobError
 
 MAGIC: Final = "seriatim cardinal"
-VERSION: Final = 4  # raise it when a class below, or what is kept of it, changes
+VERSION: Final = 4  # increment it when a class below, or the stored part of it, changes
 CLASSES: Final = {
     "cardinal.assembler": {"Assembler"},
     "cardinal.block": {"Block"},
@@ -29,7 +29,7 @@ CLASSES: Final = {
     "cardinal.start": {"Start"},
     "cardinal.tree": {"Lowest", "Spare", "Tree"},
 }
-# A snapshot names classes as they were called when it was written.
+# A snapshot contains the names that classes had when it was written.
 RENAMED: Final = {
     ("cardinal.follower", "Follower"): ("cardinal.follower", "ChainFollower"),
     **{
@@ -40,18 +40,18 @@ RENAMED: Final = {
 
 
 class UnreadableSnapshot(JobError):
-    """Bytes that are no snapshot of this version."""
+    """Bytes that are not a snapshot of this version."""
 
 
 def dump(about: dict[str, Any], parts: Any) -> bytes:
-    """A snapshot: what it is about, as JSON can hold it, and the parts."""
+    """A snapshot: what it is about, for JSON, and the parts."""
     body = dumps(parts)
     words = json.dumps(about, separators=(",", ":"))
     return f"{MAGIC} {VERSION} {len(body)} {zlib.crc32(body)} {words}\n".encode() + body
 
 
 def load(data: bytes) -> tuple[dict[str, Any], Any]:
-    """What `dump` was given. Raises `UnreadableSnapshot`, without a name of a file."""
+    """What `dump` was given. Raises `UnreadableSnapshot`, without a file name."""
     head, _, body = data.partition(b"\n")
     words = head.decode(errors="replace").removeprefix(f"{MAGIC} ").split(" ", 3)
     if len(words) != 4 or not all(word.isdigit() for word in words[:3]):
@@ -60,7 +60,7 @@ def load(data: bytes) -> tuple[dict[str, Any], Any]:
     if version != VERSION:
         raise UnreadableSnapshot(
             f"its version is {version}, and this Seriatim reads {VERSION}: assemble the chain "
-            "anew, into another directory"
+            "again, into another directory"
         )
     if size != len(body) or checksum != zlib.crc32(body):
         raise UnreadableSnapshot(f"it is damaged: {size} bytes were written, {len(body)} are there")
@@ -68,24 +68,24 @@ def load(data: bytes) -> tuple[dict[str, Any], Any]:
 
 
 def dumps(parts: Any) -> bytes:
-    """Parts by themselves, without what `load` checks."""
+    """The parts alone, without what `load` checks."""
     return pickle.dumps(parts, protocol=5)
 
 
 def loads(body: bytes) -> Any:
-    """What was pickled, of our own classes. Raises `UnreadableSnapshot`."""
+    """Unpickle objects of our own classes. Raises `UnreadableSnapshot`."""
     try:
         return _SnapshotUnpickler(io.BytesIO(body)).load()
     except UnreadableSnapshot:
         raise
-    except Exception as error:  # of a pickle that is none, anything may be raised
+    except Exception as error:  # an invalid pickle may raise anything
         raise UnreadableSnapshot(f"it is damaged: {error!r}") from error
 
 
 class _SnapshotUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        """Of `CLASSES` only."""
+        """Only those in `CLASSES`."""
         module, name = RENAMED.get((module, name), (module, name))
         if name not in CLASSES.get(module, ()):
-            raise UnreadableSnapshot(f"it holds a {module}.{name}, which no snapshot does")
+            raise UnreadableSnapshot(f"it holds a {module}.{name}, which is not allowed")
         return super().find_class(module, name)

@@ -1,17 +1,18 @@
-"""Blocks by transformWithState: each assembled by itself, on whatever executor has its hash.
+"""Assembles blocks by transformWithState: each on its own, on the executor that has its hash.
 
     messages, packed by (channel, hash) --> Blocks --> whole blocks, reorgs, what was dropped
                                       (`whole_of` reads them again, for `Fold.take_whole`)
 
-Of each block there is one blob of state: what came of it, or that it was given. It lives until
-the messages of the stream are `AGE_MAX_SECONDS` younger than the first of it; then a block that
-is not whole is given up and told. Until a given one is forgotten, more of it is passed by.
+For each block there is one blob of state: what has arrived of it, or that it was emitted. It lives
+until messages arrive that are `AGE_MAX_SECONDS` younger than the block's first. An incomplete block
+is then given up and reported. Until an emitted block is forgotten, further messages of it are
+skipped.
 
-The time is that of the messages, which the journal never lets go back. So Spark's watermark, as
-far behind it as a block may wait, drops nothing; and it ends where the messages do, whereas
-Spark's own clock would have one empty batch behind the other.
+Time is that of the messages, which never decreases in a journal. So Spark's watermark, which lags
+by as long as a block may wait, drops nothing. It also stops when the messages stop, whereas Spark's
+processing time would cause one empty batch after another.
 
-Memory: of a worker, the messages of the groups of one Arrow batch. The store is on disk.
+Memory of a worker: the messages of the groups of one Arrow batch. The state store is on disk.
 """
 
 import struct
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 REORGS: Final = (bytes([REORG]), bytes([REORG_COMPLETE]))  # kinds that belong to no block
-# Whether it was given, and the time of its timer, in ms; behind them what is pending.
+# Whether it was emitted, and the time of its timer, in ms; after them what is pending.
 BLOB: Final = struct.Struct(">?q")
 SCHEMA: Final = (
     "sequence long, time long, topic string, kind string, hash binary, number long, weight binary,"
@@ -46,7 +47,7 @@ SCHEMA: Final = (
 )
 COLUMNS: Final = [column.split()[0] for column in SCHEMA.split(",")]
 
-# Where the key begins in a payload: behind the colon; its kind, then the hash.
+# Where the key begins in a payload: after the colon; its kind, then the hash.
 KEY: Final = f"instr(cast(substring(payload, 1, {LENGTH_DIGITS_MAX + 1}) as string), ':')"
 HASH: Final = f"if({KEY} > 1, substring(payload, {KEY} + 2, 32), X'')"
 NO_PING: Final = f"{KEY} <= 1 or substring(payload, {KEY} + 1, 1) <> X'FF'"
@@ -55,7 +56,7 @@ NO_PING: Final = f"{KEY} <= 1 or substring(payload, {KEY} + 1, 1) <> X'FF'"
 def assembled(
     messages: "DataFrame", prefix: str, tracking: Tracking | None, source: str
 ) -> "DataFrame":
-    """Of messages as the source has them, what has become of them in each batch."""
+    """The results of each batch, from messages as the source has them."""
     from pyspark.sql import functions as f
 
     topic = f.substr("subject", f.lit(len(prefix) + 1))
@@ -82,21 +83,21 @@ def assembled(
 
 
 class Blocks(StatefulProcessor):
-    """One block of one channel (or of none) for each key."""
+    """One block of one channel (or of none) per key."""
 
     def __init__(self, tracking: Tracking | None, source: str) -> None:
         self._tracking = tracking
         self._source = source
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Once for each task."""
+        """Called once per task."""
         self._handle = handle
         self._kept = handle.getValueState("block", "blob binary")
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
-        """All messages of one block in this batch."""
+        """Handle all messages of one block in this batch."""
         del timerValues
         topic = key[0]
         sequences, moments, payloads = unpack(blob for frame in rows for blob in frame["messages"])
@@ -128,7 +129,7 @@ class Blocks(StatefulProcessor):
     def handleExpiredTimer(
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
     ) -> Iterator[pd.DataFrame]:
-        """A block has had its time."""
+        """Handle a block whose time is over."""
         del timerValues, expiredTimerInfo
         _, timer, assembler = self._opened(self._kept.get(), key[0])
         self._kept.clear()
@@ -140,10 +141,10 @@ class Blocks(StatefulProcessor):
             yield frame_of([self._whole(event, last, times, key[0]) for event in events])
 
     def close(self) -> None:
-        """Nothing is open."""
+        """There is nothing to close."""
 
     def _opened(self, kept: Any, topic: str) -> tuple[bool, int, Assembler]:
-        """Whether the block was given, the time of its timer, and what came of it."""
+        """Whether the block was emitted, the time of its timer, and what has arrived of it."""
         assembler = Assembler(self._tracking, age_max=float("inf"), channel=bool(topic))
         if kept is None:
             return False, 0, assembler
@@ -154,9 +155,9 @@ class Blocks(StatefulProcessor):
         return given, timer, assembler
 
     def _keep(self, kept: Any, given: bool, timer: int, pending: Pending | None, now: int) -> None:
-        """Note what is to be known of the block; `now` in ms."""
+        """Store the state of the block; `now` in ms."""
         if kept is not None and BLOB.unpack_from(bytes(kept[0]))[0]:
-            return  # it was given before, and that was noted
+            return  # it was emitted and stored before
         if kept is not None and (given or pending is None):
             self._handle.deleteTimer(timer)
         if not given and pending is None:  # too large, so it was given up
@@ -201,7 +202,7 @@ def _row(one: Whole) -> tuple[Any, ...]:
 
 
 def whole_of(rows: pa.Table, source: str) -> list[Whole]:
-    """Of rows of `SCHEMA`, what they say."""
+    """The inverse: what rows of `SCHEMA` stand for."""
     return [_read(row, source) for row in rows.to_pylist()]
 
 

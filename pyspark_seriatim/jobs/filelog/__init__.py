@@ -1,4 +1,4 @@
-"""The list of a table's files, changed one version at a time; its versions, and the file system."""
+"""The list of a table's files, changed atomically in versions, and the file system under it."""
 
 from pyspark_seriatim.jobs.filelog.filelog import DataFile, FileLog, FileLogError, WriterConflict
 

@@ -1,4 +1,4 @@
-"""The list of the files of tables: which are valid now, changed atomically, version by version.
+"""The list of the valid files of tables, changed atomically, version by version.
 
     log = FileLog.open("/data/archive")
     change = log.begin("archive", 17)      # None: batch 17 of this application is in the log
@@ -8,18 +8,18 @@
         change.commit()
     log.paths("messages")                  # for spark.read.parquet(*paths)
 
-In <root>/_seriatim/, which Spark and pyarrow overlook when they read <root>:
+In <root>/_seriatim/, which Spark and pyarrow ignore when they read <root>:
 
     00000000000000000007.json              version 7: what it added and removed
-    00000000000000000020.checkpoint.json   all that is valid at version 20
-    changes/<id>/                          a change that is being made, and its intent.json
+    00000000000000000020.checkpoint.json   everything that is valid at version 20
+    changes/<id>/                          a change in progress, and its intent.json
 
 Rules.
-1. The file of a version is created whole in one step, which fails where it is there already.
-2. A file is moved to its place after intent.json names it. Who begins deletes what others left
-   there without a commit; but first takes their version's number, so that they cannot commit any
-   more. So of two writers the one that began last wins, and the other gets `WriterConflict`.
-3. What a version removes is deleted by `vacuum` only: readers of older versions are not disturbed.
+1. The file of a version is created in one atomic step, which fails if it exists already.
+2. A file is moved to its place only after intent.json names it. A writer that begins deletes what
+   others left there without a commit. Before that it takes their version's number, so that they
+   can no longer commit. So the writer that began last wins, the other gets `WriterConflict`.
+3. Only `vacuum` deletes what a version removes: readers of older versions are not affected.
 
 Memory: a `DataFile` for each valid file, and a path for each that waits to be vacuumed.
 """
@@ -39,15 +39,16 @@ from pyspark_seriatim.jobs.filelog.versions import FOLDER, DataFile, Entry, File
 __all__ = ["CHANGES", "Change", "DataFile", "FileLog", "FileLogError", "WriterConflict"]
 
 CHANGES: Final = f"{FOLDER}/changes"
-CHECKPOINT_EVERY: Final = 20  # versions: an open reads one list and so many versions at most
+# versions: opening reads one checkpoint and at most this many versions
+CHECKPOINT_EVERY: Final = 20
 
 
 class WriterConflict(FileLogError):
-    """Another writer of the same root was faster; nothing of this change is in the log."""
+    """Another writer of the same root won; nothing of this change is in the log."""
 
 
 class FileLog:
-    """The log of one root. Written by one thread; `refresh` shows what others did."""
+    """The log of one root. Only one thread writes it; `refresh` reads what others did."""
 
     def __init__(self, place: Files) -> None:
         self.place = place
@@ -55,22 +56,22 @@ class FileLog:
 
     @classmethod
     def open(cls, root: str) -> "FileLog":
-        """Of a path or URI; one that is not there is empty. Raises `FileLogError`."""
+        """Open a path or URI; if nothing is there, the log is empty. Raises `FileLogError`."""
         return cls(Files(root))
 
     @property
     def root(self) -> str:
-        """As Spark takes it."""
+        """The root in the form Spark takes."""
         return self.place.root
 
     @property
     def version(self) -> int:
-        """The last version; 0 when there is none."""
+        """The last version; 0 if there is none."""
         return self.state.version
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What changes noted under each key, the last of each."""
+        """The latest value that changes recorded for each key."""
         return dict(self.state.facts)
 
     def files(self, table: str = "") -> list[DataFile]:
@@ -79,11 +80,11 @@ class FileLog:
         return sorted(found, key=lambda one: (one.first, one.path))
 
     def paths(self, table: str = "") -> list[str]:
-        """The same as Spark takes them."""
+        """The same, as paths for Spark."""
         return [self.place.uri(one.path) for one in self.files(table)]
 
     def batch(self, application: str) -> int | None:
-        """The last batch that was committed for an application."""
+        """The last batch that an application has committed."""
         return self.state.batches.get(application)
 
     def refresh(self) -> None:
@@ -91,9 +92,9 @@ class FileLog:
         self.state = versions.read(self.place, self.state)
 
     def begin(self, application: str = "", batch: int | None = None) -> "Change | None":
-        """Begin a change; None when this batch, or a later one, was committed already.
+        """Begin a change; None if this batch, or a later one, was committed already.
 
-        Changes that others have begun can not be committed any more.
+        Changes that others have begun can no longer be committed.
         """
         self.recover()
         if batch is not None and self.state.batches.get(application, -1) >= batch:
@@ -101,14 +102,14 @@ class FileLog:
         return Change(self, application, batch)
 
     def recover(self) -> None:
-        """Delete what others have left without a commit, which they cannot do any more."""
+        """Delete what others left without a commit, after making that commit impossible."""
         self.place.make(CHANGES)
         self.refresh()
         for other in self.place.names(CHANGES):
             self._end(f"{CHANGES}/{other}")
 
     def vacuum(self, older_than: float) -> int:
-        """Delete the files that were removed `older_than` seconds ago or earlier; how many."""
+        """Delete the files that were removed at least `older_than` seconds ago; how many."""
         limit = versions.now() - int(older_than * 1000)
         gone = [path for path, removed in self.state.removed.items() if removed <= limit]
         change = self.begin() if gone else None
@@ -120,24 +121,24 @@ class FileLog:
         return len(gone)
 
     def _end(self, folder: str) -> None:
-        """Take from a change the possibility to commit, and delete what it left."""
+        """Make it impossible to commit a change, and delete what it left."""
         folder = self.place.seize(folder)
         data = self.place.read(f"{folder}/intent.json")
         intent: Entry = json.loads(data) if data else {"version": 0, "paths": []}
         if intent["version"] == self.version + 1:
             self.create(versions.name(self.version + 1), versions.entry(self.version + 1))
-            self.refresh()  # it may have been committed before its number could be taken
+            self.refresh()  # it may have been committed before its number was taken
         self.clean(folder, intent["paths"])
 
     def clean(self, folder: str, paths: Iterable[str]) -> None:
-        """Delete a change's folder; but first its files that no version has added."""
+        """Delete a change's folder, after those of its files that no version has added."""
         for path in paths:
             if path not in self.state.files and path not in self.state.removed:
                 self.place.delete(path)
         self.place.delete_folder(folder)
 
     def create(self, path: str, content: Entry) -> bool:
-        """Make a file of the log; False when it was there, or one who began was faster."""
+        """Create a file of the log; False if it exists, or another writer began since."""
         data = versions.dump(content)
         try:
             return self.place.create(path, data, CHANGES)
@@ -145,7 +146,7 @@ class FileLog:
             return False
 
     def checkpoint(self) -> None:
-        """Write the whole list, and delete the versions up to the checkpoint before it."""
+        """Write the whole list, and delete the versions up to the previous checkpoint."""
         self.create(versions.name(self.version, ".checkpoint"), self.state.checkpoint())
         for kind, numbers in zip(("", ".checkpoint"), versions.listed(self.place), strict=True):
             for number in numbers:
@@ -154,7 +155,7 @@ class FileLog:
 
 
 class Change:
-    """What one version will add and remove. Made by `FileLog.begin`; commit or abandon it."""
+    """What one version adds and removes. Made by `FileLog.begin`; commit or abandon it."""
 
     def __init__(self, log: FileLog, application: str, batch: int | None) -> None:
         self.id = uuid.uuid4().hex[:16]
@@ -162,7 +163,7 @@ class Change:
         self.vacuumed: list[str] = []
         self._log = log
         self._application, self._batch = application, batch
-        self._added: dict[str, DataFile] = {}  # by where it is now
+        self._added: dict[str, DataFile] = {}  # by its current path
         self._removed: list[str] = []
         self._facts: dict[str, Any] = {}
         self._folder = f"{CHANGES}/{self.id}"
@@ -170,14 +171,14 @@ class Change:
 
     @property
     def directory(self) -> str:
-        """Where its files are to be written, as Spark takes it. What is not added is deleted."""
+        """Where to write its files, as a path for Spark. What is not added is deleted."""
         return self._log.place.uri(self._folder)
 
     def add(self, temporary: str, file: DataFile) -> DataFile:
-        """Have the file at `temporary` moved to its path when this is committed.
+        """Have the file at `temporary` moved to its path at the commit.
 
-        Its name gets the change's id before the suffix, so that no two changes ever write to
-        the same place. Returns it with that path, its size, and the sum of its footer.
+        Its name gets the change's id before the suffix, so that no two changes ever write to the
+        same place. Returns the file with that path, its size, and the checksum of its footer.
         """
         place = self._log.place
         source = place.relative(temporary)
@@ -198,13 +199,13 @@ class Change:
         return added
 
     def remove(self, file: DataFile) -> None:
-        """Of the last version. The file stays until it is vacuumed."""
+        """Remove a file of the last version. It stays on disk until it is vacuumed."""
         if file.path not in self._log.state.files or file.path in self._removed:
             raise FileLogError(f"{file.path} is not in the log, so it cannot be removed")
         self._removed.append(file.path)
 
     def fact(self, key: str, value: Any) -> None:
-        """Note what JSON can hold; it replaces what was noted under this key."""
+        """Record a value for a key, in JSON; it replaces the earlier value."""
         self._facts[key] = value
 
     def commit(self) -> int:
@@ -218,7 +219,8 @@ class Change:
             done = log.create(versions.name(self.version), self._entry())
         log.refresh()
         log.clean(self._folder, paths)
-        if not done and log.state.id != self.id:  # some file systems repeat what they have done
+        # some file systems retry an operation that had succeeded
+        if not done and log.state.id != self.id:
             raise self._conflict()
         if self.version % CHECKPOINT_EVERY == 0:
             log.checkpoint()
@@ -241,7 +243,7 @@ class Change:
         )
 
     def _move(self) -> bool:
-        """Every file to its place; False when one who began has deleted them."""
+        """Move every file to its place; False if another writer has deleted them."""
         try:
             for source, file in self._added.items():
                 self._log.place.move(source, file.path)

@@ -1,11 +1,11 @@
-"""The file operations of the jobs, under one root: local, hdfs://, s3:// and what pyarrow has.
+"""The jobs' file operations, below one root: local, hdfs://, s3:// and whatever pyarrow supports.
 
-Paths are relative to the root, with `/`. What must survive a loss of power is synced where the
-root is local; other file systems do as they promise.
+Paths are relative to the root, with `/`. On a local root, what must survive a power loss is synced;
+other file systems give their own guarantees.
 
-`create` is the one step that others see at once and whole. It fails where the file is there
-already: on a local disk by a hard link, on HDFS by its rename. An object store has no such
-step in pyarrow: there it looks first, so two writers at the same instant may both succeed.
+`create` is atomic, and fails if the file exists already: on a local disk by a hard link, on HDFS by
+its rename. pyarrow has no such operation for an object store. There it checks first, so two writers
+at the same instant may both succeed.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ SEIZED: Final = ".seized"
 
 
 class Files:
-    """What is under `root`, which is as Spark takes it: a path, file://, hdfs://, s3a://..."""
+    """Everything below `root`, given in the form Spark takes: a path, file://, hdfs://, s3a://..."""
 
     def __init__(self, root: str) -> None:
-        """Raises `JobError` where there is no such kind of file system, or not from here."""
+        """Raises `JobError` if that kind of file system is unknown, or not reachable from here."""
         scheme, colon, rest = root.partition("://")
         if not colon or scheme == "file":
-            # Taken literally, as Spark does: a `%` in the name of a folder is a `%`.
+            # Taken literally, as in Spark: a `%` in a folder's name is a `%`.
             self.root = os.path.abspath(rest if colon else root)
             self._fs, self._base = fs.LocalFileSystem(), self.root
         else:
@@ -50,15 +50,15 @@ class Files:
         return self._fs
 
     def inner(self, path: str) -> str:
-        """The path inside of `filesystem`."""
+        """The path for `filesystem`."""
         return f"{self._base}/{path}" if path else str(self._base)
 
     def uri(self, path: str) -> str:
-        """The path as Spark takes it."""
+        """The path in the form Spark takes."""
         return f"{self.root}/{path}"
 
     def relative(self, path: str) -> str:
-        """The other way round, of a path as `uri` gives it."""
+        """The inverse of `uri`."""
         scheme, colon, rest = path.partition("://")
         path = rest if colon and scheme == "file" else path
         if not path.startswith(f"{self.root}/"):
@@ -66,7 +66,7 @@ class Files:
         return path[len(self.root) + 1 :]
 
     def read(self, path: str) -> bytes | None:
-        """The content, or None where there is no such file."""
+        """The content, or None if there is no such file."""
         try:
             with self._fs.open_input_stream(self.inner(path)) as stream:
                 return bytes(stream.read())
@@ -74,12 +74,12 @@ class Files:
             return None
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder, sorted; none where there is no folder."""
+        """The names in a folder, sorted; empty if there is no folder."""
         found = self._fs.get_file_info(fs.FileSelector(self.inner(folder), allow_not_found=True))
         return sorted(info.base_name for info in found)
 
     def size(self, path: str) -> int | None:
-        """In bytes; None where there is no such file."""
+        """In bytes; None if there is no such file."""
         info = self._fs.get_file_info(self.inner(path))
         return int(info.size) if info.type == fs.FileType.File else None
 
@@ -88,13 +88,13 @@ class Files:
         return bool(self._fs.get_file_info(self.inner(path)).type != fs.FileType.NotFound)
 
     def make(self, folder: str) -> None:
-        """Make a folder and those above it, where they are not there."""
+        """Create a folder and its parents, unless they exist."""
         self._fs.create_dir(self.inner(folder), recursive=True)
 
     def create(self, path: str, data: bytes, temporary: str) -> bool:
-        """Make a file with this content in one step; False where there is one already.
+        """Create a file with this content atomically; False if it exists already.
 
-        `temporary` is the folder where it is written first; what a crash leaves is there.
+        `temporary` is the folder where it is written first; leftovers of a crash are there.
         """
         new = f"{temporary}/{uuid.uuid4().hex}.new"
         with self._fs.open_output_stream(self.inner(new)) as stream:
@@ -113,13 +113,13 @@ class Files:
         except OSError:
             if self._local or self.size(path) is None:
                 raise
-            return False  # HDFS: it came while we looked
+            return False  # HDFS: it was created after our check
         finally:
             self.delete(new)
         return True
 
     def seize(self, path: str) -> str:
-        """Give it another name, so that who knows the old one finds nothing; the new one.
+        """Rename it, so that writers that know the old name find nothing; returns the new name.
 
         An object store cannot rename a folder; there the name stays.
         """
@@ -130,14 +130,14 @@ class Files:
         return path + SEIZED
 
     def move(self, source: str, target: str) -> None:
-        """Rename, and make the folders that `target` needs. Call `sync` after a row of them."""
+        """Rename, and create the folders that `target` needs. Call `sync` after some of these."""
         if self._local:
             self._sync(self.inner(source))
         self.make(os.path.dirname(target))
         self._fs.move(self.inner(source), self.inner(target))
 
     def sync(self, paths: Iterable[str]) -> None:
-        """What was moved to these paths is there after a loss of power, too."""
+        """Make sure that files moved to these paths survive a power loss."""
         folders = {""}
         for path in paths:
             while path := os.path.dirname(path):
@@ -147,15 +147,15 @@ class Files:
                 self._sync(self.inner(folder))
 
     def delete(self, path: str) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self._fs.delete_file(self.inner(path))
 
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder and all in it, if it is there; or a file of that name."""
+        """Delete a folder with its contents, or a file, if it exists."""
         if self.size(folder) is not None:
             self.delete(folder)
-        elif self._local:  # pyarrow stops where another process is faster
+        elif self._local:  # pyarrow fails if another process is faster
             shutil.rmtree(self.inner(folder), ignore_errors=True)
         else:
             with contextlib.suppress(FileNotFoundError):
@@ -172,11 +172,11 @@ class Files:
 
 
 def _unreached(scheme: str, error: Exception) -> str:
-    """Why there is no file system for a URI, and what it takes."""
+    """Why there is no file system for a URI, and what it needs."""
     why = first_line(error)
     if scheme in HADOOP:
         return (
-            f"{why}; {scheme}:// takes Hadoop's client on this machine: JAVA_HOME"
+            f"{why}; {scheme}:// needs Hadoop's client on this machine: JAVA_HOME"
             f" ({os.environ.get('JAVA_HOME') or 'not set'}), libhdfs.so in"
             " $HADOOP_HOME/lib/native or ARROW_LIBHDFS_DIR, and CLASSPATH as `hadoop classpath"
             " --glob` prints it"

@@ -1,8 +1,8 @@
-"""Checksums of Parquet files: of their pages, which the format has, and of their footers.
+"""Checksums of Parquet files: of pages, which the format supports, and of footers.
 
-A page may carry a CRC-32 of its bytes; whatever writes an archive writes it, and whoever reads one
-has it verified. The footer has none in the format. So the list of files has one of each footer,
-made when a file is added; what is read by the list is compared to it.
+A page may carry a CRC-32 of its bytes. Archives are written with it, and readers verify it. The
+format has none for the footer. So the list of files has a checksum of each footer, made when a file
+is added; a file that is read by the list is compared with it.
 """
 
 import zlib
@@ -20,19 +20,19 @@ TAIL: Final = 8  # the footer's length, and PAR1
 HEADER_BYTES: Final = 64  # more than what comes before the checksum in a page's header
 I32, CRC_FIELD = 5, 4
 BATCH_BYTES: Final = 16 << 20
-VERIFY: Final = "parquet.page.verify-checksum.enabled"  # to Spark's own reader
+VERIFY: Final = "parquet.page.verify-checksum.enabled"  # for Spark's own reader
 
 
 def opened(place: Files, path: str, footer: str = "") -> pq.ParquetFile:
-    """A file whose pages are verified when they are read. Raises `JobError`.
+    """A file whose pages are verified as they are read. Raises `JobError`.
 
-    `footer` is what the list has as its sum; where it has none, it is not compared.
+    `footer` is its checksum in the list; if that is empty, it is not compared.
     """
     with reading(place, path):
         if footer and footer_sum(place, path) != footer:
             raise JobError(
-                f"{place.uri(path)}: its footer is not the one that was written: the file is"
-                " damaged, or another one"
+                f"{place.uri(path)}: its footer is not the one that was written: the file was"
+                " damaged, or replaced"
             )
         return pq.ParquetFile(
             place.inner(path), filesystem=place.filesystem, page_checksum_verification=True
@@ -41,7 +41,7 @@ def opened(place: Files, path: str, footer: str = "") -> pq.ParquetFile:
 
 @contextmanager
 def reading(place: Files, path: str) -> Iterator[None]:
-    """Raise `JobError`, which names the file, for what is wrong with it."""
+    """Turn errors of the file into `JobError`s that name it."""
     try:
         yield
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
@@ -49,7 +49,7 @@ def reading(place: Files, path: str) -> Iterator[None]:
 
 
 def footer_sum(place: Files, path: str) -> str:
-    """The CRC-32 of a file's footer, with what follows it; empty for a file that is not Parquet."""
+    """The CRC-32 of a file's footer and what follows it; empty if the file is not Parquet."""
     with place.filesystem.open_input_file(place.inner(path)) as file:
         size = file.size()
         if size < TAIL:
@@ -62,7 +62,7 @@ def footer_sum(place: Files, path: str) -> str:
 
 
 def has_sums(place: Files, path: str, metadata: Any) -> bool:
-    """Whether the pages of a file have checksums, as its first one says."""
+    """Whether the pages of a file have checksums; looks at the first one."""
     if not metadata.num_row_groups or not metadata.row_group(0).num_columns:
         return True
     column = metadata.row_group(0).column(0)
@@ -73,7 +73,7 @@ def has_sums(place: Files, path: str, metadata: Any) -> bool:
 
 
 def _fields(header: bytes) -> Iterator[int]:
-    """The numbers of the fields at the beginning of a page's header, all that are an i32."""
+    """The leading fields of a page's header, all of type i32."""
     at = field = 0
     while at < len(header):
         delta, kind = header[at] >> 4, header[at] & 15
@@ -88,7 +88,7 @@ def _fields(header: bytes) -> Iterator[int]:
 
 
 def read_through(place: Files, path: str, file: pq.ParquetFile, without: Sequence[str]) -> None:
-    """Read the columns but those `without`, which are read elsewhere. Raises `JobError`."""
+    """Read the columns except `without`, which are read elsewhere. Raises `JobError`."""
     metadata = file.metadata
     names = [name for name in file.schema_arrow.names if name not in without]
     if not names:
@@ -105,6 +105,6 @@ def read_through(place: Files, path: str, file: pq.ParquetFile, without: Sequenc
 def all_batches(
     place: Files, path: str, file: pq.ParquetFile, rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """All of a file, so many rows at a time. Raises `JobError`."""
+    """All rows of a file, this many at a time. Raises `JobError`."""
     with reading(place, path):
         yield from file.iter_batches(rows)

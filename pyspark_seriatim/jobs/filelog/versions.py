@@ -1,11 +1,11 @@
-"""The versions of a file log: what each says, and what all of them come to.
+"""The versions of a file log: the content of each, and the state they add up to.
 
     {"version": 7, "id": "4be0...", "time": 1767225600000, "application": "archive", "batch": 17,
      "add": [{"path": "date=2026-01-01/a.parquet", "table": "messages", ...}],
      "remove": ["date=2026-01-01/b.parquet"], "vacuumed": [], "facts": {"next": 5001}}
 
-A checkpoint is the same with all that is valid under "add", and "removed" and "batches" besides.
-`time` is ms since 1970.
+A checkpoint is the same, with everything valid under "add", and also "removed" and "batches".
+`time` is in ms since 1970.
 """
 
 import json
@@ -21,13 +21,13 @@ from pyspark_seriatim.jobs.filelog.files import Files
 FOLDER: Final = "_seriatim"
 NAME: Final = re.compile(r"(\d{20})(\.checkpoint)?\.json")
 SUM: Final = b',"sum":"'
-READ_ATTEMPTS: Final = 5  # old versions may be deleted between our looking and our reading
+READ_ATTEMPTS: Final = 5  # old versions may be deleted between listing and reading
 
 Entry = dict[str, Any]
 
 
 class FileLogError(JobError):
-    """The log cannot be read, or is used wrongly."""
+    """The log cannot be read, or is used incorrectly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +37,27 @@ class DataFile:
     path: str  # relative to the root
     table: str
     rows: int
-    bytes: int  # looked up when it is added
+    bytes: int  # determined when it is added
     first: int
     last: int
     tags: dict[str, str] = field(default_factory=dict)
-    footer: str = ""  # its sum (pages.py), made when it is added; files of before have none
+    footer: str = ""  # its checksum (pages.py), made when it is added; older files have none
 
 
 @dataclass(slots=True)
 class LogState:
-    """What the versions up to `version` come to. Written by `apply`."""
+    """The state after the versions up to `version`. `apply` changes it."""
 
     version: int = 0
     id: str = ""  # of the change that made it
     files: dict[str, DataFile] = field(default_factory=dict)
-    removed: dict[str, int] = field(default_factory=dict)  # when; those not yet vacuumed
+    # when they were removed; without vacuumed ones
+    removed: dict[str, int] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 
     def apply(self, entry: Entry) -> None:
-        """Take in the next version, or a checkpoint into an empty state."""
+        """Apply the next version, or a checkpoint to an empty state."""
         self.version, self.id = entry["version"], entry["id"]
         for path in entry["remove"]:
             del self.files[path]
@@ -72,7 +73,7 @@ class LogState:
         self.batches.update(entry.get("batches", {}))
 
     def checkpoint(self) -> Entry:
-        """From which `apply` makes the same again."""
+        """The entry from which `apply` makes the same state again."""
         return entry(
             self.version,
             self.id,
@@ -84,7 +85,7 @@ class LogState:
 
 
 def entry(version: int, id: str = "", **more: Any) -> Entry:
-    """What a version says; what is not given is nothing."""
+    """The content of a version; what is not given is empty."""
     nothing: Entry = {"add": [], "remove": [], "vacuumed": [], "facts": {}}
     return {
         "version": version,
@@ -98,22 +99,22 @@ def entry(version: int, id: str = "", **more: Any) -> Entry:
 
 
 def dump(content: Entry) -> bytes:
-    """What is written of an entry: JSON, whose last field is the CRC-32 of all before it."""
+    """An entry in JSON, whose last field is the CRC-32 of everything before it."""
     body = json.dumps(content, separators=(",", ":")).encode()[:-1]
     return body + b'%b%08x"}' % (SUM, zlib.crc32(body))
 
 
 def load(data: bytes) -> Entry:
-    """The other way round; entries of before have no sum. Raises `ValueError`."""
+    """The inverse of `dump`; older entries have no checksum. Raises `ValueError`."""
     body, found, rest = data.rpartition(SUM)
     if found and rest != b'%08x"}' % zlib.crc32(body):
-        raise ValueError("its checksum is another")
+        raise ValueError("its checksum is wrong")
     content: Entry = json.loads(data)
     return content
 
 
 def name(version: int, kind: str = "") -> str:
-    """Where a version is, or with `kind` ".checkpoint" its checkpoint."""
+    """The path of a version, or with `kind` ".checkpoint" of its checkpoint."""
     return f"{FOLDER}/{version:020}{kind}.json"
 
 
@@ -123,7 +124,7 @@ def now() -> int:
 
 
 def read(place: Files, known: LogState) -> LogState:
-    """The state as of now, where `known` is one of before. Raises `FileLogError`."""
+    """The current state, starting from an earlier one. Raises `FileLogError`."""
     missing: list[int] = []
     for _ in range(READ_ATTEMPTS):
         versions, checkpoints = listed(place)
@@ -138,25 +139,26 @@ def read(place: Files, known: LogState) -> LogState:
             continue
         missing = [v for v in range(known.version + 1, last + 1) if v not in versions]
         if missing:
-            known = LogState()  # a list is not made at once: a checkpoint may have come meanwhile
+            # listing is not atomic: a checkpoint may have been written meanwhile
+            known = LogState()
             continue
         if all(_take(place, known, {v}) for v in range(known.version + 1, last + 1)):
             return known
     if missing:
         path = place.uri(name(missing[0]))
-        raise FileLogError(f"{path} is missing: what it added and removed is not known")
+        raise FileLogError(f"{path} is missing: what it added and removed is unknown")
     raise FileLogError(f"{place.uri(FOLDER)} changes faster than it can be read")
 
 
 def listed(place: Files) -> tuple[set[int], set[int]]:
-    """Which versions there are, and which checkpoints."""
+    """The versions and the checkpoints that exist."""
     found = [NAME.fullmatch(one) for one in place.names(FOLDER)]
     numbers = [(int(one[1]), bool(one[2])) for one in found if one]
     return {n for n, whole in numbers if not whole}, {n for n, whole in numbers if whole}
 
 
 def _take(place: Files, state: LogState, versions: set[int], kind: str = "") -> bool:
-    """Apply the last of them; False when it has gone away."""
+    """Apply the last of them; False if it was deleted meanwhile."""
     path = name(max(versions), kind)
     data = place.read(path)
     if data is None:

@@ -1,1 +1,1 @@
-"""An archive published again in its order, each message once."""
+"""The replay job: publishes an archive again in its order, each message once."""

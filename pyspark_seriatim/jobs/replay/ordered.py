@@ -1,8 +1,8 @@
-"""The rows of many files as one stream in the order of their numbers, each number once.
+"""Merges the rows of many files into one stream, in the order of their numbers, each number once.
 
-Each file is in order by itself (an archive's are; `audit` tells of others), and holds a part of
-the numbers: those of one date and one subject, say. A file is opened when the stream has come to
-its first number, so few are open at a time, as a rule those of one date.
+Each file is sorted (an archive's are; `audit` reports others), and holds a part of the numbers, for
+example those of one date and one token. A file is opened when the stream reaches its first number.
+So few files are open at a time, usually those of one date.
 
     for batch in Ordered(place, parts, columns, span).batches(): ...
 
@@ -21,11 +21,11 @@ from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.files import Files
 
 BYTES: Final = 64 << 20
-FILE_BYTES_MIN: Final = 256 << 10  # of one file, however many there are
+FILE_BYTES_MIN: Final = 256 << 10  # per file, however many there are
 
 
 class Ordered:
-    """The rows of `parts` whose numbers are in `span`; `doubled` counts what came twice."""
+    """The rows of `parts` whose numbers are in `span`; `doubled` counts duplicates."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Ordered:
         self._place, self._columns, self._span, self._pattern = place, columns, span, pattern
         self._waiting = sorted(parts, key=lambda part: part.first, reverse=True)
         self._open: list[_File] = []
-        self._last = 0  # the highest number that was given
+        self._last = 0  # the highest number so far
         self._bytes = min(max(BYTES // max(len(parts), 1), FILE_BYTES_MIN), BATCH_BYTES)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -52,7 +52,7 @@ class Ordered:
                 yield from self._once(pa.Table.from_batches(taken)).to_batches()
 
     def _bound(self) -> int:
-        """Up to which number all rows are in what has been read of the open files."""
+        """The number up to which all rows of the open files were read."""
         while True:
             bound = min((file.bound for file in self._open), default=None)
             if not self._waiting or (bound is not None and self._waiting[-1].first > bound):
@@ -77,8 +77,8 @@ class Ordered:
             table, numbers = table.take(order), numbers[order]
         if numbers[0] < self._last:
             raise JobError(
-                f"number {int(numbers[0])} is in a file of {self._place.root} that is listed as one"
-                " of higher numbers; `seriatim spark audit` shows what is wrong with the archive"
+                f"number {int(numbers[0])} is in a file of {self._place.root} that is listed with"
+                " only higher numbers; `seriatim spark audit` shows what is wrong with the archive"
             )
         first = np.concatenate(([numbers[0] != self._last], numbers[1:] != numbers[:-1]))
         self._last = int(numbers[-1])
@@ -89,7 +89,7 @@ class Ordered:
 
 
 class _File:
-    """One open file: what has been read of it and not given yet."""
+    """One open file, with the rows that were read but not returned yet."""
 
     def __init__(self, place: Files, part: ArchivePart, read: Iterator[pa.RecordBatch]) -> None:
         self._name = place.uri(part.path)
@@ -101,11 +101,11 @@ class _File:
 
     @property
     def bound(self) -> int:
-        """The last number of what has been read."""
+        """The last number that was read."""
         return int(self._numbers[-1])
 
     def load(self) -> bool:
-        """Read on where all is given; False at the end of the file. Raises `JobError`."""
+        """Read more if nothing is left; False at the end of the file. Raises `JobError`."""
         while self._at == len(self._numbers):
             batch = next(self._read, None)
             if batch is None:
@@ -117,7 +117,7 @@ class _File:
         return True
 
     def _check(self, numbers: NDArray[np.int64]) -> None:
-        """Raise `JobError` where the file is not in order."""
+        """Raise `JobError` if the file is not sorted."""
         before = np.concatenate(([self._last], numbers[:-1]))
         falls = np.flatnonzero(numbers < before)
         if len(falls):
@@ -129,7 +129,7 @@ class _File:
         self._last = int(numbers[-1]) if len(numbers) else self._last
 
     def upto(self, bound: int) -> pa.RecordBatch:
-        """What has been read and not given of the numbers up to `bound`."""
+        """The remaining rows with numbers up to `bound`."""
         assert self._batch is not None
         end = int(np.searchsorted(self._numbers, bound, side="right"))
         begin, self._at = self._at, max(end, self._at)

@@ -1,10 +1,11 @@
-"""Rows of an archive into a stage, and which of them no broker, or not this one, publishes.
+"""Stages rows of an archive, and finds those that no broker, or not this one, would publish.
 
-    rows --make--> operations         what cannot be one is found by halves, to the single row
-    operations --> a stage            a row that the broker refuses, it names: without it again
+    rows --make--> operations         rows that fail are found by bisection
+    operations --> a stage            the broker names a row it refuses: it is staged without that
 
-Without `skip` the first such row ends it, by its number in the archive; with it the rows are left
-out, and named. Nothing is done for rows that can be published: they are made at once, and staged.
+Without `skip` the first such row ends the replay, with its number in the archive. With it, such
+rows are left out and reported. Rows that can be published cost nothing extra: they are made and
+staged at once.
 """
 
 import re
@@ -26,7 +27,7 @@ Make = Callable[[pa.RecordBatch], Iterable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Unpublishable:
-    """A message of the archive that the broker would not publish."""
+    """A message of the archive that the broker would refuse."""
 
     number: int
     why: str
@@ -36,8 +37,10 @@ class Unpublishable:
 
     @property
     def error(self) -> JobError:
-        """What ends a replay that is not to pass over it."""
-        return JobError(f"{self}; --skip-unpublishable passes over what cannot be published")
+        """The error that ends a replay without `skip`."""
+        return JobError(
+            f"{self}; --skip-unpublishable leaves out messages that cannot be published"
+        )
 
 
 def stage(
@@ -47,7 +50,7 @@ def stage(
     make: Make,
     skip: bool,
 ) -> tuple[WholeStage, list[Unpublishable]]:
-    """Stage rows, `sequence` among their columns; what is left out. Raises `JobError` for it."""
+    """Stage rows, with a column `sequence`; returns what was left out. Raises `JobError` for it."""
     made, left_out = sifted(rows, make, skip)
     rows = _without(rows, left_out)
     while True:
@@ -65,7 +68,7 @@ def stage(
 
 
 def sifted(rows: pa.RecordBatch, make: Make, skip: bool) -> tuple[list[Any], list[Unpublishable]]:
-    """What `make` makes of the rows, and those of which it makes nothing. Raises `JobError`."""
+    """The operations for the rows, and the rows for which there is none. Raises `JobError`."""
     try:
         return [*make(rows)], []
     except RowError as error:
@@ -81,7 +84,7 @@ def sifted(rows: pa.RecordBatch, make: Make, skip: bool) -> tuple[list[Any], lis
 
 
 def refused_by(error: BrokerError | RowError, rows: pa.RecordBatch) -> list[Unpublishable]:
-    """The row that the broker names, and where its subject is to blame all of that subject."""
+    """The row that the broker names; if its subject is at fault, all rows of that subject."""
     found = ROW.search(str(error))
     if found is None or not 0 < int(found[1]) <= rows.num_rows:
         return []

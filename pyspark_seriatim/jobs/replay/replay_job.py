@@ -24,18 +24,18 @@ Root = Annotated[
     str, typer.Argument(metavar="ROOT", help="The archive, or a folder of Parquet files.")
 ]
 Rate = Annotated[
-    float, typer.Option(min=0.0, metavar="N", help="Messages a second. 0: as fast as it goes.")
+    float, typer.Option(min=0.0, metavar="N", help="Messages per second. 0: no limit.")
 ]
 Prefix = Annotated[
     str,
     typer.Option(
-        metavar="PREFIX", help="Put in front of each subject, with a dot.", show_default=False
+        metavar="PREFIX", help="Prepend this to each subject, with a dot.", show_default=False
     ),
 ]
 Strip = Annotated[
     str,
     typer.Option(
-        metavar="PREFIX", help="Taken from the front of each subject.", show_default=False
+        metavar="PREFIX", help="Remove this from the front of each subject.", show_default=False
     ),
 ]
 Origin = Annotated[
@@ -49,14 +49,14 @@ Skip = Annotated[
     typer.Option(
         "--skip-unpublishable",
         metavar=" ",
-        help="Pass over what the broker does not publish, and count it; else it ends the replay.",
+        help="Skip and count messages that the broker refuses; otherwise they end the replay.",
     ),
 ]
 Application = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Who replays. The same one publishes nothing twice; another one all again.",
+        help="A name for this replay: the same publishes nothing twice, another one all again.",
         show_default=False,
     ),
 ]
@@ -80,8 +80,8 @@ def replay(
 ) -> int:
     """Publish an archive again, in the order of its numbers, with headers and reply subjects.
 
-    Each message is published once: one that was stopped, or killed, goes on where it was when it is
-    started again, and when the archive has grown it publishes what is new.
+    Each message is published once. A replay that was stopped or killed continues where it was when
+    it is started again; if the archive has grown, it publishes what is new.
 
     [bold]Examples[/bold]
 
@@ -103,7 +103,7 @@ def replay(
 def told(wish: ReplayOptions, done: Replayed) -> str:
     """What was published, in words."""
     skipped = (
-        f"; {done.skipped:,} that cannot be published were passed over, the first: {done.example}"
+        f"; {done.skipped:,} that cannot be published were skipped, the first: {done.example}"
         if done.skipped
         else ""
     )
@@ -113,11 +113,13 @@ def told(wish: ReplayOptions, done: Replayed) -> str:
         if not done.upto:
             return f"nothing to replay: no message of {wish.subject} in the range asked for"
         return (
-            f"nothing to replay: {wish.application!r} came to number {done.upto:,} before, and goes"
-            " on behind it; --application NAME replays under another name"
+            f"nothing to replay: {wish.application!r} reached number {done.upto:,} before, and"
+            " continues after it; --application NAME replays under another name"
         )
     rate = done.rows / done.seconds if done.seconds else 0.0
-    doubled = f"; {done.doubled:,} rows of doubled numbers were left out" if done.doubled else ""
+    doubled = (
+        f"; {done.doubled:,} rows with duplicate numbers were left out" if done.doubled else ""
+    )
     return (
         f"replayed {done.rows:,} messages, up to number {done.upto:,} of the archive, as numbers"
         f" {done.first:,} to {done.last:,}, in {done.seconds:.1f} s ({rate:,.0f} a second){doubled}"

@@ -1,4 +1,4 @@
-"""What a replay is asked for: which messages, to where, under which subjects, and in whose name."""
+"""The options of a replay: which messages, to which broker and subjects, and under which name."""
 
 import hashlib
 import json
@@ -14,13 +14,13 @@ from pyspark_seriatim.jobs.filelog.files import Files
 from pyspark_seriatim.options import Options
 
 Range = tuple[int, int]
-NAME_MAX = 255  # as the broker takes it
+NAME_MAX = 255  # the broker's limit
 TOKENS = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
 
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """What becomes of a subject: `strip` is taken from its front, then `prefix` put there."""
+    """How subjects change: `strip` is removed from the front, then `prefix` is prepended."""
 
     prefix: str = ""
     strip: str = ""
@@ -39,7 +39,8 @@ class Renaming:
             if not pc.all(fits).as_py():
                 odd = subjects.filter(pc.invert(fits))[0].as_py()
                 raise JobError(
-                    f"--strip {self.strip}: {odd} does not begin so; choose by --subject '{front}>'"
+                    f"--strip {self.strip}: {odd} does not begin with it; select with"
+                    f" --subject '{front}>'"
                 )
             subjects = pc.utf8_slice_codeunits(subjects, len(front))
         if self.prefix:
@@ -49,7 +50,7 @@ class Renaming:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """What is replayed, to where, and how. Can be pickled."""
+    """What is replayed, where to, and how. Can be pickled."""
 
     archive: OpenArchive
     options: Options
@@ -58,12 +59,12 @@ class ReplayOptions:
     subject: str
     renaming: Renaming = Renaming()
     origin: bool = False
-    rate: float = 0.0  # rows a second; 0: as fast as it goes
-    skip: bool = False  # what cannot be published is left out; else it ends the replay
+    rate: float = 0.0  # rows per second; 0: no limit
+    skip: bool = False  # what cannot be published is left out; otherwise it ends the replay
 
 
 def application_of(archive: OpenArchive, subject: str, renaming: Renaming) -> str:
-    """Who replays: the same for the same messages to the same subjects, whoever runs it."""
+    """A replay's name: the same for the same messages to the same subjects, whoever runs it."""
     place = Files(archive.root)
     alone = archive.kind == "file" and archive.parts
     source = archive.journal or (place.uri(archive.parts[0].path) if alone else place.root)
@@ -83,7 +84,7 @@ def wish_of(
     rate: float,
     skip: bool = False,
 ) -> ReplayOptions:
-    """Check all that can be checked. Raises `JobError`, `OptionError`."""
+    """Check everything that can be checked in advance. Raises `JobError`, `OptionError`."""
     if first is not None and last is not None and last < first:
         raise JobError(f"--to {last} is below --from {first}")
     subject_pattern(subject)

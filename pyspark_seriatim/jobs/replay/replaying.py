@@ -1,15 +1,16 @@
-"""A replay: an archive published again in its order, each message once, whatever is killed.
+"""A replay: publishes an archive again in its order, each message once, whatever is killed.
 
     archive --cut--> chunks of numbers --tasks: ordered rows, staged in steps--> steps
     --driver: COMMIT, one step after the other, at the rate--> the broker
 
-A step is some rows and the numbers they cover. It is committed as the batch whose number is the
-last one it covers, after the batch before it; so the broker knows how far the replay has come, and
-one that begins again goes on behind that, with steps as long as it likes. What two replays of one
-application do at once, or one that was killed while it committed, is refused by that `after`.
+A step is some rows and the range of numbers they cover. It is committed as the batch whose number
+is the last one it covers, and only `after` the batch before it. So the broker knows how far the
+replay has come, and a restarted one continues from there, with steps of any length. If two replays
+of one application run at once, or one was killed while it committed, that `after` refuses the
+second commit.
 
-While the steps of one chunk are committed the next chunk is staged. Memory: of a task, that of
-`Ordered` and a step; of the driver, one line for each step of two chunks.
+While the steps of one chunk are committed, the next chunk is staged. Memory of a task: that of
+`Ordered` and a step. Of the driver: one line for each step of two chunks.
 """
 
 import contextlib
@@ -40,11 +41,11 @@ from pyspark_seriatim.operations import Layout, operations
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CHUNK_ROWS: Final = 200_000  # of one task: a second or so
+CHUNK_ROWS: Final = 200_000  # per task: a second or so
 STEP_BYTES: Final = 32 << 20
-AHEAD_SECONDS: Final = 10  # of a turn of all tasks, staged while the one before is published
-STEP_SECONDS: Final = 0.1  # at a rate: so often something is published
-COMMITTING_SECONDS: Final = 60  # that a commit of another replay may take
+AHEAD_SECONDS: Final = 10  # of one round of all tasks, staged while the one before is published
+STEP_SECONDS: Final = 0.1  # with a rate: how often something is published
+COMMITTING_SECONDS: Final = 60  # how long a commit of another replay may take
 LOOK_SECONDS: Final = 0.2
 STEP_DDL: Final = (
     "chunk bigint, first bigint, last bigint, stage string, bytes bigint, crc32 bigint,"
@@ -58,13 +59,13 @@ STEPS: Final = pa.schema(
         ("example", pa.string()),
     ]
 )
-# What a replayed message says of where it was, by --origin-headers.
+# Headers with a message's original position, for --origin-headers.
 ORIGIN_NUMBER, ORIGIN_TIME = "Nats-Origin-Sequence", "Nats-Origin-Time-Stamp"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayStep:
-    """Rows that are staged: those of the numbers `first` to `last`."""
+    """Staged rows: those of the numbers `first` to `last`."""
 
     first: int
     last: int
@@ -89,7 +90,7 @@ class Replayed:
 
 
 def cut(parts: Sequence[ArchivePart], span: Range, rows: int) -> Iterator[Range]:
-    """`span` in pieces of about so many rows, were the numbers of a file spread evenly."""
+    """`span` in pieces of about this many rows, as if a file's numbers were spread evenly."""
     firsts = np.array([part.first for part in parts], np.int64)
     lasts = np.array([part.last for part in parts], np.int64)
     density = np.array([part.rows for part in parts]) / (lasts - firsts + 1.0)
@@ -101,7 +102,7 @@ def cut(parts: Sequence[ArchivePart], span: Range, rows: int) -> Iterator[Range]
     begin, last = span
     while begin <= last:
         low, high = begin, last
-        while low < high:  # the lowest end with so many rows
+        while low < high:  # the lowest end with at least so many rows
             middle = (low + high) // 2
             if rows_in(begin, middle) >= rows:
                 high = middle
@@ -113,7 +114,7 @@ def cut(parts: Sequence[ArchivePart], span: Range, rows: int) -> Iterator[Range]
 
 @dataclass(frozen=True, slots=True)
 class StageChunks:
-    """For mapInArrow: indexes of chunks --> the steps that their rows were staged in."""
+    """For mapInArrow: turns indexes of chunks into the steps in which their rows were staged."""
 
     wish: ReplayOptions
     chunks: tuple[Range, ...]
@@ -131,7 +132,7 @@ class StageChunks:
                     yield pa.RecordBatch.from_pylist([row], schema=STEPS)
 
     def _steps(self, chunk: Range) -> Iterator[ReplayStep]:
-        """Those of one chunk: each ends where the next begins, the last at the chunk's end."""
+        """The steps of one chunk: each ends where the next begins, the last at the chunk's end."""
         wish = self.wish
         archive = wish.archive
         columns = [name for name in COLUMNS if name in archive.columns]
@@ -165,7 +166,7 @@ PUBLISHED: Final = ("subject", "payload", "reply", "headers")
 
 
 def _pieces(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches of at most so many rows, and bytes; small ones are joined."""
+    """Batches of at most this many rows, and bytes; small ones are joined."""
     waiting: list[pa.RecordBatch] = []
     held_rows = held_bytes = 0
     for batch in batches:
@@ -184,7 +185,7 @@ def _pieces(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordB
 
 
 def _with_end(pieces: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Each, and whether it is the last one."""
+    """Each item, and whether it is the last one."""
     before = next(pieces, None)
     while before is not None:
         following = next(pieces, None)
@@ -193,7 +194,7 @@ def _with_end(pieces: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch
 
 
 def with_origin(rows: pa.RecordBatch) -> pa.MapArray:
-    """The headers of rows, and behind them the numbers and times that they had."""
+    """The headers of rows, followed by their original numbers and times."""
     count = rows.num_rows
     times = pc.strftime(rows.column("timestamp"), "%Y-%m-%dT%H:%M:%SZ")
     values = [rows.column("sequence").cast(pa.string()), times]
@@ -208,7 +209,7 @@ def with_origin(rows: pa.RecordBatch) -> pa.MapArray:
         entries = pa.array(order)
         return pa.MapArray.from_arrays(pa.array(new), keys.take(entries), added.take(entries))
     column = rows.column("headers")
-    column = column.take(pa.array(np.arange(count)))  # what lies under a null is left behind
+    column = column.take(pa.array(np.arange(count)))  # without the values under nulls
     ends = np.asarray(column.offsets)
     base, old = ends - ends[0], int(ends[-1] - ends[0])
     row_of = np.repeat(np.arange(count), np.diff(base))
@@ -240,7 +241,7 @@ class ReplayRun:
         self._step_rows = min(paced, self._chunk_rows) if wish.rate else CHUNK_ROWS
 
     def run(self, came: Callable[[Replayed], None] = lambda done: None) -> Replayed:
-        """Publish what was not published yet; `came` is told how far that is.
+        """Publish what was not published yet; `came` is called with the progress.
 
         Raises `JobError`, `BrokerError`; what is done then stays done.
         """
@@ -269,7 +270,7 @@ class ReplayRun:
         return done
 
     def position(self) -> int | None:
-        """The last number that was replayed before; of a commit under way its end is awaited."""
+        """The last number that was replayed before; waits for the end of a commit in progress."""
         payload = json.dumps({"application": self._wish.application}).encode()
         until = time.monotonic() + COMMITTING_SECONDS
         while True:
@@ -302,7 +303,7 @@ class ReplayRun:
         return sorted(steps, key=lambda step: step.first)
 
     def _wait(self, done: Replayed, begun: float) -> None:
-        """Until what was published is due."""
+        """Wait until what was published is due, by the rate."""
         if self._wish.rate:
             time.sleep(max(begun + done.rows / self._wish.rate - time.monotonic(), 0))
 
@@ -314,12 +315,12 @@ class ReplayRun:
             if error.status != 409:
                 raise
             raise JobError(
-                f"another replay of {self._wish.application!r} goes on ({error}); let one end"
+                f"another replay of {self._wish.application!r} is running ({error}); let one end"
             ) from error
         if got.repeated and step.staged.rows and not got.rows:
             raise JobError(
-                f"another replay of {self._wish.application!r} has come further than {step.last};"
-                " let it end, or start this one again, and it goes on there"
+                f"another replay of {self._wish.application!r} is already past {step.last};"
+                " let it end, or start this one again to continue from there"
             )
         done.rows += got.rows
         done.doubled += step.doubled
@@ -331,7 +332,7 @@ class ReplayRun:
         return step.last
 
     def _drop(self, steps: Sequence[ReplayStep]) -> None:
-        """What will not be committed need not wait for its expiry."""
+        """Drop stages that will not be committed, instead of letting them expire."""
         hurried = replace(self._wish.options, ack_timeout_ms=2000, request_timeout_ms=2000)
         with contextlib.suppress(BrokerError), OperationPublisher(hurried) as publisher:
             for step in steps:
@@ -339,9 +340,9 @@ class ReplayRun:
 
 
 def _result(staging: Any) -> list[ReplayStep]:
-    """What was staged meanwhile, if that has gone well."""
+    """What was staged meanwhile, if it succeeded."""
     try:
         found: list[ReplayStep] = staging.result()
         return found
-    except Exception:  # what ended the replay is told already
+    except Exception:  # what ended the replay has been reported
         return []

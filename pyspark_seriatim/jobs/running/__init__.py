@@ -1,1 +1,1 @@
-"""What it takes to run any job: a command line, a Spark session, and how far it is."""
+"""What all jobs need: a command line, a Spark session, and progress."""

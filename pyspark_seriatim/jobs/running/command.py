@@ -1,11 +1,11 @@
-"""What the jobs' command lines have in common: options, one line for an error, exit status.
+"""What the jobs' command lines share: options, one-line errors, exit status.
 
-A job is a function with these types, decorated with `job`; its room's `__main__` runs it:
+A job is a function with these types, decorated with `job`; `__main__` of its package runs it:
 
     archive(root: str, server: Server = DEFAULT_SERVER, ...) -> int     its exit status
     sys.exit(run(archive))                                              python -m, spark-submit
 
-Exit status: 0 done, 1 done and something was found (audit), 2 it could not be done.
+Exit status: 0 done; 1 done, with problems found (audit); 2 it could not be done.
 """
 
 import functools
@@ -21,7 +21,7 @@ from pyspark_seriatim.errors import BrokerError, DataLost, OptionError, PySparkN
 from pyspark_seriatim.jobs.errors import JobError, first_line
 
 DONE, FOUND, FAILED = 0, 1, 2
-INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+INTERRUPTED = 130  # 128 + SIGINT, as shells do
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
 OURS: Final = re.compile(
     r"\b(?:pyspark_seriatim|seriatim)(?:\.\w+)+: (.+)"
@@ -36,7 +36,7 @@ Server = Annotated[
         *("-s", "--url", "--server"),
         metavar="URL",
         envvar="SERIATIM_URL",
-        help="The broker: nats://HOST:PORT, or HOST:PORT; several with commas between.",
+        help="The broker: nats://HOST:PORT, or HOST:PORT; several separated by commas.",
     ),
 ]
 Subject = Annotated[
@@ -46,7 +46,7 @@ Master = Annotated[
     str | None,
     typer.Option(
         metavar="MASTER",
-        help="Spark's master. By default what spark-submit says, or local\\[*].",
+        help="Spark's master. By default that of spark-submit, or local\\[*].",
         show_default=False,
     ),
 ]
@@ -55,7 +55,7 @@ Conf = Annotated[
     typer.Option(
         "--conf",
         metavar="KEY=VALUE",
-        help="A setting of Spark's; may be given again.",
+        help="A setting of Spark's; repeatable.",
         show_default=False,
     ),
 ]
@@ -63,12 +63,12 @@ Checkpoint = Annotated[
     str | None,
     typer.Option(
         metavar="DIR",
-        help="Where Spark keeps how far it has come. By default a directory below the output.",
+        help="Where Spark keeps its progress. By default a directory below the output.",
         show_default=False,
     ),
 ]
 Once = Annotated[
-    bool, typer.Option("--once", metavar=" ", help="End when all there is now has been read.")
+    bool, typer.Option("--once", metavar=" ", help="End when everything up to now has been read.")
 ]
 Every = Annotated[
     float,
@@ -76,16 +76,17 @@ Every = Annotated[
         "--every",
         metavar="SECONDS",
         min=0.0,
-        help="Otherwise: go on for ever, with a batch so often.",
+        help="Without --once: the interval between batches.",
     ),
 ]
 MaxOffsets = Annotated[
-    int, typer.Option("--max-offsets", metavar="N", min=1, help="Numbers in one batch at most.")
+    int,
+    typer.Option("--max-offsets", metavar="N", min=1, help="At most this many numbers per batch."),
 ]
 
 
 def settings(conf: list[str] | None) -> dict[str, str]:
-    """What `--conf` says. Raises `JobError`."""
+    """The settings given by `--conf`. Raises `JobError`."""
     found = {}
     for text in conf or ():
         key, equals, value = text.partition("=")
@@ -96,7 +97,7 @@ def settings(conf: list[str] | None) -> dict[str, str]:
 
 
 def job(function: Callable[P, int]) -> Callable[P, int]:
-    """Tell what makes a job impossible in one line on standard error; the exit status then is 2."""
+    """Report why a job is impossible in one line on standard error; the exit status is then 2."""
 
     @functools.wraps(function)
     def told(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -120,7 +121,7 @@ def job(function: Callable[P, int]) -> Callable[P, int]:
 
 
 def words(error: BaseException) -> str | None:
-    """One line for what is no defect; None for what is one."""
+    """One line for an expected error; None for a defect."""
     if isinstance(error, JobError | OptionError | BrokerError | DataLost | PySparkNotUsable):
         return str(error)
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRA:
@@ -133,16 +134,16 @@ def words(error: BaseException) -> str | None:
 
 
 def _of_spark(text: str) -> str:
-    """What Spark says, or, where that is what Python said in one of its workers, that."""
+    """Spark's error, or the Python error in one of its workers that caused it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:
         found = OURS.search(line)
         if found is not None:
             return found[1]
     for line in lines:
-        if line.startswith(": "):  # the JVM's error, behind py4j's line on what was called
+        if line.startswith(": "):  # the JVM's error, after py4j's line about the call
             return line[2:]
-    return lines[0] if lines else "Spark failed without a word"
+    return lines[0] if lines else "Spark failed without a message"
 
 
 def run(function: Callable[..., int], argv: list[str] | None = None, name: str = "") -> int:

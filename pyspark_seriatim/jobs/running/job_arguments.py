@@ -1,4 +1,4 @@
-"""Options that audit, replay and stats have in common: where from, and which numbers."""
+"""Options that audit, replay and stats share: the source, and the range of numbers."""
 
 from typing import Annotated
 
@@ -12,13 +12,13 @@ Last = Annotated[
     int | None,
     typer.Option("--to", min=1, metavar="N", help="The last number.", show_default=False),
 ]
-# No default, and not from the environment: what is looked at is to be said.
+# No default, and not from the environment: the source must be given explicitly.
 OneServer = Annotated[
     str | None,
     typer.Option(
         *("-s", "--url", "--server"),
         metavar="URL",
-        help="The broker whose journal is looked at: nats://HOST:PORT, or HOST:PORT.",
+        help="The broker whose journal is read: nats://HOST:PORT, or HOST:PORT.",
         show_default=False,
     ),
 ]

@@ -1,4 +1,4 @@
-"""Times and durations as they are typed: 10m, 2026-01-31, 2026-01-31T12:00, Unix milliseconds."""
+"""Times and durations as users type them: 10m, 2026-01-31, 2026-01-31T12:00, Unix milliseconds."""
 
 import re
 from datetime import UTC, datetime
@@ -35,4 +35,4 @@ def moment_ms(option: str, text: str, now_ms: int) -> int:
             " (UTC), or milliseconds since 1970"
         ) from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(int(moment.timestamp() * 1000), 0)  # there is no message from before 1970
+    return max(int(moment.timestamp() * 1000), 0)  # no message is older than 1970

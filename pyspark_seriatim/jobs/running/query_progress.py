@@ -1,7 +1,7 @@
-"""How far a streaming query has come: a bar on standard error where that is a terminal.
+"""The progress of a streaming query: a bar on standard error if that is a terminal.
 
-The bar goes by numbers: where the query's last batch has ended, of what the broker had given by
-then. `follow` returns when the query has ended by itself or by the user's Ctrl-C or a SIGTERM.
+The bar shows numbers: the end of the query's last batch, relative to the last number the broker had
+then. `follow` returns when the query ends, also after Ctrl-C or SIGTERM.
 """
 
 import json
@@ -25,7 +25,7 @@ Step = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Run:
-    """What a query has done: batches, rows, seconds, and the next number it would read."""
+    """What a query has done: batches, rows, seconds, and the next number to read."""
 
     batches: int = 0
     rows: int = 0
@@ -34,21 +34,21 @@ class Run:
 
     @property
     def rate(self) -> float:
-        """Rows a second."""
+        """Rows per second."""
         return self.rows / self.seconds if self.seconds else 0.0
 
 
 @dataclass(slots=True)
 class CountedReports:
-    """Which of Spark's reports are counted: up to this batch; the last began at this moment."""
+    """Which of Spark's reports were counted: up to this batch; the last began at this time."""
 
     batch: int = -1
     moment: str = ""
 
 
 def follow(query: "StreamingQuery", what: str) -> Run:
-    """Show how far a query has come until it has ended. Raises what has ended it."""
-    # What a batch raises is raised here; py4j would print it before, with the stacks around it.
+    """Show a query's progress until it ends. Raises the error that ended it."""
+    # What a batch raises is raised here; py4j would print it first, with both stack traces.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     done, seen = Run(), CountedReports()
     begun = time.monotonic()
@@ -68,7 +68,7 @@ def follow(query: "StreamingQuery", what: str) -> Run:
 def _count(query: "StreamingQuery", done: Run, seen: CountedReports, step: Step) -> None:
     latest = query.lastProgress
     if latest is None or latest["timestamp"] == seen.moment:
-        return  # Spark keeps a hundred of them, which are not to be read four times a second
+        return  # Spark keeps a hundred reports; do not parse all of them four times a second
     for progress in query.recentProgress:
         if not progress["sources"]:
             continue
@@ -82,7 +82,7 @@ def _count(query: "StreamingQuery", done: Run, seen: CountedReports, step: Step)
 
 
 def _number(offset: Any) -> int:
-    """The number of an offset, as Spark shows it: text, or read already."""
+    """The number of an offset, as text or parsed."""
     try:
         found = json.loads(offset) if isinstance(offset, str) else offset
         return int(found["sequence"])
@@ -92,7 +92,7 @@ def _number(offset: Any) -> int:
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set, so that a query may end between two batches."""
+    """An event that Ctrl-C and SIGTERM set, so that a query can end between two batches."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked
@@ -111,7 +111,7 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
 
 @contextmanager
 def bar(what: str, unit: str) -> Iterator[Step]:
-    """Show `what` while inside; the step it gives is told how far the work is, and of how much."""
+    """Show `what` while inside; call the step it yields with the work done, and the total."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda done, total: None
         return

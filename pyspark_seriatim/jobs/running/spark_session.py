@@ -1,12 +1,12 @@
-"""The Spark session that a job runs in: that of spark-submit, or one of its own.
+"""The Spark session of a job: that of spark-submit, or a new one.
 
-What a job needs is set where the user has not said otherwise, by `--conf` or spark-submit:
+The settings that a job needs, unless the user has set them by `--conf` or spark-submit:
 
-    checkpoints by plain file operations     40 ms less for each trigger than by Spark's default
+    checkpoints by plain file operations     40 ms less per trigger than Spark's default
     Arrow in batches of 65 536 rows, UTC     as the source delivers them
-    one Python for driver and workers        Spark's default is whatever `python3` the PATH has
+    one Python for driver and workers        Spark's default is any `python3` in the PATH
 
-And the source `seriatim` is registered with it, and pages of Parquet are verified.
+The source `seriatim` is registered with the session, and Parquet pages are verified.
 """
 
 import os
@@ -29,18 +29,18 @@ CHECKPOINTS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
-# What Spark's own launcher knows. It would show where in itself it has found another one.
+# What Spark's own launcher accepts; for anything else it shows its own stack trace.
 MASTER: Final = re.compile(
     r"yarn|(spark|k8s)://.+|local|local\[(\d+|\*)(, *\d+)?\]|local-cluster\[\d+, *\d+, *\d+\]"
 )
-# All of them may be set in a session that has begun.
+# All of these may be changed in a running session.
 DEFAULTS: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
 }
-# Of a machine of one's own: nothing is to be reached from outside, and few partitions suffice.
+# For a local master: nothing must be reachable from outside, and few partitions are enough.
 LOCAL: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -52,9 +52,10 @@ LOCAL: Final = {
 def spark_session(
     name: str, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> "SparkSession":
-    """A session called `name`; `conf` wins over what a job sets. Raises `JobError`.
+    """A session called `name`; `conf` wins over the job's settings. Raises `JobError`.
 
-    Where spark-submit (or a test) has begun one, that one: of `conf` then only what may change.
+    If spark-submit (or a test) has started one, it is used; then only those settings of `conf`
+    count that may still change.
     """
     if trouble():
         raise JobError(trouble())
@@ -66,11 +67,11 @@ def spark_session(
 
 
 def register(session: "SparkSession") -> None:
-    """Make the source `seriatim` known to a session, whether Spark finds it by itself or not.
+    """Register the source `seriatim` with a session, whether Spark finds it itself or not.
 
-    Spark looks for sources in a Python worker, once in a session. Where that worker dies, the
-    session never has a source in Python again. What it finds by itself it plans with the driver's
-    Python; so this does, for that of the executors may have no more than `--py-files` brings.
+    Spark looks for sources in a Python worker, once per session. If that worker dies, the session
+    never has a Python source again. Sources that it finds itself are planned with the driver's
+    Python; so is this one, because the executors may only have what `--py-files` brings.
     """
     from pyspark_seriatim import DefaultSource
 
@@ -89,13 +90,13 @@ def _session(name: str, master: str | None, conf: Mapping[str, str]) -> "SparkSe
     active = SparkSession.getActiveSession()
     if active is not None:
         return _adjusted(active, conf)
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has begun the JVM
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started the JVM
     if not submitted:
         _check_master(master or conf.get("spark.master", "local"))
         _find_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = dict(conf)
-    if submitted:  # what it was given is in the JVM, and must not be overwritten from here
+    if submitted:  # its settings are in the JVM, and must not be overwritten from here
         settings |= {"spark.master": master} if master is not None else {}
     else:
         settings = _settings(master or settings.get("spark.master", "local[*]")) | settings
@@ -105,12 +106,12 @@ def _session(name: str, master: str | None, conf: Mapping[str, str]) -> "SparkSe
     try:
         session = builder.getOrCreate()
         return _adjusted(session, settings) if submitted else session
-    except Exception as error:  # whatever the JVM says comes as many types
+    except Exception as error:  # errors of the JVM come as many types
         raise JobError(f"Spark does not start: {words(error) or first_line(error)}") from error
 
 
 def _settings(master: str) -> dict[str, str]:
-    """What a session of our own is given."""
+    """The settings of a new session."""
     settings = DEFAULTS | {"spark.master": master, "spark.ui.showConsoleProgress": "false"}
     if master.startswith("local"):
         cores = os.cpu_count() or 1
@@ -120,7 +121,7 @@ def _settings(master: str) -> dict[str, str]:
 
 
 def _adjusted(session: "SparkSession", conf: Mapping[str, str]) -> "SparkSession":
-    """A session that others have begun, with what it lacks, as far as that may still change."""
+    """An existing session, with the missing settings that may still change."""
     for key, value in (DEFAULTS | dict(conf)).items():
         wanted = key in conf or session.conf.get(key, None) is None
         if wanted and (key in DEFAULTS or session.conf.isModifiable(key)):
@@ -129,7 +130,7 @@ def _adjusted(session: "SparkSession", conf: Mapping[str, str]) -> "SparkSession
 
 
 def _check_master(master: str) -> None:
-    """Raise `JobError` for one that Spark does not know."""
+    """Raise `JobError` for a master that Spark does not know."""
     if MASTER.fullmatch(master) is None:
         raise JobError(
             f"--master {master}: write local[*], local[4], spark://HOST:7077, k8s://... or yarn"
@@ -137,12 +138,12 @@ def _check_master(master: str) -> None:
 
 
 def _find_java() -> None:
-    """Raise `JobError` where there is no Java."""
+    """Raise `JobError` if there is no Java."""
     home = os.environ.get("JAVA_HOME")
     if home and not Path(home, "bin", "java").exists():
-        raise JobError(f"JAVA_HOME is {home}, where there is no bin/java")
+        raise JobError(f"JAVA_HOME is {home}, but there is no bin/java in it")
     if not home and shutil.which("java") is None:
         raise JobError(
-            "Spark needs Java 17 or 21, and there is no `java`: apt-get install"
+            "Spark needs Java 17 or 21, but there is no `java`: apt-get install"
             " default-jre-headless, or set JAVA_HOME"
         )

@@ -1,4 +1,4 @@
-"""How far a batch job has come, shown where that is a terminal; and where it prints tables."""
+"""The progress of a batch job, if there is a terminal; and the console for its tables."""
 
 import sys
 import threading
@@ -18,14 +18,15 @@ FILE_WIDTH: Final = 160  # of a table in a file or a pipe, which has no width
 
 def terminal() -> "Console":
     """Standard output, for tables."""
-    from rich.console import Console  # executors, which import this module too, may lack it
+    # imported here: executors import this module too, and may not have it
+    from rich.console import Console
 
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else FILE_WIDTH)
 
 
 @contextmanager
 def watching(spark: "SparkSession", what: str) -> Iterator[None]:
-    """Show how many tasks are done while what is inside runs."""
+    """Show how many tasks are done while the inner code runs."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return

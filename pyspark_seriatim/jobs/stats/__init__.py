@@ -1,1 +1,1 @@
-"""Messages, bytes, sizes and rates of a journal or an archive, by subject and time."""
+"""The stats job: messages, bytes, sizes and rates of a journal or an archive."""

@@ -1,11 +1,11 @@
-"""How much of what there is, when: messages, bytes and sizes by subject and window of time.
+"""Measures messages, bytes and sizes by subject and window of time.
 
     rows --Spark: counts by subject, window and size--> --Spark: by subject and window, by
-    subject, and of all--> Measured, an Arrow table of what was found
+    subject, and of all--> Measured, an Arrow table of the results
 
-A subject is its first `depth` tokens. Percentiles are exact, since sizes are counted first. Rates
-are by whole windows: one that the range cuts is as long as any other, so its rates are low.
-Memory: Spark's for the counts; of the driver one row for each subject and window.
+A subject is its first `depth` tokens. Percentiles are exact, because sizes are counted first. Rates
+are per whole window; a window that the range cuts counts as long as any other, so its rates are
+low. Memory: Spark's for the counts; in the driver one row for each subject and window.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ MEASURES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where rows are from: a broker, or an archive; numbers and moments (ms) that bound them."""
+    """Where rows come from: a broker or an archive, bounded by numbers and times (ms)."""
 
     server: str | None
     archive: OpenArchive | None
@@ -46,8 +46,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was found. `windows` has one row for each window and subject, `subjects` for each
-    subject, the busiest first, `whole` one for all; times are the first and last message's."""
+    """The results. `windows` has one row for each window and subject, `subjects` one for each
+    subject, the busiest first, `whole` one for all; times are those of the first and last message.
+    """
 
     windows: pa.Table
     subjects: pa.Table
@@ -144,7 +145,7 @@ def _of_journal(spark: "SparkSession", source: Source) -> "DataFrame":
 
 
 def _grouped(rows: "DataFrame", window_us: int, depth: int) -> "DataFrame":
-    """By subject and window, by subject, and of all; `level` says which."""
+    """By subject and window, by subject, and in total; `level` says which."""
     from pyspark.sql import functions as f
 
     micros = f.unix_micros("timestamp")

@@ -24,26 +24,29 @@ from pyspark_seriatim.jobs.stats.stats_output import (
 )
 from pyspark_seriatim.options import Options
 
-Window = Annotated[str, typer.Option(metavar="TIME", help="Such as 10s, 1m, 1h, 1d.")]
+Window = Annotated[
+    str, typer.Option(metavar="TIME", help="The length of a window, such as 10s, 1m, 1h, 1d.")
+]
 Depth = Annotated[
-    int, typer.Option(min=1, max=DEPTH_MAX, metavar="N", help="Tokens of a subject that count.")
+    int,
+    typer.Option(
+        min=1, max=DEPTH_MAX, metavar="N", help="How many tokens of a subject to group by."
+    ),
 ]
 Since = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="From this time on: 10m (ago), a date, or unix ms."),
+    typer.Option(metavar="TIME", help="Only from this time on: 10m (ago), a date, or unix ms."),
 ]
-Until = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Up to this time, and not the time itself.")
-]
+Until = Annotated[str | None, typer.Option(metavar="TIME", help="Only before this time.")]
 Out = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="Write each window and subject: to .parquet, .csv or .jsonl.",
+        help="Write all windows and subjects to a .parquet, .csv or .jsonl file.",
         show_default=False,
     ),
 ]
-Top = Annotated[int, typer.Option(min=1, metavar="N", help="Subjects that are printed.")]
+Top = Annotated[int, typer.Option(min=1, metavar="N", help="How many subjects to print.")]
 
 
 @job
@@ -82,7 +85,7 @@ def stats(
         print(json.dumps(in_json(measured), indent=2, ensure_ascii=False))
     else:
         print_measured(measured, top, terminal())
-    sys.stdout.flush()  # what was measured is told, whatever becomes of the file
+    sys.stdout.flush()  # print the results, even if writing the file fails
     if out is not None:
         write_table(out, measured.windows)
     return DONE
@@ -95,9 +98,9 @@ def source_of(
     numbers: tuple[int | None, int | None],
     moments: tuple[str | None, str | None],
 ) -> Source:
-    """Where to measure, looked at as far as it can be without Spark. Raises `JobError`."""
+    """The source of the rows, checked as far as possible without Spark. Raises `JobError`."""
     if (server is None) == (archive is None):
-        raise JobError("nothing to measure: give --server or --archive, either of them")
+        raise JobError("nothing to measure: give --server or --archive")
     if None not in numbers and numbers[0] > numbers[1]:  # type: ignore[operator]
         raise JobError(f"--to {numbers[1]} is below --from {numbers[0]}")
     options = ("--since", "--until")
@@ -113,7 +116,7 @@ def source_of(
             numbers, (since, until), ("--from and --since", "--to and --until"), strict=True
         ):
             if number is not None and moment is not None:
-                raise JobError(f"{names} of a journal exclude each other: give one of them")
+                raise JobError(f"{names} of a journal cannot be combined: give one of them")
         Options.parse({"servers": server, "subscribe": subject}, "batch")
     else:
         subject_pattern(subject)

@@ -1,4 +1,4 @@
-"""What `stats` has measured: printed as a table, and written as Parquet, CSV or JSON lines."""
+"""The results of `stats`: printed as a table, and written as Parquet, CSV or JSON lines."""
 
 import json
 import os
@@ -18,11 +18,11 @@ from pyspark_seriatim.jobs.stats.measuring import Measured
 FORMATS: Final = (".parquet", ".csv", ".jsonl")
 UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 SUBJECT_SHOWN_MAX: Final = 60
-SUBJECT_WIDTH_MIN: Final = 12  # in a narrow terminal it goes on in the next line
+SUBJECT_WIDTH_MIN: Final = 12  # in a narrow terminal it wraps
 
 
 def check_output(path: str) -> str:
-    """The format that a path's ending says. Raises `JobError`."""
+    """The format, from a path's ending. Raises `JobError`."""
     for ending in FORMATS:
         if path.endswith(ending):
             return ending
@@ -30,14 +30,14 @@ def check_output(path: str) -> str:
 
 
 def make_folder(path: str) -> None:
-    """Make the folder of a file that is to be written later. Raises `JobError` where none can."""
+    """Create the folder for a file to be written later. Raises `JobError` if that fails."""
     folder = _folder_of(path)
     try:
         folder.make("")
     except OSError as error:
         raise JobError(f"--out {path}: {first_line(error)}") from error
     if "://" not in folder.root and not os.access(folder.root, os.W_OK):
-        raise JobError(f"--out {path}: nothing may be written to {folder.root}")
+        raise JobError(f"--out {path}: cannot write to {folder.root}")
     if Files(path).exists("") and Files(path).size("") is None:
         raise JobError(f"--out {path}: that is a folder; name a file")
 
@@ -47,7 +47,7 @@ def _folder_of(path: str) -> Files:
 
 
 def write_table(path: str, table: pa.Table) -> None:
-    """Write a file that is there when it is whole, and not before."""
+    """Write a file that appears only when it is complete."""
     ending = check_output(path)
     place, name = _folder_of(path), path.rpartition("/")[2]
     temporary = f".{name}.new"
@@ -72,7 +72,7 @@ def _plain(value: Any) -> Any:
 
 
 def as_json(measured: Measured) -> dict[str, Any]:
-    """Subjects and the whole, for programs."""
+    """The subjects and the totals, for programs."""
     whole = [{n: _plain(v) for n, v in row.items()} for row in measured.whole.to_pylist()]
     subjects = [{n: _plain(v) for n, v in row.items()} for row in measured.subjects.to_pylist()]
     for row in whole:
@@ -81,7 +81,7 @@ def as_json(measured: Measured) -> dict[str, Any]:
 
 
 def print_measured(measured: Measured, top: int, console: Console) -> None:
-    """The busiest subjects, and all together."""
+    """The busiest subjects, and the totals."""
     if not measured.whole.num_rows:
         console.print("no messages")
         return
@@ -113,7 +113,7 @@ def print_measured(measured: Measured, top: int, console: Console) -> None:
 
 
 def _peaks(measured: Measured) -> dict[str | None, float]:
-    """Of each subject, and of all (None), messages a second in the busiest window."""
+    """Messages per second in the busiest window, for each subject and for all (None)."""
     windows = measured.windows
     each = windows.group_by("subject").aggregate([("messages_per_second", "max")])
     names, rates = each.column("subject"), each.column("messages_per_second_max")

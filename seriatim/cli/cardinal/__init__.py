@@ -1,1 +1,1 @@
-"""`seriatim cardinal`: producing, consuming and inspecting Cardinal Streams."""
+"""`seriatim cardinal`: produce, consume and inspect Cardinal Streams."""

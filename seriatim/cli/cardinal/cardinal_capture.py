@@ -1,4 +1,4 @@
-"""Messages of a journal, or of another capture, to a capture: kept for when the journal is not."""
+"""Copies messages of a journal, or of another capture, to a capture that outlives the journal."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from seriatim.cli.errors import CliError
 
 @dataclass(slots=True)
 class CaptureCounts:
-    """How many messages were written, and how many are none of Cardinal Streams."""
+    """How many messages were written, and how many were left out: not of Cardinal Streams."""
 
     messages: int = 0
     left_out: int = 0
 
     def __str__(self) -> str:
-        left_out = f" ({self.left_out} left out: none of Cardinal Streams)" if self.left_out else ""
+        left_out = f" ({self.left_out} left out: not of Cardinal Streams)" if self.left_out else ""
         return f"{self.messages} messages{left_out}"
 
 
 def write(name: str, stream: str, rows: Iterable[Row | None], source: str) -> CaptureCounts:
-    """Write the rows, whose numbers are of `stream`; None is left out. Raises `CliError`."""
+    """Write the rows, whose numbers belong to `stream`; skip None. Raises `CliError`."""
     if name == "-":
-        raise CliError("give a file; standard output reports what was written")
+        raise CliError("give a file: standard output is used for the report")
     if Path(name).exists() and Path(name).samefile(source):
-        raise CliError(f"{name}: it cannot be read and written at once")
+        raise CliError(f"{name}: cannot be read and written at the same time")
     done = CaptureCounts()
     try:
         with open(name, "wb") as file:

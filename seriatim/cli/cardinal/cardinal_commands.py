@@ -8,16 +8,16 @@ from seriatim.cli.errors import CliError
 
 app = typer.Typer(
     name="cardinal",
-    help="""Blocks of a chain over the broker: Cardinal Streams, version 1.
+    help="""Publish and follow the blocks of a chain: Cardinal Streams, version 1.
 
     [bold]Examples[/bold]
 
-    [cyan]seriatim cardinal simulate --lines blocks.jsonl[/cyan]   a chain to begin with
-    [cyan]seriatim cardinal produce blocks.jsonl[/cyan]            its blocks, as messages
-    [cyan]seriatim cardinal consume[/cyan]                         the blocks again, in order
-    [cyan]seriatim cardinal inspect[/cyan]                         its messages in the journal
+    [cyan]seriatim cardinal simulate --lines blocks.jsonl[/cyan]   make up a chain
+    [cyan]seriatim cardinal produce blocks.jsonl[/cyan]            publish its blocks
+    [cyan]seriatim cardinal consume[/cyan]                         print the blocks, in order
+    [cyan]seriatim cardinal inspect[/cyan]                         print its messages in the journal
     """,
-    short_help="Blocks of a chain over the broker, by Cardinal Streams.",
+    short_help="Publish and follow the blocks of a chain: Cardinal Streams.",
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -33,7 +33,7 @@ SchemaFile = Annotated[
     typer.Option(
         *("--schema",),
         metavar="FILE",
-        help="A TOML file: `default`, and a table `topics` of patterns to topics.",
+        help="A TOML file: `default`, and a table `topics` that maps patterns to topics.",
         show_default=False,
     ),
 ]
@@ -42,11 +42,12 @@ Topics = Annotated[
     typer.Option(
         *("--topic",),
         metavar="PATTERN=TOPIC",
-        help="Instead of --schema: keys that begin so are counted, and go there; repeatable.",
+        help="Instead of --schema: the topic of keys that begin with PATTERN; repeatable.",
     ),
 ]
 Default = Annotated[
-    str, typer.Option("--default", metavar="TOPIC", help="With --topic: where all else goes.")
+    str,
+    typer.Option("--default", metavar="TOPIC", help="With --topic: the topic of all other keys."),
 ]
 Url = Annotated[
     str,
@@ -58,17 +59,19 @@ Url = Annotated[
     ),
 ]
 
-# What `consume` takes.
+# Parameters of `consume`.
 Track = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATTERN", help="Only keys that begin so; repeatable. Needs the schema."),
+    typer.Option(
+        metavar="PATTERN", help="Only keys that begin with PATTERN; repeatable. Needs the schema."
+    ),
 ]
 FromBlock = Annotated[
     str | None,
     typer.Option(
         metavar="BLOCK",
-        help="Print from this block on: its number, or its hash (0x...). "
-        "Of a reorg that goes deeper, what has this number or a higher one.",
+        help="Print from this block on: its number or its hash (0x...). "
+        "Of a deeper reorg, only blocks with this number or a higher one are printed.",
         show_default=False,
     ),
 ]
@@ -82,7 +85,7 @@ Token = Annotated[
     str,
     typer.Option(
         metavar="TOKEN",
-        help="With --after-block: the token printed with it.",
+        help="With --after-block: the token that was printed with it.",
         show_default=False,
     ),
 ]
@@ -94,7 +97,7 @@ Hold = Annotated[
     typer.Option(
         min=0,
         metavar="SECONDS",
-        help="Without --after-block: how long the first block waits for a parent on its way.",
+        help="Without --after-block: how long the first block waits for its parent.",
     ),
 ]
 Count = Annotated[
@@ -108,44 +111,48 @@ Captured = Annotated[
     typer.Option(
         "--capture",
         metavar="FILE",
-        help="Read a capture instead, to its end, and no broker.",
+        help="Read a capture to its end, instead of a broker.",
         show_default=False,
     ),
 ]
-Brief = Annotated[bool, typer.Option("--brief", metavar=" ", help="How many keys, and not which.")]
-
-# What `simulate` takes.
-Blocks = Annotated[int, typer.Option(min=1, metavar="N", help="How many blocks.")]
-Updates = Annotated[int, typer.Option(min=0, metavar="N", help="Updates of a block.")]
-ValueBytes = Annotated[int, typer.Option(min=0, metavar="N", help="Bytes of a value.")]
-SubBatch = Annotated[
-    int, typer.Option(min=0, metavar="N", help="Updates of a block in a sub-batch. 0: none.")
+Brief = Annotated[
+    bool, typer.Option("--brief", metavar=" ", help="Print the number of keys, not the keys.")
 ]
-Forks = Annotated[float, typer.Option(min=0, max=1, metavar="P", help="How often a fork begins.")]
+
+# Parameters of `simulate`.
+Blocks = Annotated[int, typer.Option(min=1, metavar="N", help="How many blocks.")]
+Updates = Annotated[int, typer.Option(min=0, metavar="N", help="Updates per block.")]
+ValueBytes = Annotated[int, typer.Option(min=0, metavar="N", help="Bytes per value.")]
+SubBatch = Annotated[
+    int, typer.Option(min=0, metavar="N", help="Updates per block in a sub-batch. 0: no sub-batch.")
+]
+Forks = Annotated[
+    float, typer.Option(min=0, max=1, metavar="P", help="The probability of a fork at each block.")
+]
 ForkDepth = Annotated[
     int, typer.Option(min=1, metavar="N", help="A fork replaces at most this many blocks.")
 ]
 Producers = Annotated[
-    int, typer.Option(min=1, metavar="N", help="How many producers send everything.")
+    int, typer.Option(min=1, metavar="N", help="How many redundant producers send everything.")
 ]
 Duplicates = Annotated[
-    float, typer.Option(min=0, max=1, metavar="P", help="This part is sent twice.")
+    float, typer.Option(min=0, max=1, metavar="P", help="The fraction of messages sent twice.")
 ]
 Reorder = Annotated[
-    int, typer.Option(min=0, metavar="N", help="Messages come up to this many places late.")
+    int, typer.Option(min=0, metavar="N", help="Messages arrive up to this many places late.")
 ]
-Loss = Annotated[float, typer.Option(min=0, max=1, metavar="P", help="This part is never sent.")]
-Pace = Annotated[
-    float, typer.Option(min=0, metavar="N", help="Blocks a second. 0: as fast as it goes.")
+Loss = Annotated[
+    float, typer.Option(min=0, max=1, metavar="P", help="The fraction of messages never sent.")
 ]
+Pace = Annotated[float, typer.Option(min=0, metavar="N", help="Blocks per second. 0: no limit.")]
 Seed = Annotated[int, typer.Option(metavar="N", help="The same seed makes the same chain.")]
 
-# What `inspect` takes.
+# Parameters of `inspect`.
 OfBlock = Annotated[
     str | None,
     typer.Option(
         metavar="BLOCK",
-        help="Only the messages of this block: its hash (0x...), or how it begins.",
+        help="Only the messages of this block: its hash (0x...), or the beginning of it.",
         show_default=False,
     ),
 ]
@@ -153,28 +160,28 @@ OnlyMissing = Annotated[
     bool,
     typer.Option("--missing", metavar=" ", help="Only incomplete blocks, and what is missing."),
 ]
-Json = Annotated[bool, typer.Option("--json", metavar=" ", help="A line of JSON for each.")]
+Json = Annotated[bool, typer.Option("--json", metavar=" ", help="Print JSON, one object a line.")]
 CaptureTarget = Annotated[
     str | None,
     typer.Option(
         "--capture",
         metavar="FILE",
-        help="Print no messages; write them to a capture, of one application.",
+        help="Write the messages of one application to a capture; print none.",
         show_default=False,
     ),
 ]
 
-# Where `simulate` writes to.
+# Outputs of `simulate`.
 Lines = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Publish nothing; write the blocks as lines for `produce`."),
+    typer.Option(metavar="FILE", help="Publish nothing; write the blocks to a file for `produce`."),
 ]
 Capture = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Publish nothing; write the messages to a capture."),
 ]
 SchemaTarget = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Write the schema of the chain to it.")
+    str | None, typer.Option(metavar="FILE", help="Write the schema of the chain to this file.")
 ]
 NAME, DEFAULT = "chain", "blocks"
 DEFAULT_URL = "nats://127.0.0.1:4222"
@@ -186,7 +193,7 @@ def produce(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="FILE.jsonl", help="A block a line; - for standard input.", show_default=False
+            metavar="FILE.jsonl", help="One block a line; - for standard input.", show_default=False
         ),
     ],
     application: Application = NAME,
@@ -195,16 +202,16 @@ def produce(
     default: Default = DEFAULT,
     rate: Annotated[
         float,
-        typer.Option(min=0, metavar="N", help="At most this many blocks a second. 0: no limit."),
+        typer.Option(min=0, metavar="N", help="At most this many blocks per second. 0: no limit."),
     ] = 0.0,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Publish the blocks of a file, each as the messages of the protocol.
 
-    A line is a JSON object with number, hash, parent, weight, updates, deletes, batches; hashes
-    and values are hex behind 0x, the last four may be left out. docs/cardinal.md has it in full.
-    A file is checked to its end before anything is published; of standard input each line, with
-    those before it. To publish it twice does no harm: the broker knows the messages by their ids.
+    A line is a JSON object with number, hash, parent, weight, updates, deletes, batches; the last
+    four are optional. Hashes and values are hex, prefixed with 0x. See docs/cardinal.md.
+    A file is checked to its end before anything is published; standard input is checked line by
+    line. Publishing a file twice does no harm: the broker drops the duplicates by their ids.
 
     [bold]Examples[/bold]
 
@@ -244,12 +251,12 @@ def consume(
 ) -> None:
     """Collect the blocks and print how the chain changes: a line of JSON for each update.
 
-    A line has the blocks `removed`, those `added`, both oldest first, and the `token` with which
-    one can go on behind it. What was dropped or given up is told on standard error.
+    A line has the blocks `removed` and those `added`, both oldest first, and a `token` to continue
+    after it. Dropped messages and abandoned blocks are reported on standard error.
 
     [bold]Examples[/bold]
 
-    [cyan]seriatim cardinal consume[/cyan]                           all there is, then what comes
+    [cyan]seriatim cardinal consume[/cyan]                           the whole past, then live
     [cyan]seriatim cardinal consume --once --from-block 100 --brief[/cyan]
     [cyan]seriatim cardinal consume --topic 'a/=accounts' --track a/ | jq .added[].updates[/cyan]
     [cyan]seriatim cardinal consume --after-block 0x5f.. --token 1141c2c3a6b8558d=88485[/cyan]
@@ -274,7 +281,7 @@ def consume(
         whole = cardinal_consume.consume(url, wanted)
     except KeyboardInterrupt:
         if count or once:
-            raise  # what was asked for did not come
+            raise  # the wanted block did not come
         return
     raise typer.Exit(0 if whole else 1)
 
@@ -295,7 +302,7 @@ def inspect(
         typer.Option(
             *("-a", "--application"),
             metavar="NAME",
-            help="Only this application's; by default all.",
+            help="Only this application; by default all.",
             show_default=False,
         ),
     ] = None,
@@ -312,10 +319,10 @@ def inspect(
     json: Json = False,
     capture: CaptureTarget = None,
 ) -> None:
-    """Print the messages of a journal or a capture, one a line, and what blocks lack.
+    """Print the messages of a journal or a capture, one a line, and what incomplete blocks lack.
 
-    A message that makes its block whole says so. At the end comes a line for each block that is
-    not whole. Status 1 if there is one, or a message that is none.
+    The message that completes a block says so. At the end comes a line for each incomplete block.
+    The exit status is 1 if there is such a block, or a malformed message.
 
     [bold]Examples[/bold]
 
@@ -369,8 +376,8 @@ def simulate(
 ) -> None:
     """Make up a chain with forks, and publish it as redundant producers on a bad network would.
 
-    Copies of a message have one id, by which the broker knows them: it gives them one number.
-    Prints what a consumer must end with.
+    All copies of a message have the same id, so the broker numbers it once. At the end, prints the
+    head and the state that a consumer must arrive at.
 
     [bold]Examples[/bold]
 
@@ -378,7 +385,7 @@ def simulate(
     [cyan]seriatim cardinal simulate --producers 3 --loss 0.05 --reorder 200 --seed 7[/cyan]
     [cyan]seriatim cardinal simulate --lines blocks.jsonl --schema chain.toml[/cyan]
     [cyan]seriatim cardinal simulate --loss 0.01 --capture bad.capture[/cyan]
-                                          then: seriatim cardinal inspect bad.capture --missing
+                                              then: seriatim cardinal inspect bad.capture --missing
     """
     from cardinal.simulation import Plan
     from seriatim.cli.cardinal import cardinal_flags, cardinal_simulate

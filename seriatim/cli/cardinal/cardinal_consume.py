@@ -1,6 +1,6 @@
-"""`seriatim cardinal consume`: the updates of a chain as lines of JSON, from the replay on.
+"""`seriatim cardinal consume`: the updates of a chain as lines of JSON, past and live.
 
-What a consumer must know and is no update goes to standard error, crowds of one kind gathered.
+Events that are not updates go to standard error; repeated ones of one kind are summarized.
 Memory: that of the follower, and one window of the reader.
 """
 
@@ -40,13 +40,13 @@ from seriatim.cli.progress import Step as Shown
 from seriatim.cli.progress import bar
 from seriatim.cli.pubsub.broker_client import broker_url
 
-READ_SECONDS = 1.0  # without messages, how often blocks that will not come are given up
-CAPTURE_ROWS = 4096  # taken at once
+READ_SECONDS = 1.0  # how often, without messages, blocks that will not complete are given up
+CAPTURE_ROWS = 4096  # read at once
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where to begin: print from a block on (hash or number), or behind the last one applied."""
+    """Where to begin: at a block (hash or number), or after the last one applied."""
 
     hash: bytes | None = None
     number: int | None = None
@@ -98,7 +98,7 @@ def read_beginning(from_block: str | None, after_block: str | None, token: str) 
 
 
 def consume(url: str, wanted: ConsumeOptions) -> bool:
-    """Print updates until there is no more to come; False if messages were lost on the way."""
+    """Print updates until the end; False if messages were lost on the way."""
     if wanted.capture is not None:
         return _of_capture(wanted.capture, wanted)
     return asyncio.run(_consumed(broker_url(url), wanted))
@@ -107,8 +107,8 @@ def consume(url: str, wanted: ConsumeOptions) -> bool:
 class BlockPrinter:
     """Prints updates from the wanted block on.
 
-    That block has a number, and of the chain is printed what has this number or a higher one: what
-    a reorg brings in below is left out, and so is the removal of what was never printed.
+    Only blocks with its number or a higher one are printed. What a deeper reorg adds below is left
+    out, and so is the removal of blocks that were never printed.
     """
 
     def __init__(self, wanted: ConsumeOptions) -> None:
@@ -116,7 +116,7 @@ class BlockPrinter:
         begin = wanted.beginning
         self.lowest = 0 if begin.hash is None and begin.number is None else None
         self.count = 0  # of blocks added
-        self._out = sys.stdout  # the one there was before the bar, which shows what is printed
+        self._out = sys.stdout  # standard output itself, before the progress bar wraps it
 
     @property
     def begun(self) -> bool:
@@ -156,7 +156,7 @@ class BlockPrinter:
 
 
 class Following:
-    """The follower, what it gives to print, and what it gives to tell."""
+    """The follower, and where its updates and events go."""
 
     def __init__(self, wanted: ConsumeOptions) -> None:
         begin = wanted.beginning
@@ -172,7 +172,7 @@ class Following:
         self.gathered = Gathered()
 
     def happened(self, happened: list[Happening], stream: str, now: float) -> None:
-        """Take what the reader tells."""
+        """Handle events of the reader."""
         for one in happened:
             self.whole &= not isinstance(one, NumbersLost)
             if isinstance(one, Rewound):
@@ -184,7 +184,7 @@ class Following:
             self.gathered.tell(kind, _told(one), now)
 
     def take(self, rows: Sequence[Row], stream: str, now: float) -> None:
-        """Take rows; print and tell what comes of them."""
+        """Handle rows; print the updates and report the events."""
         self._show(self.follower.take(rows, stream, now), now)
         self.gathered.look(now)
 
@@ -197,7 +197,7 @@ class Following:
                 self.gathered.tell(*_given_up(event), now)
 
     def end(self, all_read: bool, now: float) -> None:
-        """Tell what is left; raises `CliError` if the wanted block did not come."""
+        """Report what is incomplete; raises `CliError` if the wanted block did not come."""
         if all_read:
             self._show(self.follower.flush(), now)
         self.gathered.end()
@@ -205,7 +205,7 @@ class Following:
             _say_what_lacks(self.follower)
             if not self.printer.begun:
                 raise CliError(
-                    f"{self.printer.wanted.beginning} is not in the stream, or not whole"
+                    f"{self.printer.wanted.beginning} is not in the stream, or is incomplete"
                 )
 
 
@@ -236,7 +236,7 @@ async def _consumed(url: str, wanted: ConsumeOptions) -> bool:
 
 
 def _of_capture(path: str, wanted: ConsumeOptions) -> bool:
-    """Print the updates of a capture: what it has is all there is."""
+    """Print the updates of a capture, to its end."""
     following = Following(wanted)
     try:
         with open(path, "rb") as file:
@@ -256,22 +256,22 @@ def _of_capture(path: str, wanted: ConsumeOptions) -> bool:
 
 
 def _check_token(streams: Mapping[str, int], journal: str, last: int) -> None:
-    """A token is behind the end by one at most: then there is nothing to be read."""
+    """Refuse a token that is beyond the journal's end; one after the last number is the end."""
     wanted = streams.get(journal, 0)
     if wanted > last + 1:
         raise CliError(
-            f"--token: it goes on at number {wanted}, but the journal {journal} ends with {last}:"
-            " it was cut, or the token is another's"
+            f"--token: it continues at number {wanted}, but the journal {journal} ends at {last}:"
+            " the journal was cut, or the token belongs to another"
         )
 
 
 def _given_up(event: Event) -> tuple[Hashable, str]:
-    """What kind of event it is, and its line."""
+    """An event's kind, and its line."""
     match event:
         case Dropped():
             return (Dropped, type(event.error)), str(event)
         case ChannelGivenUp(topic, why):
-            text = f"the reorg on {topic} was never completed, and is given up ({why})"
+            text = f"the reorg on {topic} was never completed and is given up ({why})"
             return (ChannelGivenUp, why), text
         case NotOpen():
             return NotOpen, str(event)
@@ -281,7 +281,7 @@ def _given_up(event: Event) -> tuple[Hashable, str]:
 
 
 async def _place(url: str) -> tuple[str, int]:
-    """The journal, and the last number that the broker has given."""
+    """The journal, and the last number that the broker assigned."""
     connection = await BrokerConnection.open(url)
     try:
         info = await connection.info()
@@ -292,7 +292,7 @@ async def _place(url: str) -> tuple[str, int]:
 
 @contextmanager
 def _progress(last: int) -> Iterator[Shown]:
-    """A bar over the past, where it does not stand between the lines of a terminal."""
+    """A progress bar over the past, unless the lines go to the same terminal."""
     if sys.stdout is None or sys.stdout.isatty():
         yield lambda done: None
         return
@@ -303,12 +303,12 @@ def _progress(last: int) -> Iterator[Shown]:
 def _say_what_lacks(follower: ChainFollower) -> None:
     for hash, block in list(follower.assembler.pending.items()):
         name = "a block" if block.batch is None else f"block {block.batch.number}"
-        say(f"{name} {hexed(hash)} is not whole: without {follower.assembler.missing(hash)}")
+        say(f"{name} {hexed(hash)} is incomplete; missing: {follower.assembler.missing(hash)}")
     if waiting := follower.chain.waiting:
         lowest = min(waiting, key=lambda block: block.number)
-        say(f"whole, but without their parents: {len(waiting)}, the lowest is {lowest}")
+        say(f"complete blocks without a parent: {len(waiting)}, the lowest is {lowest}")
     for topic in follower.channels:
-        say(f"the reorg of topic {topic} was announced, and is not complete")
+        say(f"the reorg of topic {topic} was announced but is not complete")
 
 
 def _told(event: Happening) -> str:
@@ -316,10 +316,12 @@ def _told(event: Happening) -> str:
         case Interrupted(why):
             return f"{why}; trying again"
         case JournalChanged(old, new):
-            return f"the broker has another journal ({new}, and not {old}); from its beginning"
+            return (
+                f"the broker has another journal ({new}, not {old}); reading it from the beginning"
+            )
         case Rewound(wanted, last):
-            return f"the journal was cut: it ends at {last}, and {wanted} was to come"
+            return f"the journal was cut: it ends at {last}, but number {wanted} was expected"
         case NumbersLost(first, last):
-            return f"messages {first} to {last} are not kept any more"
+            return f"messages {first} to {last} are no longer kept"
         case Unreadable(number, subject, error):
             return f"message {number} on {subject} is not a message of Cardinal Streams: {error}"

@@ -1,7 +1,7 @@
-"""`seriatim cardinal inspect`: messages of a journal or a capture, and what their blocks lack.
+"""`seriatim cardinal inspect`: messages of a journal or a capture, and what blocks lack.
 
-Each application, and each channel of a reorg, has an assembler of its own, as a consumer of all
-topics would; its bounds are the bound on memory.
+Each application, and each channel of a reorg, has an assembler of its own, like a consumer of all
+topics. The assemblers' bounds limit the memory.
 """
 
 import json
@@ -43,7 +43,7 @@ KEY_SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class InspectOptions:
-    """What to print: `block` is how a hash begins; `missing` leaves out all that is well."""
+    """What to print: `block` is a prefix of a hash; `missing` leaves out all that is complete."""
 
     application: str | None
     first: int | None
@@ -55,7 +55,7 @@ class InspectOptions:
 
 @dataclass(frozen=True, slots=True)
 class InspectedRow:
-    """One message, as it was found; `error` if its payload is no envelope."""
+    """One message, as it was found; `error` if its payload is not an envelope."""
 
     number: int
     application: str
@@ -67,7 +67,7 @@ class InspectedRow:
 
 @dataclass(frozen=True, slots=True)
 class InspectedStream:
-    """Whose numbers they are: a journal's, or those of a capture."""
+    """The numbers' stream: a journal, or a capture."""
 
     name: str
     path: str
@@ -75,7 +75,7 @@ class InspectedStream:
 
 
 def read_block(text: str | None) -> bytes:
-    """How the hash of the wanted block begins. Raises `CliError`."""
+    """The prefix of the wanted block's hash. Raises `CliError`."""
     if text is None:
         return b""
     try:
@@ -84,13 +84,13 @@ def read_block(text: str | None) -> bytes:
         found = b""
     if not text.startswith("0x") or not 0 < len(found) <= HASH_SIZE:
         raise CliError(
-            f'--block: "{text}" is not a hash, nor the beginning of one: 0x and pairs of digits'
+            f'--block: "{text}" is not a hash or the beginning of one (0x and pairs of hex digits)'
         )
     return found
 
 
 def inspect(path: str | None, wanted: InspectOptions) -> bool:
-    """Print what there is; False if something is missing or wrong. Raises `CliError`."""
+    """Print the messages; False if something is missing or wrong. Raises `CliError`."""
     inspector = Inspector(wanted)
     _, rows = _source(path, wanted, inspector)
     try:
@@ -102,11 +102,11 @@ def inspect(path: str | None, wanted: InspectOptions) -> bool:
 
 
 def capture(path: str | None, wanted: InspectOptions, target: str) -> bool:
-    """Write what there is to a capture; False if something is lost. Raises `CliError`."""
+    """Write the messages to a capture; False if some are lost. Raises `CliError`."""
     inspector = Inspector(wanted)
     stream, rows = _source(path, wanted, inspector)
     if stream.is_journal and wanted.application is None:
-        raise CliError("--capture: a capture is of one application; give --application")
+        raise CliError("--capture: a capture holds one application; give --application")
     some = (
         None if row.error else (row.topic, row.key, row.value, row.number)
         for row in rows
@@ -123,7 +123,7 @@ def _source(
     """The journal or the capture, and its messages. Raises `CliError`."""
     if path is not None and Path(path).is_file():
         if wanted.application is not None:
-            raise CliError(f"{path}: a capture is of one application; leave out --application")
+            raise CliError(f"{path}: a capture holds one application; leave out --application")
         with _capture_errors(path), open(path, "rb") as file:
             stream = CaptureReader(file).stream
         return InspectedStream(stream, path, False), _of_capture(path, wanted)
@@ -174,7 +174,7 @@ def _capture_errors(path: str) -> Iterator[None]:
 
 
 class Inspector:
-    """Prints messages, and keeps what is missing."""
+    """Prints messages, and remembers what is missing."""
 
     def __init__(self, wanted: InspectOptions) -> None:
         self.whole = True
@@ -182,7 +182,7 @@ class Inspector:
         self._assemblers: dict[tuple[str, str], Assembler] = {}
 
     def take(self, row: InspectedRow) -> None:
-        """Print a message and what it makes whole, or what is wrong with it."""
+        """Print a message and the block it completes, or what is wrong with it."""
         wanted = self._wanted
         shown = row.key[1 : 1 + HASH_SIZE].startswith(wanted.block)
         try:
@@ -214,12 +214,12 @@ class Inspector:
                 self._trouble(event)
 
     def lost(self, first: int, last: int) -> None:
-        """Numbers that the journal does not have any more."""
+        """Numbers that the journal no longer has."""
         self.whole = False
-        print(f"seriatim: numbers {first} to {last} are not there any more", file=sys.stderr)
+        print(f"seriatim: numbers {first} to {last} are no longer kept", file=sys.stderr)
 
     def end(self) -> None:
-        """Print what is not whole."""
+        """Print the incomplete blocks."""
         for assembler in self._assemblers.values():
             for hash, block in list(assembler.pending.items()):
                 missing = assembler.missing(hash)

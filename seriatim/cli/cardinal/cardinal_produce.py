@@ -1,8 +1,8 @@
-"""`seriatim cardinal produce`: blocks as lines of JSON, to messages at the broker.
+"""`seriatim cardinal produce`: publishes blocks, given as lines of JSON.
 
-A file is read twice: first to its end, without a broker, so that nothing is published of one that
-is wrong; a pipe once, and of a line that is wrong nothing is published. Memory: one line, what its
-block makes, and what `Lineage` keeps of the blocks before.
+A file is read twice: first to its end without a broker, so nothing of a bad file is published. A
+pipe is read once; of a bad line nothing is published. Memory: one line, the messages of its
+block, and what `Lineage` keeps of earlier blocks.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from seriatim.cli.progress import Step, bar
 from seriatim.cli.pubsub import piped
 from seriatim.cli.pubsub.broker_client import broker_url
 
-LINE_BYTES_MAX = 256 << 20  # hex doubles a block, and no block has 128 MiB
+LINE_BYTES_MAX = 256 << 20  # hex doubles the size of a block, and no block has 128 MiB
 KEY_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
 class ProduceOptions:
-    """What to publish, as whose, how fast."""
+    """What to publish, for which application, and how fast."""
 
     file: str
     application: str
@@ -59,7 +59,7 @@ class ProducedCounts:
 
 @dataclass(frozen=True, slots=True)
 class Largest:
-    """The largest message there was: its bytes, the line it is of, and what it is."""
+    """The largest message so far: its bytes, its line, and what it is."""
 
     bytes: int = 0
     line: int = 0
@@ -67,7 +67,7 @@ class Largest:
 
 
 class Maker:
-    """Lines to the messages of their blocks."""
+    """Makes the messages of the blocks on lines."""
 
     def __init__(self, wanted: ProduceOptions) -> None:
         self.largest = Largest()
@@ -77,7 +77,7 @@ class Maker:
         self._line = 0
 
     def take(self, line: bytes) -> tuple[int, list[Messages]]:
-        """How many blocks a line has, and all their messages. Raises `CliError`."""
+        """The number of blocks on a line, and all their messages. Raises `CliError`."""
         self._line += 1
         if not line.strip():
             return 0, []
@@ -96,12 +96,12 @@ class Maker:
         return len(draft.blocks) if isinstance(draft, ReorgDraft) else 1, parts
 
     def check(self, bytes_max: int | None) -> None:
-        """Raises `CliError` if a message so far is larger than the broker takes."""
+        """Raises `CliError` if a message so far is larger than the broker accepts."""
         found = self.largest
         if bytes_max is not None and found.bytes > bytes_max:
             raise CliError(
                 f"{self._wanted.name}: line {found.line}: {found.what} makes a message of"
-                f" {found.bytes} bytes; the broker takes {bytes_max}"
+                f" {found.bytes} bytes; the broker accepts at most {bytes_max}"
             )
 
 
@@ -151,26 +151,26 @@ def _so_far(done: ProducedCounts) -> str:
     if not done.blocks:
         return ""
     blocks = "1 block was" if done.blocks == 1 else f"{done.blocks} blocks were"
-    return f"; {blocks} published before it"
+    return f"; {blocks} published before that"
 
 
 def _named(key: bytes, value: bytes) -> str:
-    """What a message is, for the author of the line."""
+    """What a message is, in words for the author of the line."""
     message = decode(key, value)
     match message:
         case Batch():
-            return "the Batch, with all keys that no pattern takes,"
+            return "the Batch, with all keys that match no pattern,"
         case Update(_, name, _):
             return f"the key {name!r:.{KEY_SHOWN}}"
         case SubBatchMessage(_, _, _, [], updates):
             return f"the key {next(iter(updates))!r:.{KEY_SHOWN}} of a sub-batch"
         case SubBatchMessage():
-            return "what a sub-batch deletes"
+            return "the deletes of a sub-batch"
     return f"the {type(message).__name__}"
 
 
 async def _each(file: BinaryIO) -> AsyncIterator[bytes]:
-    """The lines of a file, or of what one may have to wait for."""
+    """The lines of a file, or of a pipe that may have to be waited for."""
     if not _size(file):
         async for line in piped.lines(file.fileno(), LINE_BYTES_MAX):
             yield line
@@ -192,7 +192,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 def _opened(name: str) -> Iterator[BinaryIO]:
     if name == "-":
         if sys.stdin is None:
-            raise CliError("there is no standard input")
+            raise CliError("standard input is closed")
         yield sys.stdin.buffer
         return
     try:

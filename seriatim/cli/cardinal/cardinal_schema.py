@@ -1,4 +1,4 @@
-"""The schema of an application as the command line gives it: a file, or patterns one by one."""
+"""Reads the schema of an application from the flags: a file, or single patterns."""
 
 from pathlib import Path
 
@@ -10,14 +10,14 @@ from seriatim.cli.errors import CliError
 
 
 def application_name(name: str) -> str:
-    """`name` itself, when it can be part of a subject. Raises `CliError`."""
+    """`name` itself, if it can be part of a subject. Raises `CliError`."""
     if not APPLICATION.fullmatch(name):
         raise CliError(f'--application: "{name}" is not one word of letters, digits, - and _')
     return name
 
 
 def read_schema(file: str | None, topics: list[str] | None, default: str) -> Schema:
-    """The schema of the flags. Raises `CliError`."""
+    """The schema that the flags give. Raises `CliError`."""
     found: dict[str, str] = {}
     if file is not None:
         if topics:
@@ -39,10 +39,10 @@ def read_schema(file: str | None, topics: list[str] | None, default: str) -> Sch
 def read_tracking(
     file: str | None, topics: list[str] | None, default: str, patterns: list[str] | None
 ) -> Tracking | None:
-    """What a consumer wants; None: everything of all topics. Raises `CliError`."""
+    """What a consumer wants; None: all keys of all topics. Raises `CliError`."""
     if file is None and not topics:
         if patterns:
-            raise CliError("--track needs --schema, or --topic: they say where such keys come")
+            raise CliError("--track needs --schema, or --topic: they say which topic has such keys")
         return None
     schema = read_schema(file, topics, default)
     try:
@@ -57,7 +57,7 @@ def _of_file(file: str) -> Schema:
     except OSError as error:
         raise CliError(f"{file}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise CliError(f"{file}: no TOML: {error}") from error
+        raise CliError(f"{file}: not valid TOML: {error}") from error
     try:
         return parse(text)
     except SchemaError as error:

@@ -1,4 +1,4 @@
-"""`seriatim cardinal simulate`: a chain that never was, to the broker, a capture or lines."""
+"""`seriatim cardinal simulate`: publishes a made-up chain, or writes it to a file."""
 
 import asyncio
 from collections.abc import Iterator
@@ -33,11 +33,11 @@ class SimulationTarget:
 
 
 def simulate(plan: Plan, target: SimulationTarget, schema: str | None) -> None:
-    """Make the chain, and print what a consumer must end with. Raises `CliError`."""
+    """Make the chain, and print where a consumer must arrive. Raises `CliError`."""
     if target.lines is not None and target.capture is not None:
         raise CliError("give --lines or --capture, not both")
     if "-" in (target.lines, target.capture):
-        raise CliError("give a file; standard output reports what was made (/dev/stdout is a file)")
+        raise CliError("give a file (/dev/stdout is one): standard output is used for the report")
     if schema is not None:
         _write_text(schema, as_toml(SCHEMA))
     simulation = Simulation(plan)
@@ -93,7 +93,7 @@ async def _to_broker(simulation: Simulation, target: SimulationTarget, step: Ste
                 blocks += block is not None
                 step(blocks)
     except TransportError as error:
-        raise CliError(f"{error}; {blocks} blocks were published before it") from error
+        raise CliError(f"{error}; {blocks} blocks were published before that") from error
     return f"published {blocks} blocks in {messages} messages, up to number {last}"
 
 
@@ -107,7 +107,7 @@ def _by_topic(sent: list[Sent]) -> Messages:
 
 @contextmanager
 def _written(name: str) -> Iterator[BinaryIO]:
-    """A file to write; what it is about is told on standard output."""
+    """A file to write; the report about it goes to standard output."""
     try:
         file = open(name, "wb")  # noqa: SIM115
     except OSError as error:

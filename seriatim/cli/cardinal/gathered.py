@@ -1,7 +1,7 @@
-"""Lines on standard error, of which those of one kind are gathered when they come in crowds.
+"""Lines on standard error; crowds of the same kind are summarized.
 
-The first of a kind is told whole. What follows within a second is counted, and told as one line
-with the last of them, at most once a second for each kind; `end` tells what is left.
+The first line of a kind is printed in full. Those that follow within a second are counted, and
+reported as one line with the last of them, at most once a second per kind. `end` reports the rest.
 """
 
 import sys
@@ -11,7 +11,7 @@ SECONDS = 1.0
 
 
 class Kind:
-    """Lines of one kind: when one was told, and what has come since."""
+    """Lines of one kind: when one was last printed, and what has come since."""
 
     __slots__ = ("count", "last", "told")
 
@@ -22,13 +22,13 @@ class Kind:
 
 
 class Gathered:
-    """Tells lines; the time is an argument."""
+    """Prints or counts lines; the time is an argument."""
 
     def __init__(self) -> None:
         self._kinds: dict[Hashable, Kind] = {}
 
     def tell(self, kind: Hashable, text: str, now: float) -> None:
-        """Tell a line, or count it; a line without a kind (None) is always told."""
+        """Print a line, or count it; a line without a kind (None) is always printed."""
         found = None if kind is None else self._kinds.get(kind)
         if found is not None and (found.count or now < found.told + SECONDS):
             found.count, found.last = found.count + 1, text
@@ -38,14 +38,14 @@ class Gathered:
             self._kinds[kind] = Kind(now)
 
     def look(self, now: float) -> None:
-        """Tell what was counted, where a second has gone by."""
+        """Report the counted lines of each kind whose second has passed."""
         for kind in self._kinds.values():
             if kind.count and now >= kind.told + SECONDS:
                 _tell_counted(kind)
                 kind.told, kind.count = now, 0
 
     def end(self) -> None:
-        """Tell all that was counted."""
+        """Report all counted lines."""
         for kind in self._kinds.values():
             if kind.count:
                 _tell_counted(kind)
@@ -58,5 +58,5 @@ def _tell_counted(kind: Kind) -> None:
 
 
 def say(text: str) -> None:
-    """A line of ours on standard error."""
+    """Print a line of this program on standard error."""
     print(f"seriatim: {text}", file=sys.stderr, flush=True)

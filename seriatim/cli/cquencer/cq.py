@@ -1,7 +1,7 @@
-"""`seriatim cq`: the broker as cquencer's own command, for those who know it.
+"""`seriatim cq`: the broker with cquencer's own command line.
 
-It is `seriatim serve` with the port, one feed, no NATS clients and no journal, and says what is
-wrong by the names that this command has.
+It is `seriatim serve` with cquencer's port and one feed, without NATS clients or a journal. Error
+messages use this command's names for the settings.
 """
 
 import os
@@ -12,24 +12,26 @@ from typer.core import TyperCommand
 
 from broker.settings.errors import WrongSettings
 
-# What `resolve` calls the settings, and what they are called here.
+# The names of the settings: what `resolve` calls them, and what they are called here.
 NAMES = {
     "--sequencer_port": "TCP_PORT",
     "--sequencer_framing": "--framing",
     "--sequencer_subject": "--subject",
     "--feed": "the feed",
 }
-# `serve` may do without cquencer's port; here there is nothing without it.
+# For `serve` cquencer's port is optional; here it is what the command is for.
 ANY_PORT = "give 1 to 65535, or -1 for any free port"
 OR_NONE = ", or 0 for none"
-# These say themselves what they are about.
+# These messages name their subject themselves.
 SENTENCES = ("--feed: the feed ", "--feed: a feed ")
 
 
 TcpPort = Annotated[
     str,
     typer.Argument(
-        metavar="TCP_PORT", help="Where messages come in (-1: any free port).", show_default=False
+        metavar="TCP_PORT",
+        help="The port that accepts messages (-1: any free port).",
+        show_default=False,
     ),
 ]
 Group = Annotated[
@@ -42,7 +44,7 @@ Interface = Annotated[
     str,
     typer.Option(
         metavar="INTERFACE",
-        help="What to send by: its name, or IPv4 address. Without, what the routes say.",
+        help="The interface to send by: its name or IPv4 address. Default: the routing table's.",
         show_default=False,
     ),
 ]
@@ -50,10 +52,10 @@ Framing = Annotated[
     str,
     typer.Option(
         metavar="recv|netstring",
-        help="Where a message ends: with what one recv gives, or as a netstring says.",
+        help="Where a message ends: at the end of one recv, or of a netstring.",
     ),
 ]
-Ttl = Annotated[str, typer.Option(metavar="COUNT", help="How many networks a datagram may reach.")]
+Ttl = Annotated[str, typer.Option(metavar="COUNT", help="How many networks a datagram may cross.")]
 Codec = Annotated[
     str,
     typer.Option(
@@ -64,11 +66,11 @@ Codec = Annotated[
 Host = Annotated[str, typer.Option("-a", "--host", metavar="HOST", help="The address of TCP_PORT.")]
 Port = Annotated[
     str,
-    typer.Option(
-        *("-p", "--port"), metavar="PORT", help="Let NATS clients in by this port (0: none)."
-    ),
+    typer.Option(*("-p", "--port"), metavar="PORT", help="A port for NATS clients, too (0: none)."),
 ]
-Subject = Annotated[str, typer.Option(metavar="SUBJECT", help="What they know the messages by.")]
+Subject = Annotated[
+    str, typer.Option(metavar="SUBJECT", help="The subject of the messages, for NATS clients.")
+]
 HttpPort = Annotated[
     str, typer.Option("-m", "--http_port", metavar="PORT", help="Monitoring's port (0: off).")
 ]
@@ -77,17 +79,19 @@ StoreDir = Annotated[
     typer.Option(
         *("-sd", "--store_dir"),
         metavar="DIR",
-        help="Keep a journal there. Without, a restart begins with number 1 again.",
+        help="Keep a journal there. Without one, a restart begins at number 1 again.",
     ),
 ]
-Debug = Annotated[bool, typer.Option("-D", "--debug", metavar=" ", help="Log who comes and goes.")]
+Debug = Annotated[
+    bool, typer.Option("-D", "--debug", metavar=" ", help="Log connections and disconnections.")
+]
 
 
 class PortFirst(TyperCommand):
-    """A command with a port among its arguments, where -1 is any free one and no option."""
+    """A command whose first argument is a port: -1 is any free port, not an option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take -1 for what it is; whatever else is no option is one argument too many."""
+        """Accept -1 as an argument; any other unknown option is an extra argument."""
         ctx.ignore_unknown_options = "-1" in args
         return super().parse_args(ctx, args)
 
@@ -110,15 +114,15 @@ def cq(
     """Be cquencer: number what comes in by TCP, and multicast it.
 
     One recv is one message, and its number is the answer; one byte asks for the
-    last number. docs/cquencer.md tells what is as it was, and what is right now.
-    [bold]seriatim serve[/bold] does the same and all the rest: more feeds, other limits.
+    last number. docs/cquencer.md says what is the same as in cquencer and what differs.
+    [bold]seriatim serve[/bold] does the same and more: several feeds, other limits.
 
     [bold]Examples[/bold]
 
     [cyan]seriatim cq 3001 239.0.0.1 1234[/cyan]
     [cyan]seriatim cq 3001 239.0.0.1 1234 --interface 127.0.0.1[/cyan]   on this machine only
     [cyan]seriatim cq 3001 239.0.0.1 1234 --framing netstring[/cyan]     pipelining is safe
-    [cyan]seriatim cq 3001 239.0.0.1 1234 --store_dir cq -p 4222[/cyan]  numbers go on; NATS, too
+    [cyan]seriatim cq 3001 239.0.0.1 1234 --store_dir cq -p 4222[/cyan]  keeps numbers; serves NATS
     """
     from seriatim.cli.serve import become_broker
 
@@ -144,13 +148,13 @@ def cq(
 
 
 def settings_of(flags: dict[str, Any]) -> Any:
-    """The settings, with the environment's for all that is not given. Raises `WrongSettings`."""
+    """The settings: the given flags, else the environment. Raises `WrongSettings`."""
     from broker.settings.resolve import resolve
 
     problems = []
     if flags["sequencer.port"] == "0":
         problems.append(f"TCP_PORT: 0 is not a port to listen on; {ANY_PORT}")
-        flags = {**flags, "sequencer.port": "-1"}  # the others are to be told, too
+        flags = {**flags, "sequencer.port": "-1"}  # so that the other problems are reported, too
     try:
         return resolve(flags, os.environ, None, problems).settings
     except WrongSettings as wrong:

@@ -1,4 +1,4 @@
-"""What `seriatim destn` does: listen to one feed or two, and print what they bring."""
+"""The work of `seriatim destn`: listen to one feed or two, and print the messages."""
 
 import asyncio
 import base64
@@ -35,14 +35,14 @@ from seriatim.receiver import (
 from seriatim.receiver.arrivals import Arrivals
 from seriatim.receiver.group import join, rejoined
 
-QUIET_SECONDS = 1.0  # without a datagram, then it is seen whether the interface is another one
-TROUBLE_SECONDS = 1.0  # between two looks at what goes wrong
+QUIET_SECONDS = 1.0  # without a datagram; then check whether the interface has changed
+TROUBLE_SECONDS = 1.0  # between two checks for trouble
 UNORDERED = ("datagrams", "messages", "heartbeats", "malformed", "kernel_drops")
 
 
 @dataclass(frozen=True, slots=True)
 class DestinationOptions:
-    """What to make of what is heard; `view` is decode, json or raw, or empty for frames."""
+    """How to print what arrives; `view` is decode, json or raw, or empty for frames."""
 
     codec: str
     fill: str
@@ -80,12 +80,12 @@ def feeds_of(group: str, port: int, interface: str, second: str) -> list[Group]:
 
 
 def _place(feed: Group) -> tuple[object, ...]:
-    """Where a feed is heard, however it is written."""
+    """What identifies a feed, however its address is written."""
     return ip_address(feed.group), feed.port, feed.interface
 
 
 def listen(feeds: list[Group], wish: DestinationOptions) -> None:
-    """Print until there was as much as wished. Raises `CliError`."""
+    """Print messages until `count` is reached. Raises `CliError`."""
     try:
         codec = codec_named(wish.codec, filtered=wish.subject != ">")
         with _interrupted_by_sigterm():
@@ -101,7 +101,7 @@ def listen(feeds: list[Group], wish: DestinationOptions) -> None:
 
 @contextmanager
 def _interrupted_by_sigterm() -> Iterator[None]:
-    """Whoever ends us so, a supervisor or `timeout`, is told what was seen as after Ctrl-C."""
+    """Handle SIGTERM, from a supervisor or `timeout`, like Ctrl-C: totals are still printed."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -110,7 +110,7 @@ def _interrupted_by_sigterm() -> Iterator[None]:
 
 
 class MessagePrinter:
-    """Writes messages in one view, and what there is of them at once."""
+    """Writes messages in one view, a batch at a time."""
 
     def __init__(self, name: str, out: BinaryIO) -> None:
         self.encode = encoder(name)
@@ -125,7 +125,7 @@ class MessagePrinter:
 
 
 def encoder(name: str) -> Callable[[FeedMessage], bytes]:
-    """How a message of a feed is printed."""
+    """The function that prints a message of a feed."""
     match name:
         case "raw":
             return lambda message: bytes(message.payload)
@@ -137,7 +137,7 @@ def encoder(name: str) -> Callable[[FeedMessage], bytes]:
 
 
 def as_json(message: FeedMessage) -> bytes:
-    """One line of JSON, of what the codec brings."""
+    """One line of JSON, with the fields that the codec has."""
     fields: dict[str, object] = {"number": message.number}
     if message.time:
         fields["time"] = show_time(message.time)
@@ -153,7 +153,7 @@ def as_json(message: FeedMessage) -> bytes:
 
 
 def as_line(message: FeedMessage) -> bytes:
-    """One line, or more where the payload has, for a person."""
+    """One line for a person; more if the payload has several."""
     shown = message_view.ShownMessage(message.number, _text(message.subject), message.payload, b"")
     return message_view.as_text(shown).encode("utf-8", "backslashreplace") + b"\n"
 
@@ -163,7 +163,7 @@ def _text(data: bytes) -> str:
 
 
 def _greet(feeds: list[Group]) -> None:
-    """Say that what is sent from now on is heard."""
+    """Report that everything sent from now on will be received."""
     _say(f"listening to {' and '.join(map(str, feeds))}")
 
 
@@ -172,7 +172,7 @@ def _say(text: str) -> None:
 
 
 def _as_it_comes(feed: Group, codec: Codec, wish: DestinationOptions, out: BinaryIO) -> None:
-    """Datagrams, or the messages in them, in no order but theirs."""
+    """Datagrams, or the messages in them, in the order they arrive."""
     heard = join(feed)
     try:
         arrivals, before = Arrivals(heard), Seen()
@@ -192,18 +192,18 @@ def _as_it_comes(feed: Group, codec: Codec, wish: DestinationOptions, out: Binar
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What sockets have brought by now, that are closed: one may take another one's place."""
+    """Totals of sockets that were closed because another one took their place."""
 
     datagrams: int = 0
     drops: int = 0
 
     def and_of(self, arrivals: Arrivals) -> "Seen":
-        """The same and what this one has brought."""
+        """These totals and those of another socket."""
         return Seen(self.datagrams + arrivals.count, self.drops + arrivals.drops)
 
 
 class Reading:
-    """Datagrams as they come, until there were as many as wished."""
+    """Prints datagrams as they come, until `count` is reached."""
 
     def __init__(self, codec: Codec, wish: DestinationOptions, out: BinaryIO) -> None:
         self.codec = codec
@@ -214,7 +214,7 @@ class Reading:
         self.done = False
 
     def read(self, datagrams: list[bytes]) -> None:
-        """Show them."""
+        """Print them."""
         if self.wish.view:
             self._show([one for datagram in datagrams for one in self._decoded(datagram)])
         else:
@@ -233,10 +233,10 @@ class Reading:
         self.done = bool(self.wish.count) and self.shown >= self.wish.count
 
     def _decoded(self, datagram: bytes) -> list[FeedMessage]:
-        """Its messages; what is wrong with it is told, the first time."""
+        """The messages of a datagram; the first error is reported, the others counted."""
         try:
             packet = packet_of(self.codec, datagram)
-        except Exception as error:  # of whoever wrote the codec
+        except Exception as error:  # the codec may be the user's own
             if self.malformed == 0:
                 _say(f"a datagram that this codec cannot read, {error}; others are only counted")
             self.malformed += 1
@@ -248,7 +248,7 @@ class Reading:
         return list(packet.messages)
 
     def lines(self, seen: Seen) -> list[str]:
-        """What was seen, counted."""
+        """The totals, as lines of text."""
         return Counters(
             datagrams=seen.datagrams,
             messages=self.printer.messages,
@@ -261,7 +261,7 @@ class Reading:
 async def _in_order(
     feeds: list[Group], codec: Codec, wish: DestinationOptions, out: BinaryIO
 ) -> None:
-    """Every number once, or told as lost."""
+    """Print every number once, in order, or report it as lost."""
     receiver = Receiver(
         feeds,
         codec=codec,
@@ -286,7 +286,7 @@ async def _in_order(
 
 
 async def _tell_troubles(receiver: Receiver) -> None:
-    """Say what goes wrong, each kind once: to read nothing, or to ask in vain, is no event."""
+    """Report each kind of trouble once; reading nothing and asking in vain are not events."""
     told: set[str] = set()
     while True:
         for text in receiver.troubles:
@@ -298,7 +298,7 @@ async def _tell_troubles(receiver: Receiver) -> None:
 
 
 def _show_events(events: list[Event], printer: MessagePrinter, count: int) -> bool:
-    """Print a batch; whether there were as many as wished."""
+    """Print a batch; whether `count` is reached."""
     waiting: list[FeedMessage] = []
     for event in events:
         if isinstance(event, FeedMessage):
@@ -323,12 +323,12 @@ def _described(event: Event) -> str:
         )
     if isinstance(event, Ended):
         return f"the feed has ended before number {event.after}"
-    return "another stream begins: the numbers that follow are of other messages"
+    return "another stream begins: the numbers that follow belong to other messages"
 
 
 @contextmanager
 def _counted(wish: DestinationOptions, lines: Callable[[], list[str]]) -> Iterator[None]:
-    """Say at the end what was seen, if that is wished."""
+    """At the end, print the totals, if asked to."""
     try:
         yield
     finally:

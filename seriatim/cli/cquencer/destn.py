@@ -1,8 +1,8 @@
-"""`seriatim destn`: what a multicast group brings, as cquencer's own destn prints it, and better.
+"""`seriatim destn`: prints a multicast group, as cquencer's own destn does, and in better forms.
 
 datagrams       23:5:88485,11:hello world,,      as they come, nothing between them
 --decode           88485  orders.new  hello world
---json          {"number": 88485, ...}           bytes that are no text in base64
+--json          {"number": 88485, ...}           binary payloads in base64
 --raw           hello world                      the payload alone, nothing between them
 """
 
@@ -23,7 +23,7 @@ Interface = Annotated[
     str,
     typer.Option(
         metavar="ADDRESS|NAME",
-        help="Where to listen: an address of this machine, or an interface.",
+        help="Where to listen: a local address, or the name of an interface.",
         show_default=False,
     ),
 ]
@@ -34,7 +34,7 @@ Second = Annotated[
     str,
     typer.Option(
         metavar="GROUP:PORT[,interface=..]",
-        help="Another feed of the same messages: what comes first counts.",
+        help="Another feed of the same messages; the first copy counts.",
         show_default=False,
     ),
 ]
@@ -42,19 +42,21 @@ Fill = Annotated[
     str,
     typer.Option(
         metavar="URL",
-        help="Whom to ask for missing messages: nats://HOST:PORT or mold://HOST:PORT.",
+        help="The server to ask for missing messages: nats://HOST:PORT or mold://HOST:PORT.",
         show_default=False,
     ),
 ]
 First = Annotated[
     int | None,
     typer.Option(
-        "--from", min=1, max=NUMBER_MAX, metavar="N", help="Begin with number N of the past."
+        "--from", min=1, max=NUMBER_MAX, metavar="N", help="Begin at number N, in the past."
     ),
 ]
 Filtered = Annotated[
     str,
-    typer.Option(metavar="SUBJECT", help="The feed's filter: what it leaves out is not lost."),
+    typer.Option(
+        metavar="SUBJECT", help="The feed's filter: numbers that it leaves out are not lost."
+    ),
 ]
 Count = Annotated[
     int, typer.Option("-n", "--count", min=0, metavar="N", help="Stop after this many. 0: never.")
@@ -67,19 +69,26 @@ def destn(
     interface: Interface = "",
     codec: CodecName = "netstring",
     decode: Annotated[
-        bool, typer.Option("--decode", metavar=" ", help="Number, subject and payload, by line.")
+        bool,
+        typer.Option(
+            "--decode", metavar=" ", help="Print number, subject and payload, a message a line."
+        ),
     ] = False,
     json: Annotated[
-        bool, typer.Option("--json", metavar=" ", help="A line of JSON for each message.")
+        bool, typer.Option("--json", metavar=" ", help="Print JSON, one message a line.")
     ] = False,
     raw: Annotated[
         bool,
-        typer.Option("--raw", metavar=" ", help="Only the payloads, with nothing between them."),
+        typer.Option(
+            "--raw", metavar=" ", help="Print only the payloads, with nothing between them."
+        ),
     ] = False,
     ordered: Annotated[
         bool,
         typer.Option(
-            "--ordered", metavar=" ", help="Each number once, in order; lost numbers are reported."
+            "--ordered",
+            metavar=" ",
+            help="Print each number once, in order, and report lost numbers.",
         ),
     ] = False,
     fill: Fill = "",
@@ -88,12 +97,12 @@ def destn(
     filtered: Filtered = ">",
     count: Count = 0,
     stats: Annotated[
-        bool, typer.Option("--stats", metavar=" ", help="At the end, say what was seen and done.")
+        bool, typer.Option("--stats", metavar=" ", help="Print totals at the end.")
     ] = False,
 ) -> None:
-    """Show what a multicast group brings. Ctrl-C ends it, and SIGTERM does.
+    """Show what a multicast group brings. Ctrl-C or SIGTERM ends it.
 
-    Without options: the datagrams as they come, as cquencer's destn has it.
+    Without options: prints the datagrams as they come, like cquencer's destn.
     --fill, --from and --second imply --ordered. Losses go to standard error.
 
     [bold]Examples[/bold]
@@ -103,14 +112,14 @@ def destn(
     [cyan]seriatim destn 239.0.0.1 1234 --ordered --fill nats://10.0.0.7:4222[/cyan]
                                   nothing lost, nothing twice
     [cyan]seriatim destn 239.0.0.1 1234 --fill nats://10.0.0.7:4222 --from 1 --json[/cyan]
-                                  all there ever was, then what comes
+                                  the whole past, then live
     [cyan]seriatim destn 239.0.0.1 1234 --second 239.0.0.2:1234,interface=eth2 --stats[/cyan]
     """
     from seriatim.cli.cquencer import destination
     from seriatim.cli.pubsub import pub
 
     if first is not None and not fill:
-        raise CliError("--from begins in the past, which somebody must have: give --fill")
+        raise CliError("--from begins in the past, which a feed does not have; give --fill")
     pub.checked_subject(filtered, wildcards=True)
     _check_filter(filtered, codec, bool(ordered or fill or second))
     try:
@@ -129,11 +138,11 @@ def destn(
         )
     except KeyboardInterrupt:
         if count:
-            raise  # what was asked for did not come
+            raise  # lost numbers were reported
 
 
 def _view(*on: bool) -> str:
-    """The one that was chosen, or none."""
+    """The chosen view, or none."""
     chosen = [name for name, wanted in zip(VIEWS, on, strict=True) if wanted]
     if len(chosen) > 1:
         raise CliError(f"give one of {' and '.join(f'--{name}' for name in chosen)}, not both")
@@ -141,9 +150,9 @@ def _view(*on: bool) -> str:
 
 
 def _check_filter(subject: str, codec: str, ordered: bool) -> None:
-    """Refuse a filter that would change nothing of what is printed."""
+    """Refuse a filter that would have no effect on the output."""
     if subject != ">" and not ordered and codec != "moldudp64":
         raise CliError(
-            "--filtered says what is not lost, and only --ordered reports losses: give"
+            "--filtered has no effect without --ordered, which reports losses: give"
             " --ordered, or leave it out"
         )

@@ -1,8 +1,8 @@
-"""`seriatim sendr`: lines to cquencer's port, and the numbers that it answers.
+"""`seriatim sendr`: sends lines to cquencer's port, and shows the numbers it answers.
 
-On a terminal it asks for one line after the other, as cquencer's own sendr does; from a pipe
-each line is a message. With netstrings a pipe is sent as fast as it comes, and the answers are
-printed as they come; else each line waits for its answer, for that is where a message ends.
+On a terminal it prompts for one line at a time, as cquencer's own sendr does; from a pipe each line
+is a message. With netstrings, a pipe is sent as fast as it can be read, and the answers are printed
+as they arrive. Without, each line waits for its answer: one recv must read exactly one message.
 """
 
 import contextlib
@@ -19,9 +19,10 @@ import typer
 from seriatim.cli.errors import CliError
 
 CONNECT_SECONDS_MAX = 5.0
-ANSWER_SECONDS_MAX = 30.0  # the slowest disk has answered by then: it is no port of cquencer's
+# even a slow disk has answered by then; else it is not a port of cquencer's
+ANSWER_SECONDS_MAX = 30.0
 HISTORY_LINES = 1000
-LINE_MAX = 32_000  # bytes that one send and one recv surely take whole
+LINE_MAX = 32_000  # bytes that one send and one recv surely transfer whole
 CHUNK = 1 << 16
 FRAMINGS = ("recv", "netstring")
 
@@ -29,16 +30,17 @@ FRAMINGS = ("recv", "netstring")
 def sendr(
     port: Annotated[int, typer.Argument(min=1, max=65535, metavar="PORT", help="cquencer's port.")],
     host: Annotated[
-        str, typer.Option("-a", "--host", metavar="HOST", help="The machine it is on.")
+        str, typer.Option("-a", "--host", metavar="HOST", help="The host it is on.")
     ] = "127.0.0.1",
     framing: Annotated[
-        str, typer.Option(metavar="recv|netstring", help="How the port has messages end.")
+        str,
+        typer.Option(metavar="recv|netstring", help="Where a message ends, as the port was told."),
     ] = "recv",
 ) -> int:
     """Send lines to cquencer's port, and show the numbers they get.
 
     Type a line, and it is a message; an empty line asks for the last number.
-    Ctrl-D ends it. What was typed is remembered.
+    Ctrl-D ends it. There is a history of typed lines.
 
     From a pipe every line is a message, and the answers are printed one a line.
     Refusals go to standard error, and the status is then 1.
@@ -51,7 +53,7 @@ def sendr(
     if framing not in FRAMINGS:
         raise CliError(f'--framing: "{framing}" is not one of {", ".join(FRAMINGS)}')
     if sys.stdin is None:
-        raise CliError("there is no standard input to read lines from")
+        raise CliError("standard input is closed")
     with Line(host, port, framing == "netstring") as line:
         if sys.stdin.isatty():
             return _converse(line)
@@ -78,17 +80,21 @@ class Line:
             raise self.failed(error) from error
 
     def failed(self, error: OSError) -> CliError:
-        """What went wrong, in words for a person."""
+        """The failure in words for the user."""
         if isinstance(error, ConnectionRefusedError):
             return CliError(f"{self.place}: connection refused: nothing listens there")
         if isinstance(error, TimeoutError):
             return CliError(f"{self.place}: no answer in time")
         if isinstance(error, ConnectionError):
-            return CliError(f"{self.place}: the connection was closed before all was answered")
+            return CliError(
+                f"{self.place}: the connection was closed before everything was answered"
+            )
         return CliError(f"{self.place}: {(error.strerror or str(error)).lower()}")
 
     def send(self, *messages: bytes) -> None:
-        """Send messages; without netstrings one, with a NUL behind it, as cquencer's sendr does."""
+        """Send messages; without netstrings a single one, with a NUL after it, as cquencer's sendr
+        does.
+        """
         if self.netstrings:
             data = b"".join(b"%d:%b," % (len(message), message) for message in messages)
         else:
@@ -100,7 +106,7 @@ class Line:
             raise self.failed(error) from error
 
     def hear(self) -> bytes:
-        """The next answer, a netstring as it came; empty when the broker has closed."""
+        """The next answer, a netstring as received; empty when the broker has closed."""
         while not (answer := self._whole()):
             try:
                 more = self.socket.recv(CHUNK)
@@ -112,11 +118,11 @@ class Line:
         return answer
 
     def has_more(self) -> bool:
-        """Whether there are answers at hand that nobody has looked at."""
+        """Whether answers were received that `hear` has not returned yet."""
         return bool(self._heard)
 
     def _whole(self) -> bytes:
-        """The first answer of what was heard, if it is all there."""
+        """The first received answer, if it is complete."""
         length, colon, _ = self._heard[:24].partition(b":")
         if not (length.isdigit() if colon else length[:20].isdigit() or not length):
             raise CliError(f"{self.place}: answers {self._heard[:40]!r}, which is not a netstring")
@@ -127,7 +133,7 @@ class Line:
         return answer
 
     def ask(self, message: bytes) -> bytes:
-        """Send one message; its answer. Raises `CliError` if none comes."""
+        """Send one message and return its answer. Raises `CliError` if none comes."""
         self.socket.settimeout(ANSWER_SECONDS_MAX)
         self.send(message)
         return self.hear() or self._gone()
@@ -143,7 +149,7 @@ class Line:
 
 
 class AnswerPrinter:
-    """Where answers go that nobody waits for at a prompt."""
+    """Prints answers when there is no prompt."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
@@ -151,7 +157,7 @@ class AnswerPrinter:
         self.refused = 0
 
     def show(self, answer: bytes) -> None:
-        """Print one; what is no number goes to standard error, with the line that it is about."""
+        """Print an answer; a refusal goes to standard error, with its line number."""
         self.count += 1
         text = answer.partition(b":")[2][:-1]
         if text.isdigit():
@@ -179,7 +185,7 @@ def _one_by_one(line: Line, lines: BinaryIO, answers: AnswerPrinter) -> None:
 
 
 def _pour(line: Line, lines: BinaryIO, answers: AnswerPrinter) -> None:
-    """Lines go as they come, and a thread prints the answers as they come."""
+    """Send lines as they come; a thread prints the answers as they come."""
     trouble: list[Exception] = []
 
     def listen() -> None:
@@ -191,7 +197,7 @@ def _pour(line: Line, lines: BinaryIO, answers: AnswerPrinter) -> None:
         except Exception as error:
             trouble.append(error)
             with contextlib.suppress(OSError):
-                line.socket.shutdown(socket.SHUT_RDWR)  # whoever sends need not go on
+                line.socket.shutdown(socket.SHUT_RDWR)  # stop the sender, too
 
     listener = threading.Thread(target=listen, name="answers", daemon=True)
     listener.start()
@@ -200,7 +206,8 @@ def _pour(line: Line, lines: BinaryIO, answers: AnswerPrinter) -> None:
         for messages in _batches(lines):
             sent += len(messages)
             line.send(*messages)
-        with contextlib.suppress(OSError):  # it is gone: that is heard where answers are
+        # if the connection is gone, the reader of answers notices
+        with contextlib.suppress(OSError):
             line.socket.shutdown(socket.SHUT_WR)  # the broker answers what it has, and closes
     except (CliError, OSError) as error:
         trouble.append(error)
@@ -219,7 +226,7 @@ def _pour(line: Line, lines: BinaryIO, answers: AnswerPrinter) -> None:
 
 
 def _batches(lines: BinaryIO) -> Iterator[list[bytes]]:
-    """Lines, as many at once as have come."""
+    """Lines, in batches of what is available."""
     rest = b""
     read: Callable[[int], bytes] = getattr(lines, "read1", lines.read)
     while chunk := read(CHUNK):
@@ -234,7 +241,7 @@ def _batches(lines: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def _converse(line: Line) -> int:
-    """Ask for lines until there are no more."""
+    """Prompt for lines until there are no more."""
     with _history():
         while True:
             try:
@@ -248,7 +255,7 @@ def _converse(line: Line) -> int:
 
 @contextlib.contextmanager
 def _history() -> Iterator[None]:
-    """Line editing, and what was typed before; without both where there is no readline."""
+    """Line editing and a history, if there is readline."""
     try:
         import readline
     except ImportError:

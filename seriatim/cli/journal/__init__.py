@@ -1,1 +1,1 @@
-"""`seriatim journal`: what a store holds, shown, exported and repaired."""
+"""`seriatim journal`: shows, exports and repairs a journal."""

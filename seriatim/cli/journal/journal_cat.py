@@ -1,8 +1,8 @@
-"""`seriatim journal cat`: print messages of a journal, and with --follow those to come.
+"""`seriatim journal cat`: prints messages of a journal; with --follow also new ones.
 
 text    88485  orders.new  hello world      as `seriatim sub` shows it
-raw     hello world                         the payload alone, a line end after it
-json    {"number": 88485, "time": ...}      one line; bytes that are no text in base64
+raw     hello world                         the payload alone, and a line end
+json    {"number": 88485, "time": ...}      one line; binary payloads in base64
 frame   23:5:88485,11:hello world,,         as subscribers got it, back to back in a pipe
 """
 
@@ -26,14 +26,14 @@ BUFFER_BYTES = 1 << 16
 def cat(
     reader: Reader, span: Span, follow: bool, count: int, out: BinaryIO, encode: "Encode"
 ) -> bool:
-    """Print the span, at most `count` messages of it (0: all). False: some are lost by damage."""
+    """Print at most `count` messages of the span (0: all). False: some are lost by damage."""
     losses = Losses()
     pending = bytearray()
     shown = 0
 
     def flush() -> None:
         nonlocal pending
-        text, pending = pending, bytearray()  # first: an interrupt must not print it twice
+        text, pending = pending, bytearray()  # first: an interrupt must not print them twice
         out.write(text)
         out.flush()
 
@@ -56,7 +56,7 @@ def cat(
                     flush()
         except KeyboardInterrupt:
             if not follow:
-                raise  # what was asked for is not all there
+                raise  # part of the span is lost
         flush()
     return not losses.damaged
 
@@ -66,7 +66,8 @@ def _items(
 ) -> Iterable[Record | Lost]:
     if follow:
         return reader.tail(idle, span.first, span.last, span.wanted)
-    last = reader.bounds()[1]  # a broker that writes faster than we print is no reason to stay
+    # fixed now: a broker that writes faster than we print must not keep us here
+    last = reader.bounds()[1]
     end = last if span.last is None else min(span.last, last)
     return reader.records(span.first, end, span.wanted)
 
@@ -75,13 +76,13 @@ Encode = Callable[[Record], bytes]
 
 
 def encoder(view: str, terminal: bool) -> Encode:
-    """How a message is printed in this view."""
+    """The function that prints a message in this view."""
     if view == "raw":
         return lambda record: bytes(record.payload)
     if view == "json":
         return as_json
     if view == "frame":
-        end = b"\n" if terminal else b""  # frames have their own ends
+        end = b"\n" if terminal else b""  # frames are self-delimiting
         return lambda record: encode_frame(record.number, record.payload) + end
     return _as_line
 
@@ -106,7 +107,7 @@ def as_json(record: Record) -> bytes:
 
 
 def headers_of(block: bytes) -> dict[str, str | list[str]]:
-    """A block of NATS headers; a list where a key has several values."""
+    """A block of NATS headers as a mapping; a list if a key has several values."""
     headers: dict[str, str | list[str]] = {}
     for line in block.split(b"\r\n")[1:]:
         key, colon, value = line.partition(b":")

@@ -1,6 +1,6 @@
 """`seriatim journal`: look at a journal on disk, check it, export it, repair it.
 
-All but truncate and index only read, and go on beside a broker that writes the journal.
+All commands but truncate and index only read; they work while a broker writes the journal.
 """
 
 import sys
@@ -16,8 +16,8 @@ app = typer.Typer(
 
     [bold]Examples[/bold]
 
-    [cyan]seriatim journal info[/cyan]                       what is kept, and since when
-    [cyan]seriatim journal cat --since 10m --follow[/cyan]   ten minutes, and what comes
+    [cyan]seriatim journal info[/cyan]                       what the journal holds
+    [cyan]seriatim journal cat --since 10m --follow[/cyan]   the last ten minutes, then live
     [cyan]seriatim journal verify /backup/seriatim[/cyan]    status 1 if a byte is wrong
     """,
     short_help="Look at a journal on disk, check it, export it, cut it.",
@@ -29,7 +29,7 @@ Folder = Annotated[
     str | None,
     typer.Argument(
         metavar="[DIR]",
-        help="The directory of the journal; by default where `seriatim serve` keeps it.",
+        help="The directory of the journal; by default that of `seriatim serve`.",
         show_default=False,
     ),
 ]
@@ -43,21 +43,21 @@ Last = Annotated[
 ]
 Since = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="From this time on: 10m (ago), a date, or unix ms."),
+    typer.Option(metavar="TIME", help="Only from this time on: 10m (ago), a date, or unix ms."),
 ]
-Until = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Up to this time, and not the time itself.")
-]
+Until = Annotated[str | None, typer.Option(metavar="TIME", help="Only before this time.")]
 Subjects = Annotated[
     list[str] | None,
-    typer.Option("--subject", metavar="SUBJECT", help="Only these; repeatable, with wildcards."),
+    typer.Option(
+        "--subject", metavar="SUBJECT", help="Only this subject; wildcards allowed, repeatable."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", metavar=" ", help="JSON, for a program.")]
 
 
 @app.command()
 def info(folder: Folder = None, json: Json = False) -> None:
-    """Tell which numbers and times a journal holds, who writes it, and its segments.
+    """Show which numbers and times a journal holds, which process writes it, and its segments.
 
     [bold]Examples[/bold]
 
@@ -89,17 +89,19 @@ def cat(
         int, typer.Option("-n", "--count", min=0, metavar="N", help="At most this many. 0: all.")
     ] = 0,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", metavar=" ", help="Go on with what comes.")
+        bool, typer.Option("-f", "--follow", metavar=" ", help="Wait for new messages, too.")
     ] = False,
     raw: Annotated[
         bool,
-        typer.Option("--raw", metavar=" ", help="Only the payloads, with nothing between them."),
+        typer.Option(
+            "--raw", metavar=" ", help="Print only the payloads, with nothing between them."
+        ),
     ] = False,
     json: Annotated[
-        bool, typer.Option("--json", metavar=" ", help="A line of JSON for each.")
+        bool, typer.Option("--json", metavar=" ", help="Print JSON, one message a line.")
     ] = False,
     frame: Annotated[
-        bool, typer.Option("--frame", metavar=" ", help="The frame, a nested netstring.")
+        bool, typer.Option("--frame", metavar=" ", help="Print the frame, a nested netstring.")
     ] = False,
 ) -> None:
     """Print messages of a journal, in their order.
@@ -133,14 +135,12 @@ def export(
     output: Annotated[
         str,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="What to write; - for standard output."
+            "-o", "--output", metavar="FILE", help="The file to write; - for standard output."
         ),
     ] = ...,  # type: ignore[assignment]
     format: Annotated[
         str | None,
-        typer.Option(
-            metavar="parquet|csv|jsonl", help="By default what the file's name ends with."
-        ),
+        typer.Option(metavar="parquet|csv|jsonl", help="By default from the file's name."),
     ] = None,
     first: First = None,
     last: Last = None,
@@ -150,14 +150,16 @@ def export(
     microseconds: Annotated[
         bool,
         typer.Option(
-            "--microseconds", metavar=" ", help="Times in Parquet without ns, as Spark 3 reads."
+            "--microseconds",
+            metavar=" ",
+            help="Times in Parquet in microseconds, as Spark 3 needs.",
         ),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", metavar=" ", help="Replace a file that is there.")
+        bool, typer.Option("--force", metavar=" ", help="Replace an existing file.")
     ] = False,
 ) -> None:
-    """Write a part of the journal, or all of it, to a Parquet, CSV or JSON lines file.
+    """Write the journal, or a part of it, to a Parquet, CSV or JSON lines file.
 
     [bold]Examples[/bold]
 
@@ -208,16 +210,16 @@ def truncate(
     ] = ...,  # type: ignore[assignment]
     yes: Annotated[bool, typer.Option("-y", "--yes", metavar=" ", help="Do not ask.")] = False,
 ) -> None:
-    """Forget every message behind a number, for ever. The broker must be stopped.
+    """Delete every message after a number, for ever. The broker must be stopped.
 
-    The numbers are given again to other messages, under a new epoch: whoever
-    has seen the old ones must be told.
+    The deleted numbers will be given to other messages, under a new epoch: subscribers
+    that received the old messages must know.
 
     [bold]Examples[/bold]
 
     [cyan]seriatim journal truncate --after 88485[/cyan]
     [cyan]seriatim journal truncate /var/lib/seriatim --after 88485 --yes[/cyan]
-    [cyan]seriatim journal truncate --after 0[/cyan]       everything, if nothing was deleted yet
+    [cyan]seriatim journal truncate --after 0[/cyan]       everything, unless retention deleted some
     """
     from seriatim.cli.journal import journal_repair
     from seriatim.cli.journal.journal_span import directory
@@ -231,23 +233,23 @@ def truncate(
     told = f"{messages} of {path}: {count} message{'s' * (count != 1)}"
     if not yes:
         if not sys.stdin.isatty():
-            raise CliError(f"{told} would be lost; say --yes if that is meant")
-        typer.confirm(f"{told} will be lost for ever. Go on?", abort=True)
+            raise CliError(f"{told} would be lost; give --yes to confirm")
+        typer.confirm(f"{told} will be lost for ever. Continue?", abort=True)
     cut = journal_repair.truncate(path, after)
-    print(f"forgot {told}, {cut.bytes:,} bytes; the next number is {after + 1}")
+    print(f"deleted {told}, {cut.bytes:,} bytes; the next number is {after + 1}")
 
 
 @app.command()
 def index(
     folder: Folder = None,
     every: Annotated[
-        bool, typer.Option("--all", metavar=" ", help="Rewrite the good ones, too.")
+        bool, typer.Option("--all", metavar=" ", help="Rewrite valid ones, too.")
     ] = False,
 ) -> None:
-    """Write indexes that are missing or wrong. The broker must be stopped.
+    """Write indexes that are missing or invalid. The broker must be stopped.
 
-    A broker does so by itself, in the background; a journal is right without them,
-    only slower to look things up in.
+    A broker does the same in the background. Without an index the journal is complete;
+    only lookups are slower.
 
     [bold]Examples[/bold]
 

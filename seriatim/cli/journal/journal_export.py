@@ -1,10 +1,10 @@
-"""`seriatim journal export`: a part of the journal as a Parquet, CSV or JSON lines file.
+"""`seriatim journal export`: writes a part of the journal to a Parquet, CSV or JSON lines file.
 
 Parquet has one row for each message: number int64, time timestamp (UTC), subject and reply
-string, headers and payload binary. CSV has the same columns, with the payload as text, or in
-base64 after `base64:` where it is none. JSON lines are those of `seriatim journal cat --json`.
+string, headers and payload binary. CSV has the same columns; a payload is text, or else base64
+after `base64:`. JSON lines are those of `seriatim journal cat --json`.
 
-The file appears under its name when it is complete, never before. Memory: one row group.
+The file gets its name only when it is complete. Memory: one row group.
 """
 
 import base64
@@ -59,13 +59,13 @@ class ExportResult:
 
 
 def format_of(path: str, chosen: str | None) -> str:
-    """The format: the one chosen, or what the file's name says. Raises `CliError`."""
+    """The chosen format, or that of the file's name. Raises `CliError`."""
     if chosen is not None and chosen not in FORMATS:
         raise CliError(f'--format: "{chosen}" is not one of {", ".join(FORMATS)}')
     ending = os.path.splitext(path)[1].lower()
     found = chosen or ENDINGS.get(ending)
     if found is None:
-        raise CliError(f"{path}: its name has no known ending; give --format {'|'.join(FORMATS)}")
+        raise CliError(f"{path}: its extension is unknown; give --format {'|'.join(FORMATS)}")
     if found == "parquet" and path == "-":
         raise CliError("Parquet cannot be written to a pipe; give a file with -o")
     return found
@@ -88,13 +88,13 @@ def export(reader: Reader, span: Span, target: ExportTarget) -> ExportResult:
 
 @contextmanager
 def _output(target: ExportTarget) -> Iterator[BinaryIO]:
-    """The file to write, beside the one it becomes when all went well."""
+    """A temporary file next to the target; it takes the target's name on success."""
     if target.path == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     if os.path.exists(target.path) and not target.force:
-        raise CliError(f"{target.path}: there is such a file already; --force replaces it")
+        raise CliError(f"{target.path}: the file exists already; --force replaces it")
     beside = f"{target.path}.part"
     try:
         with open(beside, "wb") as out:
@@ -158,7 +158,7 @@ def _schema(microseconds: bool) -> Any:
 
 
 def _batch(columns: Columns, schema: Any) -> Any:
-    """The chunk as a RecordBatch of this schema; subjects that are no text are escaped."""
+    """The chunk as a RecordBatch of this schema; subjects that are not valid UTF-8 are escaped."""
     import pyarrow as pa
 
     batch = columns.to_arrow()
@@ -204,7 +204,7 @@ def _write_csv(
 
 
 def _cell(data: bytes | memoryview) -> str:
-    """Text as it is; other bytes in base64, and text that could be mistaken for that, too."""
+    """Text as it is; other bytes, and text that looks like `base64:`, in base64."""
     if not data:
         return ""
     plain = bytes(data)

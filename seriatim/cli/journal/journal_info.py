@@ -1,4 +1,4 @@
-"""`seriatim journal info`: what a journal holds, as a table or as JSON. It reads, and locks not."""
+"""`seriatim journal info`: what a journal holds, as a table or as JSON. It takes no lock."""
 
 import json
 import os
@@ -14,7 +14,7 @@ LOCKS = "/proc/locks"
 
 @dataclass(frozen=True, slots=True)
 class JournalPart:
-    """One segment. `last` is what it must hold, by the name of the next one."""
+    """One segment. `last` is what it must hold, according to the next one's name."""
 
     segment: str
     first: int
@@ -26,9 +26,9 @@ class JournalPart:
 
 @dataclass(frozen=True, slots=True)
 class JournalOverview:
-    """The whole journal; times are RFC 3339, empty where there is no message.
+    """The whole journal; times are RFC 3339, empty if there is no message.
 
-    `highest` is the highest number that the disk is known to have had; 0 where nobody noted it.
+    `highest` is the highest number that the disk is known to have had; 0 if that was not recorded.
     """
 
     path: str
@@ -46,9 +46,9 @@ class JournalOverview:
 
 
 def info_of(reader: Reader) -> JournalOverview:
-    """Look at the store. Nothing but the newest segment is read through."""
+    """Inspect the journal. Only the newest segment is read through."""
     view = reader.view
-    highest = read_highest(view.path, view.journal) or 0  # before what may come meanwhile
+    highest = read_highest(view.path, view.journal) or 0  # before anything more is written
     first, last = reader.bounds()
     firsts = view.segments()
     parts = []
@@ -56,7 +56,7 @@ def info_of(reader: Reader) -> JournalOverview:
         try:
             size = os.stat(view.file(number)).st_size
         except FileNotFoundError:
-            continue  # retention took it just now
+            continue  # retention has just deleted it
         head = view.head(number)
         created = show_time(head.created) if head else ""
         end = firsts[at + 1] - 1 if at + 1 < len(firsts) else last
@@ -88,9 +88,9 @@ def _newest(reader: Reader, last: int) -> str:
 
 
 def writer_of(path: str) -> int | None:
-    """The process that writes the store, as far as can be seen; the lock is not touched.
+    """The process that writes the journal, as far as can be seen, without touching the lock.
 
-    To try the lock would take it for a moment, and a broker that starts just then would fail.
+    Trying the lock would take it for a moment, and a broker that starts just then would fail.
     """
     try:
         with open(os.path.join(path, "lock"), "rb") as file:
@@ -106,12 +106,12 @@ def writer_of(path: str) -> int | None:
 
 
 def as_json(info: JournalOverview) -> str:
-    """The whole of it, indented."""
+    """All of it, indented."""
     return json.dumps(asdict(info), indent=2)
 
 
 def print_table(info: JournalOverview) -> None:
-    """What a person wants to know."""
+    """The summary for a person."""
     from rich.console import Console
     from rich.table import Table
 

@@ -1,7 +1,7 @@
-"""`seriatim journal verify`, `truncate` and `index`: is it whole, and what can be done.
+"""`seriatim journal verify`, `truncate` and `index`: check a journal, cut it, restore its indexes.
 
-`verify` only reads, beside a broker too. The other two write, and so take the lock: while a
-broker has the store they refuse, naming its process.
+`verify` only reads, also while a broker runs. The other two write and take the lock: while a broker
+has the journal they refuse, and name its process.
 """
 
 import json
@@ -23,7 +23,7 @@ from seriatim.cli.progress import bar
 
 
 def verify(path: str, as_json: bool) -> bool:
-    """Print every finding; False when one is an error."""
+    """Print every finding; False if one of them is an error."""
     reader = open_reader(path)
     firsts = reader.view.segments()
     total = sum(_size(reader.view.file(first)) for first in firsts)
@@ -63,13 +63,13 @@ def _size(file: str) -> int:
 
 
 def must_be_free(path: str) -> None:
-    """Raise `CliError` while a process writes the store."""
+    """Raise `CliError` while a process writes the journal."""
     with store_errors(path):
         os.close(lock(path))
 
 
 def loss_behind(path: str, last: int) -> tuple[int, int, int]:
-    """What `truncate` would take: first and last number, and how many. Raises `CliError`."""
+    """What `truncate` would delete: first and last number, and how many. Raises `CliError`."""
     reader = open_reader(path)
     must_be_free(path)
     with store_errors(path):
@@ -83,13 +83,13 @@ def loss_behind(path: str, last: int) -> tuple[int, int, int]:
 
 
 def truncate(path: str, last: int) -> Cut:
-    """Cut off what is behind `last`. Raises `CliError`."""
+    """Delete everything after `last`. Raises `CliError`."""
     with store_errors(path):
         return cut_behind(path, last, time.time_ns())
 
 
 def index(path: str, every: bool) -> int:
-    """Write the indexes that miss or are wrong, or `every` one; how many were written."""
+    """Write missing or invalid indexes, or `every` one; how many were written."""
     view = open_reader(path).view
     must_be_free(path)
     sealed = view.segments()[:-1]

@@ -1,7 +1,7 @@
-"""Which messages of a journal a command is about: from where, to where, on which subjects.
+"""The messages of a journal that a command reads: from where, to where, on which subjects.
 
-Also what every command on a journal begins with: finding its directory, and opening it with
-errors that say what to do.
+Also what every command on a journal needs: to find its directory, and to open it with errors that
+say what to do.
 """
 
 import os
@@ -22,7 +22,7 @@ from sublist.subject import covers
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Numbers `first` to `last` (0 and None: all there are) of the subjects that `wanted` takes."""
+    """Numbers `first` to `last` (0 and None: all) of the subjects that `wanted` accepts."""
 
     first: int
     last: int | None
@@ -39,7 +39,7 @@ def directory(given: str | None) -> str:
 
 @contextmanager
 def store_errors(path: str) -> Iterator[None]:
-    """Let what is wrong with the store be told in one line."""
+    """Turn the journal's errors into one-line messages."""
     try:
         yield
     except StoreError as error:
@@ -47,17 +47,17 @@ def store_errors(path: str) -> Iterator[None]:
         raise CliError(text if path in text else f"{path}: {text}") from error
     except PermissionError as error:
         who = f"run this as the user of the broker ({os.strerror(error.errno or 0).lower()})"
-        raise CliError(f"{error.filename or path}: may not be read; {who}") from error
+        raise CliError(f"{error.filename or path}: permission denied; {who}") from error
 
 
 def open_reader(path: str) -> Reader:
-    """The store at `path`, to read. Raises `CliError`."""
+    """Open the journal at `path` for reading. Raises `CliError`."""
     with store_errors(path):
         return Reader(path)
 
 
 def filter_of(subjects: list[str] | None) -> Callable[[bytes], bool] | None:
-    """Takes the subjects that one of the patterns covers; None takes all."""
+    """Accepts the subjects that one of the patterns covers; None accepts all."""
     patterns = [checked_subject(subject, wildcards=True).encode() for subject in subjects or ()]
     if not patterns or b">" in patterns:
         return None
@@ -74,7 +74,7 @@ def span_of(
     until: str | None,
     subjects: list[str] | None,
 ) -> Span:
-    """What the flags of a command mean in this journal. Raises `CliError`."""
+    """The span that the flags mean in this journal. Raises `CliError`."""
     if first is not None and since is not None:
         raise CliError("give --from or --since, not both")
     if last is not None and until is not None:
@@ -91,14 +91,14 @@ def span_of(
 
 
 class Losses:
-    """Tells of numbers that are not there, on standard error. `damaged`: some by damage."""
+    """Reports missing numbers on standard error. `damaged`: some by damage."""
 
     def __init__(self) -> None:
         self.damaged = False
         self.numbers = 0
 
     def tell(self, lost: Lost) -> None:
-        """Say which numbers, and why."""
+        """Report which numbers, and why."""
         self.numbers += lost.last - lost.first + 1
         what = f"number {lost.first} is" if lost.first == lost.last else ""
         what = what or f"numbers {lost.first} to {lost.last} are"

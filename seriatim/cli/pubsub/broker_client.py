@@ -1,6 +1,6 @@
-"""The client's connection behind `seriatim pub` and `seriatim sub`, with errors for a person.
+"""The connection of `seriatim pub` and `seriatim sub`, with errors for a person.
 
-A trouble ends the command with one line that says what the broker, or the network, said.
+A failure ends the command with one line that quotes the broker, or the network.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 
 class BrokerGone(CliError):
-    """There is no connection, or it broke; connecting again may help."""
+    """There is no connection, or it broke; reconnecting may help."""
 
 
 class CommandConnection:
@@ -41,11 +41,13 @@ class CommandConnection:
 
     @property
     def frame(self) -> str:
-        """The frame the broker announces; empty when it says nothing, as nats-server."""
+        """The frame the broker announces; empty if it announces none, like nats-server."""
         return str(self.client.info.get("frame", ""))
 
     async def during(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """The result of `work`; `CliError` when the broker refuses it, `BrokerGone` without one."""
+        """The result of `work`; `CliError` if the broker refuses it, `BrokerGone` if it
+        disconnects.
+        """
         task = asyncio.ensure_future(work)
         closed = asyncio.ensure_future(self.client.closed.wait())
         try:
@@ -61,13 +63,13 @@ class CommandConnection:
             await asyncio.gather(task, closed, return_exceptions=True)
 
     def _failure(self, error: Exception) -> CliError:
-        """What to raise for `error`, or for what the broker has refused before."""
+        """The exception for `error`, or for what the broker refused before."""
         cause = self._refusals[0] if self._refusals else error
         gone = self.client.is_closed or isinstance(cause, OSError | NoAnswer | ConnectionLost)
         return (BrokerGone if gone else CliError)(f"{self.shown}: {_reason(cause)}")
 
     async def settle(self, timeout: float) -> None:
-        """Wait until the broker has taken everything, and has said what it has against it."""
+        """Wait until the broker has processed everything, and reported its refusals."""
         await self.client.flush(timeout)
 
 
@@ -76,7 +78,7 @@ async def connected(url: str) -> AsyncIterator[CommandConnection]:
     """A connection to the broker at `url`, closed at the end. Raises `BrokerGone`."""
     url = broker_url(url)
     refusals: list[BrokerError] = []
-    inbox = f"{INBOX_PREFIX}.{uuid.uuid4().hex}"  # where answers to us alone come
+    inbox = f"{INBOX_PREFIX}.{uuid.uuid4().hex}"  # the subject for our replies
     try:
         client = await connect(
             url,
@@ -106,7 +108,7 @@ def broker_url(url: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, in words for a person."""
+    """The failure in words for the user."""
     if isinstance(error, NotAuthorized):
         return "the broker requires authentication, or refused it"
     return describe(error)

@@ -1,8 +1,8 @@
-"""What the broker keeps, as `seriatim sub` asks for it: how far it goes, whether it is the same.
+"""Asks for `seriatim sub` what the broker keeps: up to which number, and whether it is the same.
 
-A connection that breaks may be one to another broker afterwards, or to one whose journal was
-deleted: number 7 is then another message. So the journal's id is asked for before numbers are
-used again, and the last number given before an end is promised.
+A reconnect may reach another broker, or one whose journal was deleted: number 7 is then another
+message. So the journal's id is checked before numbers are used again, and also its last number,
+before `--until-now` promises an end.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ ANSWER_SECONDS_MAX = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The answer to `$SEQ.INFO`, as far as it matters here."""
+    """The answer to `$SEQ.INFO`: the fields that are needed here."""
 
     journal: str  # its id
-    last: int  # the last number given
-    newest_ms: int  # when that was; 0: nothing is there
+    last: int  # the last number assigned
+    newest_ms: int  # when that was; 0: it keeps nothing
     in_memory: bool
 
 
 async def ask(link: CommandConnection) -> Kept:
-    """What the broker keeps now. Raises `CliError`."""
+    """Ask what the broker keeps now. Raises `CliError`."""
     if not link.frame:
         raise CliError(f"{link.shown}: the server there keeps no messages")
     try:
@@ -46,24 +46,24 @@ async def ask(link: CommandConnection) -> Kept:
 
 
 def check_same(link: CommandConnection, before: Kept, now: Kept, shown: int) -> None:
-    """Raise `CliError` where numbers up to `shown` are not those of before any more."""
+    """Raise `CliError` if numbers up to `shown` are no longer the same messages."""
     if now.journal != before.journal:
-        why = ": it keeps messages in memory alone, and was restarted" if now.in_memory else ""
+        why = ": it keeps messages only in memory, and was restarted" if now.in_memory else ""
         raise CliError(
             f"{link.shown}: the broker has another journal now, {now.journal} instead of"
-            f" {before.journal}{why}; its numbers belong to other messages: start again, with"
+            f" {before.journal}{why}; its numbers belong to other messages; start again with"
             " --from 1"
         )
     if now.last < shown:
         raise CliError(
             f"{link.shown}: number {shown} was shown, but the broker's last number is now"
-            f" {now.last}: its journal has lost its end, and will give those numbers to other"
+            f" {now.last}: its journal was cut, and will give those numbers to other"
             " messages"
         )
 
 
 async def until_now(link: CommandConnection, past: Past, kept: Kept) -> Past | None:
-    """`past` as a range that ends with what is there now; None where nothing is."""
+    """`past` as a range that ends at the last number now; None if there is nothing."""
     first, last = past.first, min(past.last or kept.last, kept.last)
     if not first:
         if not kept.last or kept.newest_ms < past.since_ms:
@@ -73,13 +73,13 @@ async def until_now(link: CommandConnection, past: Past, kept: Kept) -> Past | N
 
 
 def waits_for(past: Past, kept: Kept) -> str:
-    """What to say where what was asked for by number is not there yet; nothing if it is."""
+    """What to print if the wanted numbers are not there yet; empty if they are."""
     if past.last > kept.last:
         awaited = max(past.first, kept.last + 1)
         these = f"{awaited} to {past.last}" if awaited < past.last else f"{past.last}"
         return (
-            f"the last number given is {kept.last}: waiting for {these}; --until-now ends with"
-            " what is there now"
+            f"the last number given is {kept.last}: waiting for {these}; --until-now stops at"
+            " the newest message"
         )
     if past.first > kept.last + 1:
         return f"the last number given is {kept.last}: waiting for {past.first}"
@@ -87,7 +87,7 @@ def waits_for(past: Past, kept: Kept) -> str:
 
 
 async def _first_since(link: CommandConnection, past: Past) -> int:
-    """The number of the first message at or after the time, whatever its subject is."""
+    """The number of the first message at or after the time, on any subject."""
     found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def note(arrived: MessageReceived) -> None:
@@ -100,7 +100,7 @@ async def _first_since(link: CommandConnection, past: Past) -> int:
     await link.during(subscription.unsubscribe())
     if not number:
         raise CliError(
-            f"{link.shown}: messages have no numbers there, so --since with --until-now has no end;"
+            f"{link.shown}: messages have no numbers there, so --until-now cannot find the end;"
             " leave out --until-now"
         )
     return number

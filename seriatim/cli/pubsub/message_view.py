@@ -1,9 +1,9 @@
-"""How `seriatim sub` shows a message: for a person, or raw, as JSON, or as its frame.
+"""How `seriatim sub` shows a message: as text, raw, as JSON, or as its frame.
 
 text    88485  orders.new  hello world      the number, the subject, the payload
 raw     hello world                         the payload alone: its bytes, and nothing between them
-json    {"number": 88485, ...}              one line; bytes that are no text in base64
-frame   23:5:88485,11:hello world,,         as it came, back to back in a pipe
+json    {"number": 88485, ...}              one line; binary payloads in base64
+frame   23:5:88485,11:hello world,,         as received, back to back in a pipe
 """
 
 import base64
@@ -26,7 +26,7 @@ VIEWS = ("text", "raw", "json", "frame")
 
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
-    """A message understood: with its number, if it has one."""
+    """A decoded message: with its number, if it has one."""
 
     number: int | None
     subject: str
@@ -34,12 +34,12 @@ class ShownMessage:
     data: bytes
     reply: str = ""
     headers: dict[str, str] = field(default_factory=dict)
-    received: int = 0  # ns since 1970, by the clock here
-    time: int = 0  # when it was published, as the broker has noted it; 0: not known
+    received: int = 0  # ns since 1970, by the local clock
+    time: int = 0  # when it was published, by the broker's record; 0: unknown
 
 
 def understand(arrived: MessageReceived, frame: str) -> ShownMessage:
-    """Take the number out of what arrived, by the `frame` the broker announced."""
+    """Decode a received message, by the `frame` the broker announced."""
     number, payload = None, arrived.data
     headers = dict(arrived.headers)
     if arrived.status:
@@ -49,7 +49,7 @@ def understand(arrived: MessageReceived, frame: str) -> ShownMessage:
         right = digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX
         number = int(digits) if right else None
     elif frame != "none":
-        # What the broker itself says, and what is excluded, has no frame.
+        # The broker's own messages, and excluded subjects, have no frame.
         with contextlib.suppress(NetstringError):
             number, payload = decode_frame(arrived.data)
     return ShownMessage(
@@ -64,7 +64,7 @@ def understand(arrived: MessageReceived, frame: str) -> ShownMessage:
 
 
 def printer(view: str, out: BinaryIO, colour: bool) -> Callable[[ShownMessage], None]:
-    """A function that writes one message to `out` at once, so that a pipe sees it too."""
+    """A function that writes one message to `out` and flushes it."""
     terminal = out.isatty()
     if view == "text" and colour:
         return _coloured()
@@ -84,12 +84,12 @@ def printer(view: str, out: BinaryIO, colour: bool) -> Callable[[ShownMessage], 
 
 
 def as_text(message: ShownMessage) -> str:
-    """The view for a person, without colours."""
+    """The text view, without colours."""
     return "".join(text for text, _ in _pieces(message))
 
 
 def as_json(message: ShownMessage) -> str:
-    """One line of JSON: with the broker's time of the message, else with when it came here."""
+    """One line of JSON, with the broker's time of the message, or else when it was received."""
     fields: dict[str, Any] = {"number": message.number}
     if message.time:
         fields["time"] = show_time(message.time)
@@ -109,9 +109,9 @@ def as_json(message: ShownMessage) -> str:
 
 def _write_frame(message: ShownMessage, out: BinaryIO, terminal: bool) -> None:
     if message.number is None or message.data == message.payload:
-        print(f"seriatim: a message on {message.subject} has no frame; left out", file=sys.stderr)
+        print(f"seriatim: a message on {message.subject} has no frame; skipped", file=sys.stderr)
         return
-    # Frames have their own ends: in a pipe they stay a stream that a decoder reads.
+    # Frames are self-delimiting: in a pipe they stay a stream that a decoder can read.
     out.write(message.data + b"\n" * terminal)
 
 
@@ -130,7 +130,7 @@ def _pieces(message: ShownMessage) -> list[tuple[str, str]]:
 
 
 def _printable(text: str) -> str:
-    """`text` without what could steer a terminal."""
+    """`text` without control characters, which could steer a terminal."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

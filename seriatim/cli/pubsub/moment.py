@@ -1,4 +1,4 @@
-"""Points in time as people write them: so long ago, a date, or milliseconds since 1970."""
+"""Reads points in time as people write them: 10m (ago), a date, or milliseconds since 1970."""
 
 import datetime
 import re
@@ -8,7 +8,7 @@ from seriatim.cli.errors import CliError
 from seriatim.settings.amounts import read_duration
 from seriatim.settings.checked import WrongValue, quoted
 
-MS_MIN = 10**11  # fewer milliseconds would be before 1973: a number that small is of seconds ago
+MS_MIN = 10**11  # before 1973: a smaller number was hardly meant as milliseconds
 DIGITS_MAX = 20
 NS_MAX = (1 << 63) - 1
 _FRACTION = re.compile(r"(.*:\d\d)[.,](\d{1,9})(.*)")
@@ -16,7 +16,7 @@ HOW = "give a duration such as 10m, a date such as 2026-01-31T09:30:00Z, or unix
 
 
 def moment(text: str, now: int) -> int:
-    """The time meant, in ns since 1970, when it is `now`. Raises `CliError`."""
+    """The time meant, in ns since 1970, where `now` is the time now. Raises `CliError`."""
     if text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX and int(text) >= MS_MIN:
         time = int(text) * 1_000_000
     elif "-" in text or ":" in text:
@@ -32,7 +32,7 @@ def moment(text: str, now: int) -> int:
 
 
 def _date(text: str) -> int:
-    """An ISO 8601 date; the local time where it names no zone."""
+    """An ISO 8601 date; local time if it names no zone."""
     found = _FRACTION.fullmatch(text)
     whole, fraction = (found[1] + found[3], found[2]) if found else (text, "")
     try:

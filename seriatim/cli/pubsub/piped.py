@@ -1,7 +1,7 @@
-"""The lines of a pipe or a terminal, read in a thread: the loop is free, and an interrupt ends it.
+"""Reads the lines of a pipe or a terminal in a thread: the loop stays free, and Ctrl-C works.
 
-The thread reads a chunk when it is asked for one, so no more than a chunk and a line is held. It
-reads the descriptor and not Python's file, whose lock would be held while the interpreter ends.
+The thread reads a chunk when it is asked for one, so at most a chunk and a line are held. It reads
+the descriptor, not Python's file object, whose lock would block the interpreter's exit.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from queue import SimpleQueue
 
 from seriatim.cli.errors import CliError
 
-CHUNK_BYTES = 1 << 16  # what a pipe holds
+CHUNK_BYTES = 1 << 16  # the capacity of a pipe
 
 Asked = asyncio.Future[bytes]
 
@@ -52,7 +52,7 @@ def _serve(descriptor: int, asked: SimpleQueue[Asked], loop: asyncio.AbstractEve
             chunk = os.read(descriptor, CHUNK_BYTES)
         except OSError as caught:
             chunk, error = b"", caught
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: nobody is waiting
             loop.call_soon_threadsafe(_give, answer, chunk, error)
 
 

@@ -1,4 +1,4 @@
-"""`seriatim pub`: publish a message, and with `--ack` learn its number."""
+"""`seriatim pub`: publishes a message; `--ack` prints its number."""
 
 import asyncio
 import re
@@ -32,8 +32,9 @@ class Publication:
 
 
 def publish(url: str, publication: Publication, say: Callable[[str], None]) -> None:
-    """Publish; `say` gets the numbers with `ack`, or one line about it. Raises `CliError`."""
-    if publication.ack and not publication.payload:  # to the broker a question, and no message
+    """Publish; `say` gets the numbers with `ack`, or else one line. Raises `CliError`."""
+    # to the broker that is a question, not a message
+    if publication.ack and not publication.payload:
         raise CliError(
             "an empty payload asks for the current number; it cannot be published with --ack"
         )
@@ -50,10 +51,10 @@ def read_payload(payload: str | None, file: str | None) -> bytes:
         except OSError as error:
             raise CliError(f"{file}: cannot be read: {error.strerror}") from error
     if payload is not None and payload != "-":
-        return payload.encode("utf-8", "surrogateescape")  # bytes of any kind, as they came
+        return payload.encode("utf-8", "surrogateescape")  # arbitrary bytes, as given
     if sys.stdin is None or (sys.stdin.isatty() and payload is None and file is None):
         raise CliError(
-            "there is no payload: give it after the subject, with --file, or by a pipe;"
+            "there is no payload: give it after the subject, with --file, or in a pipe;"
             " - reads what you type"
         )
     return sys.stdin.buffer.read()
@@ -74,9 +75,9 @@ def read_headers(lines: list[str]) -> dict[str, str]:
 
 
 def checked_queue(queue: str) -> str:
-    """`queue` itself, when it can be the name of a queue group."""
+    """`queue` itself, if it can be the name of a queue group."""
     if not queue:
-        raise CliError("a queue group has a name; leave -q out to get every message")
+        raise CliError("-q needs the name of a queue group; leave it out to get every message")
     if any(character.isspace() for character in queue):
         raise CliError(
             f"{quoted(queue)} is not a valid name for a queue group; give one without blanks"
@@ -87,7 +88,7 @@ def checked_queue(queue: str) -> str:
 
 
 def checked_subject(subject: str, *, wildcards: bool) -> str:
-    """`subject` itself, when a message can go to it (or be asked for by it)."""
+    """`subject` itself, if it can be published (or subscribed) to."""
     try:
         return check_subject(subject, wildcards)
     except WrongValue as wrong:
@@ -98,7 +99,7 @@ async def _publish(url: str, publication: Publication, say: Callable[[str], None
     async with connected(url) as link:
         size, limit = len(publication.payload), link.client.max_payload
         if size > limit:
-            raise CliError(f"the payload has {size} bytes, and the broker takes {limit} at most")
+            raise CliError(f"the payload has {size} bytes, but the broker accepts at most {limit}")
         if publication.ack:
             for _ in range(publication.count):
                 say(str(await link.during(_acknowledged(link, publication))))
@@ -121,7 +122,7 @@ async def _sent(link: CommandConnection, publication: Publication) -> None:
 
 
 async def _acknowledged(link: CommandConnection, publication: Publication) -> int:
-    """Publish once and return the number the broker gave."""
+    """Publish once and return the number the broker assigned."""
     try:
         answer = await link.client.request(
             ACK_PREFIX + publication.subject,

@@ -1,7 +1,7 @@
-"""`seriatim sub`: show what arrives on some subjects, in the one order.
+"""`seriatim sub`: shows what arrives on some subjects, in the one order.
 
-What begins in the past goes on by itself when the connection breaks, behind the last message
-that was shown: none comes twice, and none is left out. What does not begin there ends then.
+With `--from`, `--since` or `--last` it reconnects when the connection breaks, and resumes after the
+last message that was shown: none is repeated, none left out. Otherwise it ends then.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from seriatim.cli.pubsub.times import dated
 from seriatim.client.protocol import MessageReceived
 
 SETTLE_SECONDS_MAX = 5.0
-PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.1, 2.0  # between two tries to connect again
+PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.1, 2.0  # between two attempts to reconnect
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribeOptions:
-    """What to show: `count` messages (0: for ever), from the past on where there is one."""
+    """What to show: `count` messages (0: no limit), from the past if there is one."""
 
     subjects: list[str]
     queue: str = ""
@@ -40,9 +40,9 @@ def subscribe(
     show: Callable[[ShownMessage], None],
     ready: Callable[[str], None],
 ) -> None:
-    """Show messages until there were as many as wished, or the end. Raises `CliError`.
+    """Show messages until `count` is reached, or the end. Raises `CliError`.
 
-    `ready` is told in words where it begins, as soon as the broker has taken the subscription.
+    `ready` gets a text that says where it begins, once the broker has accepted the subscription.
     """
     asyncio.run(_subscribe(url, wish, show, ready))
 
@@ -67,18 +67,18 @@ async def _subscribe(
 
 
 class MessageStream:
-    """Shows what comes, over one connection or several; knows how far it is."""
+    """Shows messages, over one connection or several, and knows how far it is."""
 
     def __init__(self, wish: SubscribeOptions, show: Callable[[ShownMessage], None]) -> None:
         self._wish = wish
         self._show = show
         self.shown = 0
-        self.told = 0  # the highest number that was shown, passed over, or reported lost
+        self.told = 0  # the highest number that was shown, skipped, or reported lost
 
     async def follow(
         self, link: CommandConnection, subjects: list[str], ready: Callable[[], None]
     ) -> None:
-        """Show what comes on `subjects`, to the end. Raises `BrokerGone`, and `CliError`."""
+        """Show messages on `subjects`, to the end. Raises `BrokerGone`, and `CliError`."""
         inbox = SubscriptionInbox(link)
         for subject in subjects:
             await inbox.subscribe(subject, self._wish.queue)
@@ -92,12 +92,13 @@ class MessageStream:
                     batch = await dated(link, batch, self._wish.subjects)
                 over = self._take(batch)
         except BrokerGone:
-            # Connections may be short: each must bring it further. Nobody can be asked for times.
+            # A connection may be short: show what it brought, without times, so that each makes
+            # progress.
             if self._wish.dated or not self._take(inbox.left()):
                 raise
 
     def _take(self, batch: list[ShownMessage]) -> bool:
-        """Show these; whether that was the end."""
+        """Show these messages; whether that was the end."""
         wish = self._wish
         for message in batch:
             number = message.number
@@ -115,7 +116,7 @@ class MessageStream:
         return False
 
     def _note(self, subject: str) -> None:
-        """Report what the broker itself says is lost; what is not an event is passed over."""
+        """Report a `$SEQ.LOST` event; ignore all else from the broker itself."""
         text = lost(subject)
         if text:
             tell(text)
@@ -123,7 +124,7 @@ class MessageStream:
 
 
 class Resuming:
-    """The past and what comes, over as many connections as it takes."""
+    """The past, then live messages, over as many connections as it takes."""
 
     def __init__(
         self,
@@ -141,11 +142,11 @@ class Resuming:
         self._kept: kept.Kept | None = None
         self._listened = False
         self._numbered = True
-        self._broken_at = 0.0  # since when there is no connection; 0: there is one
+        self._broken_at = 0.0  # since when there is no connection; 0: connected
         self._pause = PAUSE_SECONDS_MIN
 
     async def run(self) -> None:
-        """Show it all. Raises `CliError`."""
+        """Show everything. Raises `CliError`."""
         while True:
             before = self._stream.told
             try:
@@ -154,7 +155,7 @@ class Resuming:
                 return
             except BrokerGone as error:
                 if not (self._listened or self._stream.told):
-                    raise  # there was no broker to begin with
+                    raise  # no broker even at the start
                 if self._stream.told > before:
                     self._pause = PAUSE_SECONDS_MIN
                 left = self._past.after(self._stream.told) if self._stream.told else self._past
@@ -181,7 +182,7 @@ class Resuming:
         )
 
     def _listening(self, now: kept.Kept) -> None:
-        """Say it, and how far away that is."""
+        """Report that it listens, and how many messages remain."""
         self._broken_at = 0.0
         if self._listened:
             tell(f"connected again: listening{self._past.words}")
@@ -193,7 +194,7 @@ class Resuming:
             tell(text)
 
     async def _wait(self, error: BrokerGone) -> None:
-        """Wait a moment before the next try. Raises `CliError` where that makes no sense."""
+        """Wait a moment before the next attempt. Raises `CliError` if there is no point."""
         if self._stream.shown and not self._numbered:
             raise CliError(f"{error}; messages have no numbers there, so it cannot resume")
         now = time.monotonic()
@@ -210,12 +211,12 @@ class Resuming:
 
 
 def tell(text: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     print(f"seriatim: {text}", file=sys.stderr, flush=True)
 
 
 class SubscriptionInbox:
-    """What arrived on every subject."""
+    """Messages that arrived, of all subscriptions."""
 
     def __init__(self, link: CommandConnection) -> None:
         self._link = link
@@ -223,7 +224,7 @@ class SubscriptionInbox:
         self._arrived = asyncio.Event()
 
     async def subscribe(self, subject: str, queue: str) -> None:
-        """Let messages on `subject` arrive here too."""
+        """Receive messages on `subject`, too."""
         await self._link.during(self._link.client.subscribe(subject, queue, self._on_message))
 
     async def take(self) -> list[ShownMessage]:
@@ -232,7 +233,7 @@ class SubscriptionInbox:
         return self.left()
 
     def left(self) -> list[ShownMessage]:
-        """What has arrived and was not taken."""
+        """Messages that arrived but were not taken."""
         batch, self._messages = self._messages, []
         self._arrived.clear()
         return batch
@@ -240,6 +241,6 @@ class SubscriptionInbox:
     def _on_message(self, message: MessageReceived) -> None:
         understood = understand(message, self._link.frame)
         if understood.number is None and message.subject.startswith(self._link.client.inbox):
-            return  # the answer to a question of ours, which `>` takes in
+            return  # an answer to our own request, which the pattern `>` matches, too
         self._messages.append(understood)
         self._arrived.set()

@@ -1,13 +1,13 @@
-"""Where `seriatim sub` begins, when not with what comes next: --from, --to, --since, --last.
+"""Where `seriatim sub` begins in the past: --from, --to, --since, --last.
 
-The broker plays the past to a subscription of its own kind (docs/protocol.md); messages come
-with the subjects they were published to, and beside them empty ones on
+The broker replays the past to a special kind of subscription (docs/protocol.md). Messages come with
+the subjects they were published to; in between come empty messages on
 
-    $SEQ.LOST.<first>.<last>   numbers that were asked for, and are not there any more
-    $SEQ.END.<last>            the range is at its end
+    $SEQ.LOST.<first>.<last>   numbers that were asked for and no longer exist
+    $SEQ.END.<last>            the end of the range
 
-Where the connection breaks, `after` is what is asked for instead: what is behind the last that
-was shown. `--until-now` makes a range of it, up to the last number given (kept.py).
+After a reconnect, `after` gives what to ask for: everything after the last message shown.
+`--until-now` makes it a range, up to the last number assigned (kept.py).
 """
 
 import time
@@ -18,38 +18,38 @@ from seriatim.cli.errors import CliError
 from seriatim.cli.pubsub.moment import moment, show_time
 from sublist.subject import covers
 
-OWN_PREFIX = "$SEQ."  # only the broker itself says anything there
+OWN_PREFIX = "$SEQ."  # only the broker itself publishes there
 LOST_PREFIX, END_PREFIX = "$SEQ.LOST.", "$SEQ.END."
 DIGITS_MAX = len(str(NUMBER_MAX))
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What to ask the broker for, and in words."""
+    """What to ask the broker for, and the same in words."""
 
-    request: str  # what stands between `$SEQ.` and the subject
+    request: str  # between `$SEQ.` and the subject
     words: str
-    first: int = 0  # 0: it begins with a time, or with the last of each subject
+    first: int = 0  # 0: it begins at a time, or with the last of each subject
     last: int = 0  # 0: it has no end
     since_ms: int = 0
     until_now: bool = False
 
     def subject(self, subjects: list[str]) -> str:
-        """The one subscription for all of `subjects`: several could not be put into one order.
+        """One subscription for all of `subjects`: several would not share one order.
 
-        Where they are more than one it takes in more than they do.
+        For more than one subject it may match more than they do.
         """
         return f"$SEQ.{self.request}.{common(subjects)}"
 
     def after(self, number: int) -> "Past | None":
-        """What is left of it after `number`; None where that was the end."""
+        """What remains of it after `number`; None if that was the end."""
         if self.last and number >= self.last:
             return None
         return numbers(max(number + 1, self.first), self.last)
 
 
 def numbers(first: int, last: int = 0, until_now: bool = False) -> Past:
-    """All from `first` on; to `last`, unless that is 0."""
+    """All numbers from `first` on; up to `last`, unless that is 0."""
     if last:
         words = f" from number {first} to {last}"
         return Past(f"RANGE.{first}.{last}", words, first, last, until_now=until_now)
@@ -63,7 +63,7 @@ def read_past(
     latest: bool,
     until_now: bool = False,
 ) -> Past | None:
-    """What the flags mean; None without any. Raises `CliError`."""
+    """The past that the flags ask for, if any. Raises `CliError`."""
     given = [
         flag
         for flag, value in (("--from", first), ("--since", since), ("--last", latest or None))
@@ -72,7 +72,7 @@ def read_past(
     if len(given) > 1:
         raise CliError(f"give one of {' and '.join(given)}, not both")
     if last is not None and first is None:
-        raise CliError("--to is the end of a range; give its begin, too: --from")
+        raise CliError("--to is the end of a range; give its beginning with --from")
     if until_now and first is None and since is None:
         raise CliError("--until-now needs --from or --since")
     if first is not None:
@@ -87,7 +87,7 @@ def read_past(
 
 
 def common(subjects: list[str]) -> str:
-    """A subject that takes in all of these: the words they begin with, and then any."""
+    """A subject that matches all of these: their common first words, then `>`."""
     if len(set(subjects)) == 1:
         return subjects[0]
     words: list[str] = []
@@ -106,19 +106,19 @@ def takes_in(subjects: list[str], subject: str) -> bool:
 
 
 def lost(subject: str) -> str:
-    """What to say of an event on `$SEQ.LOST.`; nothing if it is another."""
+    """The text for an event on `$SEQ.LOST.`; empty for any other."""
     numbers = _numbers(subject, LOST_PREFIX)
     if len(numbers) != 2 or numbers[0] > numbers[1]:
         return ""
     first, last = numbers
     count = last - first + 1
     if count == 1:
-        return f"LOST number {first}: the broker does not have it any more"
-    return f"LOST numbers {first} to {last}: the broker does not have these {count} any more"
+        return f"LOST number {first}: the broker no longer has it"
+    return f"LOST numbers {first} to {last}: the broker no longer has these {count}"
 
 
 def first_lost(subject: str) -> int:
-    """The first number of an event on `$SEQ.LOST.`; 0 if it is another."""
+    """The first number of an event on `$SEQ.LOST.`; 0 for any other."""
     return int(subject.split(".")[2]) if lost(subject) else 0
 
 

@@ -1,8 +1,8 @@
-"""When messages were published, for `seriatim sub --json`: the broker knows, and is asked.
+"""When messages were published, for `seriatim sub --json`: asked of the broker.
 
-What a subscriber gets has no time. `$SEQ.READ` gives the times of a run of numbers, 16 bytes a
-message, so it is asked for each batch that is shown. What has no number, or is not kept, has the
-time at which it came here instead.
+A message reaches a subscriber without its time. `$SEQ.READ` gives the times of consecutive numbers,
+16 bytes a message, so there is one request for each batch. A message without a number, or one that
+is not kept, gets the time at which it was received.
 """
 
 import json
@@ -14,14 +14,14 @@ from seriatim.cli.pubsub.sub_start import common
 from seriatim.client.protocol import MessageReceived
 
 ANSWER_SECONDS_MAX = 10.0
-FILTERS_MAX = 64  # of one request
-BYTES_MAX = 16 << 20  # of messages looked at for one answer
+FILTERS_MAX = 64  # per request
+BYTES_MAX = 16 << 20  # of messages scanned for one answer
 
 
 async def dated(
     link: CommandConnection, batch: list[ShownMessage], subjects: list[str]
 ) -> list[ShownMessage]:
-    """The messages, with the broker's times where it has them. Raises `CliError`."""
+    """The messages, with the broker's times if it has them. Raises `CliError`."""
     numbers = [message.number for message in batch if message.number is not None]
     if not numbers or not link.frame:
         return batch
@@ -40,7 +40,7 @@ async def dated(
         times |= _times(answer)
         following = answer.headers.get("Seriatim-Next", "")
         if not following.isdigit() or int(following) <= at:
-            break  # it was refused: nothing is kept there
+            break  # refused: this broker keeps nothing
         at = int(following)
     return [
         replace(message, time=times.get(message.number or 0, message.time)) for message in batch
@@ -48,7 +48,7 @@ async def dated(
 
 
 def _times(answer: MessageReceived) -> dict[int, int]:
-    """The times by number: an array of numbers, and after it one of times."""
+    """The times by number: an array of numbers, followed by one of times."""
     if len(answer.data) % 16:
         return {}
     values = memoryview(answer.data).cast("q")

@@ -396,7 +396,7 @@ def test_given_a_broker_that_says_what_none_would_then_that_is_the_error(
 
     async def talked(port: int) -> None:
         async with ApplicationReader("app", f"nats://127.0.0.1:{port}", last=9) as reader:
-            with pytest.raises(error, match=r"the broker says|this broker is not Seriatim"):
+            with pytest.raises(error, match=r"the broker sent|this broker is not Seriatim"):
                 await read(reader, 1)
 
     with Scripted(talk) as peer:

@@ -78,16 +78,16 @@ def test_given_a_damaged_capture_when_read_then_nothing_worse_than_an_error_happ
     ("data", "reason"),
     [
         (b"", "this is not a capture"),
-        (b"netsniff", "no length of a record"),
+        (b"netsniff", "a record has no length"),
         (b"5:hello,", "this is not a capture"),
-        (b"05:hello,", "no length of a record"),
-        (b":x", "no length of a record"),
-        (b"99999999999999", "no length of a record"),
-        (b"999999999:", "no length of a record"),
+        (b"05:hello,", "a record has no length"),
+        (b":x", "a record has no length"),
+        (b"99999999999999", "a record has no length"),
+        (b"999999999:", "a record has no length"),
         (b"21:cardinal capture 1 a=", "ends inside"),
         (b"21:cardinal capture 1 a=,", "'a=' is not a valid name of a stream"),
         (b"20:cardinal capture 1 \xff,", "not ASCII"),
-        (b"20:cardinal capture 1 ax", "no comma at the end of a record"),
+        (b"20:cardinal capture 1 ax", "a record does not end with a comma"),
     ],
 )
 def test_given_a_file_that_is_no_capture_when_opened_then_it_is_told(

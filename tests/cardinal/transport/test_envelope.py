@@ -34,14 +34,14 @@ def test_given_a_message_when_packed_then_its_bytes_are_these() -> None:
     [
         (b"", 0, "no length"),
         (b"x", 0, "no length"),
-        (b"1:a", 3, "no comma"),
+        (b"1:a", 3, "does not end with a comma"),
         (b"1:a,", 4, "no length"),
         (b"01:a,0:,", 0, "no length"),
         (b"+1:a,0:,", 0, "no length"),
-        (b"1:ab,0:,", 3, "no comma"),
+        (b"1:ab,0:,", 3, "does not end with a comma"),
         (b"1:a,0:,x", 7, "1 bytes after the value"),
         (b"99999999999:a,", 0, "no length"),
-        (b"9999999999:a,", 13, "no comma"),
+        (b"9999999999:a,", 13, "does not end with a comma"),
     ],
 )
 def test_given_a_payload_that_is_none_when_unpacked_then_it_is_told_where(

@@ -33,4 +33,4 @@ def test_given_a_job_when_its_package_is_run_then_it_is_the_command() -> None:
         check=False,
     )
     assert (found.returncode, found.stdout) == (2, "")
-    assert "Spark takes a zip only under a name that ends in .zip" in found.stderr
+    assert "Spark accepts a zip only if its name ends in .zip" in found.stderr

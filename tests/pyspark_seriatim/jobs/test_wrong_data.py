@@ -79,7 +79,7 @@ found.add(8, 8)
             BATCH.format(rows=5, seen=[(8, 12)]),
             "WrongRows: .* there are rows of other numbers: 11 to 12;",
         ),
-        (REORG, "WrongChain: a reorg onto 0x30.* removes other blocks than the last 1"),
+        (REORG, "WrongChain: a reorg onto 0x30.* removes blocks other than the last 1"),
         (SUMMARY, "WrongSummary: numbers 8 to 8 come after 9"),
     ],
     ids=["count", "folder", "twice", "outside", "reorg", "summary"],

@@ -95,7 +95,10 @@ def test_given_version_when_asked_then_nothing_heavy_is_imported() -> None:
             ["sub", "a", "-q", "x y"],
             '"x y" is not a valid name for a queue group; give one without blanks',
         ),
-        (["sub", "a", "-q", ""], "a queue group has a name; leave -q out to get every message"),
+        (
+            ["sub", "a", "-q", ""],
+            "-q needs the name of a queue group; leave it out to get every message",
+        ),
         (
             ["sub", "a", "-q", "\udcff"],
             "'\\udcff' is not a valid name for a queue group; give one in UTF-8",
@@ -117,9 +120,9 @@ def test_given_version_when_asked_then_nothing_heavy_is_imported() -> None:
         (["sub", "a", "-s", "127.0.0.1:1"], "nats://127.0.0.1:1: connection refused: no broker"),
         (["sub", "a..b"], '"a..b" is not a valid subject: a word between its dots is empty'),
         (["sub", "a", "--raw", "--json"], "give one of --raw and --json, not both"),
-        (["serve", "x"], '"x": is not a flag, and only flags are accepted here'),
+        (["serve", "x"], '"x": is not a flag; only flags are accepted here'),
         (["serve", "--fame", "none"], "--fame: there is no such flag; did you mean --frame?"),
-        (["serve", "--qqqq"], "--qqqq: there is no such flag; --help shows what there is"),
+        (["serve", "--qqqq"], "--qqqq: there is no such flag; --help lists the flags"),
         (["serve", "-p"], "-p: needs a value"),
         (["serve", "-p", "-D"], "-p: needs a value"),
         (["serve", "-D=maybe"], '-D: "maybe" is neither true nor false'),

@@ -47,7 +47,7 @@ def in_file(folder: Path, text: str) -> list[str]:
         ("port = 4222.5", "port: 4222.5 is not a port"),
         ("debug = 1", "debug: 1 is not a flag; give true or false"),
         ('debug = "yes"', 'debug: "yes" is not a flag; give true or false, without quotes'),
-        ("server_name = 5", "server_name: 5 is not a text; give a text"),
+        ("server_name = 5", "server_name: 5 is not a string; give a string"),
         ('server_name = "a b"', 'server_name: "a b" contains a blank'),
         ('server_name = "a\\u0007"', "server_name: 'a\\x07' holds a character"),
         ('frame = "netsring"', 'frame: "netsring" is not one of netstring, header, none; did you'),
@@ -79,7 +79,7 @@ def in_file(folder: Path, text: str) -> list[str]:
         ("[limits]\nping_interval = 1979-05-27", "limits.ping_interval: 1979-05-27 is not a dur"),
         ("[limits]\nping_interval = [1]", "limits.ping_interval: this list is not a duration"),
         ("[sequencer]\nexclude = 'a'", 'sequencer.exclude: "a" is not a list; give a list of'),
-        ("[sequencer]\nexclude = [1]", "sequencer.exclude: entry 1: 1 is not a text; give a sub"),
+        ("[sequencer]\nexclude = [1]", "sequencer.exclude: entry 1: 1 is not a string; give a sub"),
         (
             "[sequencer]\nexclude = ['>.a']",
             'sequencer.exclude: entry 1: ">.a" is not a valid subject: ">',
@@ -87,13 +87,13 @@ def in_file(folder: Path, text: str) -> list[str]:
         (
             "[sequencer]\nexclude = ['a..b', 'ok', 3, '']",
             'sequencer.exclude: entry 1: "a..b" is not a valid subject: a word between its dots is'
-            " empty; entry 3: 3 is not a text; give a subject in quotes;"
+            " empty; entry 3: 3 is not a string; give a subject in quotes;"
             ' entry 4: "" is not a valid subject; give words joined by dots, without blanks',
         ),
         (
             "[sequencer]\nexclude = [1, [], true, {}, 5]",
-            "sequencer.exclude: entry 1: 1 is not a text; give a subject in quotes; entry 2: this"
-            " list is not a text; give a subject in quotes; entry 3: true is not a text; give a"
+            "sequencer.exclude: entry 1: 1 is not a string; give a subject in quotes; entry 2: this"
+            " list is not a string; give a subject in quotes; entry 3: true is not a string; give a"
             " subject in quotes; and 2 more",
         ),
         (

@@ -249,7 +249,7 @@ def test_given_an_iterator_that_nobody_reads_then_it_ends_with_an_error_and_lose
                 async for message in subscription:
                     taken.append(message.data[0])
 
-            with pytest.raises(SlowSubscriber, match="f: too many messages wait"):
+            with pytest.raises(SlowSubscriber, match="f: too many messages are waiting"):
                 await read()
             assert taken == list(range(11))
 

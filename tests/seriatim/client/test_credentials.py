@@ -58,5 +58,5 @@ def test_given_a_seed_then_the_nonce_is_signed_with_it(tmp_path: Path) -> None:
     assert sorted(fields) == ["jwt", "sig"]
     signed = connect_fields(Credentials(nkey_file=str(seed)), HERE, {"nonce": "n"})
     assert signed == {"sig": fields["sig"], "nkey": vouching.user.public_key.decode()}
-    with pytest.raises(BrokerError, match=r"^a:4222: the broker asks for no credentials"):
+    with pytest.raises(BrokerError, match=r"^a:4222: the broker does not ask for credentials"):
         connect_fields(Credentials(file=str(both)), HERE, {})

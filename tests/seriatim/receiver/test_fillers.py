@@ -345,7 +345,7 @@ def test_given_the_wrong_broker_to_ask_then_the_feed_is_not_taken_for_its_journa
                 assert event.number == 6
                 assert receiver.counters.strangers == len(sent)
                 assert receiver.troubles == [
-                    f"{len(sent)} datagrams were of another stream, and not heard"
+                    f"{len(sent)} datagrams were of another stream, and were ignored"
                 ]
 
     with Served(feeds=("netstring",)) as other:

@@ -85,8 +85,12 @@ def test_given_what_is_no_group_then_it_says_so(group: str, port: int, why: str)
             "10.255.255.7",
             "10.255.255.7 is not an address of this machine, or cannot do",
         ),
-        ("239.1.2.3", "::1", "::1 is not of the group's family; give an IPv4 address"),
-        ("ff15::1", "127.0.0.1", "127.0.0.1 is not of the group's family; give an IPv6 address"),
+        ("239.1.2.3", "::1", "::1 has another address family than the group; give an IPv4 address"),
+        (
+            "ff15::1",
+            "127.0.0.1",
+            "127.0.0.1 has another address family than the group; give an IPv6 address",
+        ),
         ("ff15::1", "fe80::77", "fe80::77 is not an address of this machine; there are lo"),
     ],
 )

@@ -210,7 +210,7 @@ def test_given_a_codec_of_ones_own_then_it_is_used_and_its_errors_are_counted() 
 
 @pytest.mark.parametrize("feeds", [0, 3])
 def test_given_no_feed_or_three_then_it_is_refused(feeds: int) -> None:
-    with pytest.raises(ReceiverError, match=f"one or two feeds, and here are {feeds}"):
+    with pytest.raises(ReceiverError, match=f"one or two feeds, not {feeds}"):
         Receiver([Group("239.0.0.1", 1)] * feeds)
 
 

@@ -51,7 +51,7 @@ def test_given_a_broker_that_is_away_for_longer_than_all_tries_then_nothing_is_l
         asked = receiver.counters.requests
         await until(lambda: receiver.filler.away() > 2.0)
         assert (receiver.counters.requests, receiver.counters.lost) == (asked, 0)
-        assert receiver.troubles[-1].startswith("nobody to ask for ")
+        assert receiver.troubles[-1].startswith("no server reachable for ")
         served.process.start(served.process.port)
         events = await gather(receiver, lambda events: len(events) == 6)
         assert [event.number for event in events] == [1, 2, 3, 4, 5, 6]

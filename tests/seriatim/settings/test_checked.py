@@ -54,8 +54,8 @@ def test_given_a_wrong_text_when_read_then_it_says_what_may_be_written(
     [
         ("flag", "true", '"true" is not a flag; give true or false, without quotes'),
         ("count", True, "true is not a whole number; give a whole number"),
-        ("text", {"a": 1}, "a table is not a text; give a text"),
-        ("list", "a", '"a" is not a list; give a list of texts'),
+        ("text", {"a": 1}, "a table is not a string; give a string"),
+        ("list", "a", '"a" is not a list; give a list of strings'),
     ],
 )
 def test_given_a_value_of_anorter_type_in_a_file_when_read_then_it_says_which_is_meant(

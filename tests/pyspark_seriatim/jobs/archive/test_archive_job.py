@@ -139,9 +139,7 @@ def test_given_the_log_of_something_else_when_archived_into_then_its_place_is_na
     assert change is not None
     change.fact("cardinal", {})
     change.commit()
-    with pytest.raises(
-        JobError, match=f"{tmp_path}: the log is of something other than an archive"
-    ):
+    with pytest.raises(JobError, match=f"{tmp_path}: the log does not belong to an archive"):
         facts_of(FileLog.open(str(tmp_path)))
 
 

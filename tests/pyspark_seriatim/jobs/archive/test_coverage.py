@@ -46,7 +46,7 @@ def test_given_facts_when_noted_then_they_come_back_and_tell_what_is_next() -> N
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"journal": "j2"}, "of the journal j1, and the broker's is j2"),
+        ({"journal": "j2"}, "of the journal j1, but the broker has j2"),
         ({"subject": "a.>"}, "of the subject >, not of a.>"),
         ({"columns": ["sequence"]}, "has the columns sequence, payload, not sequence"),
         ({"partition": ["date"]}, "use --partition date,token"),
@@ -64,7 +64,7 @@ def test_given_another_archive_when_checked_then_it_is_refused_with_words(
 
 @pytest.mark.parametrize("raw", [{"next": 4}, FACTS.noted() | {"covered": [1]}])
 def test_given_a_log_of_something_else_when_read_then_refused(raw: dict[str, object]) -> None:
-    with pytest.raises(JobError, match="the log is of something other than an archive"):
+    with pytest.raises(JobError, match="the log does not belong to an archive"):
         Facts.of(raw)
 
 

@@ -21,7 +21,7 @@ def test_given_the_offset_of_a_batch_when_read_then_it_is_the_number_that_follow
 ) -> None:
     place = checkpoint(tmp_path, "v1", "{}", '{"journal":"j1","sequence":51}')
     assert ending(place, 3, "j1") == 51
-    with pytest.raises(JobError, match="is of the journal j1, and the archive of j2"):
+    with pytest.raises(JobError, match="belongs to the journal j1, but the archive to j2"):
         ending(place, 3, "j2")
 
 
@@ -34,7 +34,7 @@ def test_given_a_format_that_is_not_known_when_read_then_it_and_the_pyspark_are_
     tmp_path: Path,
 ) -> None:
     place = checkpoint(tmp_path, "v3", "{}", '{"journal":"j1","sequence":51}')
-    words = f"offsets/3 is of the format 'v3', which PySpark {pyspark.__version__} may write"
+    words = f"offsets/3 has the format 'v3', which PySpark {pyspark.__version__} may write"
     with pytest.raises(UnknownOffsetLog, match=words):
         ending(place, 3, "j1")
 
@@ -47,7 +47,7 @@ def test_given_the_checkpoint_of_another_query_when_read_then_the_error_names_it
     tmp_path: Path, lines: tuple[str, ...]
 ) -> None:
     place = checkpoint(tmp_path, *lines)
-    with pytest.raises(JobError, match="offsets/3 is missing, or not the offset of one stream"):
+    with pytest.raises(JobError, match="offsets/3 is missing, or not the offset of one Seriatim"):
         ending(place, 3, "j1")
     with pytest.raises(JobError, match="offsets/4 is missing"):
         ending(place, 4, "j1")

@@ -13,7 +13,7 @@ from tests.support.parquet_folders import rows, write
     ("arguments", "words"),
     [
         ([], "nothing to audit: give --server, --archive, or both"),
-        (["--archive", "no/such"], "no/such: there is nothing"),
+        (["--archive", "no/such"], "no/such: nothing is there"),
         (["--archive", "nosuch://x/y"], "nosuch://x/y: Unrecognized filesystem type"),
         (["--archive", "ROOT", "--from", "5", "--to", "4"], "--to 4 is below --from 5"),
         (["--archive", "ROOT", "--subject", "a..b"], "--subject a..b: no subject"),

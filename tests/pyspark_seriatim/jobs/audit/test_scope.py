@@ -36,19 +36,19 @@ def test_given_a_journal_alone_when_asked_then_it_is_what_is_kept_unless_more_is
 def test_given_both_when_asked_then_they_are_compared_where_the_journal_has_numbers() -> None:
     scope = scope_of(archive(1, 60), info(10, 50), None, None, None)
     assert (scope.archive, scope.journal, scope.compare) == ((1, 60), (10, 50), (10, 60))
-    assert scope.notes == ["1 to 9 are not in the journal any more: not compared"]
+    assert scope.notes == ["1 to 9 are no longer in the journal: not compared"]
     scope = scope_of(archive(20, 40), info(10, 50), None, None, None)
     assert (scope.journal, scope.compare) == ((20, 40), (20, 40))
     assert scope.notes == ["the journal goes on to 50: the archive ends before it"]
     scope = scope_of(archive(1, 9), info(10, 50), None, None, None)
     assert scope.journal[0] > scope.journal[1]
-    assert scope.notes[0] == "1 to 9 are not in the journal any more: not compared"
+    assert scope.notes[0] == "1 to 9 are no longer in the journal: not compared"
 
 
 def test_given_another_journal_when_asked_then_that_is_wrong_and_nothing_is_compared() -> None:
     scope = scope_of(archive(1, 9), info(1, 9, "other"), None, None, None)
     assert (scope.compare, scope.journal) == (None, NONE)
-    assert "the archive is of journal j, and the broker's is other" in scope.wrong[0]
+    assert "the archive is of journal j, but the broker has other" in scope.wrong[0]
 
 
 def test_given_some_subjects_when_asked_then_gaps_prove_nothing_without_the_journal() -> None:
@@ -67,8 +67,8 @@ def test_given_holes_that_the_archive_knows_when_asked_then_they_are_named() -> 
     known = archive(1, 9000, covered=[[1, 100], [2001, 9000]], lost=[[5000, 5001]])
     notes = scope_of(known, None, None, None, None).notes
     assert notes == [
-        "101 to 2,000 was never archived, as the archive's list says",
-        "5,000 to 5,001 was lost before it was archived, as the archive's list says",
+        "101 to 2,000 was never archived, according to the archive's list",
+        "5,000 to 5,001 was lost before it was archived, according to the archive's list",
     ]
     assert scope_of(known, None, 2001, 4000, None).notes == []
 

@@ -97,7 +97,7 @@ def test_given_a_name_that_spark_does_not_take_when_bundled_then_that_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(bundle_job.bundle, [str(tmp_path / "seriatim.whl")]) == FAILED
-    assert "Spark takes a zip only under a name that ends in .zip" in capsys.readouterr().err
+    assert "Spark accepts a zip only if its name ends in .zip" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -278,7 +278,7 @@ def gone_on(root: Path) -> None:
             "--engine: the tables in .* made of fold",
         ),
         (other_journal, "journal: the tables in .* were made of 1141c2c3a6b8558d"),
-        (without_snapshot, "is missing, so it is not known how to go on"),
+        (without_snapshot, "is missing, so the job cannot continue"),
         (damaged_snapshot, "it is damaged"),
         (gone_on, "checkpoint is at batch 4, and the tables .* Delete the checkpoint"),
     ],
@@ -311,5 +311,5 @@ def test_given_an_archive_when_tables_are_to_be_there_then_it_is_refused(tmp_pat
     assert change is not None
     change.fact("covered", [])
     change.commit()
-    with pytest.raises(JobError, match="is the directory of something else"):
+    with pytest.raises(JobError, match="belongs to something else"):
         assembly(tmp_path)

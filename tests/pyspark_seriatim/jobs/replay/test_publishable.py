@@ -74,7 +74,9 @@ def test_given_any_bad_rows_when_sifted_then_just_these_are_left_out_and_told(
 
 
 def test_given_bad_rows_when_none_may_be_left_out_then_the_first_ends_it_by_its_number() -> None:
-    with pytest.raises(JobError, match=r"^number 7: no 7; --skip-unpublishable passes over what"):
+    with pytest.raises(
+        JobError, match=r"^number 7: no 7; --skip-unpublishable leaves out messages"
+    ):
         sifted(batch(range(1, 40)), make_of([30, 7, 8]), False)
 
 

@@ -119,7 +119,7 @@ def test_given_messages_that_were_passed_over_when_told_then_their_count_and_the
     assert wish.skip
     some = Replayed(rows=3, skipped=1200, example="number 7: no", last=3, first=1, upto=9)
     assert told(wish, some).endswith(
-        "; 1,200 that cannot be published were passed over, the first: number 7: no"
+        "; 1,200 that cannot be published were skipped, the first: number 7: no"
     )
     assert told(wish, replace(some, rows=0)).startswith(
         "nothing was published, up to number 9 of the archive; 1,200 that cannot"

@@ -32,11 +32,11 @@ def test_given_no_java_when_a_session_is_wanted_then_it_is_said_how_to_get_it(
     tmp_path: Path,
 ) -> None:
     said = begun(PATH=str(tmp_path))
-    assert "Spark needs Java 17 or 21, and there is no `java`: apt-get install default-jre" in said
+    assert "Spark needs Java 17 or 21, but there is no `java`: apt-get install default-jre" in said
 
 
 def test_given_a_java_home_without_java_then_it_is_named(tmp_path: Path) -> None:
-    assert f"JAVA_HOME is {tmp_path}, where there is no bin/java" in begun(JAVA_HOME=str(tmp_path))
+    assert f"JAVA_HOME is {tmp_path}, but there is no bin/java" in begun(JAVA_HOME=str(tmp_path))
 
 
 @pytest.mark.parametrize(

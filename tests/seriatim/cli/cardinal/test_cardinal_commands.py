@@ -162,7 +162,7 @@ def test_given_a_block_to_begin_with_when_consumed_then_it_is_the_first(
         assert type(found[0]["added"][0]["updates"]) is int
     status, out, err = ask("consume", "--once", "--from-block", "99", *flags)
     assert (status, out) == (1, "")
-    assert err == "seriatim: block 99 is not in the stream, or not whole\n"
+    assert err == "seriatim: block 99 is not in the stream, or is incomplete\n"
 
 
 def test_given_a_tracked_prefix_when_consumed_then_only_its_keys_are_there(
@@ -185,9 +185,9 @@ def test_given_a_lost_message_when_consumed_then_what_is_missing_is_told(
     status, _, err = ask("consume", "--once", *flags)
     assert status == 0
     assert re.search(
-        r"^seriatim: block \d+ 0x\w{64} is not whole: without 1 of ", err, re.MULTILINE
+        r"^seriatim: block \d+ 0x\w{64} is incomplete; missing: 1 of ", err, re.MULTILINE
     )
-    waiting = r"^seriatim: whole, but without their parents: \d, the lowest is block \d \w{64}$"
+    waiting = r"^seriatim: complete blocks without a parent: \d, the lowest is block \d \w{64}$"
     assert re.search(waiting, err, re.MULTILINE)
 
 

@@ -59,8 +59,8 @@ def test_given_a_token_at_the_end_when_consumed_once_then_there_is_nothing(
     assert ask(*begin, f"{journal}={last + 2}") == (
         1,
         "",
-        f"seriatim: --token: it goes on at number {last + 2}, but the journal {journal} ends with"
-        f" {last}: it was cut, or the token is another's\n",
+        f"seriatim: --token: it continues at number {last + 2}, but the journal {journal} ends at"
+        f" {last}: the journal was cut, or the token belongs to another\n",
     )
 
 
@@ -190,7 +190,7 @@ def test_given_a_parent_that_is_not_whole_when_consumed_then_it_is_told_and_come
     status, out, err = ask(*begin, *flags)
     assert status == 0
     assert updates(out) == [([], [41]), ([], [42])]
-    assert re.search(r"^seriatim: block 40 0x\w+ is not whole: without .*sub-batch", err)
+    assert re.search(r"^seriatim: block 40 0x\w+ is incomplete; missing: .*sub-batch", err)
     last = json.loads(out.splitlines()[-1])
     run(sent(f"nats://{address}", application, [rest]))
     place = ["--after-block", last["added"][-1]["hash"], "--token", last["token"]]
@@ -252,4 +252,4 @@ def test_given_a_reorg_that_is_not_complete_when_consumed_once_then_it_is_told(
         CaptureWriter(file, "s").write(rows)
     status, out, err = ask("consume", "--capture", str(tmp_path / "a.capture"))
     assert (status, out) == (0, "")
-    assert err.endswith(f"the reorg of topic {channel.topic} was announced, and is not complete\n")
+    assert err.endswith(f"the reorg of topic {channel.topic} was announced but is not complete\n")

@@ -172,7 +172,7 @@ def test_given_a_journal_when_inspected_then_applications_are_apart(
         assert [line.split()[1] for line in out.splitlines()] == [
             *("one.blocks", "two.blocks", "one.blocks")
         ]
-        assert "WRONG payload, byte 0: no length of a netstring" in out
+        assert "WRONG payload, byte 0: a netstring has no length" in out
         status, out, _ = inspect(str(tmp_path / "store"), "-a", "two")
         assert (status, out.count("\n")) == (0, 1)
         assert out.endswith("-> block 1 is whole\n")
@@ -192,7 +192,7 @@ def test_given_a_journal_when_written_to_a_capture_then_a_consumer_goes_on_behin
         capsys.readouterr()
         store = str(tmp_path / "store")
         status, out, err = inspect(store, "-a", "one", "--capture", target)
-        left_out = " (1 left out: none of Cardinal Streams)"
+        left_out = " (1 left out: not of Cardinal Streams)"
         assert (status, out, err) == (0, f"wrote 5 messages{left_out} to {target}\n", "")
         assert inspect(store, "-a", "one", "--to", "3", "--capture", target)[0] == 0
         assert main(["cardinal", "consume", "--capture", target]) == 0
@@ -205,7 +205,7 @@ def test_given_a_journal_when_written_to_a_capture_then_a_consumer_goes_on_behin
     status, _, err = inspect(store, "--capture", target)
     assert (status, err) == (
         1,
-        "seriatim: --capture: a capture is of one application; give --application\n",
+        "seriatim: --capture: a capture holds one application; give --application\n",
     )
 
 
@@ -219,7 +219,7 @@ def test_given_a_capture_when_part_of_it_is_written_to_another_then_it_is_that_p
         assert reader.stream == "stream"
         assert [row[3] for row in reader] == [3, 4, 5, 6, 8]
     status, _, err = inspect(whole, "--capture", whole)
-    assert (status, err) == (1, f"seriatim: {whole}: it cannot be read and written at once\n")
+    assert (status, err) == (1, f"seriatim: {whole}: cannot be read and written at the same time\n")
     assert inspect(whole)[0] == 0
     status, _, err = inspect(whole, "--capture", str(tmp_path / "no" / "where"))
     assert (status, err.endswith("cannot be written: No such file or directory\n")) == (1, True)

@@ -24,7 +24,7 @@ def numbers(flags: list[str]) -> list[int]:
 
 CONTENTS = [
     ({"updates": {"a/0": "0x", "a/1": LARGE}}, "the key 'a/1' makes a message of 2000049 bytes"),
-    ({"updates": {"b/1": LARGE}}, "the Batch, with all keys that no pattern takes, makes a mess"),
+    ({"updates": {"b/1": LARGE}}, "the Batch, with all keys that match no pattern, makes a mess"),
     (
         {"batches": {"a/s": {"id": "0x1", "updates": {"a/s/1": LARGE}}}},
         "the key 'a/s/1' of a sub-batch makes a message of",
@@ -42,7 +42,7 @@ def test_given_a_file_with_a_message_that_is_too_large_when_produced_then_nothin
     assert (done.returncode, done.stdout) == (1, b"")
     said = done.stderr.decode()
     assert said.startswith(f"seriatim: {file}: line 2: {words}")
-    assert said.endswith("; the broker takes 1048517\n")
+    assert said.endswith("; the broker accepts at most 1048517\n")
     assert numbers(flags) == []
 
 
@@ -60,7 +60,7 @@ def test_given_a_pipe_with_a_message_that_is_too_large_when_produced_then_its_bl
         said = process.communicate(text, timeout=COMMAND_S)[1].decode()
     assert process.returncode == 1
     assert said.startswith("seriatim: standard input: line 2: the key 'a/1' makes a message of")
-    assert said.endswith("; 1 block was published before it\n")
+    assert said.endswith("; 1 block was published before that\n")
     assert numbers(flags) == [1]
     stored = seriatim("cardinal", "consume", "--once", *TOPICS, *flags).stderr
     assert stored == b"", "not even a part of the second block"

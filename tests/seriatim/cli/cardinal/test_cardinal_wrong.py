@@ -45,10 +45,10 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> object:
         ("consume --from-block x", '--from-block: "x" is neither the number of a block nor a'),
         ("consume -s http://x", "is not the address of a broker"),
         ("inspect /nowhere", "/nowhere"),
-        ("inspect --block 1", '--block: "1" is not a hash, nor the beginning of one'),
-        ("inspect /etc/hostname", "no length of a record; is this a capture?"),
-        ("inspect /etc/hostname --capture a", "no length of a record; is this a capture?"),
-        ("inspect /etc/hostname --capture -", "no length of a record; is this a capture?"),
+        ("inspect --block 1", '--block: "1" is not a hash or the beginning of one'),
+        ("inspect /etc/hostname", "a record has no length; is this a capture?"),
+        ("inspect /etc/hostname --capture a", "a record has no length; is this a capture?"),
+        ("inspect /etc/hostname --capture -", "a record has no length; is this a capture?"),
         ("inspect /etc --from 5 --to 2", "--to 2 is before --from 5"),
         ("simulate --lines -", "give a file"),
         ("simulate --lines a --capture b", "give --lines or --capture, not both"),
@@ -108,10 +108,10 @@ def test_given_a_url_in_the_environment_when_lines_are_simulated_then_it_may_sta
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("standard = 1", '"standard" is not known; there are default and topics'),
-        ("", "default: give the topic of what no pattern takes"),
+        ("standard = 1", '"standard" is unknown; the keys are default and topics'),
+        ("", "default: give the topic for all other keys"),
         ('default = "t"\ntopics = 3', "topics: give a table"),
-        ("default =", "no TOML: "),
+        ("default =", "not valid TOML: "),
         ('default = "t"\n[topics]\n"a/" = "x y"\n"a/b" = "z"', "2 problems:\n  "),
     ],
 )

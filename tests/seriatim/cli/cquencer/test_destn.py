@@ -215,7 +215,7 @@ def test_given_somebody_to_ask_then_it_begins_in_the_past(
         (["239.0.0.1", "5000", "--interface", "eth99"], 'there is no interface "eth99"; there are'),
         (["239.0.0.1", "0"], "PORT"),
         (["239.0.0.1", "5000", "--json", "--raw"], "give one of --json and --raw, not both"),
-        (["239.0.0.1", "5000", "--from", "1"], "--from begins in the past, which somebody must"),
+        (["239.0.0.1", "5000", "--from", "1"], "--from begins in the past, which a feed does"),
         (["239.0.0.1", "5000", "--codec", "morse"], "'morse' is not a codec; give netstring, "),
         (["239.0.0.1", "5000", "--second", "239.0.0.2"], '--second: "239.0.0.2" is not a group'),
         (
@@ -232,7 +232,10 @@ def test_given_somebody_to_ask_then_it_begins_in_the_past(
         ),
         (["ff15::1", "5000", "--second", "[FF15:0::1]:5000"], "is the first feed itself; give ano"),
         (["239.0.0.1", "5000", "--filtered", "a..b"], "a..b"),
-        (["239.0.0.1", "5000", "--filtered", "a.b"], "and only --ordered reports losses: give"),
+        (
+            ["239.0.0.1", "5000", "--filtered", "a.b"],
+            "without --ordered, which reports losses: give",
+        ),
         (
             ["239.0.0.1", "5000", "--from", str(2**63), "--fill", "nats://127.0.0.1:1"],
             "is not in the range 1<=x<=9223372036854775806",

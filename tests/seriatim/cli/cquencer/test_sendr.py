@@ -211,7 +211,7 @@ def test_given_a_server_that_closes_or_is_another_then_it_is_told(
     if parting.startswith(b"HTTP"):
         assert b"which is not a netstring" in done.stderr
     else:
-        assert b"the connection was closed before all was answered" in done.stderr
+        assert b"the connection was closed before everything was answered" in done.stderr
         assert done.stdout == (parting + b"\n" if parting else b"")
 
 

@@ -132,7 +132,7 @@ def test_given_a_file_that_is_there_when_exported_then_only_force_replaces_it(
     target.write_text("mine")
     command = ["journal", "export", str(tmp_path), "-o", str(target)]
     assert main(command) == 1
-    assert "there is such a file already; --force replaces it" in capfd.readouterr().err
+    assert "the file exists already; --force replaces it" in capfd.readouterr().err
     assert target.read_text() == "mine"
     assert main([*command, "--force"]) == 0
     assert target.read_text().count("\n") == 4
@@ -156,7 +156,7 @@ def test_given_a_full_disk_when_exported_then_no_half_file_stays(
 @pytest.mark.parametrize(
     ("output", "format", "told"),
     [
-        ("x.txt", None, "x.txt: its name has no known ending; give --format parquet|csv|jsonl"),
+        ("x.txt", None, "x.txt: its extension is unknown; give --format parquet|csv|jsonl"),
         ("x", "xml", '--format: "xml" is not one of parquet, csv, jsonl'),
         ("-", "parquet", "Parquet cannot be written to a pipe; give a file with -o"),
     ],

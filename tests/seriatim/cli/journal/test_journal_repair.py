@@ -103,7 +103,7 @@ def test_given_a_number_when_truncated_then_what_is_behind_it_is_gone(tmp_path: 
 def test_given_nobody_to_ask_when_truncated_then_nothing_happens(tmp_path: Path) -> None:
     WrittenStore(tmp_path, (1, 10))
     said = refusal("journal", "truncate", str(tmp_path), "--after", "9")
-    assert said == (f"number 10 of {tmp_path}: 1 message would be lost; say --yes if that is meant")
+    assert said == (f"number 10 of {tmp_path}: 1 message would be lost; give --yes to confirm")
     assert there(tmp_path) == list(range(1, 11))
 
 
@@ -127,7 +127,7 @@ def test_given_a_terminal_when_truncated_then_it_asks_first(
         said = process.stdout.read()
     os.close(terminal)
     assert b"numbers 6 to 10 of " in said
-    assert b"5 messages will be lost for ever. Go on?" in said
+    assert b"5 messages will be lost for ever. Continue?" in said
     assert there(tmp_path) == list(range(1, left + 1))
 
 

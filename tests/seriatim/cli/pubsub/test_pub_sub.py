@@ -184,7 +184,7 @@ def test_given_messages_without_a_frame_when_frames_are_asked_for_then_left_out(
     url = f"127.0.0.1:{brokers['none'].port}"
     with Subscriber("f", "-n", "1", "--frame", "-s", url) as sub:
         pub(url, "f", "x")
-        assert sub.end() == (0, b"", "seriatim: a message on f has no frame; left out\n")
+        assert sub.end() == (0, b"", "seriatim: a message on f has no frame; skipped\n")
 
 
 def test_given_a_payload_in_a_file_when_published_then_it_arrives(url: str, tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_given_an_empty_payload_when_published_without_ack_then_it_is_a_message(
 
 def test_given_a_payload_too_large_when_published_then_both_sizes_are_told(url: str) -> None:
     said = refusal("pub", "a", "--url", url, stdin=bytes(1048577))
-    assert said == "the payload has 1048577 bytes, and the broker takes 1048576 at most"
+    assert said == "the payload has 1048577 bytes, but the broker accepts at most 1048576"
 
 
 def test_given_a_server_without_numbers_when_an_ack_is_asked_for_then_it_says_so(
@@ -348,7 +348,7 @@ def test_given_no_payload_and_a_terminal_when_published_then_it_does_not_wait_fo
         os.close(ours)
         os.close(theirs)
     assert done.returncode == 1
-    assert b"there is no payload: give it after the subject, with --file, or by" in done.stderr
+    assert b"there is no payload: give it after the subject, with --file, or in" in done.stderr
     assert b"- reads what you type" in done.stderr
 
 

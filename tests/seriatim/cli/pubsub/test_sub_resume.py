@@ -109,7 +109,7 @@ def test_given_another_journal_afterwards_then_it_ends_and_says_why(tmp_path: Pa
             status, out, told = sub.end()
     assert (status, out) == (1, b"")
     assert f"seriatim: {url}: the broker has another journal now, " in told
-    assert told.endswith("its numbers belong to other messages: start again, with --from 1\n")
+    assert told.endswith("its numbers belong to other messages; start again with --from 1\n")
 
 
 def test_given_a_broker_that_keeps_nothing_on_disk_then_a_restart_is_told_as_such() -> None:
@@ -121,7 +121,7 @@ def test_given_a_broker_that_keeps_nothing_on_disk_then_a_restart_is_told_as_suc
             broker.restart()
             status, _, told = sub.end()
     assert status == 1
-    assert "it keeps messages in memory alone, and was restarted" in told
+    assert "it keeps messages only in memory, and was restarted" in told
 
 
 def test_given_a_journal_that_lost_its_end_then_numbers_are_not_taken_for_others(
@@ -192,8 +192,8 @@ def test_given_a_range_beyond_what_is_there_then_that_is_told_and_a_flag_ends_it
         url = f"127.0.0.1:{broker.port}"
         with Subscriber("a", "--from", "1", "--to", "100", "--json", "--url", url) as sub:
             assert said(sub) == (
-                "seriatim: the last number given is 6: waiting for 7 to 100; --until-now ends with"
-                " what is there now\n"
+                "seriatim: the last number given is 6: waiting for 7 to 100; --until-now stops at"
+                " the newest message\n"
             )
             assert numbers(lines(sub, 6)) == [1, 2, 3, 4, 5, 6]
         with Subscriber("a", "--from", "9", "--url", url) as sub:

@@ -59,8 +59,8 @@ def test_given_a_time_when_read_then_it_is_that_moment() -> None:
         (5, None, "1m", False, "give one of --from and --since, not both"),
         (5, None, None, True, "give one of --from and --last, not both"),
         (5, None, "1m", True, "give one of --from and --since and --last, not both"),
-        (None, 5, None, False, "--to is the end of a range; give its begin, too: --from"),
-        (None, 5, "1m", False, "--to is the end of a range; give its begin, too: --from"),
+        (None, 5, None, False, "--to is the end of a range; give its beginning with --from"),
+        (None, 5, "1m", False, "--to is the end of a range; give its beginning with --from"),
         (9, 5, None, False, "--to 5 is before --from 9"),
         (None, None, "soon", False, '"soon" is not a valid time; give a duration such as 10m'),
     ],
@@ -136,8 +136,8 @@ def test_given_any_subjects_when_a_message_is_for_one_then_it_comes_and_is_shown
 
 
 def test_given_events_of_the_broker_when_read_then_what_is_lost_is_told() -> None:
-    gone = "the broker does not have"
-    assert lost("$SEQ.LOST.1.41") == f"LOST numbers 1 to 41: {gone} these 41 any more"
+    gone = "the broker no longer has"
+    assert lost("$SEQ.LOST.1.41") == f"LOST numbers 1 to 41: {gone} these 41"
     assert lost("$SEQ.LOST.7.7") == f"LOST number 7: {gone} it any more"
     assert lost("$SEQ.END.7") == lost("orders") == ""
     assert is_end("$SEQ.END.7")
@@ -215,14 +215,12 @@ def test_given_messages_that_are_gone_when_asked_for_then_the_loss_is_told(url: 
     assert 0 < count < 20
     first = 20 - count
     said = done.stderr.decode().splitlines()[1:]
-    assert said == [
-        f"seriatim: LOST numbers 1 to {first}: the broker does not have these {first} any more"
-    ]
+    assert said == [f"seriatim: LOST numbers 1 to {first}: the broker no longer has these {first}"]
 
 
 def test_given_a_queue_group_when_the_past_is_asked_for_then_refused(url: str) -> None:
     said = refusal("sub", ">", "--from", "1", "--queue", "q", "--url", url)
-    assert said == "a queue group shares what comes; it has no past: leave out --queue"
+    assert said == "a queue group gets only live messages, not the past; leave out --queue"
 
 
 def test_given_a_subject_of_the_broker_itself_when_its_past_is_asked_for_then_refused(
