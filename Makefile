@@ -104,6 +104,7 @@ fuzz-corpus: $(VENV)/.installed ## What fuzzing has found worth keeping, once, u
 soak: $(VENV)/.tools ## What is too long for the gate: slow tests, random examples, kills and fuzzing for SOAK_SECONDS=600
 	$(PYTEST) --explore --ignore $(SPARK_TESTS)
 	$(PYTEST) --explore --loop uvloop tests/clients tests/order
+	$(PYTEST) --explore --pure --ignore $(SPARK_TESTS)
 	$(SPARK_PYTEST) --explore $(SPARK_TESTS)
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -s tests/crash/test_kill.py tests/crash/test_power_cut.py tests/crash/test_churn.py
 	NETWORK_SECONDS=$$(($(SOAK_SECONDS) / 20)) $(BIN)/python -m pytest -s tests/network/test_lossy_feed.py

@@ -75,10 +75,12 @@ def hide_compiled_modules(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With --pure, what is no other there is passed over, but for a file that is asked for."""
-    if not config.getoption("--pure") or not collection_path.name.startswith("test_"):
+    """With --pure, a file that the build cannot change is passed over, unless it is asked for."""
+    if not config.getoption("--pure") or config.getoption("--explore"):
         return None
-    return None if is_asked(collection_path, config) or is_of_both(collection_path) else True
+    if not collection_path.name.startswith("test_") or is_asked(collection_path, config):
+        return None
+    return None if is_of_both(collection_path) else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

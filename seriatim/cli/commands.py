@@ -102,6 +102,10 @@ Reconnect = Annotated[
         show_default=False,
     ),
 ]
+WholeFrame = Annotated[
+    bool,
+    typer.Option("--frame", metavar=" ", help="Print the frame as received, a nested netstring."),
+]
 Raw = Annotated[
     bool,
     typer.Option("--raw", metavar=" ", help="Print only the payloads, with nothing between them."),
@@ -289,12 +293,7 @@ def sub(
     reconnect: Reconnect = None,
     raw: Raw = False,
     json: Json = False,
-    frame: Annotated[
-        bool,
-        typer.Option(
-            "--frame", metavar=" ", help="Print the frame as received, a nested netstring."
-        ),
-    ] = False,
+    frame: WholeFrame = False,
     colour: Colour = None,
     url: Url = DEFAULT_URL,
 ) -> None:

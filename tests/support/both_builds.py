@@ -3,7 +3,7 @@
 A file that only starts a broker, or a command, proves what is the same whoever interprets it. So
 its imports decide: with them, and what they import of ours, it reaches a hot module or it does not.
 A few files that talk to a broker process run in both builds too, so that the uncompiled broker is
-proven as a program as well.
+proven as a program as well. With `--explore --pure`, as in a soak, every file runs.
 """
 
 import ast
@@ -34,6 +34,17 @@ COMPILED_ONLY = (
     TESTS / "pyspark_seriatim",
     TESTS / "seriatim" / "cli",
     TESTS / "spark",
+    # Bounds of memory, of work in a turn, of waiting: those of the build that users run.
+    TESTS / "broker" / "clients" / "test_matches.py",
+    TESTS / "broker" / "clients" / "test_relief.py",
+    TESTS / "broker" / "replay" / "test_memory.py",
+    TESTS / "broker" / "replay" / "test_memory_resident.py",
+    TESTS / "broker" / "replay" / "test_replays_leave.py",
+    TESTS / "broker" / "test_server_limits.py",
+    TESTS / "broker" / "test_trimming.py",
+    TESTS / "broker" / "test_turn_bounds.py",
+    TESTS / "seriatim" / "receiver" / "test_fillers.py",
+    TESTS / "seriatim" / "receiver" / "test_receiver_away.py",
 )
 
 

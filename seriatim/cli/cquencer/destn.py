@@ -19,6 +19,16 @@ GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The multica
 PortArgument = Annotated[
     int, typer.Argument(min=1, max=65535, metavar="PORT", help="Its port.", show_default=False)
 ]
+Decode = Annotated[
+    bool,
+    typer.Option(
+        "--decode", metavar=" ", help="Print number, subject and payload, a message a line."
+    ),
+]
+Payloads = Annotated[
+    bool,
+    typer.Option("--raw", metavar=" ", help="Print only the payloads, with nothing between them."),
+]
 Interface = Annotated[
     str,
     typer.Option(
@@ -68,21 +78,11 @@ def destn(
     port: PortArgument,
     interface: Interface = "",
     codec: CodecName = "netstring",
-    decode: Annotated[
-        bool,
-        typer.Option(
-            "--decode", metavar=" ", help="Print number, subject and payload, a message a line."
-        ),
-    ] = False,
+    decode: Decode = False,
     json: Annotated[
         bool, typer.Option("--json", metavar=" ", help="Print JSON, one message a line.")
     ] = False,
-    raw: Annotated[
-        bool,
-        typer.Option(
-            "--raw", metavar=" ", help="Print only the payloads, with nothing between them."
-        ),
-    ] = False,
+    raw: Payloads = False,
     ordered: Annotated[
         bool,
         typer.Option(

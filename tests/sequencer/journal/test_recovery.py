@@ -2,88 +2,27 @@
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sequencer.journal.errors import StoreError
 from sequencer.journal.header import START, Head, decode_head, encode_head, stem
-from sequencer.journal.highest import FILE, SLOT_SIZE, SLOTS, start
-from sequencer.journal.store import Store
-from tests.support.depth import depth
+from tests.support.recorded_store import COUNT, check, index, lost, record, segment, texts
 from tests.support.stores import (
     SECOND,
     abandon,
     batch_of,
-    in_memory,
     messages,
     open_store,
     payload_of,
     put,
-    read_from,
 )
-
-Files = dict[str, bytes]
-
-SMALL = 400  # five records of these tests
-COUNT = 13  # messages in the recorded store: five, five and three
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "store"
-
-
-def record(path: Path, *, closed: bool = False) -> Store:
-    """A store of three segments, the older ones with indexes; killed, or closed.
-
-    It was killed before the newest segment was synced, so the highest number noted is 10.
-    """
-    store = open_store(path, segment_bytes=SMALL + START)
-    for _ in range(COUNT):
-        put(store, ids=False)
-    assert [one.last for one in store.pieces()] == [5, 10, 13]
-    while store.build_indexes():
-        pass
-    store.sync()
-    if closed:
-        store.close()
-    else:
-        abandon(store)
-        start(str(path / FILE), store.journal, 10)
-    return store
-
-
-def segment(path: Path, first: int) -> Path:
-    return path / (stem(first) + ".segment")
-
-
-def index(path: Path, first: int) -> Path:
-    return path / (stem(first) + ".index")
-
-
-def texts(store: Store) -> str:
-    return "\n".join(f"{level}: {text}" for level, text in store.report)
-
-
-def lost(store: Store) -> list[tuple[int, int]]:
-    return [(damage.first, damage.last) for damage in store.damage]
-
-
-def check(store: Store) -> set[int]:
-    """Everything in the store is right, found from everywhere; it takes more. The numbers."""
-    found = messages(store)
-    for number, (time, payload) in found.items():
-        assert payload == payload_of(number), "what is read is what was written"
-        assert time == number * SECOND
-    for number in found:
-        there = [one[0] for one in read_from(store, *store.locate(number))]
-        assert number in there, "a number is at or behind its place"
-    assert all(store.first <= number <= store.last for number in found)
-    number = put(store, time=max(store.newest_time, 50 * SECOND))
-    assert messages(store)[number][1] == payload_of(number)
-    return set(found)
 
 
 def test_given_a_process_killed_when_opened_then_nothing_is_missing(path: Path) -> None:
@@ -433,72 +372,3 @@ def spoil(file: Path, at: int, bits: int = 0x10) -> None:
         (byte,) = opened.read(1)
         opened.seek(at)
         opened.write(bytes([byte ^ bits]))
-
-
-def places(name: str, content: bytes) -> Iterator[int]:
-    """All bytes of a file that say anything; in the gate a third of each segment's.
-
-    The three segments each leave out others, so every byte of a head and of a record is tried.
-    """
-    step = depth(3, 1) if name.endswith(".segment") else 1
-    first = int(name[:20]) % step if step > 1 else 0
-    for at in range(first, len(content), step):
-        if name != FILE or any(slot <= at < slot + SLOT_SIZE for slot in SLOTS):
-            yield at
-
-
-def faulty(recorded: Files, where: Path, name: str, content: bytes) -> set[int]:
-    """The numbers in a copy of the store where one file has another content."""
-    where.mkdir()
-    for other, whole in recorded.items():
-        (where / other).write_bytes(content if other == name else whole)
-    store = open_store(where, segment_bytes=1000, accept_loss=True)
-    try:
-        found = check(store)
-        missing = set(range(1, COUNT + 1)) - found
-        told = {n for first, last in lost(store) for n in range(first, last + 1)}
-        assert told <= missing, "nothing that is there is called lost"
-        return found
-    finally:
-        store.close()
-        shutil.rmtree(where)
-
-
-@pytest.mark.parametrize("closed", [True, False])
-def test_given_a_store_cut_at_any_byte_when_opened_then_what_was_before_is_there(
-    path: Path, closed: bool
-) -> None:
-    record(path, closed=closed)
-    recorded = {file.name: file.read_bytes() for file in path.iterdir()}
-    everything = set(range(1, COUNT + 1))
-    with in_memory() as memory:
-        for name, content in recorded.items():
-            for size in places(name, content):
-                found = faulty(recorded, memory / "cut", name, content[:size])
-                if not name.endswith(".segment"):
-                    assert found == everything, (name, size)
-                    continue
-                first = int(name[:20])
-                whole = max(size - START, 0) // 80
-                here = set(range(first, min(first + 5, COUNT + 1)))
-                kept = set(range(first, first + whole))
-                assert found == everything - (here - kept), (name, size)
-
-
-@pytest.mark.parametrize("closed", [True, False])
-def test_given_any_byte_of_a_store_flipped_when_opened_then_at_most_its_message_is_missing(
-    path: Path, closed: bool
-) -> None:
-    record(path, closed=closed)
-    recorded = {file.name: file.read_bytes() for file in path.iterdir()}
-    everything = set(range(1, COUNT + 1))
-    with in_memory() as memory:
-        for name, content in recorded.items():
-            for at in places(name, content):
-                for bits in (1 << at % 8, 0xFF):
-                    flipped = content[:at] + bytes([content[at] ^ bits]) + content[at + 1 :]
-                    found = faulty(recorded, memory / "flipped", name, flipped)
-                    hit = set()
-                    if name.endswith(".segment") and at >= START:
-                        hit = {int(name[:20]) + (at - START) // 80}
-                    assert everything - found <= hit, (name, at, bits)

@@ -266,7 +266,7 @@ def test_given_statistics_when_it_is_ended_by_a_signal_then_they_are_told(
         shown.process.send_signal(how)
         status, _, said = shown.end()
     assert status == 0, said
-    assert re.search(r"^datagrams +1  datagrams that came", said, re.MULTILINE), said
+    assert re.search(r"^datagrams +1  datagrams received", said, re.MULTILINE), said
 
 
 def test_given_sigterm_when_what_was_asked_for_did_not_come_then_its_status_says_so() -> None:
