@@ -299,7 +299,7 @@ class Connection:
     def _passable(self, size: int) -> int:
         """How many of the next `size` bytes may be sent."""
         if self.fenced and self.passed + size > self.allowed:
-            return max(self.allowed - self.passed, 0)
+            return self.allowed - self.passed if self.allowed > self.passed else 0
         return size
 
     def part(self) -> None:
