@@ -109,11 +109,6 @@ def rejoined(made: socket.socket, group: Group) -> socket.socket | None:
         return None
 
 
-def buffer_of(made: socket.socket) -> int:
-    """The bytes that the kernel holds for a socket at most, as asked for: it doubles them."""
-    return made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
-
-
 def _join(made: socket.socket, group: Group, index: int) -> None:
     if ":" in group.group:
         _try(made, socket.IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0)

@@ -127,10 +127,6 @@ class ServerProcess:
         assert self._process is not None
         return self._process.pid
 
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
