@@ -257,3 +257,8 @@ def server(frame: str = "none", limits: Mapping[str, Limit] | None = None) -> Se
         assert frame == "none", "nats-server writes no frames"
         return NatsServer(limits)
     return SeriatimServer(frame, limits)
+
+
+def url(server: ServerProcess) -> str:
+    """Where a client of NATS connects to."""
+    return f"nats://127.0.0.1:{server.port}"

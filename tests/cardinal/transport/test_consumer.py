@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,20 +19,10 @@ from cardinal.transport.waiting import Outcome
 from cardinal.update import Unlinked, Why
 from tests.cardinal.chains import GENESIS, SCHEMA, Made, branch, messages_of
 from tests.clients.served import run
-from tests.support.processes import SeriatimServer
+from tests.support.processes import SeriatimServer, url
 
 BLOCKS = branch(GENESIS, "x", 6)
 LONG_S = 100.0  # for what must come before
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[SeriatimServer]:
-    with SeriatimServer("netstring") as server:
-        yield server
-
-
-def url(server: SeriatimServer) -> str:
-    return f"nats://127.0.0.1:{server.port}"
 
 
 async def send(server: SeriatimServer, application: str, blocks: Sequence[Made]) -> None:
