@@ -110,8 +110,7 @@ class Assembler:
         self.bytes_max = bytes_max
         self.age_max = age_max
         self.remember = remember
-        self.messages = self.duplicates = self.untracked = self.dropped = 0
-        self.blocks = self.evicted = self.pings = 0
+        self.duplicates = self.untracked = self.dropped = 0
         self.pending: dict[bytes, Pending] = {}  # by hash, the oldest first
         self.pending_bytes = 0
         self._tracked = tracked
@@ -147,7 +146,6 @@ class Assembler:
                 arrived += 2 * len(key) + len(value) + EACH_BYTES
                 if len(block) >= block.want:
                     self._settle(block, source, offset)
-        self.messages += len(rows)
         self.duplicates += duplicates
         self.pending_bytes += arrived
         self._last[source] = last
@@ -229,10 +227,10 @@ class Assembler:
         """Handle anything but an Update or a Delete of a block known from this source."""
         kind = key[0] if key else -1
         hash = key[1:HEAD]
+        if kind == PING:
+            return
         try:
-            if kind == PING:
-                self.pings += 1
-            elif kind in (REORG, REORG_COMPLETE):
+            if kind in (REORG, REORG_COMPLETE):
                 reorg = message_codec.decode_reorg(key, value)
                 if not self._channel:
                     name = type(reorg).__name__
@@ -346,7 +344,6 @@ class Assembler:
             return
         size = block.measure()
         self._events.append(block.block(offset, size))
-        self.blocks += 1
         self._remove(block, size)
         self._done[block.hash] = None
         for name in block.token:
@@ -391,7 +388,6 @@ class Assembler:
         self._events.append(
             Evicted(block.hash, number, why, block.missing(), block.count(), size, block.token)
         )
-        self.evicted += 1
         self._remove(block, size)
 
     def _remove(self, block: Pending, size: int) -> None:

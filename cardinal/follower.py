@@ -145,7 +145,6 @@ class ChainFollower:
             spare_bytes_max=bytes_max,
         )
         self.age_max = age_max
-        self.passed_by = 0  # rows of topics that are not tracked
         self._topics = None if tracking is None else frozenset(tracking.topics)
         self._assembler_options = {
             "tracked": tracking,
@@ -214,7 +213,6 @@ class ChainFollower:
             here = lanes[topic] if topic in lanes else self._lane(topic, now)
             if here is not lane:
                 if here is None:
-                    self.passed_by += 1
                     continue
                 if run:
                     self._feed(lane, run, source, now)

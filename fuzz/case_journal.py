@@ -170,7 +170,7 @@ def _row(record: Step) -> Row:
 
 def _read_chunk(chunk: bytes) -> list[Row] | None:
     try:
-        columns = Columns.from_bytes(chunk)
+        columns = Columns(chunk)
     except ChunkError:
         return None
     return [(*row[:4], bytes(row.headers), bytes(row.payload)) for row in columns]

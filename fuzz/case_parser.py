@@ -11,6 +11,7 @@ from parser import ops
 from parser.machine import Parser
 from parser.table import START
 from testkit.fence import GRANULE, fenced
+from testkit.model_subject import digest
 from testkit.model_wire import Fault, Limits, Op, read
 
 MAX_LEN = 4096
@@ -29,14 +30,6 @@ NAMES = {
     ops.INFO: "INFO",
     ops.IGNORED: "+OK",
 }
-
-
-def fnv(text: bytes) -> int:
-    """FNV-1a, 32 bits, from its definition."""
-    value = 0x811C9DC5
-    for byte in text:
-        value = (value ^ byte) * 0x01000193 % (1 << 32)
-    return value
 
 
 class Reader:
@@ -95,7 +88,7 @@ class Reader:
         digits = span(parser.digits, parser.digits_end)
         if name not in ("PUB", "HPUB"):
             return Op(name, 0, subject, reply, digits)
-        assert parser.digest == fnv(subject), "the digest is that of the subject"
+        assert parser.digest == digest(subject), "the digest is that of the subject"
         assert parser.size == int(digits), "the size is what the digits say"
         middle, header_digits = parser.body, b""
         if name == "HPUB":

@@ -128,7 +128,6 @@ class Operation:
     """One operation of a buffer that `operations` made, to describe what was wrong with it."""
 
     subject: str  # as shown in an error
-    arguments: int  # bytes of its control line, without the verb
     size: int  # of the whole operation
 
 
@@ -139,9 +138,9 @@ def taken_apart(buffers: Iterable[Data]) -> Iterator[Operation]:
         at = 0
         while at < len(text):
             end = text.index(b"\r\n", at)  # no subject contains one
-            verb, subject, *_, payload = text[at:end].split(b" ")
+            _, subject, *_, payload = text[at:end].split(b" ")
             size = end - at + int(payload) + 2 * len(b"\r\n")
-            yield Operation(_quoted(subject), end - at - len(verb) - 1, size)
+            yield Operation(_quoted(subject), size)
             at += size
 
 

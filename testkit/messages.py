@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from testkit.model_frame import Sequenced, delivery, netstring
+from testkit.model_frame import Sequenced, delivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,6 @@ class Message:
         words = (verb, self.subject, self.reply, self.written)
         line = b" ".join(word for word in words if word)
         return line + b"\r\n" + self.headers + self.payload + b"\r\n"
-
-
-def netstring_frame(number: int, payload: bytes) -> bytes:
-    """The frame around one payload."""
-    return netstring(netstring(b"%d" % number) + netstring(payload))
 
 
 def message(sent: Message, sid: bytes, number: int, frame: str, takes_headers: bool) -> bytes:

@@ -24,6 +24,39 @@ def netstring(content: bytes) -> bytes:
     return b"%d:%b," % (len(content), content)
 
 
+def _netstring(data: bytes, at: int) -> tuple[bytes, int]:
+    digits, colon, _ = data[at : at + 12].partition(b":")
+    assert colon, f"a netstring has its length: {data[at : at + 80]!r}"
+    assert digits.isdigit(), f"a netstring's length is a number: {digits!r}"
+    assert digits == b"0" or digits[:1] != b"0", f"no leading zero in {digits!r}"
+    start = at + len(digits) + 1
+    end = start + int(digits)
+    assert data[end : end + 1] == b",", f"a netstring ends with a comma: {data[at : end + 1]!r}"
+    return data[start:end], end + 1
+
+
+def split_frame(data: bytes) -> tuple[int, bytes]:
+    """The number and the payload of one whole frame, as a subscriber takes it apart."""
+    inner, end = _netstring(data, 0)
+    assert end == len(data), f"nothing follows a frame: {data[end : end + 80]!r}"
+    number, at = _netstring(inner, 0)
+    payload, end = _netstring(inner, at)
+    assert end == len(inner), f"nothing follows the payload: {inner[end : end + 80]!r}"
+    assert number.isdigit(), f"the number is a decimal: {number!r}"
+    assert number[:1] != b"0", f"numbers begin with 1 and have no leading zero: {number!r}"
+    return int(number), payload
+
+
+def unframe(data: bytes, frame: str) -> bytes:
+    """The payload that was published, out of what a client with this frame got."""
+    return split_frame(data)[1] if frame == NETSTRING else data
+
+
+def netstring_frame(number: int, payload: bytes) -> bytes:
+    """The frame around one payload."""
+    return netstring(netstring(b"%d" % number) + netstring(payload))
+
+
 def delivery(message: Sequenced, sid: bytes, frame: str, takes_headers: bool) -> bytes:
     """The MSG or HMSG for a subscription of a client with this frame."""
     words = [message.subject, sid]
@@ -37,7 +70,7 @@ def delivery(message: Sequenced, sid: bytes, frame: str, takes_headers: bool) ->
     if headers:
         sizes.insert(0, message.header_digits)
     if message.number and frame == NETSTRING:
-        payload = netstring(netstring(b"%d" % message.number) + netstring(payload))
+        payload = netstring_frame(message.number, payload)
         sizes = _sizes(headers, payload)
     elif message.number and frame == HEADER and takes_headers:
         headers = _numbered(headers, message.number)

@@ -192,26 +192,3 @@ def _message(line: bytes, output: bytes, at: int) -> Got:
     assert at <= middle <= end, f"wrong sizes: {line[:80]!r}"
     assert output[end : end + 2] == b"\r\n", f"the payload does not end: {line[:80]!r}"
     return Got(words[1], words[2], output[at:middle], output[middle:end], at)
-
-
-def _netstring(data: bytes, at: int) -> tuple[bytes, int]:
-    digits, colon, _ = data[at : at + 12].partition(b":")
-    assert colon, "a netstring has its length"
-    assert digits.isdigit(), "a netstring's length is a number"
-    assert digits == b"0" or digits[:1] != b"0", "a netstring's length has no leading zero"
-    start = at + len(digits) + 1
-    end = start + int(digits)
-    assert data[end : end + 1] == b",", "a netstring ends with a comma"
-    return data[start:end], end + 1
-
-
-def unframe(data: bytes) -> tuple[int, bytes]:
-    """The number and the payload of a frame."""
-    inner, end = _netstring(data, 0)
-    assert end == len(data), "nothing follows a frame"
-    number, at = _netstring(inner, 0)
-    payload, end = _netstring(inner, at)
-    assert end == len(inner), "nothing follows the payload"
-    assert number.isdigit(), "the number is a decimal"
-    assert number[:1] != b"0", "the number has no leading zero"
-    return int(number), payload

@@ -13,7 +13,7 @@ from sequencer.msgids import Window
 from testkit.disk import Disk
 from testkit.model_broker import EXCLUDED_TOKEN, INFO, Model
 from testkit.model_connection import Copy, ModelConnection
-from testkit.model_frame import NETSTRING
+from testkit.model_frame import NETSTRING, split_frame
 from testkit.model_kept import Kept
 from testkit.model_stream import (
     Got,
@@ -22,7 +22,6 @@ from testkit.model_stream import (
     fits_streams,
     messages,
     streams_of,
-    unframe,
 )
 from testkit.peer import SLOW, Peer
 from testkit.stage import Stage
@@ -355,7 +354,7 @@ class World:
                 if message.subject.startswith(EXCLUDED_TOKEN + b"."):
                     continue
                 try:
-                    number, payload = unframe(message.payload)
+                    number, payload = split_frame(message.payload)
                 except AssertionError:  # the broker's own reply; or an error, which fits() reports
                     continue
                 assert number <= peer.safe_at(message.at), "nothing is seen before it is safe"

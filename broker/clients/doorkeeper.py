@@ -35,7 +35,6 @@ class Doorkeeper:
         self.limit = limit if limit != resource.RLIM_INFINITY else 1 << 30
         self.reserved = min(reserved, self.limit // 2)
         self.accepting = True
-        self.pauses = 0  # how often no client could be accepted
         self._doors: dict[socket.socket, Admit] = {}
         self._reported = False  # in this shortage
         self._timer: asyncio.TimerHandle | None = None
@@ -93,7 +92,6 @@ class Doorkeeper:
     def _pause(self, reason: str) -> None:
         if self.accepting:
             self.accepting = False
-            self.pauses += 1
             for listener in self._doors:
                 self._loop.remove_reader(listener.fileno())
         if not self._reported:

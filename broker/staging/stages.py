@@ -299,7 +299,7 @@ class Stages:
         begun = now - max(time.time() - fields.get("begun", time.time() * 1000) / 1000, 0.0)
         owner = owner_at(fields.get("address", ""), 0)
         stage = Stage(key, file, len(line) + 1, self._parser(), now, begun, owner)
-        return StageSurvey(self, self._staged, stage, fd)
+        return StageSurvey(self._staged, stage, fd)
 
     def adopt(self, stage: Stage) -> list[str]:
         """Take over a stage that was read through. Of two with one name, the newer wins.
@@ -317,9 +317,8 @@ class Stages:
 class StageSurvey:
     """Reads one file that was found: computes its counters, and checks its operations."""
 
-    def __init__(self, stages: Stages, staged: Staged, stage: Stage, fd: int) -> None:
+    def __init__(self, staged: Staged, stage: Stage, fd: int) -> None:
         self.stage = stage
-        self._stages = stages
         self._staged = staged
         self._fd = fd
         self._rest = b""

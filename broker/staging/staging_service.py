@@ -65,11 +65,6 @@ class StagingService:
         self._stopping = False
         self._timer = self.loop.call_later(0, self._look)
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether what an earlier broker left was read through."""
-        return self._waiting is None
-
     # Requests
 
     def ask(self, word: str, asker: Asker, message: Message) -> None:

@@ -112,11 +112,6 @@ class Keeper:
         if self._state is not STOPPING:
             self._state = state
 
-    @property
-    def is_stopping(self) -> bool:
-        """Whether the store is being closed."""
-        return self._state is STOPPING
-
     # Called by the sequencer and the gate
 
     def trouble(self, error: OSError) -> None:

@@ -77,10 +77,7 @@ class AppliedWaiters:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._for_hash.setdefault(hash, set()).add(future)
         try:
-            async with asyncio.timeout(seconds):
-                return await future
-        except TimeoutError:
-            return Outcome.TIMEOUT
+            return await _in_time(future, seconds)
         finally:
             waiters = self._for_hash.get(hash, set())
             waiters.discard(future)
@@ -96,10 +93,7 @@ class AppliedWaiters:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._for_number[future] = number
         try:
-            async with asyncio.timeout(seconds):
-                return await future
-        except TimeoutError:
-            return Outcome.TIMEOUT
+            return await _in_time(future, seconds)
         finally:
             del self._for_number[future]
 
@@ -107,3 +101,11 @@ class AppliedWaiters:
         for future in self._for_hash.pop(hash, ()):
             if not future.done():
                 future.set_result(outcome)
+
+
+async def _in_time(future: asyncio.Future[Outcome], seconds: float) -> Outcome:
+    try:
+        async with asyncio.timeout(seconds):
+            return await future
+    except TimeoutError:
+        return Outcome.TIMEOUT

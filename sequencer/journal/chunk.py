@@ -76,11 +76,6 @@ class Columns:
         pairs = [self._strings(sections[at], sections[at + 1]) for at in range(2, SECTIONS, 2)]
         self.subjects, self.replies, self.headers, self.payloads = pairs
 
-    @classmethod
-    def from_bytes(cls, chunk: bytes | bytearray | memoryview) -> "Columns":
-        """The columns of `chunk`. Raises `ChunkError`."""
-        return cls(chunk)
-
     def _section(self, index: int, rows: int) -> memoryview:
         offset, size = SECTION.unpack_from(self._chunk, HEAD.size + index * SECTION.size)
         wanted = 8 * rows if index < 2 else 4 * (rows + 1) if index % 2 == 0 else size

@@ -6,10 +6,8 @@ one piece, plus what readers still hold. Written and read by the broker's one th
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 from typing import Final
 
-from sequencer.journal.backwards import Ids
 from sequencer.journal.errors import Damage
 
 PIECE_BYTES: Final = 256 << 10
@@ -64,7 +62,6 @@ class Ring:
         self.journal = os.urandom(8).hex()
         self.salt = int.from_bytes(os.urandom(4), "little")
         self.epoch = 1
-        self.report: list[tuple[str, str]] = []
         self.damage: list[Damage] = []
         self.last = 0
         self.bytes = 0
@@ -109,9 +106,6 @@ class Ring:
     def rewrite_unsynced(self) -> None:
         """Nothing to do: no disk could have lost anything."""
 
-    def roll(self, now: int) -> None:
-        """Nothing to do: a new piece begins by size only."""
-
     def roll_if_due(self, now: int) -> None:
         """Nothing to do: a new piece begins by size only."""
 
@@ -138,10 +132,6 @@ class Ring:
     ) -> tuple[RingPiece, int, int] | None:
         """None: nothing in memory is damaged, and what was dropped is before `first`."""
         return None
-
-    def recent_ids(self, since: int, most: int) -> Iterator[Ids]:
-        """None: a ring begins empty, and its writer remembers the ids."""
-        return iter(())
 
     def build_indexes(self) -> bool:
         return False

@@ -109,11 +109,6 @@ def rejoined(made: socket.socket, group: Group) -> socket.socket | None:
         return None
 
 
-def buffer_of(made: socket.socket) -> int:
-    """The size of the kernel's buffer of a socket, as requested: the kernel reports twice that."""
-    return made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
-
-
 def _join(made: socket.socket, group: Group, index: int) -> None:
     if ":" in group.group:
         _try(made, socket.IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0)

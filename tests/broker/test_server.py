@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from broker.version import NATS_VERSION, VERSION, is_compiled
+from testkit.model_frame import split_frame
 from tests.seriatim.cli.command import COMMAND_S, seriatim
-from tests.support.frames import split_frame
 from tests.support.processes import STAND_IN, STOP_S, SeriatimServer
 from tests.support.raw import QUIET, RawClient, operations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.settings.settings import Settings, settings_to_json
-from tests.support.frames import split_frame
+from testkit.model_frame import split_frame
 from tests.support.processes import STAND_IN, STOP_S, SeriatimServer
 from tests.support.raw import QUIET, RawClient, operations
 

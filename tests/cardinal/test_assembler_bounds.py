@@ -85,10 +85,10 @@ def test_given_a_message_without_a_place_when_fed_at_any_time_then_it_is_told(
     for order in itertools.permutations([*WHOLE, *REST[1:], *rows([row])]):
         assembler = Assembler()
         events = assembler.feed([*order, REST[0]])
-        assert {type(event) for event in events} == {Block, Dropped}
+        assert sorted(type(event).__name__ for event in events) == ["Block", "Dropped"]
         (dropped,) = (event for event in events if isinstance(event, Dropped))
         assert type(dropped.error) is error
-        assert (assembler.blocks, assembler.dropped, assembler.pending_bytes) == (1, 1, 0)
+        assert (assembler.dropped, assembler.pending_bytes) == (1, 0)
 
 
 def test_given_a_key_that_is_not_text_when_counted_then_it_is_told() -> None:
@@ -121,7 +121,7 @@ def test_given_old_blocks_when_time_passes_then_they_are_evicted_with_what_they_
     assert isinstance(second, Evicted)
     assert second.bytes == BLOCK_BYTES + 2 * 36 + 2 + EACH_BYTES
     assert "missing: its Batch" in str(second)
-    assert (assembler.evicted, assembler.pending_bytes) == (2, 0)
+    assert assembler.pending_bytes == 0
     assert assembler.missing(B) is None
 
 
@@ -286,4 +286,3 @@ def test_given_any_bytes_when_fed_then_nothing_is_raised_and_what_is_kept_is_kno
         assert len(assembler.pending) <= blocks
         held = sum(block.measure() for block in assembler.pending.values())
         assert assembler.pending_bytes == held <= size
-    assert assembler.messages == 5 * len(some)

@@ -10,7 +10,7 @@ import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from tests.support.frames import split_frame, unframe
+from testkit.model_frame import split_frame, unframe
 from tests.support.processes import ServerProcess
 
 TEST_S = 120.0

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from nats.aio.msg import Msg
 
+from testkit.model_frame import split_frame
 from tests.clients.served import Noted, Served, run, settle
-from tests.support.frames import split_frame
 from tests.support.processes import STAND_IN, SeriatimServer
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server gives no numbers")

@@ -14,7 +14,7 @@ import threading
 from typing import Final
 
 from sequencer.netstring import decode_number
-from tests.support.frames import split_frame
+from testkit.model_frame import split_frame
 from tests.support.processes import ServerProcess
 from tests.support.raw import HEADERS, Operation, RawClient
 from tests.support.web import get, http_port

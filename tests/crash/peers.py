@@ -19,9 +19,9 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
+from testkit.model_frame import split_frame
 from tests.crash.ledger import Broken, Ledger, Message, checked
 from tests.order.traffic import matches
-from tests.support.frames import split_frame
 from tests.support.raw import Operation, next_operation
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 from sequencer.journal import Lost, Reader
 from tests.support.raw import HEADERS, Operation, RawClient, WireError
 from tests.support.serving import Broker, Client, serving
-from tests.support.staging import LISTEN, Batch, judge, request
+from tests.support.staging import LISTEN, Batch, is_read, judge, request
 
 
 def plan(seed: int, count: int) -> list[Batch]:
@@ -47,7 +47,7 @@ def kept(folder: Path, holes: bool = False) -> list[bytes]:
 def settled(broker: Broker) -> bool:
     """Whether what an earlier broker had promised is done."""
     staging = broker.server.staging
-    return staging is None or (staging.is_ready and len(staging.commits) == 0)
+    return staging is None or (is_read(broker) and len(staging.commits) == 0)
 
 
 def commit(broker: Broker, client: Client, batch: Batch) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from tests.support.frames import split_frame
+from testkit.model_frame import split_frame
 from tests.support.raw import HEADERS, QUIET, Operation, RawClient
 
 REFUSED = re.compile(

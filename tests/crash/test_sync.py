@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
+from testkit.model_frame import split_frame
 from tests.crash import shim
 from tests.crash.contents import Kept, recover
 from tests.crash.ledger import known
@@ -24,7 +25,6 @@ from tests.crash.shim import preload
 from tests.crash.talk import replay
 from tests.crash.trial import Trial
 from tests.support.depth import depth
-from tests.support.frames import split_frame
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import next_operation
 

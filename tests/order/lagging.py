@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.processes import Limit, SeriatimServer
-from tests.support.raw import QUIET, Operation, RawClient, next_operation
+from tests.support.raw import QUIET, Operation, RawClient
 from tests.support.web import http_port, metrics
 
 SIZE = 8000
@@ -118,13 +118,4 @@ def take_until(client: RawClient, subject: bytes) -> list[Operation]:
     found = take(client, 1)
     while found[-1].subject != subject:
         found += take(client, 1)
-    return found
-
-
-def whole(data: bytes) -> list[Operation]:
-    """All operations in what came before a close, which may be in the middle of one."""
-    found, at = [], 0
-    while (step := next_operation(data, at)) is not None:
-        operation, at = step
-        found.append(operation)
     return found

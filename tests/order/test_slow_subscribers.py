@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from testkit.model_frame import unframe
 from tests.support import processes
-from tests.support.frames import unframe
 from tests.support.processes import FRAMES, STAND_IN, Limit, SeriatimServer, ServerProcess
 from tests.support.raw import QUIET, RawClient, next_operation
 

@@ -2,6 +2,7 @@
 
 import random
 
+from testkit.model_frame import split_frame
 from tests.order.traffic import (
     Crew,
     Heard,
@@ -13,7 +14,6 @@ from tests.order.traffic import (
     send_in_pieces,
     stream,
 )
-from tests.support.frames import split_frame
 from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.raw import HEADERS, QUIET, RawClient
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from tests.support.frames import split_frame
+from testkit.model_frame import split_frame
 from tests.support.raw import QUIET, Operation, RawClient
 
 PIECE_MAX = 3000

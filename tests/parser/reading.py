@@ -1,7 +1,8 @@
 """The byte machine driven as a connection drives it: chunks in, operations with their bytes out.
 
 `read` carries what the machine has not consumed over to the next chunk; `Said` holds the spans
-of one operation as bytes, so that two ways to read the same stream can be compared.
+of one operation as bytes, so that two ways to read the same stream can be compared. `modelled` is
+what the plain model of the wire reads, which shares nothing with the machine.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,6 +11,8 @@ from itertools import pairwise
 
 from parser.machine import Parser
 from parser.ops import CONNECT, FAULT, HPUB, IGNORED, INFO, MORE, PING, PONG, PUB, SUB, UNSUB
+from testkit import model_wire
+from testkit.model_subject import digest
 
 NAMES = {
     PUB: "PUB",
@@ -103,3 +106,26 @@ def fault_of(wire: bytes, **limits: int) -> str:
     assert whole == bytewise, "the answer must not depend on how the bytes come"
     last = whole[-1].op if whole else ""
     return last.removeprefix("FAULT ") if last.startswith("FAULT ") else ""
+
+
+def modelled(
+    wire: bytes, line_max: int = 4096, payload_max: int = 1 << 20, headers: bool = True
+) -> list[Said]:
+    """All operations of a stream, up to a fault, by the model."""
+    found, fault = model_wire.read(wire, model_wire.Limits(line_max, payload_max, headers))
+    return [_said(op) for op in found] + ([Said(f"FAULT {fault.name}")] if fault else [])
+
+
+def _said(op: model_wire.Op) -> Said:
+    if op.verb == "PUB":
+        words = (op.subject, op.reply, op.digits)
+        return Said("PUB", words, op.payload, 0, digest(op.subject))
+    if op.verb == "HPUB":
+        words = (op.subject, op.reply, op.header_digits, op.digits)
+        body = op.headers + op.payload
+        return Said("HPUB", words, body, len(op.headers), digest(op.subject))
+    if op.verb in ("SUB", "UNSUB"):
+        return Said(op.verb, (op.subject, op.reply, op.digits))
+    if op.verb in ("CONNECT", "INFO"):
+        return Said(op.verb, (op.subject,))
+    return Said("IGNORED" if op.verb == "+OK" else op.verb)

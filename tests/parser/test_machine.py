@@ -5,8 +5,8 @@ import pytest
 from parser.machine import Parser
 from parser.ops import MORE, PING, PUB
 from parser.table import PUB_ARGUMENT, START
+from testkit.model_subject import digest
 from tests.parser.reading import Said, read, read_bytes, read_whole
-from tests.parser.reference import digest
 
 A = digest(b"a")
 

@@ -1,4 +1,4 @@
-"""The byte machine on any stream: chunking never matters, and a slow reference agrees."""
+"""The byte machine on any stream: chunking never matters, and the plain model agrees."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from parser.machine import Parser
 from parser.ops import MORE, PUB
 from sublist.subject import digest_of
-from tests.parser.reading import Said, read, split
-from tests.parser.reference import Reference, digest
+from testkit.model_subject import digest
+from tests.parser.reading import Said, modelled, read, split
 from tests.parser.streams import cuts, payloads, subjects, wires
 from tests.support.depth import examples
 
@@ -23,12 +23,12 @@ some = settings(max_examples=examples(100))
 @example(wire=b"UNSUB \nPING\r\n", headers=True)
 @example(wire=b"PUB a\r1 1\r\nx\r\n", headers=True)
 @example(wire=b"HPUB a 2000000 1\r\n", headers=False)
-def test_given_any_stream_when_read_then_the_reference_reads_the_same(
+def test_given_any_stream_when_read_then_the_model_reads_the_same(
     wire: bytes, headers: bool
 ) -> None:
     parser = Parser(32, 24)
     parser.headers = headers
-    assert read(parser, [wire]) == Reference(32, 24, headers).read(wire)
+    assert read(parser, [wire]) == modelled(wire, 32, 24, headers)
 
 
 @many
@@ -47,7 +47,7 @@ def test_given_any_bytes_at_all_when_read_then_chunking_does_not_matter(
     wire: bytes, places: list[int]
 ) -> None:
     whole = read(Parser(), [wire])
-    assert whole == Reference().read(wire)
+    assert whole == modelled(wire)
     assert read(Parser(), split(wire, places)) == whole
 
 
@@ -135,7 +135,7 @@ def test_given_any_stream_when_peeked_at_before_each_step_then_it_is_read_the_sa
 
 @some
 @given(subject=st.binary(max_size=40))
-def test_given_any_subject_then_parser_sublist_and_reference_have_one_digest(
+def test_given_any_subject_then_parser_sublist_and_model_have_one_digest(
     subject: bytes,
 ) -> None:
     assert digest_of(subject) == digest(subject)

@@ -7,38 +7,11 @@ from hypothesis import strategies as st
 
 from sublist.route import Route
 from sublist.subscription import Subscription
+from testkit.model_subject import tokens_match
 
 TOKENS = [b"a", b"b", b"c", b"ab", b"*a", b"a*", b">a", b"**"]
 
 _sids = count(1)
-
-
-def is_valid(pattern: bytes) -> bool:
-    """Whether a subscription may have this subject."""
-    tokens = pattern.split(b".")
-    return b"" not in tokens and b">" not in tokens[:-1]
-
-
-def is_wild(pattern: bytes) -> bool:
-    """Whether a pattern has a wildcard."""
-    return bool({b"*", b">"} & set(pattern.split(b".")))
-
-
-def matches(pattern: bytes, subject: bytes) -> bool:
-    """Whether a message to this subject is for a subscription with this valid pattern."""
-    wanted, given = pattern.split(b"."), subject.split(b".")
-    if not is_wild(pattern):
-        return wanted == given
-    if b"" in given:
-        return False
-    if wanted[-1] == b">":
-        wanted = wanted[:-1]
-        if len(given) <= len(wanted):
-            return False
-        given = given[: len(wanted)]
-    return len(wanted) == len(given) and all(
-        want in (b"*", token) for want, token in zip(wanted, given, strict=True)
-    )
 
 
 def subscription(pattern: bytes, queue: bytes | None = None, owner: object = None) -> Subscription:
@@ -56,7 +29,7 @@ Who = tuple[list[bytes], list[tuple[bytes, list[bytes]]]]
 
 def expected(subs: Iterable[Subscription], subject: bytes) -> Who:
     """Sids of plain subscriptions, and of each queue group's members."""
-    found = [sub for sub in subs if matches(sub.subject, subject)]
+    found = [sub for sub in subs if tokens_match(sub.subject, subject)]
     queues = sorted({sub.queue for sub in found if sub.queue is not None})
     plain = sids(sub for sub in found if sub.queue is None)
     return plain, [(queue, sids(sub for sub in found if sub.queue == queue)) for queue in queues]

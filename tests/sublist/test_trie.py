@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from broker.version import is_compiled
 from sublist.subscription import Subscription
 from sublist.trie import Trie
-from tests.sublist.naive import is_wild, literals, matches, patterns, published, sids, subscription
+from testkit.model_subject import has_wildcard, tokens_match
+from tests.sublist.naive import literals, patterns, published, sids, subscription
 from tests.support.depth import examples
 
 many = settings(max_examples=examples(200))
@@ -38,10 +39,10 @@ def test_given_any_subscriptions_then_a_naive_matcher_finds_the_same(
         if at < len(subs):
             trie.remove(subs.pop(at))
     for subject in subjects:
-        expected = [sub for sub in subs if matches(sub.subject, subject)]
+        expected = [sub for sub in subs if tokens_match(sub.subject, subject)]
         assert found(trie, subject) == sids(expected)
     assert trie.subscriptions == len(subs)
-    assert trie.patterns == sum(is_wild(sub.subject) for sub in subs)
+    assert trie.patterns == sum(has_wildcard(sub.subject) for sub in subs)
 
 
 def naive_worst(wanted: list[bytes]) -> int:
@@ -50,7 +51,7 @@ def naive_worst(wanted: list[bytes]) -> int:
     for pattern in wanted:
         node = tree
         for token in pattern.split(b"."):
-            if is_wild(pattern) and token != b">":
+            if has_wildcard(pattern) and token != b">":
                 node = node.setdefault(token, {})
 
     def cost(node: dict[bytes, Any]) -> int:

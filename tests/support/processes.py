@@ -127,10 +127,6 @@ class ServerProcess:
         assert self._process is not None
         return self._process.pid
 
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
@@ -261,3 +257,8 @@ def server(frame: str = "none", limits: Mapping[str, Limit] | None = None) -> Se
         assert frame == "none", "nats-server writes no frames"
         return NatsServer(limits)
     return SeriatimServer(frame, limits)
+
+
+def url(server: ServerProcess) -> str:
+    """Where a client of NATS connects to."""
+    return f"nats://127.0.0.1:{server.port}"

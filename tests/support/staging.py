@@ -98,6 +98,12 @@ def request(word: str, wish: object) -> bytes:
     return b"PUB $SEQ.%b _INBOX.staging.%b %d\r\n%b\r\n" % (word.encode(), place, len(text), text)
 
 
+def is_read(broker: Broker) -> bool:
+    """Whether a broker has read through what an earlier one staged, and carried on with it."""
+    staging = broker.server.staging
+    return staging is not None and staging._reading.done()
+
+
 def judge(
     payloads: Iterable[bytes],
     batches: Iterable[Batch],

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.frames import split_frame
+from testkit.model_frame import split_frame
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import Operation, RawClient, operations
 from tests.wire import cases_connect, cases_lines, cases_subjects, cases_traced

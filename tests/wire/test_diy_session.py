@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.frames import split_frame
+from testkit.model_frame import split_frame
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import Operation, RawClient, WireError, operations
 from tests.wire.conftest import Choose

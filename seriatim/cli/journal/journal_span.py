@@ -95,11 +95,9 @@ class Losses:
 
     def __init__(self) -> None:
         self.damaged = False
-        self.numbers = 0
 
     def tell(self, lost: Lost) -> None:
         """Report which numbers, and why."""
-        self.numbers += lost.last - lost.first + 1
         what = f"number {lost.first} is" if lost.first == lost.last else ""
         what = what or f"numbers {lost.first} to {lost.last} are"
         if lost.damage is None:

@@ -34,7 +34,6 @@ class CommandConnection:
     """One connection to a broker; `during` waits for something, or for the connection's end."""
 
     def __init__(self, url: str, client: AsyncClient, refusals: list[BrokerError]) -> None:
-        self.url = url
         self.shown = without_credentials(url)
         self.client = client
         self._refusals = refusals

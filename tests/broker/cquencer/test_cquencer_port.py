@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sequencer.netstring import encode_frame
+from testkit.model_frame import split_frame
 from tests.support.cquencer_clients import Talker, calling, cquencer_of
-from tests.support.frames import split_frame
 from tests.support.multicast import Ear, new_group
 from tests.support.places import VECTORS
 from tests.support.raw import Operation

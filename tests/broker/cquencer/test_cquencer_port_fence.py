@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from testkit.model_frame import split_frame
 from tests.support.cquencer_clients import Talker, calling, cquencer_of, netstring
-from tests.support.frames import split_frame
 from tests.support.serving import Broker
 
 FULL = b"-ERR 'Permissions Violation for Publish to \"cq\": the journal is full (no room)'"

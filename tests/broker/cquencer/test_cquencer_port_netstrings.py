@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from broker.cquencer.cquencer_client import CquencerClient
 from broker.cquencer.cquencer_port import CquencerPort
 from sequencer.netstring import Decoder, NetstringError
+from testkit.model_frame import split_frame
 from tests.support.cquencer_clients import Talker, calling, cquencer_of, netstring
 from tests.support.depth import examples
-from tests.support.frames import split_frame
 from tests.support.serving import Broker, Client
 
 MAX_PAYLOAD = 1000

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from testkit.messages import Message, message, netstring_frame
+from testkit.messages import Message, message
+from testkit.model_frame import netstring_frame
 from testkit.stage import HEADS, QUIET, Stage
 from tests.support.depth import examples
 from tests.support.places import VECTORS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sequencer.journal.store import Store
-from testkit.messages import netstring_frame
+from testkit.model_frame import netstring_frame
 from testkit.peer import Peer
 from testkit.stage import QUIET, Stage
 from tests.support.stores import in_memory

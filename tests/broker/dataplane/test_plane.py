@@ -2,7 +2,8 @@
 
 import pytest
 
-from testkit.messages import Message, message, netstring_frame
+from testkit.messages import Message, message
+from testkit.model_frame import netstring_frame
 from testkit.peer import Peer
 from testkit.stage import HEADS, QUIET, Stage
 from tests.support.raw import operations

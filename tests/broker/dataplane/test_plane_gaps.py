@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from sequencer.journal.store import Store
 from testkit.messages import Message
+from testkit.model_frame import split_frame
 from testkit.peer import Peer
 from testkit.stage import HEADS, QUIET, Stage
 from tests.support.depth import examples
-from tests.support.frames import split_frame
 from tests.support.raw import operations
 from tests.support.stores import in_memory
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from testkit.messages import Message, netstring_frame
+from testkit.messages import Message
+from testkit.model_frame import netstring_frame
 from testkit.stage import ASKER, HEADS, QUIET, Stage
 from tests.support.raw import operations
 

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.dataplane.traced import is_trace_only
-from tests.support.frames import split_frame
+from testkit.model_frame import split_frame
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import HEADERS, RawClient
 from tests.wire.cases_traced import BOTH, hpub

@@ -12,7 +12,7 @@ from broker.clients.session import Session
 from sequencer.feed.feed_codec import DATA, HEARTBEAT
 from sequencer.feed.moldudp64 import request, session_name
 from sequencer.journal.store import Store
-from testkit.messages import netstring_frame
+from testkit.model_frame import netstring_frame
 from tests.support.feeding import asking, decoded, numbers, turns
 from tests.support.multicast import WAIT_S, Ear, new_group
 from tests.support.places import VECTORS

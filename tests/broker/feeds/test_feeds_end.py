@@ -12,7 +12,7 @@ from broker.feeds.outlet import Outlet
 from sequencer.feed.feed_codec import DATA, END, HEARTBEAT
 from sequencer.feed.moldudp64 import request, session_name
 from sequencer.journal.store import Store
-from testkit.messages import netstring_frame
+from testkit.model_frame import netstring_frame
 from tests.support.feeding import asking, decoded, numbers, turns
 from tests.support.multicast import WAIT_S, Ear, new_group
 from tests.support.serving import feed_text, serving
@@ -129,7 +129,8 @@ def test_given_a_stop_when_the_end_is_said_then_re_requests_are_still_answered(
 ) -> None:
     group = new_group()
     text = feed_text(group, codec="moldudp64", rerequest_port=-1)
-    say, ends = Outlet.say, []
+    say, close, ends = Outlet.say, Store.close, []
+    closed: list[Store] = []
     with Ear(group) as ear, serving(tmp_path, text) as broker:
         broker.client().publish(b"orders", b"one", b"two")
         store = broker.server.store
@@ -140,15 +141,21 @@ def test_given_a_stop_when_the_end_is_said_then_re_requests_are_still_answered(
             if what == outlet.feed.finish:
                 ends.append(asker.send(wanted))
                 assert select.select([answers._socket], [], [], WAIT_S)[0], "it is there"
-                assert not broker.server.keeper.is_stopping, "it is open until the end is said"
+                assert not closed, "it is open until the end is said"
             return say(outlet, what, after)
+
+        def note(store: Store) -> None:
+            closed.append(store)
+            close(store)
 
         with asking(broker) as asker:
             monkeypatch.setattr(Outlet, "say", ask_at_the_end)
+            monkeypatch.setattr(Store, "close", note)
             broker.stop()
             packets = decoded("moldudp64", [asker.recv(1 << 16) for _ in ends])
         assert [one.kind for one in decoded("moldudp64", ear.rest())][-3:] == [END] * 3
     assert len(ends) == 3
+    assert closed == [store]
     assert numbers(packets) == [1, 2] * 3
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from sequencer.journal.chunk import Columns
-from tests.support.frames import split_frame
+from testkit.model_frame import split_frame
 from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.raw import HEADERS, QUIET, Operation, RawClient
 

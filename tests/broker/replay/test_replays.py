@@ -1,24 +1,13 @@
 """Replays of subscriptions: what they play, and that they end with whoever asked."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sequencer.journal.store import Store
-from testkit.messages import netstring_frame
+from testkit.model_frame import netstring_frame
 from testkit.peer import Peer
 from testkit.stage import QUIET, Stage
-from tests.support.stores import in_memory, open_store
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with in_memory() as path:
-        opened = open_store(Path(path) / "store", segment_bytes=100_000)
-        yield opened
-        opened.close()
 
 
 def body(number: int, size: int = 900) -> bytes:

@@ -6,8 +6,7 @@ refers to it any more, nor to its cursor, and that at once.
 
 import errno
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,18 +19,9 @@ from sequencer.journal.store import Store
 from testkit.peer import Peer
 from testkit.stage import HEADS, QUIET, Stage
 from tests.broker.replay.test_replays import fill
-from tests.support.stores import in_memory, open_store
 
 FILLED = 700
 NEVER = 10**17
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with in_memory() as path:
-        opened = open_store(Path(path) / "store", segment_bytes=100_000)
-        yield opened
-        opened.close()
 
 
 def subscribe(stage: Stage, words: bytes, *, stalled: bool = False, turns: int = 0) -> Peer:

@@ -16,10 +16,10 @@ import pytest
 
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
+from testkit.model_frame import split_frame
+from testkit.model_subject import tokens_match
 from testkit.peer import Peer
 from testkit.stage import Stage
-from tests.sublist.naive import matches
-from tests.support.frames import split_frame
 from tests.support.raw import Operation, next_operation
 from tests.support.stores import in_memory
 
@@ -172,7 +172,7 @@ class Play:
                 size = self.random.choice(LONG)
             payload = self.random.randbytes(1) * size
             wire += b"PUB %b %d\r\n%b\r\n" % (subject, size, payload)
-            if matches(b">", subject):  # what nothing can match has no number
+            if tokens_match(b">", subject):  # what nothing can match has no number
                 messages.append((subject, payload))
         fails = self.stage.sequencer.full or getattr(self.store, "fails", "")
         if (
@@ -226,7 +226,7 @@ class Play:
             head = self.store.last  # a write that failed may have left some for later
             wish.first = head + 1
             past = [s for s in self.sent if s.number <= head]
-            due = {s.subject: s for s in past if matches(wish.pattern, s.subject)}
+            due = {s.subject: s for s in past if tokens_match(wish.pattern, s.subject)}
             wish.latest_due = sorted(due.values(), key=lambda sent: sent.number)
         self._wish(client, wish, words)
 
@@ -302,7 +302,7 @@ class Play:
             assert not client.peer.connection.held()
 
     def _is_due(self, client: Client, wish: Wish, sent: Sent) -> bool:
-        wanted = matches(wish.pattern, sent.subject)
+        wanted = tokens_match(wish.pattern, sent.subject)
         return wanted and (client.echo or sent.publisher is not client)
 
     def _story(self, client: Client, wish: Wish) -> list[tuple[int, bytes, str]]:

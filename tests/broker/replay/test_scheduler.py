@@ -1,23 +1,9 @@
 """Whose turn it is: cursors that are ready, parked, or wait for a number."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from broker.replay import stepper
 from sequencer.journal.store import Store
 from testkit.stage import Stage
 from tests.broker.replay.test_replays import active, asking, fill, told
-from tests.support.stores import in_memory, open_store
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with in_memory() as path:
-        opened = open_store(Path(path) / "store", segment_bytes=100_000)
-        yield opened
-        opened.close()
 
 
 def test_given_messages_that_come_at_every_turn_then_none_is_missed_between_replay_and_live(

@@ -2,7 +2,6 @@
 
 import errno
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,6 @@ from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
 from testkit.stage import QUIET, Stage
 from tests.broker.replay.test_replays import active, asking, body, fill, msg, told
-from tests.support.stores import in_memory, open_store
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with in_memory() as path:
-        opened = open_store(Path(path) / "store", segment_bytes=100_000)
-        yield opened
-        opened.close()
 
 
 def test_given_a_cursor_with_a_defect_then_its_client_is_cut_off_and_others_are_served(

@@ -21,6 +21,7 @@ from tests.support.staging import (
     Publisher,
     Refused,
     answer_of,
+    is_read,
     piece,
     request,
 )
@@ -158,7 +159,7 @@ def test_given_two_that_have_all_stages_then_who_has_little_takes_from_who_has_m
         more = stages_of(Publisher(broker, ANOTHER), "h", 10)
         assert more == 3, "then it has 13, and they have 13 and 14"
     with serving(tmp_path, flags={"staging.max_stages": "40"}) as broker:
-        broker.until(lambda: broker.server.staging.is_ready)  # type: ignore[union-attr]
+        broker.until(lambda: is_read(broker))
         assert stages_of(Publisher(broker, "127.0.0.4"), "k", 20) == 10
 
 
@@ -382,7 +383,7 @@ def test_given_a_stage_that_was_begun_long_ago_then_a_restart_makes_it_no_younge
     (stage,) = (tmp_path / "staging").glob("*.stage")
     rewrite(stage, set(), begun=1_700_000_000_000)
     with serving(tmp_path) as broker:
-        broker.until(lambda: broker.server.staging.is_ready)  # type: ignore[union-attr]
+        broker.until(lambda: is_read(broker))
         assert broker.server.staging is not None
         assert staged(broker) == 1
         broker.server.staging._look()

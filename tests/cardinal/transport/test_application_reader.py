@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 
 import nats
 import pytest
@@ -22,20 +21,10 @@ from cardinal.transport.envelope import pack
 from cardinal.transport.errors import BrokerRefused, NoNumbers, Unreachable
 from cardinal.transport.publisher import Publisher
 from tests.clients.served import run
-from tests.support.processes import SeriatimServer
+from tests.support.processes import SeriatimServer, url
 from tests.support.scripted import Peer, Scripted
 
 TIMEOUT_S = 30.0
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[SeriatimServer]:
-    with SeriatimServer("netstring") as server:
-        yield server
-
-
-def url(server: SeriatimServer) -> str:
-    return f"nats://127.0.0.1:{server.port}"
 
 
 async def publish(server: SeriatimServer, application: str, first: int, count: int) -> int:

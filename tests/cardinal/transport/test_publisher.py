@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import nats
@@ -15,19 +15,9 @@ from cardinal.transport.errors import BadTopic, BrokerRefused, Unreachable
 from cardinal.transport.publisher import PIECE_MESSAGES, Publisher
 from tests.cardinal.chains import GENESIS, SCHEMA, branch, messages_of, rows_of
 from tests.clients.served import run
-from tests.support.processes import SeriatimServer
+from tests.support.processes import SeriatimServer, url
 
 ANSWER_S = 30.0  # a bound for what hangs
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[SeriatimServer]:
-    with SeriatimServer("netstring") as server:
-        yield server
-
-
-def url(server: SeriatimServer) -> str:
-    return f"nats://127.0.0.1:{server.port}"
 
 
 async def last_number(address: str) -> int:

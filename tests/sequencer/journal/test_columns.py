@@ -221,7 +221,7 @@ def test_given_a_part_of_a_chunk_when_decoded_then_it_is_refused(size: int) -> N
     buffer = records(1, 9)
     collector.take(buffer, 0, len(buffer))
     with pytest.raises(ChunkError):
-        Columns.from_bytes(collector.chunk()[:-8][:size])
+        Columns(collector.chunk()[:-8][:size])
 
 
 def test_given_offsets_out_of_bounds_when_turned_into_arrow_then_it_is_refused() -> None:

@@ -69,7 +69,7 @@ def test_given_the_bytes_of_the_page_when_read_then_they_are_the_messages(tmp_pa
     assert reader.bounds() == (7, 8)
     assert reader.view.summary(7) is not None, "the index is taken for what it is"
     items = list(reader.records())
-    rows = list(Columns.from_bytes(dumps()[2]))
+    rows = list(Columns(dumps()[2]))
     assert [tuple(item) for item in items] == [tuple(row) for row in rows]
     fields = json.loads((tmp_path / "store.json").read_text())
     listed = re.findall(r"^\| `([a-z]+)` \|", PAGE, re.MULTILINE)

@@ -17,17 +17,13 @@ from seriatim.client.errors import (
 )
 from seriatim.client.protocol import MessageReceived
 from tests.clients.served import run
-from tests.support.processes import SeriatimServer, ServerProcess
+from tests.support.processes import SeriatimServer, url
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[SeriatimServer]:
     with SeriatimServer("none") as server:
         yield server
-
-
-def url(server: ServerProcess) -> str:
-    return f"nats://127.0.0.1:{server.port}"
 
 
 async def take(subscription: aio.AsyncSubscription, count: int) -> list[bytes]:

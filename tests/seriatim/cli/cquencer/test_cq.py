@@ -11,9 +11,9 @@ import pytest
 
 from sequencer.netstring import encode_frame
 from seriatim.cli.cquencer.cq import settings_of
+from testkit.model_frame import split_frame
 from tests.seriatim.cli.command import COMMAND, COMMAND_S, environment, refusal
 from tests.support.cquencer_clients import answer
-from tests.support.frames import split_frame
 from tests.support.multicast import Ear, new_group
 from tests.support.processes import STOP_S
 from tests.support.raw import QUIET, RawClient

@@ -17,9 +17,9 @@ import pytest
 
 from seriatim.cli.cquencer import sendr as command
 from seriatim.cli.errors import CliError
+from testkit.model_frame import split_frame
 from tests.seriatim.cli.command import COMMAND, environment, refusal, seriatim
 from tests.support.cquencer_clients import port_of
-from tests.support.frames import split_frame
 from tests.support.processes import SeriatimServer
 from tests.support.raw import QUIET, RawClient
 

@@ -1,0 +1,17 @@
+"""A journal on a disk of memory, for tests of what is served from it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sequencer.journal.store import Store
+from tests.support.stores import in_memory, open_store
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with in_memory() as path:
+        opened = open_store(Path(path) / "store", segment_bytes=100_000)
+        yield opened
+        opened.close()
