@@ -124,7 +124,7 @@ class World:
             max_control_line=model.max_control_line,
             max_payload=model.max_payload,
             receive_buffer=inbox_size,
-            store=self.disk,
+            journal=self.disk,
             sync="always" if self.synced_only else "never",
             catchup_pending=CATCHUP if keeping >= ON_DISK else 0,
         )

@@ -34,7 +34,7 @@ Turns = Iterator[float]  # what each turn has taken, in microseconds
 
 def with_past(count: int = 6000, **options: Any) -> Stage:
     """A stage with messages of so many subjects."""
-    stage = Stage(store=Ring(1 << 26), **options)
+    stage = Stage(journal=Ring(1 << 26), **options)
     publish(stage, b"some.%d", count)
     return stage
 
@@ -127,7 +127,7 @@ def lookups() -> Turns:
 
 def lagging(words: bytes, count: int, subject: bytes) -> Turns:
     """One that lags, catches up with messages of which each is much work."""
-    stage = Stage(store=Ring(1 << 26), catchup_pending=1 << 16)
+    stage = Stage(journal=Ring(1 << 26), catchup_pending=1 << 16)
     peer = subscribe(stage, words, count)
     peer.send(b"SUB much all\r\n")
     peer.stall()
@@ -149,7 +149,7 @@ def catches_up_many() -> Turns:
 
 
 def catches_up_patterns() -> Turns:
-    stage = Stage(store=Ring(1 << 26), catchup_pending=1 << 16)
+    stage = Stage(journal=Ring(1 << 26), catchup_pending=1 << 16)
     peer = stage.join(QUIET)
     words = (
         b".".join(b"*" if number >> bit & 1 else b"a" for bit in range(9)) for number in range(512)

@@ -125,13 +125,13 @@ class Client:
 class Play:
     """One program, and the judge of it."""
 
-    def __init__(self, seed: int, store: Store | Ring, sync: Any) -> None:
+    def __init__(self, seed: int, journal: Store | Ring, sync: Any) -> None:
         self.random = Random(seed)
-        self.store = store
+        self.journal = journal
         self.sync = sync
         pending = self.random.choice([1500, 20_000, 200_000])
-        self.stage = Stage(store=store, sync=sync, catchup_pending=pending)
-        if isinstance(store, Ring):
+        self.stage = Stage(journal=journal, sync=sync, catchup_pending=pending)
+        if isinstance(journal, Ring):
             self.stage.plane.gate.catchup_pending = 0
         assert self.stage.keeper is not None
         self.stage.keeper.start()
@@ -143,14 +143,14 @@ class Play:
         echo = self.random.random() < 0.7
         words = b'"echo":true' if echo else b'"echo":false'
         connect = b'CONNECT {"verbose":false,"pedantic":false,%b}\r\n' % words
-        pending = 1 << 26 if isinstance(self.store, Ring) else 320_000
+        pending = 1 << 26 if isinstance(self.journal, Ring) else 320_000
         return Client(self.stage.join(connect, max_pending=pending), echo)
 
     def run(self) -> None:
         steps = (self.publish, self.publish, self.publish, self.stall, self.read, self.read)
         steps += (self.subscribe, self.ask_for_the_past, self.unsubscribe, self.wait, self.wait)
         steps += (self.ping,)
-        if isinstance(self.store, Flaky):
+        if isinstance(self.journal, Flaky):
             steps += (self.fail,)
         for _ in range(STEPS):
             self.random.choice(steps)(self.random.choice(self.clients))
@@ -174,7 +174,7 @@ class Play:
             wire += b"PUB %b %d\r\n%b\r\n" % (subject, size, payload)
             if matches(b">", subject):  # what nothing can match has no number
                 messages.append((subject, payload))
-        fails = self.stage.sequencer.full or getattr(self.store, "fails", "")
+        fails = self.stage.sequencer.full or getattr(self.journal, "fails", "")
         if (
             fails and messages
         ):  # a short one may be taken where a longer one was refused: one by one, then
@@ -223,7 +223,7 @@ class Play:
             words = b"$SEQ.RANGE.%d.%d.%b" % (first, wish.last, wish.pattern)
         else:
             words = b"$SEQ.LAST.%b" % wish.pattern
-            head = self.store.last  # a write that failed may have left some for later
+            head = self.journal.last  # a write that failed may have left some for later
             wish.first = head + 1
             past = [s for s in self.sent if s.number <= head]
             due = {s.subject: s for s in past if matches(wish.pattern, s.subject)}
@@ -270,23 +270,23 @@ class Play:
         client.peer.send(b"PING\r\n")
 
     def fail(self, client: Client) -> None:
-        assert isinstance(self.store, Flaky)
-        self.store.fails = self.random.choice(["", "", "", "reserve", "write", "sync"])
+        assert isinstance(self.journal, Flaky)
+        self.journal.fails = self.random.choice(["", "", "", "reserve", "write", "sync"])
 
     # The judge
 
     def _check_moment(self) -> None:
         """Nothing was heard that the journal might lose."""
-        safe = self.store.last
+        safe = self.journal.last
         if self.sync == "always":
-            safe = getattr(self.store, "durable", safe)
+            safe = getattr(self.journal, "durable", safe)
         for client in self.clients:
             client.listen()
             assert client.highest <= safe, "a number was shown before it was safe"
 
     def _finish(self) -> None:
-        if isinstance(self.store, Flaky):
-            self.store.fails = ""
+        if isinstance(self.journal, Flaky):
+            self.journal.fails = ""
         for _ in range(4):
             self.stage.loop.later(1.0)
         for client in self.clients:
@@ -362,8 +362,8 @@ def test_given_any_program_when_it_is_played_then_all_is_heard_once_and_never_to
     folder: Path, seed: int, sync: str
 ) -> None:
     segment_bytes = Random(seed).choice([20_000, 1 << 20])
-    store = Flaky.open(str(folder / "store"), 1, segment_bytes=segment_bytes)
-    Play(seed, store, sync).run()
+    journal = Flaky.open(str(folder / "store"), 1, segment_bytes=segment_bytes)
+    Play(seed, journal, sync).run()
 
 
 @pytest.mark.parametrize("seed", range(10))
