@@ -165,14 +165,14 @@ class Plane:
 
     def begin(self) -> None:
         """Begin an event in which messages come by `submit`; `Gate.release` ends it."""
-        self.work = -self.sublist.effort - self.outbox_writer.effort
+        self.work = -self.sublist.work - self.outbox_writer.work
         self.mute = None
         self.gate.reader = None
         self.gate.crowded.clear()
 
     def is_spent(self) -> bool:
         """Whether others should get their turn before the next message."""
-        return self.work + self.sublist.effort + self.outbox_writer.effort > WORK_MAX
+        return self.work + self.sublist.work + self.outbox_writer.work > WORK_MAX
 
     def spend(self, work: int) -> None:
         """Count work that was done for the current message outside the plane."""

@@ -68,9 +68,9 @@ class ReplayWriter:
         few = (
             tuple(connection.subs.values()) if sub is None and len(connection.subs) <= FEW else None
         )
-        self.looked = -self.sublist.effort
+        self.looked = -self.sublist.work
         while True:
-            if self.looked + self.sublist.effort > LOOKS_MAX:
+            if self.looked + self.sublist.work > LOOKS_MAX:
                 outcome = FULL
                 break
             outcome = walk.next()
@@ -94,7 +94,7 @@ class ReplayWriter:
                 outcome = FULL
                 break
             number = walk.number + 1
-        self.looked += self.sublist.effort
+        self.looked += self.sublist.work
         self.outcome = outcome
         self.number = number
         return walk.at

@@ -71,7 +71,7 @@ def read_events(stage: Stage, peer: Peer, text: bytes) -> Turns:
     plane, at = stage.plane, 0
     while at < len(text):
         at += plane.receive(peer.connection, bytearray(text[at:]), len(text) - at)
-        yield (plane.work + stage.sublist.effort) / OFFERS_US
+        yield (plane.work + stage.sublist.work) / OFFERS_US
         assert plane.interrupted or at == len(text)
 
 
@@ -167,9 +167,9 @@ def catches_up_patterns() -> Turns:
 
 def dropped(stage: Stage, left: Callable[[], int]) -> Turns:
     while before := left():
-        effort = stage.sublist.effort
+        done = stage.sublist.work
         stage.loop.turn()
-        yield (REMOVAL * (before - left()) + stage.sublist.effort - effort) / OFFERS_US
+        yield (REMOVAL * (before - left()) + stage.sublist.work - done) / OFFERS_US
 
 
 def closing(words: bytes) -> Turns:
@@ -232,7 +232,7 @@ def commit() -> Turns:
     while at < len(text):
         row += staged.publish(parser, text, at, len(text), 7, row, 1 << 40)
         at = staged.at
-        yield (stage.plane.work + stage.sublist.effort) / OFFERS_US
+        yield (stage.plane.work + stage.sublist.work) / OFFERS_US
 
 
 LONG: dict[str, Callable[[], Turns]] = {
