@@ -294,7 +294,7 @@ class Control:
                 raise errors.InvalidSubject(f"subscription to {subject!r}")
             self._judge(connection, subject)
             sub = Subscription(subject, sid, queue, connection)
-            sub.seen = self.plane.sequencer.number
+            sub.last_seen = self.plane.sequencer.number
             connection.subs[sid] = sub
             self.sublist.insert(sub)
         if connection.verbose:

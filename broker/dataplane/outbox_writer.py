@@ -63,7 +63,7 @@ class OutboxWriter:
                 return False
             connection.deliver(frame, data, payload, size, counted)
         if number:
-            sub.seen = number
+            sub.last_seen = number
             if number > self.sequencer.safe:
                 connection.numbered = True
         else:
