@@ -300,10 +300,10 @@ class Plane:
 
     def _refuse(self, connection: Connection, route: Route) -> int:
         """Report that the journal is full: to a verbose client always, else once per event."""
-        told = connection.verbose or not self.refused
+        report = connection.verbose or not self.refused
         self.refused = True
         self.work += CONTROL_WORK
-        self.control.journal_full(connection, route.subject, told)
+        self.control.journal_full(connection, route.subject, report)
         return 0
 
     def _confirm(self, connection: Connection) -> int:

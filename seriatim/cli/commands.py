@@ -11,7 +11,7 @@ from seriatim.cli.cquencer.cq import PortFirst, cq
 from seriatim.cli.cquencer.destn import destn
 from seriatim.cli.cquencer.sendr import sendr
 from seriatim.cli.errors import CliError
-from seriatim.cli.flags import Flag, by_path, normalise, with_knobs
+from seriatim.cli.flags import Flag, by_path, normalise, with_settings
 from seriatim.cli.journal.journal_commands import app as journal
 from seriatim.cli.spark import app as spark
 
@@ -142,7 +142,7 @@ def _usage(error: Any, argv: list[str]) -> str:
 
 
 @app.command()
-@with_knobs
+@with_settings
 def serve(context: typer.Context, config: ConfigFile = None, **flags: Any) -> None:
     """Run the broker.
 
@@ -166,7 +166,7 @@ def serve(context: typer.Context, config: ConfigFile = None, **flags: Any) -> No
 
 
 @app.command()
-@with_knobs
+@with_settings
 def config(
     context: typer.Context,
     config: ConfigFile = None,

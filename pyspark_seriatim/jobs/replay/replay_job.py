@@ -96,11 +96,11 @@ def replay(
     replay = ReplayRun(spark, wish)
     with bar("replaying", "messages") as step:
         done = replay.run(lambda so_far: step(so_far.rows, wish.archive.rows))
-    print(told(wish, done))
+    print(summary(wish, done))
     return DONE
 
 
-def told(wish: ReplayOptions, done: Replayed) -> str:
+def summary(wish: ReplayOptions, done: Replayed) -> str:
     """What was published, in words."""
     skipped = (
         f"; {done.skipped:,} that cannot be published were skipped, the first: {done.example}"

@@ -287,12 +287,12 @@ async def _in_order(
 
 async def _tell_troubles(receiver: Receiver) -> None:
     """Report each kind of trouble once; reading nothing and asking in vain are not events."""
-    told: set[str] = set()
+    reported: set[str] = set()
     while True:
         for text in receiver.troubles:
             kind = re.sub(r"\d+", "", text)
-            if kind not in told:
-                told.add(kind)
+            if kind not in reported:
+                reported.add(kind)
                 _say(text)
         await asyncio.sleep(TROUBLE_SECONDS)
 

@@ -61,9 +61,9 @@ async def _subscribe(
         try:
             await stream.follow(link, wish.subjects, lambda: ready(""))
         except BrokerGone as error:
-            if not stream.told or wish.queue:
+            if not stream.reported or wish.queue:
                 raise
-            raise CliError(f"{error}; resume with --from {stream.told + 1}") from error
+            raise CliError(f"{error}; resume with --from {stream.reported + 1}") from error
 
 
 class MessageStream:
@@ -73,7 +73,7 @@ class MessageStream:
         self._wish = wish
         self._show = show
         self.shown = 0
-        self.told = 0  # the highest number that was shown, skipped, or reported lost
+        self.reported = 0  # the highest number that was shown, skipped, or reported lost
 
     async def follow(
         self, link: CommandConnection, subjects: list[str], ready: Callable[[], None]
@@ -110,7 +110,7 @@ class MessageStream:
             if wish.past is None or takes_in(wish.subjects, message.subject):
                 self._show(message)
                 self.shown += 1
-            self.told = max(self.told, number or 0)
+            self.reported = max(self.reported, number or 0)
             if self.shown and self.shown == wish.count:
                 return True
         return False
@@ -120,7 +120,7 @@ class MessageStream:
         text = lost(subject)
         if text:
             tell(text)
-            self.told = max(self.told, last_lost(subject))
+            self.reported = max(self.reported, last_lost(subject))
 
 
 class Resuming:
@@ -148,17 +148,19 @@ class Resuming:
     async def run(self) -> None:
         """Show everything. Raises `CliError`."""
         while True:
-            before = self._stream.told
+            before = self._stream.reported
             try:
                 async with connected(self._url) as link:
                     await self._follow(link)
                 return
             except BrokerGone as error:
-                if not (self._listened or self._stream.told):
+                if not (self._listened or self._stream.reported):
                     raise  # no broker even at the start
-                if self._stream.told > before:
+                if self._stream.reported > before:
                     self._pause = PAUSE_SECONDS_MIN
-                left = self._past.after(self._stream.told) if self._stream.told else self._past
+                left = (
+                    self._past.after(self._stream.reported) if self._stream.reported else self._past
+                )
                 if left is None:
                     return
                 self._past = left
@@ -170,7 +172,7 @@ class Resuming:
         if self._kept is None:
             self._kept = now
         else:
-            kept.check_same(link, self._kept, now, self._stream.told)
+            kept.check_same(link, self._kept, now, self._stream.reported)
         if self._past.until_now:
             ended = await kept.until_now(link, self._past, now)
             if ended is None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyspark_seriatim.jobs.archive.rows import ArchivePart, open_archive
 from pyspark_seriatim.jobs.errors import JobError
-from pyspark_seriatim.jobs.replay.replay_job import told
+from pyspark_seriatim.jobs.replay.replay_job import summary
 from pyspark_seriatim.jobs.replay.replay_options import Renaming, application_of, wish_of
 from pyspark_seriatim.jobs.replay.replaying import STEP_BYTES, Replayed, _pieces, cut, with_origin
 from tests.support.depth import examples
@@ -118,13 +118,13 @@ def test_given_messages_that_were_passed_over_when_told_then_their_count_and_the
     wish = wish_of(root, "h:1", None, None, ">", ALL, "me", False, 0.0, True)
     assert wish.skip
     some = Replayed(rows=3, skipped=1200, example="number 7: no", last=3, first=1, upto=9)
-    assert told(wish, some).endswith(
+    assert summary(wish, some).endswith(
         "; 1,200 that cannot be published were skipped, the first: number 7: no"
     )
-    assert told(wish, replace(some, rows=0)).startswith(
+    assert summary(wish, replace(some, rows=0)).startswith(
         "nothing was published, up to number 9 of the archive; 1,200 that cannot"
     )
-    assert told(wish, Replayed(upto=9)).startswith("nothing to replay: 'me' came to number 9")
+    assert summary(wish, Replayed(upto=9)).startswith("nothing to replay: 'me' came to number 9")
 
 
 def test_given_what_cannot_be_when_wished_for_then_the_error_names_the_option(
