@@ -339,8 +339,8 @@ def sub(
         print(f"seriatim: listening to {' '.join(subjects)}{words}", file=sys.stderr, flush=True)
 
     try:
-        wish = sub.SubscribeOptions(subjects, group, count, begin, json, reconnect)
-        sub.subscribe(url, wish, show, ready)
+        options = sub.SubscribeOptions(subjects, group, count, begin, json, reconnect)
+        sub.subscribe(url, options, show, ready)
     except KeyboardInterrupt:
         if count:
             raise  # the wanted past is incomplete
