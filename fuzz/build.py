@@ -34,7 +34,7 @@ STAMP = "fuzz-build.sha256"
 SHRUNK = {
     "broker/dataplane/gate.pxd": {"SPARE_MAX": 2},
     "broker/dataplane/connection.pxd": {"BUFFER_MIN": 64, "SEGMENT": 4096},
-    "broker/dataplane/plane.pxd": {"OWED_MAX": 50, "ROUTES_NEAR": 8, "WORK_MAX": 100},
+    "broker/dataplane/plane.pxd": {"DEFERRED_NUMBERS_MAX": 50, "ROUTES_NEAR": 8, "WORK_MAX": 100},
     "broker/dataplane/replay_writer.pxd": {"OUTBOX": 1024, "FEW": 2},
     "broker/dataplane/frame.pxd": {"MARGIN_MIN": 16},
     "sequencer/sequencer.pxd": {"BATCH_MAX": 2048},

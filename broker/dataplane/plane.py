@@ -82,9 +82,7 @@ if not cython.compiled:
     from sublist.subject import digest_span
 
     PREFIX_SIZE = 9  # of `$SEQ.PUB.`
-    DEFERRED_NUMBERS_MAX = (
-        1 << 18
-    )  # numbers per connection, 10 MiB: its queue groups read nothing for long
+    DEFERRED_NUMBERS_MAX = 1 << 18  # of one connection, 10 MiB; then it is disconnected
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
     WORK_MAX = 1 << 18  # offers in one read event; during that time nobody else is served
     MASK32 = 0xFFFFFFFF
