@@ -88,15 +88,15 @@ class Server:
             from broker.feeds.feeds import Feeds  # a megabyte that other brokers need not load
 
             self.feeds = Feeds(settings, self.plane.sequencer, self.loop)
-        self.store = open_journal(settings)
-        self.window = open_window(settings, self.store)
+        self.journal = open_journal(settings)
+        self.window = open_window(settings, self.journal)
         self.replays: Replays | None = None
         self.keeper: Keeper | None = None
-        if self.store is not None:
-            self._keep(self.store)
+        if self.journal is not None:
+            self._keep(self.journal)
         if self.window is not None:
             self.plane.know_ids(self.window)
-        self.core = Core(settings, self.loop, self.plane, self.store, self.replays, self.keeper)
+        self.core = Core(settings, self.loop, self.plane, self.journal, self.replays, self.keeper)
         self.control.request_handler = RequestHandler(self.core, self.open_staging)
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
@@ -111,7 +111,9 @@ class Server:
             fitting = self.feeds.fitting(subject) if self.feeds is not None else None
             self.cquencer = Cquencer(self.core, self, self.inbox.buffer, fitting)
         self.staging: StoppableStager | None = None
-        if isinstance(self.store, Store) and os.path.isdir(os.path.join(self.store.path, STAGING)):
+        if isinstance(self.journal, Store) and os.path.isdir(
+            os.path.join(self.journal.path, STAGING)
+        ):
             self.open_staging()
         self._joining: set[asyncio.Task[object]] = set()  # connections without a session yet
         self._closed_traffic = Traffic(0, 0, 0, 0)
@@ -135,20 +137,21 @@ class Server:
             self.staging = StagingService(self.core)
         return self.staging
 
-    def _keep(self, store: Store | Ring) -> None:
+    def _keep(self, journal: Store | Ring) -> None:
         """Keep everything that is numbered: in the journal, the feeds and the replays."""
-        plane, journal = self.plane, self.settings.journal
+        plane, settings = self.plane, self.settings
         if self.feeds is not None:
-            self.feeds.attach(store)
+            self.feeds.attach(journal)
         self.replays = self.control.replays = Replays(
-            plane, store, self.loop, self.settings.limits.answers_pending
+            plane, journal, self.loop, settings.limits.answers_pending
         )
-        if isinstance(store, Ring):
-            plane.sequencer.keep(store, False, lambda error: None)
+        if isinstance(journal, Ring):
+            plane.sequencer.keep(journal, False, lambda error: None)
             return
-        self.keeper = self.control.keeper = Keeper(plane.gate, self.replays, journal, self.loop)
-        plane.sequencer.keep(store, journal.sync == "always", self.keeper.trouble)
-        plane.gate.catchup_pending = self.settings.limits.catchup_pending
+        keeper = Keeper(plane.gate, self.replays, settings.journal, self.loop)
+        self.keeper = self.control.keeper = keeper
+        plane.sequencer.keep(journal, settings.journal.sync == "always", keeper.trouble)
+        plane.gate.catchup_pending = settings.limits.catchup_pending
 
     # Start and stop
 

@@ -160,13 +160,13 @@ class Assembler:
             if oldest.since + self.age_max >= now:
                 break
             self._evict(oldest, "age")
-        return self._told()
+        return self._take_events()
 
     def give_up(self, why: str) -> list[Event]:
         """Give up all pending blocks; return all events."""
         while self.pending:
             self._evict(next(iter(self.pending.values())), why)
-        return self._told()
+        return self._take_events()
 
     def rewind(self, source: str, first: int) -> None:
         """The source has withdrawn everything from offset `first` on, and sends other messages
@@ -210,7 +210,7 @@ class Assembler:
         """The offset after the highest one seen."""
         return self._highest.get(source, -1) + 1
 
-    def _told(self) -> list[Event]:
+    def _take_events(self) -> list[Event]:
         events, self._events = self._events, []
         return events
 

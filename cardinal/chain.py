@@ -54,7 +54,7 @@ class Chain(Links):
         """Add a block; return the resulting events."""
         self._take(block)
         self._settle()
-        return self._told()
+        return self._take_events()
 
     def branch(
         self,
@@ -77,7 +77,7 @@ class Chain(Links):
             if not made.rises:
                 self._put_away(made, Why.NUMBER)
         self._settle()
-        return self._told()
+        return self._take_events()
 
     def rewind(self, source: str, first: int) -> None:
         """A source has withdrawn everything from offset `first` on, and reuses these offsets."""

@@ -220,12 +220,12 @@ class ChainFollower:
                 lane = here
             run.append((key, value, offset))
         self._feed(lane, run, source, now)
-        return self._told(now)
+        return self._take_events(now)
 
     def flush(self) -> list[Event]:
         """No more rows will come for now: begin, although blocks are held back for a parent."""
         self._give(self._start.release(), NOWHERE)
-        return self._told(self._now)
+        return self._take_events(self._now)
 
     def follow(
         self, event: Block | Reorg | ReorgComplete, topic: str, source: str, now: float
@@ -240,7 +240,7 @@ class ChainFollower:
         lane.heard = self._now = now
         self._next.setdefault(source, 0)
         self._link(lane, [event])
-        return self._told(now)
+        return self._take_events(now)
 
     def rewind(self, source: str, first: int) -> None:
         """The source has withdrawn everything from offset `first` on, and sends other messages
@@ -259,7 +259,7 @@ class ChainFollower:
         if source in self._next:
             self._next[source] = min(self._next[source], first)
 
-    def _told(self, now: float) -> list[Event]:
+    def _take_events(self, now: float) -> list[Event]:
         for channel in list(self._channels.values()):
             if channel.heard + self.age_max < now:
                 self._give_up(channel, "age")

@@ -42,9 +42,9 @@ linked is reported (`Unlinked`); a copy of one that was on the chain is not.
 #  * `_past` has hashes that were on the chain and fell below the bottom, so that a copy of an old
 #    block is recognised.
 #
-# A block comes in by `_take`, and events go out by `_told`. Between the two, the tree may be ahead
-# of the reported events; nobody else sees it then. Making room comes last, in `_told`, so that
-# a block that has just been linked is not given up for being spare.
+# A block comes in by `_take`, and events go out by `_take_events`. Between the two, the tree may be
+# ahead of the reported events; nobody else sees it then. Making room comes last, in
+# `_take_events`, so that a block that has just been linked is not given up for being spare.
 
 from collections.abc import Mapping
 
@@ -107,7 +107,7 @@ class Links:
     def add(self, block: Block) -> list[Event]:
         """Add a block; return the resulting events."""
         self._take(block)
-        return self._told()
+        return self._take_events()
 
     def rewind(self, source: str, first: int) -> None:
         """A source has withdrawn everything from offset `first` on, and reuses these offsets."""
@@ -139,7 +139,7 @@ class Links:
         """Whether this block has arrived, as far as is remembered."""
         return hash in self._chain or hash in self._tree.blocks or hash in self._past
 
-    def _told(self) -> list[Event]:
+    def _take_events(self) -> list[Event]:
         """The resulting events, after making room."""
         self._forget_old()
         spare = self._spare

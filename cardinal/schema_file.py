@@ -40,7 +40,7 @@ def as_toml(schema: Schema) -> str:
     return "\n".join(lines) + "\n"
 
 
-def told(error: SchemaError) -> str:
+def describe(error: SchemaError) -> str:
     """The problems, for a user who gave a file or flags."""
     if len(error.problems) == 1:
         return error.problems[0]

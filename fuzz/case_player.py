@@ -1,6 +1,6 @@
 """Records of the journal replayed to a connection; its output is compared with a slow reader's.
 
-    flags connection number until wishes  wish wish ...  record record ...
+    flags connection number until subscriptions  subscription subscription ...  record record ...
 
 The records are those of fuzz/records.py, including damaged ones. They are replayed in pieces of any
 size, as broker/replay/replays.py does it, to a single subscription or to all of a connection's,
@@ -42,7 +42,7 @@ class Wanted:
 
     subject: bytes
     sid: bytes
-    seen: int
+    last_seen: int
     limit: int
     deferred_numbers: set[int] | None  # for a queue group's member
     delivered: int = 0
@@ -77,7 +77,7 @@ class Case:
         connection = self.client.connection
         in_group = bool(what & 1) and not self.replayed
         sub = Subscription(pattern, wanted.sid, b"q" if in_group else None, connection)
-        sub.limit, sub.seen = wanted.limit, wanted.seen
+        sub.limit, sub.last_seen = wanted.limit, wanted.last_seen
         if in_group:
             wanted.deferred_numbers = set(range(supply.take(), 120, 1 + (what >> 6)))
         connection.subs[wanted.sid] = sub
@@ -91,17 +91,17 @@ class Case:
         self.other.connection.subs[wanted.sid] = deaf
         self.plane.sublist.insert(deaf)
 
-    def owe(self, records: list[Record]) -> None:
+    def defer(self, records: list[Record]) -> None:
         """A queue group's member is given nothing that its pattern does not match."""
-        for wish in self.wanted:
-            if wish.deferred_numbers is None:
+        for wanted in self.wanted:
+            if wanted.deferred_numbers is None:
                 continue
-            wish.deferred_numbers &= {record.number for record in records}
+            wanted.deferred_numbers &= {record.number for record in records}
             for record in records:
-                if not tokens_match(wish.subject, record.subject):
-                    wish.deferred_numbers.discard(record.number)
-            self.client.connection.subs[wish.sid].deferred_numbers = deque(
-                sorted(wish.deferred_numbers)
+                if not tokens_match(wanted.subject, record.subject):
+                    wanted.deferred_numbers.discard(record.number)
+            self.client.connection.subs[wanted.sid].deferred_numbers = deque(
+                sorted(wanted.deferred_numbers)
             )
 
     # The model
@@ -112,23 +112,23 @@ class Case:
         if not connection.echo and record.origin == OWN_ORIGIN:
             return
         texts = []
-        for wish in list(self.wanted):
-            if not self._wants(wish, record):
+        for wanted in list(self.wanted):
+            if not self._wants(wanted, record):
                 continue
-            wish.delivered += 1
-            texts.append(self._copy(record, wish.sid))
-            if wish.delivered == wish.limit:
-                self.wanted.remove(wish)
+            wanted.delivered += 1
+            texts.append(self._copy(record, wanted.sid))
+            if wanted.delivered == wanted.limit:
+                self.wanted.remove(wanted)
         if texts:
             self.events.append(Event(texts))
 
-    def _wants(self, wish: Wanted, record: Record) -> bool:
-        if wish.deferred_numbers is not None:
-            return record.number in wish.deferred_numbers
-        passed_by = self.replayed or record.number > wish.seen
+    def _wants(self, wanted: Wanted, record: Record) -> bool:
+        if wanted.deferred_numbers is not None:
+            return record.number in wanted.deferred_numbers
+        passed_by = self.replayed or record.number > wanted.last_seen
         # An old journal may have records with an empty token. Only replays see these.
-        every = self.replayed and wish.subject == b">"
-        return passed_by and (every or tokens_match(wish.subject, record.subject))
+        every = self.replayed and wanted.subject == b">"
+        return passed_by and (every or tokens_match(wanted.subject, record.subject))
 
     def _copy(self, record: Record, sid: bytes) -> bytes:
         headers, payload = record.headers, record.payload
@@ -250,6 +250,6 @@ def check(data: bytes) -> None:
     buffer = read_records(supply, max(number, 1), case.checked)
     buffer = buffer[: max(len(buffer) - (flags >> 4), 0)]
     piece = max(cut * 8, len(buffer) // PIECES_MAX) if cut else 0
-    case.owe(walk(buffer, 0, SALT if case.checked else None)[0])
+    case.defer(walk(buffer, 0, SALT if case.checked else None)[0])
     if case.play(buffer, number, until, where >> 4 & 7, piece):
         case.finish()

@@ -162,12 +162,12 @@ def journal_seeds() -> dict[str, bytes]:
 
 
 def player_seeds() -> dict[str, bytes]:
-    """In the format of fuzz/case_player.py: flags, connection, numbers, cut, wishes, records."""
+    """In the format of fuzz/case_player.py: flags, connection, numbers, cut, subs, records."""
     seeds = {}
     for turn, (name, records) in enumerate(RECORD_PROGRAMS.items()):
         connection = (turn * 16 | 0x0C) & 0xFF
         seeds[f"{name}-replayed"] = bytes((2, connection, turn, turn * 5, 0, 0)) + records
-        wishes = bytes((3, 0, 0, 1, 0, 0, 0x18, 1))
-        seeds[f"{name}-live"] = bytes((4, connection | 1, 0, turn)) + wishes + records
+        subs = bytes((3, 0, 0, 1, 0, 0, 0x18, 1))
+        seeds[f"{name}-live"] = bytes((4, connection | 1, 0, turn)) + subs + records
     seeds["many-live"] = bytes((0, 0x0D, 0, 9, 11)) + b"\0\0" * 8 + b"\1\0\0" * 3 + FULL
     return seeds

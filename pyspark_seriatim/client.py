@@ -188,7 +188,7 @@ class Client:
 
     def _one(self, first: int, last: int, subjects: tuple[str, ...]) -> Chunk:
         """The first message of a range, or none with where the broker stopped looking."""
-        asked = _wish(first, last, subjects, max_bytes=1)
+        asked = _read_request(first, last, subjects, max_bytes=1)
         return self.call(lambda on: _chunk(on.request(READ, asked).check(READ), first, last))
 
     # Messages
@@ -215,7 +215,9 @@ class Client:
                 with self.connection() as connection:
                     if journal:
                         _check_journal(connection, journal)
-                    asked = _wish(at, last, subjects, max_bytes=READ_BYTES, chunk_bytes=size)
+                    asked = _read_request(
+                        at, last, subjects, max_bytes=READ_BYTES, chunk_bytes=size
+                    )
                     with closing(connection.stream(READ, asked)) as answers:
                         for answer in answers:
                             chunk = _chunk(answer, at, last)
@@ -234,7 +236,7 @@ INFO: Final = "$SEQ.INFO"
 CONNECTION_FIELDS: Final = [setting.field for setting in SETTINGS if setting.where == "all"]
 
 
-def _wish(first: int, last: int, subjects: tuple[str, ...], **sizes: int) -> bytes:
+def _read_request(first: int, last: int, subjects: tuple[str, ...], **sizes: int) -> bytes:
     """The payload of $SEQ.READ."""
     subject = subjects[0] if len(subjects) == 1 else subjects
     return json.dumps({"from": first, "to": last, "subject": subject, **sizes}).encode()

@@ -31,7 +31,7 @@ cdef class Sublist:
     cdef public Py_ssize_t max_match_nodes
     cdef unsigned int mask
     cdef Py_ssize_t sweep_slot, entries_made, wildcards_removed
-    cdef readonly Py_ssize_t effort
+    cdef readonly Py_ssize_t work
     cdef long long generation
     cdef readonly unsigned long long inserts, removes, misses, rechecks, resolves, evictions
 

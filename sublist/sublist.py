@@ -89,7 +89,7 @@ class Sublist:
         self.changes: list[bytes] = []  # the patterns of the latest generations
         self.shared: dict[tuple[Subscription, ...], Fanout] = {}
         self.entries_made = 0  # entries of all long fan-outs made since the table was cleared
-        self.effort = 0  # work so far, in offers: for resolving, inserting and removing
+        self.work = 0  # so far, in offers: for resolving, inserting and removing
         self.wildcards_removed = 0  # wildcards removed since stale routes were forgotten
         self.inserts = self.removes = 0
         self.misses = self.rechecks = self.resolves = self.evictions = 0
@@ -149,17 +149,17 @@ class Sublist:
     def insert(self, sub: Subscription) -> None:
         """Route messages to this subscription from now on. Its subject is a valid pattern."""
         self.inserts += 1
-        self.effort -= NODE_WORK * self.trie.handled
+        self.work -= NODE_WORK * self.trie.handled
         self.trie.insert(sub)
-        self.effort += NODE_WORK * self.trie.handled
+        self.work += NODE_WORK * self.trie.handled
         self._changed(sub.subject)
 
     def remove(self, sub: Subscription) -> None:
         """Stop routing messages to this subscription, which was inserted before."""
         self.removes += 1
-        self.effort -= NODE_WORK * self.trie.handled
+        self.work -= NODE_WORK * self.trie.handled
         self.trie.remove(sub)
-        self.effort += NODE_WORK * self.trie.handled
+        self.work += NODE_WORK * self.trie.handled
         self._changed(sub.subject)
         if has_wildcard(sub.subject):
             self.wildcards_removed += 1
@@ -224,7 +224,7 @@ class Sublist:
             self._clear()
         literal = self.trie.literal(subject)
         wild = self.trie.wild(subject)
-        self.effort += NODE_WORK * self.trie.visited + len(literal) + len(wild)
+        self.work += NODE_WORK * self.trie.visited + len(literal) + len(wild)
         if literal:
             self._count_long(len(literal) + len(wild))
             return fan_out(literal + wild)

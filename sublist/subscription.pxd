@@ -8,6 +8,6 @@ cdef extern from "Python.h":
 cdef class Subscription:
     cdef readonly bytes subject, sid, queue
     cdef public object owner
-    cdef public unsigned long long delivered, limit, seen
+    cdef public unsigned long long delivered, limit, last_seen
     cdef public object deferred_numbers, replay
     cdef Subscription following, preceding

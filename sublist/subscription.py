@@ -14,20 +14,20 @@ import cython
 
 
 class Subscription:
-    """Writers: the data plane writes `delivered`, `seen` and `deferred_numbers`; the client's
-    session `limit`; the trie the chain; a replay `replay`.
+    """Writers: the data plane writes `delivered`, `last_seen` and `deferred_numbers`; the
+    client's session `limit`; the trie the chain; a replay `replay`.
     """
 
     __slots__ = (
         "deferred_numbers",
         "delivered",
         "following",
+        "last_seen",
         "limit",
         "owner",
         "preceding",
         "queue",
         "replay",
-        "seen",
         "sid",
         "subject",
     )
@@ -39,7 +39,7 @@ class Subscription:
         self.owner = owner
         self.delivered = 0
         self.limit = 0  # deliveries after which it ends; 0: no limit
-        self.seen = 0  # the last number delivered to it, or the newest when it was made
+        self.last_seen = 0  # the last number delivered to it, or the newest when it was made
         self.deferred_numbers: deque[int] | None = None  # numbers for this group member only
         self.replay: Any = None  # while a replay serves it, and it is not in a sublist
         self.following: Subscription | None = None

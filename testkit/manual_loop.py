@@ -25,18 +25,18 @@ class Job:
         self._work = work
         self._result: Any = None
         self._error: BaseException | None = None
-        self._told: list[Callable[[Any], None]] = []
+        self._listeners: list[Callable[[Any], None]] = []
 
     def do(self) -> None:
         try:
             self._result = self._work()
         except Exception as error:
             self._error = error
-        for tell in self._told:
+        for tell in self._listeners:
             self._loop.call_soon(tell, self)
 
     def add_done_callback(self, tell: Callable[[Any], None]) -> None:
-        self._told.append(tell)
+        self._listeners.append(tell)
 
     def exception(self) -> BaseException | None:
         return self._error

@@ -13,7 +13,7 @@ from typing import Any
 from broker.clients.connect import read_object, read_options
 from broker.replay import requests
 from parser.errors import WireError, quoted
-from testkit.model_connection import Copy, ModelConnection, Wish
+from testkit.model_connection import Copy, ModelConnection, ModelSubscription
 from testkit.model_deliveries import Deliveries
 from testkit.model_frame import HEADER, NETSTRING, NONE, Sequenced, netstring
 from testkit.model_kept import PROBLEM, Entry, Past
@@ -86,8 +86,8 @@ class Model(Deliveries):
     def drop(self, connection: ModelConnection) -> None:
         """The connection was closed."""
         connection.closed = True
-        connection.wishes.clear()
-        self.wishes = [wish for wish in self.wishes if wish.connection is not connection]
+        connection.subs.clear()
+        self.subs = [sub for sub in self.subs if sub.connection is not connection]
 
     def _fault(self, connection: ModelConnection, fault: Fault) -> None:
         unended = fault.name == "PayloadUnended"
@@ -132,19 +132,19 @@ class Model(Deliveries):
             connection.closed = True
             return
         if connection.introduced:
-            for wish in list(connection.wishes.values()):
-                self._drop_wish(connection, wish)
+            for sub in list(connection.subs.values()):
+                self._drop_sub(connection, sub)
         connection.introduced = True
         connection.options = chosen
         connection.oblige()
 
-    def _drop_wish(self, connection: ModelConnection, wish: Wish) -> None:
-        if wish.past is not None:
+    def _drop_sub(self, connection: ModelConnection, sub: ModelSubscription) -> None:
+        if sub.past is not None:
             connection.loose = True
         if connection.lagging:
-            connection.spent.add(wish.sid)
-            self.ending.append(wish)
-        self.end(wish)
+            connection.spent.add(sub.sid)
+            self.ending.append(sub)
+        self.end(sub)
 
     def _problem(self, chosen: dict[str, Any]) -> bytes:
         if chosen.get("protocol", 0) not in (0, 1):
@@ -160,7 +160,7 @@ class Model(Deliveries):
     # SUB and UNSUB
 
     def _subscribe(self, connection: ModelConnection, op: Op) -> None:
-        if self.max_subscriptions and len(connection.wishes) >= self.max_subscriptions:
+        if self.max_subscriptions and len(connection.subs) >= self.max_subscriptions:
             return connection.refuse(b"maximum subscriptions exceeded")
         if op.digits in connection.spent or (
             self.max_subscriptions and (connection.asked or connection.lagged)
@@ -176,30 +176,30 @@ class Model(Deliveries):
             group = b" using queue %b" % quoted(op.reply) if op.reply else b""
             words = b"Permissions Violation for Subscription to %b%b"
             return connection.refuse(words % (quoted(op.subject), group))
-        if op.digits not in connection.wishes:
+        if op.digits not in connection.subs:
             if not is_pattern(op.subject):
                 return connection.refuse(b"Invalid Subject")
-            wish = Wish(connection, op.subject, op.digits, op.reply)
-            connection.wishes[op.digits] = wish
-            self.wishes.append(wish)
+            sub = ModelSubscription(connection, op.subject, op.digits, op.reply)
+            connection.subs[op.digits] = sub
+            self.subs.append(sub)
         return connection.oblige()
 
     def _unsubscribe(self, connection: ModelConnection, op: Op) -> None:
-        wish = connection.wishes.get(op.subject)
+        sub = connection.subs.get(op.subject)
         limit = int(op.digits) if op.digits.isdigit() and len(op.digits) < 10 else 0
         connection.loose = connection.loose or op.subject in connection.spent
-        if wish is not None:
-            if wish.queue and limit and self.choose is None:
+        if sub is not None:
+            if sub.queue and limit and self.choose is None:
                 self.exact = False
-            if wish.past is not None or (limit and connection.lagging):
+            if sub.past is not None or (limit and connection.lagging):
                 connection.loose = True
             if connection.lagging:
-                connection.spent.add(wish.sid)
-                self.ending.append(wish)
-            if limit > wish.delivered:
-                wish.limit = limit
+                connection.spent.add(sub.sid)
+                self.ending.append(sub)
+            if limit > sub.delivered:
+                sub.limit = limit
             else:
-                self.end(wish)
+                self.end(sub)
         connection.oblige()
 
     def _ask_past(self, connection: ModelConnection, op: Op) -> bytes | None:
@@ -217,19 +217,19 @@ class Model(Deliveries):
         if isinstance(wanted, requests.Last):
             connection.lasts += 1
             connection.loose = connection.loose or connection.lasts > LASTS_MAX
-        if op.digits in connection.wishes:
+        if op.digits in connection.subs:
             return None
         connection.asked = True
         connection.loose = connection.loose or self.kept.stuck_at is not None
         self.asked += 1
         past = Past(self.asked)
-        wish = Wish(connection, wanted.filter, op.digits, b"", past=past)
-        connection.wishes[op.digits] = wish
-        self.wishes.append(wish)
-        self._replay(wish, past, wanted)
+        sub = ModelSubscription(connection, wanted.filter, op.digits, b"", past=past)
+        connection.subs[op.digits] = sub
+        self.subs.append(sub)
+        self._replay(sub, past, wanted)
         return None
 
-    def _replay(self, wish: Wish, past: Past, wanted: requests.Past) -> None:
+    def _replay(self, sub: ModelSubscription, past: Past, wanted: requests.Past) -> None:
         entries = self.kept.entries
         if isinstance(wanted, requests.From):
             past.first = wanted.number
@@ -241,15 +241,15 @@ class Model(Deliveries):
             past.first = self.number + 1
         lost = self.kept.lost(past, wanted)
         if lost:
-            self.say(wish, lost)
+            self.say(sub, lost)
         if isinstance(wanted, requests.Last):
             last = {e.message.subject: e for e in entries}
             chosen = sorted(last.values(), key=lambda entry: entry.message.number)
         else:
             chosen = [e for e in entries if past.takes(e.message.number, e.time)]
         for entry in chosen:
-            self.play(wish, entry)
-        self.reach(wish)
+            self.play(sub, entry)
+        self.reach(sub)
 
     # PUB and HPUB
 
@@ -300,21 +300,21 @@ class Model(Deliveries):
                 return problem
         deaf = None if connection.has("echo") else connection
         takers = [
-            wish
-            for wish in self.wishes
-            if not wish.connection.closed
-            and wish.connection is not deaf
-            and tokens_match(wish.subject, subject)
+            sub
+            for sub in self.subs
+            if not sub.connection.closed
+            and sub.connection is not deaf
+            and tokens_match(sub.subject, subject)
         ]
-        past = [wish for wish in takers if wish.past is not None]
-        takers = [wish for wish in takers if wish.past is None]
+        past = [sub for sub in takers if sub.past is not None]
+        takers = [sub for sub in takers if sub.past is None]
         if self.choose is None:
-            self.copies += len({wish.queue for wish in takers if wish.queue})
-        self.note([self.copy_of(message, wish) for wish in takers], "live" if number else "told")
+            self.copies += len({sub.queue for sub in takers if sub.queue})
+        self.note([self.copy_of(message, sub) for sub in takers], "live" if number else "told")
         if not numbered:
             self.overtake(subject)
-            self.add_perhaps([self.copy_of(message, wish) for wish in past])
-        if any(id(wish.connection) not in self.cut for wish in takers):
+            self.add_perhaps([self.copy_of(message, sub) for sub in past])
+        if any(id(sub.connection) not in self.cut for sub in takers):
             return "surely"
         return "perhaps" if takers or past else "never"
 
@@ -332,11 +332,11 @@ class Model(Deliveries):
         entry = Entry(message, self.kept.now, connection.origin)
         if self.kept.replays:
             self.kept.entries.append(entry)
-        for wish in [wish for wish in self.wishes if wish.past is not None]:
-            assert wish.past is not None
-            if wish.past.takes(message.number, entry.time):
-                self.play(wish, entry)
-            self.reach(wish)
+        for sub in [sub for sub in self.subs if sub.past is not None]:
+            assert sub.past is not None
+            if sub.past.takes(message.number, entry.time):
+                self.play(sub, entry)
+            self.reach(sub)
         return ""
 
     def _refuse(self, connection: ModelConnection, subject: bytes, always: bool = False) -> None:
@@ -349,13 +349,13 @@ class Model(Deliveries):
     def _nobody(self, connection: ModelConnection, op: Op, surely: bool) -> None:
         status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % op.subject
         texts = [
-            b"HMSG %b %b %d %d\r\n%b\r\n" % (op.reply, wish.sid, len(status), len(status), status)
-            for wish in connection.wishes.values()
-            if not wish.queue and tokens_match(wish.subject, op.reply)
+            b"HMSG %b %b %d %d\r\n%b\r\n" % (op.reply, sub.sid, len(status), len(status), status)
+            for sub in connection.subs.values()
+            if not sub.queue and tokens_match(sub.subject, op.reply)
         ]
         if texts:
-            only_past = all(wish.past is not None for wish in connection.wishes.values())
-            lagging = any(wish.connection.lagging for wish in self.wishes)
+            only_past = all(sub.past is not None for sub in connection.subs.values())
+            lagging = any(sub.connection.lagging for sub in self.subs)
             surely = surely and not only_past and not lagging
             connection.events.append(Event(may={b"": texts}, sure=surely, counted=False))
             self.copies += surely
@@ -400,17 +400,17 @@ class Model(Deliveries):
     def _answer(
         self, connection: ModelConnection, reply: bytes, payload: bytes, headers: bytes
     ) -> None:
-        takers = [wish for wish in connection.wishes.values() if tokens_match(wish.subject, reply)]
+        takers = [sub for sub in connection.subs.values() if tokens_match(sub.subject, reply)]
         if self.choose is None:
-            self.perhaps += len({wish.queue for wish in takers if wish.queue})
+            self.perhaps += len({sub.queue for sub in takers if sub.queue})
         self.overtake(reply)
         copies = []
-        for wish in takers:
-            head = headers if wish.connection.has("headers") else b""
+        for sub in takers:
+            head = headers if sub.connection.has("headers") else b""
             sizes = b"%d %d" % (len(head), len(head) + len(payload))
             verb = b"HMSG" if head else b"MSG"
-            words = (verb, reply, wish.sid, sizes if head else b"%d" % len(payload))
+            words = (verb, reply, sub.sid, sizes if head else b"%d" % len(payload))
             text = b" ".join(words) + b"\r\n" + head + payload + b"\r\n"
-            copies.append(Copy(wish, text, len(head) + len(payload)))
-        self.note([copy for copy in copies if copy.wish.past is None], "told")
-        self.add_perhaps([copy for copy in copies if copy.wish.past is not None])
+            copies.append(Copy(sub, text, len(head) + len(payload)))
+        self.note([copy for copy in copies if copy.sub.past is None], "told")
+        self.add_perhaps([copy for copy in copies if copy.sub.past is not None])

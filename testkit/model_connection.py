@@ -8,7 +8,7 @@ from testkit.model_stream import Event
 
 
 @dataclass(eq=False, slots=True)
-class Wish:
+class ModelSubscription:
     """A subscription."""
 
     connection: "ModelConnection"
@@ -23,7 +23,7 @@ class Wish:
 class Copy(NamedTuple):
     """A message for one subscription."""
 
-    wish: Wish
+    sub: ModelSubscription
     text: bytes
     size: int  # bytes that count: headers and payload, without the frame
 
@@ -34,7 +34,7 @@ class ModelConnection:
 
     frame: str
     options: dict[str, Any] = field(default_factory=dict)
-    wishes: dict[bytes, Wish] = field(default_factory=dict)
+    subs: dict[bytes, ModelSubscription] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     buffer: bytes = b""
     consumed: int = 0  # bytes of whole operations so far

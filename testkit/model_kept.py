@@ -81,12 +81,12 @@ class Kept:
         found = MESSAGE_ID.search(headers) if self.replays else None
         return found[1] if found is not None else b""
 
-    def lost(self, past: Past, wish: requests.Past) -> bytes:
+    def lost(self, past: Past, request: requests.Past) -> bytes:
         """The subject that reports lost numbers; empty if none are lost."""
-        if isinstance(wish, requests.Since):
+        if isinstance(request, requests.Since):
             older = bool(self.entries) and past.since < self.entries[0].time
             first = 1 if older and past.since <= self.entries[-1].time else self.first
-        elif isinstance(wish, requests.Last):
+        elif isinstance(request, requests.Last):
             return b""
         else:
             first = past.first

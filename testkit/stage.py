@@ -1,7 +1,7 @@
 """The broker without sockets: connections that are fed bytes and read as bytes.
 
 stage = Stage()                        a plane, its sublist, its sequencer, its control
-stage = Stage(store=store)             the same with a journal; `stage.loop` advances it
+stage = Stage(journal=store)           the same with a journal; `stage.loop` advances it
 peer = stage.join(b"CONNECT {...}")    a connection; `peer.ask(bytes)` is what it then receives
 """
 
@@ -42,7 +42,7 @@ class Stage:
         max_control_line: int = 4096,
         max_payload: int = 1 << 20,
         receive_buffer: int = 1 << 16,
-        store: Store | Ring | None = None,
+        journal: Store | Ring | None = None,
         sync: Literal["never", "interval", "always"] = "never",
         catchup_pending: int = 1 << 20,
         answers_pending: int = 1 << 29,
@@ -59,18 +59,18 @@ class Stage:
         self.loop = ManualLoop()
         self.replays: Replays | None = None
         self.keeper: Keeper | None = None
-        if store is not None:
-            self._keep(store, sync, catchup_pending, answers_pending)
+        if journal is not None:
+            self._keep(journal, sync, catchup_pending, answers_pending)
 
     def _keep(
-        self, store: Store | Ring, sync: str, catchup_pending: int, answers_pending: int
+        self, journal: Store | Ring, sync: str, catchup_pending: int, answers_pending: int
     ) -> None:
         """Number and keep messages like a broker with this store; its loop is `self.loop`."""
         loop: Any = self.loop
-        self.replays = self.control.replays = Replays(self.plane, store, loop, answers_pending)
+        self.replays = self.control.replays = Replays(self.plane, journal, loop, answers_pending)
         settings = JournalSettings(sync=sync)
         self.keeper = self.control.keeper = Keeper(self.plane.gate, self.replays, settings, loop)
-        self.sequencer.keep(store, sync == "always", self.keeper.trouble)
+        self.sequencer.keep(journal, sync == "always", self.keeper.trouble)
         self.plane.gate.catchup_pending = catchup_pending
 
     @property

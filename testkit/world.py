@@ -123,7 +123,7 @@ class World:
             max_control_line=model.max_control_line,
             max_payload=model.max_payload,
             receive_buffer=inbox_size,
-            store=self.disk,
+            journal=self.disk,
             sync="always" if self.synced_only else "never",
             catchup_pending=CATCHUP if keeping >= ON_DISK else 0,
         )
@@ -262,7 +262,7 @@ class World:
     def _choice_of(self, group: list[Copy]) -> Copy:
         """The copy that a member of this group received in this turn."""
         heard = {id(peer.model): bytes(peer.heard[peer.judged :]) for peer in self.peers}
-        got = [copy for copy in group if copy.text in heard[id(copy.wish.connection)]]
+        got = [copy for copy in group if copy.text in heard[id(copy.sub.connection)]]
         assert len(got) == 1, f"a group gets each message once, not {got} of {group}"
         return got[0]
 
@@ -308,13 +308,13 @@ class World:
         if not self.model.exact or self.disk is not None:
             return
         for peer in self.peers:
-            wishes, subs = peer.model.wishes, peer.connection.subs
-            assert subs.keys() == wishes.keys(), "the same subscriptions"
+            models, subs = peer.model.subs, peer.connection.subs
+            assert subs.keys() == models.keys(), "the same subscriptions"
             given = {sid: sub.delivered for sid, sub in subs.items()}
-            for sid, wish in wishes.items():
-                known = not wish.queue or self.model.choose is not None
-                assert not known or given[sid] == wish.delivered, "what each was given is counted"
-        left = sum(len(peer.model.wishes) for peer in self.peers)
+            for sid, model in models.items():
+                known = not model.queue or self.model.choose is not None
+                assert not known or given[sid] == model.delivered, "what each was given is counted"
+        left = sum(len(peer.model.subs) for peer in self.peers)
         assert self.stage.sublist.statistics()["subscriptions"] == left, "and nobody else's"
 
     def _judge(self, peer: JudgedPeer, heard: list[Got]) -> None:

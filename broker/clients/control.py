@@ -48,7 +48,7 @@ log = logging.getLogger("seriatim")
 
 EVERYTHING = 1 << 20  # more work than one read event may cause: the rest must wait
 REFUSAL_WORK = 64  # offers that reporting an error costs, besides the control operation
-TOLD_WORK = 3  # and each byte of the report: the subject in it is quoted
+ERROR_BYTE_WORK = 3  # and each byte of the report: the subject in it is quoted
 COUNTED_WORK = 8  # offers that counting a subscription costs
 LATEST_MAX = 4  # `$SEQ.LAST` at a time: each remembers all subjects that match it
 
@@ -163,10 +163,10 @@ class Control:
             sub.replay = None
             self.sublist.insert(sub)
 
-    def journal_full(self, connection: Connection, subject: bytes, told: bool = True) -> None:
+    def journal_full(self, connection: Connection, subject: bytes, report: bool = True) -> None:
         """A message was refused: the journal has no room for it, and it has no number."""
         error = self.no_room_for(subject)
-        if told:
+        if report:
             self._tell(connection, error)
 
     def no_room_for(self, subject: bytes) -> errors.JournalFull:
@@ -294,7 +294,7 @@ class Control:
                 raise errors.InvalidSubject(f"subscription to {subject!r}")
             self._judge(connection, subject)
             sub = Subscription(subject, sid, queue, connection)
-            sub.seen = self.plane.sequencer.number
+            sub.last_seen = self.plane.sequencer.number
             connection.subs[sid] = sub
             self.sublist.insert(sub)
         if connection.verbose:
@@ -438,7 +438,7 @@ class Control:
         `of_connect` says that the line is a CONNECT; the parser knows even if it came in pieces.
         """
         if error.reply:
-            self.plane.spend(REFUSAL_WORK + TOLD_WORK * len(error.reply))
+            self.plane.spend(REFUSAL_WORK + ERROR_BYTE_WORK * len(error.reply))
             self.plane.say(connection, error.reply)
         if error.closes:
             parser = connection.parser

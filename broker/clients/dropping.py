@@ -60,8 +60,8 @@ class Dropping:
     def _turn(self) -> None:
         begun = TURNS.begin()
         sublist = self._sublist
-        spent = -sublist.effort
-        while self._links and spent + sublist.effort < TURN:
+        spent = -sublist.work
+        while self._links and spent + sublist.work < TURN:
             connection, then = self._links.popitem(last=False)
             spent += REMOVAL * self._take_out(connection, SLICE)
             if connection.subs:

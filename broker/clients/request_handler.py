@@ -174,35 +174,35 @@ class RequestHandler:
 
     def info(self) -> dict[str, Any]:
         """Return the answer to `$SEQ.INFO`."""
-        settings, store = self._core.settings, self._core.journal
-        sequencer, journal = self._plane.sequencer, settings.journal
-        in_memory = isinstance(store, Ring)
+        settings, journal = self._core.settings, self._core.journal
+        sequencer, chosen = self._plane.sequencer, settings.journal
+        in_memory = isinstance(journal, Ring)
         last = sequencer.number
         facts: dict[str, Any] = {"journal": "", "epoch": 0, "first": last + 1, "last": last}
         times = (0, 0)
-        if store is not None:
-            facts |= {"journal": store.journal, "epoch": store.epoch, "first": store.first}
-            times = (store.oldest_time, store.newest_time)
-            if last > store.last:  # messages that are about to be written have the current time
+        if journal is not None:
+            facts |= {"journal": journal.id, "epoch": journal.epoch, "first": journal.first}
+            times = (journal.oldest_time, journal.newest_time)
+            if last > journal.last:  # messages that are about to be written have the current time
                 times = (times[0] or sequencer.now, sequencer.now)
         return facts | {
             "messages": last - facts["first"] + 1,
-            "bytes": store.bytes if store is not None else 0,
+            "bytes": journal.bytes if journal is not None else 0,
             "oldest": times[0] // MS_NS,
             "newest": times[1] // MS_NS,
             "time": time.time_ns() // MS_NS,
-            "store": "none" if store is None else "memory" if in_memory else "disk",
-            "sync": journal.sync if self._core.keeper is not None else "never",
+            "store": "none" if journal is None else "memory" if in_memory else "disk",
+            "sync": chosen.sync if self._core.keeper is not None else "never",
             "full": bool(sequencer.full),
             "limits": {
-                "retain_bytes": journal.ring_bytes if in_memory else journal.retain_bytes,
-                "retain_age": 0 if in_memory else journal.retain_age,
-                "retain_count": 0 if in_memory else journal.retain_count,
-                "segment_bytes": 0 if in_memory else journal.segment_limit,
+                "retain_bytes": chosen.ring_bytes if in_memory else chosen.retain_bytes,
+                "retain_age": 0 if in_memory else chosen.retain_age,
+                "retain_count": 0 if in_memory else chosen.retain_count,
+                "segment_bytes": 0 if in_memory else chosen.segment_limit,
                 "max_payload": settings.limits.max_payload,
                 "catchup_pending": settings.limits.catchup_pending,
-                "dedupe_window": journal.dedupe_window,
-                "dedupe_ids": journal.dedupe_ids,
+                "dedupe_window": chosen.dedupe_window,
+                "dedupe_ids": chosen.dedupe_ids,
             },
         }
 

@@ -17,7 +17,7 @@ cdef class OutboxWriter:
     cdef Sequencer sequencer
     cdef bint patient
     cdef tuple frames
-    cdef Py_ssize_t effort
+    cdef Py_ssize_t work
 
     @cython.locals(headed=bint, counted=Py_ssize_t, shape=int, number='unsigned long long',
                    frame=Frame, data='const unsigned char *', payload=Py_ssize_t, size=Py_ssize_t)

@@ -35,7 +35,7 @@ class OutboxWriter:
         self.sequencer: Sequencer = self.gate.sequencer
         self.patient = patient
         self.frames = tuple(Frame(shape) for shape in range(5))
-        self.effort = 0  # work that went into memory since the start, in offers
+        self.work = 0  # that went into memory since the start, in offers
 
     def offer(
         self, connection: Connection, sub: Subscription, message: Message, route: Route | None
@@ -63,7 +63,7 @@ class OutboxWriter:
                 return False
             connection.deliver(frame, data, payload, size, counted)
         if number:
-            sub.seen = number
+            sub.last_seen = number
             if number > self.sequencer.safe:
                 connection.numbered = True
         else:
@@ -88,5 +88,5 @@ class OutboxWriter:
         if not self.gate.make_room(connection, need, number):
             return False
         if not connection.writable:
-            self.effort += connection.size >> GROWN_SHIFT
+            self.work += connection.size >> GROWN_SHIFT
         return True

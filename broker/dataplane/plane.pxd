@@ -64,7 +64,7 @@ cdef class Plane:
     cdef bint _trace_only(self, Connection connection, Message message, Route route) except -1
     @cython.locals(found=bytes, ours=bint)
     cdef bint _take_once(self, Connection connection, Message message) except -1
-    @cython.locals(told=bint)
+    @cython.locals(report=bint)
     cdef int _refuse(self, Connection connection, Route route) except -1
     cdef int _confirm(self, Connection connection) except -1
     @cython.locals(reached=Py_ssize_t, fanout=Fanout)

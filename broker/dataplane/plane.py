@@ -82,9 +82,7 @@ if not cython.compiled:
     from sublist.subject import digest_span
 
     PREFIX_SIZE = 9  # of `$SEQ.PUB.`
-    DEFERRED_NUMBERS_MAX = (
-        1 << 18
-    )  # numbers per connection, 10 MiB: its queue groups read nothing for long
+    DEFERRED_NUMBERS_MAX = 1 << 18  # of one connection, 10 MiB; then it is disconnected
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
     WORK_MAX = 1 << 18  # offers in one read event; during that time nobody else is served
     MASK32 = 0xFFFFFFFF
@@ -165,14 +163,14 @@ class Plane:
 
     def begin(self) -> None:
         """Begin an event in which messages come by `submit`; `Gate.release` ends it."""
-        self.work = -self.sublist.effort - self.outbox_writer.effort
+        self.work = -self.sublist.work - self.outbox_writer.work
         self.mute = None
         self.gate.reader = None
         self.gate.crowded.clear()
 
     def is_spent(self) -> bool:
         """Whether others should get their turn before the next message."""
-        return self.work + self.sublist.effort + self.outbox_writer.effort > WORK_MAX
+        return self.work + self.sublist.work + self.outbox_writer.work > WORK_MAX
 
     def spend(self, work: int) -> None:
         """Count work that was done for the current message outside the plane."""
@@ -300,10 +298,10 @@ class Plane:
 
     def _refuse(self, connection: Connection, route: Route) -> int:
         """Report that the journal is full: to a verbose client always, else once per event."""
-        told = connection.verbose or not self.refused
+        report = connection.verbose or not self.refused
         self.refused = True
         self.work += CONTROL_WORK
-        self.control.journal_full(connection, route.subject, told)
+        self.control.journal_full(connection, route.subject, report)
         return 0
 
     def _confirm(self, connection: Connection) -> int:

@@ -5,10 +5,10 @@
       _covered                           whether the filter matches its subject
       outbox_writer.offer                to the outbox, as for a live message
 
-A subscription never gets a number at or below `seen`: what was delivered live is not delivered
-again. A member of a queue group gets only those of the group's messages that it is owed. For a
-connection with very many subscriptions, one record may be as much work as a thousand; so work is
-counted, and bounded.
+A subscription never gets a number at or below `last_seen`: what was delivered live is not
+delivered again. A member of a queue group gets only those messages of the group that were
+deferred for it. For a connection with very many subscriptions, one record may be as much work
+as a thousand; so work is counted, and bounded.
 """
 
 import cython
@@ -68,9 +68,9 @@ class ReplayWriter:
         few = (
             tuple(connection.subs.values()) if sub is None and len(connection.subs) <= FEW else None
         )
-        self.looked = -self.sublist.effort
+        self.looked = -self.sublist.work
         while True:
-            if self.looked + self.sublist.effort > LOOKS_MAX:
+            if self.looked + self.sublist.work > LOOKS_MAX:
                 outcome = FULL
                 break
             outcome = walk.next()
@@ -94,7 +94,7 @@ class ReplayWriter:
                 outcome = FULL
                 break
             number = walk.number + 1
-        self.looked += self.sublist.effort
+        self.looked += self.sublist.work
         self.outcome = outcome
         self.number = number
         return walk.at
@@ -153,7 +153,7 @@ class ReplayWriter:
         if sub.owner is None or sub.replay is not None:
             return True
         if sub.queue is None:
-            return number <= sub.seen or not self._covered(sub) or self._offer(connection, sub)
+            return number <= sub.last_seen or not self._covered(sub) or self._offer(connection, sub)
         if sub.deferred_numbers:
             while sub.deferred_numbers and sub.deferred_numbers[0] < number:
                 sub.deferred_numbers.popleft()

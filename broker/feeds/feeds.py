@@ -39,11 +39,11 @@ class Feeds:
         beats = [feed.heartbeat / LOOKS for feed in settings.feeds if feed.heartbeat]
         self._pause = max(min([*beats, LOOK_MAX]), LOOK_MIN)
 
-    def attach(self, store: Any) -> None:
-        """Send what is numbered from now on. `store` is a Store or a Ring."""
+    def attach(self, journal: Any) -> None:
+        """Send what is numbered from now on. `journal` is a Store or a Ring."""
         try:
             for outlet in self.outlets:
-                outlet.attach(self._sequencer, store, self._loop)
+                outlet.attach(self._sequencer, journal, self._loop)
         except OSError:
             self._close()
             raise

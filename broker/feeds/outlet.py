@@ -62,11 +62,11 @@ class Outlet:
         self._tell_at = 0.0
         self._reported = (0, 0, 0)
 
-    def attach(self, sequencer: Sequencer, store: Any, loop: asyncio.AbstractEventLoop) -> None:
+    def attach(self, sequencer: Sequencer, journal: Any, loop: asyncio.AbstractEventLoop) -> None:
         """Send what is numbered from now on. Raises `OSError` if the codec cannot be opened."""
         settings = self.settings
         try:
-            self.codec.open(store.journal, store.epoch)
+            self.codec.open(journal.id, journal.epoch)
         except Exception as error:  # a user's codec may raise anything
             raise OSError(
                 f"cannot feed {settings.address}: codec {settings.codec!r}: cannot be opened:"
@@ -81,23 +81,23 @@ class Outlet:
             packing=settings.packing_bytes,
             segment=settings.segmentation,
             matches=matches,
-            previous=store.last,
+            previous=journal.last,
         )
         sequencer.feeds.append(self.feed)
         if settings.rerequest_port:
-            self.rerequests = self._make_rerequests(sequencer, store, loop, matches)
+            self.rerequests = self._make_rerequests(sequencer, journal, loop, matches)
 
     def _make_rerequests(
         self,
         sequencer: Sequencer,
-        store: Any,
+        journal: Any,
         loop: asyncio.AbstractEventLoop,
         matches: Callable[[bytes], bool] | None,
     ) -> RerequestServer:
         settings = self.settings
         assert isinstance(self.codec, MoldUDP64Codec), "the settings were checked"
         rerequests = Rerequests(
-            store,
+            journal,
             self.codec.session,
             datagram_bytes=settings.fill_bytes,
             datagram_max=settings.datagram_max,

@@ -1,4 +1,4 @@
-"""Figures of the journal: of its store, its keeper, its replays and the known ids."""
+"""Figures of the journal: of its files, its keeper, its replays and the known ids."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,19 +48,19 @@ class JournalState:
 
 def take_journal(server: Observed) -> JournalState:
     """Take the figures. In the broker's loop; the keeper's thread may count at the same time."""
-    store, keeper, replays, window = server.store, server.keeper, server.replays, server.window
+    journal, keeper, replays, window = server.journal, server.keeper, server.replays, server.window
     figures = dict.fromkeys((key for key, *_ in (*GAUGES, *COUNTERS)), 0.0)
     if window is not None:
         figures |= {"ids": len(window), "duplicates": window.duplicates}
-    if store is None:
+    if journal is None:
         return JournalState(figures=figures)
     figures |= {
-        "bytes": store.bytes,
-        "segments": len(store.pieces()),
-        "first": store.first,
-        "last": store.last,
-        "oldest": store.oldest_time / SECOND_NS,
-        "lost": len(store.damage),
+        "bytes": journal.bytes,
+        "segments": len(journal.pieces()),
+        "first": journal.first,
+        "last": journal.last,
+        "oldest": journal.oldest_time / SECOND_NS,
+        "lost": len(journal.damage),
     }
     if replays is not None:
         figures |= _of_replays(replays)
@@ -74,10 +74,10 @@ def take_journal(server: Observed) -> JournalState:
             "refused": keeper.refused,
         }
     return JournalState(
-        journal=store.journal,
-        store="memory" if isinstance(store, Ring) else "disk",
+        journal=journal.id,
+        store="memory" if isinstance(journal, Ring) else "disk",
         sync=server.settings.journal.sync if keeper is not None else "never",
-        epoch=store.epoch,
+        epoch=journal.epoch,
         figures=figures,
     )
 

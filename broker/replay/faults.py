@@ -1,6 +1,6 @@
 """Errors of the journal that its readers meet: each is logged once, not once per reader.
 
-Memory: the last `TOLD_MAX` errors. A forgotten one is logged again when a reader meets it.
+Memory: the last `REPORTED_MAX` errors. A forgotten one is logged again when a reader meets it.
 """
 
 import errno
@@ -9,14 +9,14 @@ from typing import Any
 
 log = logging.getLogger("seriatim")
 
-TOLD_MAX = 1024
+REPORTED_MAX = 1024
 
 
 class Faults:
     """One per broker, for its one thread. A piece is a segment, or a part of the ring."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, int], None] = {}  # oldest first
+        self._reported: dict[tuple[str, int], None] = {}  # oldest first
 
     def unreadable(self, piece: Any, offset: int, error: OSError) -> None:
         """The system cannot read a piece: log it once, wherever in it the readers are."""
@@ -31,9 +31,9 @@ class Faults:
 
     def _is_new(self, piece: Any, place: int) -> bool:
         fault = (str(piece), place)
-        if fault in self._told:
+        if fault in self._reported:
             return False
-        self._told[fault] = None
-        if len(self._told) > TOLD_MAX:
-            del self._told[next(iter(self._told))]
+        self._reported[fault] = None
+        if len(self._reported) > REPORTED_MAX:
+            del self._reported[next(iter(self._reported))]
         return True

@@ -122,10 +122,10 @@ class Lookup(Cursor):
         payload = bytes(buffer[walk.payload : walk.payload + walk.payload_size])
         if connection.frame == "netstring":
             payload = encode_frame(walk.number, payload)
-        told = b"Nats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n"
-        told %= (subject, walk.number, timestamp(walk.time))
-        told_first = with_fields(headers, told)
-        self._replays.plane.answer(connection, self.wanted[0][2], payload, told_first)
+        fields = b"Nats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n"
+        fields %= (subject, walk.number, timestamp(walk.time))
+        answer_headers = with_fields(headers, fields)
+        self._replays.plane.answer(connection, self.wanted[0][2], payload, answer_headers)
 
 
 def timestamp(time_ns: int) -> bytes:

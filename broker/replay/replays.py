@@ -40,7 +40,7 @@ cursor decides what to do with its records.
 #
 # A cursor hands over to live delivery when it is at the head: its `number` is above the last one
 # given. No number can be given in between, because the broker has one thread, and the step began
-# with all numbers given before. `sub.seen` is the last number that a subscription has had: the
+# with all numbers given before. `sub.last_seen` is the last number that a subscription has had: the
 # plane, a replay and a catch-up all check it, so no message comes twice.
 #
 # Fairness: the scheduler takes one cursor of a connection, then one of the next connection. A turn
@@ -223,7 +223,7 @@ class Replays:
     def make_live(self, sub: Subscription, number: int) -> None:
         """It has received everything up to `number`, the last one given: make it live."""
         if sub.owner is not None:
-            sub.seen = number
+            sub.last_seen = number
             self.plane.control.make_live(sub)
 
     def give_up(self, connection: Connection, first: int, last: int) -> None:

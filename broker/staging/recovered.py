@@ -71,7 +71,7 @@ class Left:
             sync_folder(folder)
 
 
-def left_behind(store: Store, folder: str, applications: Applications) -> list[Left]:
+def left_behind(journal: Store, folder: str, applications: Applications) -> list[Left]:
     """The promises in a folder. Those that were kept are deleted. Raises `OSError`."""
     found = []
     for name in os.listdir(folder):
@@ -79,25 +79,25 @@ def left_behind(store: Store, folder: str, applications: Applications) -> list[L
             remove(os.path.join(folder, name))
     intents, damaged = found_intents(folder)
     for file in damaged:
-        _doubt(store, file)
+        _doubt(journal, file)
     for intent in intents:
         file = intent_file(folder, intent.origin)
         done = applications.last(intent.application)
         if done is not None and intent.batch <= done.batch:
             remove(file)
             continue
-        number = min(intent.number, store.last)
-        found.append(Left(intent, file, number, published(store, intent.origin, number)))
+        number = min(intent.number, journal.last)
+        found.append(Left(intent, file, number, published(journal, intent.origin, number)))
     return found
 
 
-def _doubt(store: Store, file: str) -> None:
+def _doubt(journal: Store, file: str) -> None:
     """Handle an unreadable promise: it was none if none of its rows are in the journal.
 
     It can be torn only by a power cut where nothing is synced; otherwise the disk lost it.
     """
     origin = origin_of(file)
-    there = published(store, origin, 0) if origin is not None else NOTHING
+    there = published(journal, origin, 0) if origin is not None else NOTHING
     if not there.rows:
         log.warning("Staging: %s is damaged, and nothing of it is published: deleted", file)
         remove(file)
@@ -111,14 +111,14 @@ def _doubt(store: Store, file: str) -> None:
     )
 
 
-def published(store: Store, origin: int, number: int) -> There:
+def published(journal: Store, origin: int, number: int) -> There:
     """The rows of `origin` after `number`."""
-    scan = _Scan(store, origin)
-    segment, offset = store.locate(number + 1)
-    for one in store.pieces():
+    scan = _Scan(journal, origin)
+    segment, offset = journal.locate(number + 1)
+    for one in journal.pieces():
         if one.last > number:
             scan.read(one, offset if one is segment else one.start)
-    if scan.ranges and store.first > number + 1:  # its beginning was there, and was deleted
+    if scan.ranges and journal.first > number + 1:  # its beginning was there, and was deleted
         scan.ranges[0] = (1, scan.ranges[0][1])
     return There(scan.first, scan.last, tuple(scan.ranges))
 
@@ -126,12 +126,12 @@ def published(store: Store, origin: int, number: int) -> There:
 class _Scan:
     """Walks segments; collects the rows of one origin."""
 
-    def __init__(self, store: Store, origin: int) -> None:
+    def __init__(self, journal: Store, origin: int) -> None:
         self.first = self.last = 0
         self.ranges: list[tuple[int, int]] = []
-        self._store = store
+        self._journal = journal
         self._origin = origin
-        self._walk = Walk(store.salt)
+        self._walk = Walk(journal.salt)
         self._buffer = bytearray(BUFFER_BYTES)
         self._following = 0  # the number after the last one seen
 
@@ -152,7 +152,7 @@ class _Scan:
                 if walk.at == 0:  # a record longer than the buffer
                     self._buffer = bytearray(2 * len(self._buffer))
                 continue
-            found = self._store.next_good(segment, offset, self._following)
+            found = self._journal.next_good(segment, offset, self._following)
             if found is None or found[0] is not segment:
                 break
             offset = found[1]

@@ -193,7 +193,7 @@ class StagingService:
 
     # What an earlier broker left
 
-    def _load(self, store: Store) -> None:
+    def _load(self, journal: Store) -> None:
         """Read what was committed and promised, before anything changes the journal.
 
         Raises `OSError`.
@@ -206,7 +206,7 @@ class StagingService:
                 self.applications.damaged,
             )
         self._forget()
-        self._left = left_behind(store, self.space.folder, self.applications)
+        self._left = left_behind(journal, self.space.folder, self.applications)
 
     async def _begin(self) -> None:
         """Read through what is staged, continue what was promised, then serve waiting requests."""

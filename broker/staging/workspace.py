@@ -32,15 +32,15 @@ class Workspace:
 
     def __init__(self, core: Core) -> None:
         """Raises `OSError` if the folder cannot be made."""
-        settings, store = core.settings, core.journal
+        settings, journal = core.settings, core.journal
         self.loop = core.loop
         self.plane = core.plane
         self.keeper = core.keeper
         self.settings = settings.staging
-        self.durable = isinstance(store, Store) and settings.journal.sync != "never"
-        self._temporary = not isinstance(store, Store)
-        if isinstance(store, Store):
-            self.folder = os.path.join(store.path, STAGING)
+        self.durable = isinstance(journal, Store) and settings.journal.sync != "never"
+        self._temporary = not isinstance(journal, Store)
+        if isinstance(journal, Store):
+            self.folder = os.path.join(journal.path, STAGING)
             make_folder(self.folder)
         else:
             self.folder = _temporary_folder()

@@ -77,8 +77,8 @@ class Keeper:
         settings: JournalSettings,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self.store = replays.journal
-        self.store.crowded = self.sync_soon
+        self.journal = replays.journal
+        self.journal.crowded = self.sync_soon
         self.syncs = 0
         self.sync_seconds = 0.0
         self.errors = 0
@@ -158,7 +158,7 @@ class Keeper:
         self._awaited = [one for one in self._awaited if one[0] > self.synced]
         for call in synced:
             call()
-        if any(number <= self.store.last for number, _ in self._awaited):
+        if any(number <= self.journal.last for number, _ in self._awaited):
             self.sync_soon()
 
     # Syncing
@@ -166,13 +166,13 @@ class Keeper:
     def _tick(self) -> None:
         """Do what is due: a sync, a new segment, deletions."""
         now = time.time_ns()
-        unsynced = self.store.last > self.synced
+        unsynced = self.journal.last > self.synced
         if self._settings.sync == "interval" and self._state is IDLE and unsynced:
             self._sync()
         if self._loop.time() >= self._retain_at:
             self._retain_at = self._loop.time() + RETAIN
             try:
-                self.store.roll_if_due(now)
+                self.journal.roll_if_due(now)
             except OSError as error:
                 log.error("Journal: no new segment: %s", error.strerror)
             self._replays.let_go(PATIENCE)
@@ -183,12 +183,12 @@ class Keeper:
     def _tidy(self, now: int) -> None:
         """In the thread: deleting a file of 256 MiB, or building its index, takes a while."""
         try:
-            for first, last in self.store.retain(now):
+            for first, last in self.journal.retain(now):
                 log.info("Journal: deleted numbers %d to %d, by the retention limits", first, last)
         except OSError as error:
             log.error("Journal: cannot delete %s: %s", error.filename, error.strerror)
         try:
-            self.store.build_indexes()
+            self.journal.build_indexes()
         except OSError as error:  # it is tried again; a full disk must not stop retention
             log.warning("Journal: no index was written: %s", error.strerror)
 
@@ -200,7 +200,7 @@ class Keeper:
             self._gate.seal()
         self._enter(SYNCING)
         self._begun = self._loop.time()
-        self._job = self._loop.run_in_executor(self._thread, self.store.sync)
+        self._job = self._loop.run_in_executor(self._thread, self.journal.sync)
         self._job.add_done_callback(self._synced)
 
     def _synced(self, future: "asyncio.Future[int]") -> None:
@@ -240,7 +240,7 @@ class Keeper:
 
     def _report_unnoted(self) -> None:
         """Log once that the highest number is not noted: a truncated journal would go unnoticed."""
-        error = self.store.highest_error
+        error = self.journal.highest_error
         if error is not None and not self._unnoted:
             log.warning("Journal: %s: %s", error.filename or "the highest number", error.strerror)
         self._unnoted = error is not None
@@ -265,8 +265,8 @@ class Keeper:
 
     def _sync_again(self) -> int:
         """In the thread: write again what a failed sync may have lost, then sync."""
-        self.store.rewrite_unsynced()
-        number: int = self.store.sync()
+        self.journal.rewrite_unsynced()
+        number: int = self.journal.sync()
         return number
 
     def _synced_again(self, future: "asyncio.Future[int]") -> None:
@@ -317,6 +317,6 @@ class Keeper:
 
     def _close(self) -> None:
         try:
-            self.store.close()
+            self.journal.close()
         except OSError as error:
-            log.error("Journal: %s: %s", self.store.path, error.strerror)
+            log.error("Journal: %s: %s", self.journal.path, error.strerror)

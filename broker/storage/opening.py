@@ -15,41 +15,41 @@ LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERR
 
 
 def open_journal(settings: Settings) -> Store | Ring | None:
-    """Open the store on disk, or the ring in memory, or neither. Raises `StoreError`."""
-    journal = settings.journal
-    if not journal.enabled:
-        return Ring(journal.ring_bytes) if journal.ring_bytes else None
+    """Open the journal on disk, or the ring in memory, or neither. Raises `StoreError`."""
+    chosen = settings.journal
+    if not chosen.enabled:
+        return Ring(chosen.ring_bytes) if chosen.ring_bytes else None
     begun = time.monotonic()
-    store = Store.open(
+    journal = Store.open(
         settings.store_dir,
         time.time_ns(),
-        segment_bytes=journal.segment_limit,
-        segment_age_ns=int(journal.segment_age * SECOND),
-        retain_bytes=journal.retain_bytes,
-        retain_age_ns=int(journal.retain_age * SECOND),
-        retain_count=journal.retain_count,
-        ordered=journal.sync != "never",
-        accept_loss=journal.accept_loss,
+        segment_bytes=chosen.segment_limit,
+        segment_age_ns=int(chosen.segment_age * SECOND),
+        retain_bytes=chosen.retain_bytes,
+        retain_age_ns=int(chosen.retain_age * SECOND),
+        retain_count=chosen.retain_count,
+        ordered=chosen.sync != "never",
+        accept_loss=chosen.accept_loss,
     )
-    for level, text in store.report:
+    for level, text in journal.report:
         log.log(LEVELS[level], "Journal: %s", text)
-    if journal.accept_loss:
+    if chosen.accept_loss:
         log.warning("Journal: --accept-loss is given: leave it out at the next start")
     log.info(
         "Journal %s in %s, epoch %d: numbers %d to %d, %d bytes, opened in %.2f s",
-        *(store.journal, store.path, store.epoch, store.first, store.last, store.bytes),
+        *(journal.id, journal.path, journal.epoch, journal.first, journal.last, journal.bytes),
         time.monotonic() - begun,
     )
-    return store
+    return journal
 
 
-def open_window(settings: Settings, store: Store | Ring | None) -> Window | None:
+def open_window(settings: Settings, journal: Store | Ring | None) -> Window | None:
     """Return the ids of recently published messages, including those before the last stop."""
-    journal = settings.journal
-    if not journal.dedupe_window or not journal.dedupe_ids:
+    chosen = settings.journal
+    if not chosen.dedupe_window or not chosen.dedupe_ids:
         return None
-    window = Window(int(journal.dedupe_window * SECOND), journal.dedupe_ids)
-    if isinstance(store, Store):
+    window = Window(int(chosen.dedupe_window * SECOND), chosen.dedupe_ids)
+    if isinstance(journal, Store):
         since = max(time.time_ns() - window.window_ns, 0)
-        rebuild(window, store.recent_ids(since, journal.dedupe_ids))
+        rebuild(window, journal.recent_ids(since, chosen.dedupe_ids))
     return window

@@ -120,7 +120,7 @@ class ApplicationReader:
         self._upto = 0  # the last number of the range
         self._arrived: list[MessageReceived] = []
         self._wait = 0.0
-        self._told = False  # that there is no connection
+        self._reported = False  # that there is no connection
 
     async def __aenter__(self) -> Self:
         """Connect, so that a wrong address is reported at once. Raises `TransportError`."""
@@ -176,8 +176,8 @@ class ApplicationReader:
 
     async def _interrupt(self, happened: list[Happening], why: str) -> None:
         await self.close()
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             happened.append(Interrupted(why))
         self._wait = min(max(2 * self._wait, WAIT_SECONDS_MIN), WAIT_SECONDS_MAX)
 
@@ -192,7 +192,7 @@ class ApplicationReader:
                 return None
             self._connection = await BrokerConnection.open(self.url, **self._options)
         await self._find_place(self._connection, happened)
-        self._wait, self._told = 0.0, False
+        self._wait, self._reported = 0.0, False
         return self._connection
 
     async def _find_place(self, connection: BrokerConnection, happened: list[Happening]) -> None:

@@ -36,6 +36,6 @@ cdef int _head(unsigned char *out, Py_ssize_t at, bytes session, unsigned long l
                unsigned long long count) except -1
 @cython.locals(data='const unsigned char *', size=Py_ssize_t, at=Py_ssize_t,
                first='unsigned long long', count='unsigned long long',
-               told='unsigned long long', length=Py_ssize_t, number='unsigned long long',
+               blocks='unsigned long long', length=Py_ssize_t, number='unsigned long long',
                messages=list)
 cdef Packet _decode(bytes datagram, bint filtered)

@@ -122,12 +122,12 @@ def _decode(datagram: bytes, filtered: bool) -> Packet:
         raise CodecError(size, f"the head has {HEAD_SIZE} bytes: cut off?")
     first = read_number(data, 10, 8)
     count = read_number(data, 18, 2)
-    told = 0 if count == END_COUNT else count
-    if first == 0 or first - 1 > NUMBER_MAX - told:
+    blocks = 0 if count == END_COUNT else count
+    if first == 0 or first - 1 > NUMBER_MAX - blocks:
         raise CodecError(10, f"{first} is not a valid message number")
     session = datagram[:SESSION_SIZE]
     messages: list[FeedMessage] = []
-    if told == 0:
+    if blocks == 0:
         if size != HEAD_SIZE:
             raise CodecError(HEAD_SIZE, "bytes after a heartbeat, or after the end of the session")
         return Packet(END if count else HEARTBEAT, messages, first - 1, first, session)

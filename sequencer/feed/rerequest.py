@@ -34,7 +34,7 @@ KNOWN_MAX: Final = 64  # damaged places whose end is remembered
 
 
 class Rerequests:
-    """One per feed; used by the thread that numbers messages. `store` is a Store or a Ring.
+    """One per feed; used by the thread that numbers messages. `journal` is a Store or a Ring.
 
     A datagram is filled up to `datagram_bytes`; a single message may take up to `datagram_max`.
     `rate` and `total_rate` are bytes per second. `share` is the part of this thread's time that
@@ -43,7 +43,7 @@ class Rerequests:
 
     def __init__(
         self,
-        store: Any,
+        journal: Any,
         session: bytes,
         *,
         datagram_bytes: int,
@@ -53,13 +53,13 @@ class Rerequests:
         share: float = 1.0,
         matches: Callable[[bytes], bool] | None = None,
     ) -> None:
-        self.store = store
+        self.journal = journal
         self.session = session
         self.datagram_bytes = datagram_bytes
         self.datagram_max = datagram_max
         self.matches = matches
         self.buffer = bytearray(BUFFER)
-        self.walk = Walk(store.salt, store.checked)
+        self.walk = Walk(journal.salt, journal.checked)
         self.known: dict[tuple[int, int], tuple[Any, int, int] | None] = {}
         self._peers = Allowances(rate)
         self._total = Allowances(total_rate)
@@ -121,7 +121,7 @@ class Rerequests:
 
 
 class Search:
-    """One request, while it is looked up in the store."""
+    """One request, while it is looked up in the journal."""
 
     def __init__(
         self, asked: Rerequests, session: bytes, first: int, count: int, safe: int, peer: Hashable
@@ -163,9 +163,9 @@ class Search:
 
     def fetch(self) -> None:
         """Read from the disk, in any thread. Raises OSError if it fails."""
-        store, piece, offset = self._asked.store, self._piece, self._offset
+        journal, piece, offset = self._asked.journal, self._piece, self._offset
         if self._bad >= 0:
-            good = store.next_good(piece, self._bad, piece.first)
+            good = journal.next_good(piece, self._bad, piece.first)
             self._asked.remember((piece.first, self._bad), good)
             self.fetched_bytes += BUFFER
             return
@@ -178,7 +178,7 @@ class Search:
         self.fetched_bytes += size
 
     def leave(self) -> None:
-        """Release the place in the store."""
+        """Release the place in the journal."""
         if self._piece is not None:
             self._piece.release()
             self._piece = None
@@ -198,10 +198,10 @@ class Search:
 
     def _locate(self) -> None:
         """Go to where the next number must be."""
-        store = self._asked.store
-        self._want(min(store.first, self._safe + 1))
+        journal = self._asked.journal
+        self._want(min(journal.first, self._safe + 1))
         if not self._is_complete():
-            piece, offset = store.locate(self._number)
+            piece, offset = journal.locate(self._number)
             if not piece.gone:
                 self._enter(piece, offset)
 

@@ -16,7 +16,7 @@ cdef enum:
     KNOWN_MIN = 65536
 
 @cython.final
-cdef class Strings:
+cdef class ColumnBuffer:
     cdef bytearray offsets, buffer
     cdef unsigned char *ends
     cdef unsigned char *data
@@ -33,7 +33,7 @@ cdef class Strings:
 @cython.final
 cdef class Collector:
     cdef Walk walk
-    cdef Strings subjects, replies, headers, payloads
+    cdef ColumnBuffer subjects, replies, headers, payloads
     cdef bytearray numbers, times
     cdef unsigned char *number_at
     cdef unsigned char *time_at

@@ -43,7 +43,7 @@ BYTES_MAX = 1 << 20
 PADDING = (b"", b"\0" * 7, b"\0" * 6, b"\0" * 5, b"\0" * 4, b"\0" * 3, b"\0\0", b"\0")
 
 
-class Strings:
+class ColumnBuffer:
     """One growing column of byte strings: the bytes, and where each ends."""
 
     def __init__(self) -> None:
@@ -117,10 +117,10 @@ class Collector:
         self.numbers, self.times = bytearray(), bytearray()
         self.rows_room = 0
         self.size = FRAME_SIZE
-        self.subjects = Strings()
-        self.replies = Strings()
-        self.headers = Strings()
-        self.payloads = Strings()
+        self.subjects = ColumnBuffer()
+        self.replies = ColumnBuffer()
+        self.headers = ColumnBuffer()
+        self.payloads = ColumnBuffer()
         self.rows = 0
         self._make_rows(min(ROWS_MIN, rows_max))
         self.begin(1, NUMBER_MAX, None)

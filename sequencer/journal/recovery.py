@@ -228,8 +228,8 @@ class Recovery:
                 segment.oldest, segment.newest = summary.first_time, summary.last_time
                 for damage in read[2] if read else []:
                     self.lose(damage)
-                told = read[2][-1].last if read and read[2] else 0
-                if summary.last < end and told != end:
+                reported = read[2][-1].last if read and read[2] else 0
+                if summary.last < end and reported != end:
                     self.lose(_hole(segment, summary.last, end))
                 return
         with open(segment.file, "rb") as file:

@@ -59,7 +59,7 @@ class Ring:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.path = ""
-        self.journal = os.urandom(8).hex()
+        self.id = os.urandom(8).hex()
         self.salt = int.from_bytes(os.urandom(4), "little")
         self.epoch = 1
         self.damage: list[Damage] = []

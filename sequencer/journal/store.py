@@ -47,7 +47,7 @@ class Store:
 
     def __init__(self, found: Recovery) -> None:
         self.path = found.path
-        self.journal = found.identity.journal
+        self.id = found.identity.journal
         self.salt = found.identity.salt
         self.epoch = found.identity.epoch
         self.report = found.report
@@ -373,7 +373,7 @@ class Store:
             # power cut could lose numbers that were never shown to anyone. Use a new descriptor: an
             # error is reported once per descriptor, and the keeper must see it too.
             sync_file(before.file)
-        head = Head(self.salt, self.journal, self.last + 1, created, self.epoch)
+        head = Head(self.salt, self.id, self.last + 1, created, self.epoch)
         made = Segment.create(self.path, head, need, self.segment_bytes, self.ordered)
         try:
             os.ftruncate(before.fd, before.size)  # frees the reserved space
@@ -419,7 +419,7 @@ class Store:
     def _write_index(self, segment: Segment) -> None:
         if segment.synced < segment.size:
             self.sync()
-        segment.write_index(self.journal, self.damage[:])
+        segment.write_index(self.id, self.damage[:])
 
     def _stop_building(self) -> None:
         if self._building is not None:

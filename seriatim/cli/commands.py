@@ -11,7 +11,7 @@ from seriatim.cli.cquencer.cq import PortFirst, cq
 from seriatim.cli.cquencer.destn import destn
 from seriatim.cli.cquencer.sendr import sendr
 from seriatim.cli.errors import CliError
-from seriatim.cli.flags import Flag, by_path, normalise, with_knobs
+from seriatim.cli.flags import Flag, by_path, normalise, with_settings
 from seriatim.cli.journal.journal_commands import app as journal
 from seriatim.cli.spark import app as spark
 
@@ -146,7 +146,7 @@ def _usage(error: Any, argv: list[str]) -> str:
 
 
 @app.command()
-@with_knobs
+@with_settings
 def serve(context: typer.Context, config: ConfigFile = None, **flags: Any) -> None:
     """Run the broker.
 
@@ -170,7 +170,7 @@ def serve(context: typer.Context, config: ConfigFile = None, **flags: Any) -> No
 
 
 @app.command()
-@with_knobs
+@with_settings
 def config(
     context: typer.Context,
     config: ConfigFile = None,
@@ -338,8 +338,8 @@ def sub(
         print(f"seriatim: listening to {' '.join(subjects)}{words}", file=sys.stderr, flush=True)
 
     try:
-        wish = sub.SubscribeOptions(subjects, group, count, begin, json, reconnect)
-        sub.subscribe(url, wish, show, ready)
+        options = sub.SubscribeOptions(subjects, group, count, begin, json, reconnect)
+        sub.subscribe(url, options, show, ready)
     except KeyboardInterrupt:
         if count:
             raise  # the wanted past is incomplete

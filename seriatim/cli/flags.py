@@ -176,11 +176,11 @@ def option_text(setting: BrokerSetting) -> str:
         facts.append("on by default" * setting.default)
     elif setting.default not in ("", ()):
         facts.append(f"default: {setting.show(setting.default)}")
-    told = "; ".join(fact for fact in facts if fact)
-    return f"{text} ({told})" if told else text
+    notes = "; ".join(fact for fact in facts if fact)
+    return f"{text} ({notes})" if notes else text
 
 
-def with_knobs(command: Callable[..., None]) -> Callable[..., None]:
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command(..., **flags)` one option per setting, by its parameter name."""
     import typer
 

@@ -291,8 +291,8 @@ class AsyncClient:
         try:
             subscription.deliver(message)
         except Exception as error:  # a user's callback failed; the connection goes on
-            told = {"message": f"a callback for {message.subject} failed", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(told)
+            context = {"message": f"a callback for {message.subject} failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
 
     def _on_answer(self, message: MessageReceived) -> None:
         answer = self._requests.get(message.subject)

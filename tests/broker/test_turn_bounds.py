@@ -34,7 +34,7 @@ Turns = Iterator[float]  # what each turn has taken, in microseconds
 
 def with_past(count: int = 6000, **options: Any) -> Stage:
     """A stage with messages of so many subjects."""
-    stage = Stage(store=Ring(1 << 26), **options)
+    stage = Stage(journal=Ring(1 << 26), **options)
     publish(stage, b"some.%d", count)
     return stage
 
@@ -71,7 +71,7 @@ def read_events(stage: Stage, peer: Peer, text: bytes) -> Turns:
     plane, at = stage.plane, 0
     while at < len(text):
         at += plane.receive(peer.connection, bytearray(text[at:]), len(text) - at)
-        yield (plane.work + stage.sublist.effort) / OFFERS_US
+        yield (plane.work + stage.sublist.work) / OFFERS_US
         assert plane.interrupted or at == len(text)
 
 
@@ -127,7 +127,7 @@ def lookups() -> Turns:
 
 def lagging(words: bytes, count: int, subject: bytes) -> Turns:
     """One that lags, catches up with messages of which each is much work."""
-    stage = Stage(store=Ring(1 << 26), catchup_pending=1 << 16)
+    stage = Stage(journal=Ring(1 << 26), catchup_pending=1 << 16)
     peer = subscribe(stage, words, count)
     peer.send(b"SUB much all\r\n")
     peer.stall()
@@ -149,7 +149,7 @@ def catches_up_many() -> Turns:
 
 
 def catches_up_patterns() -> Turns:
-    stage = Stage(store=Ring(1 << 26), catchup_pending=1 << 16)
+    stage = Stage(journal=Ring(1 << 26), catchup_pending=1 << 16)
     peer = stage.join(QUIET)
     words = (
         b".".join(b"*" if number >> bit & 1 else b"a" for bit in range(9)) for number in range(512)
@@ -167,9 +167,9 @@ def catches_up_patterns() -> Turns:
 
 def dropped(stage: Stage, left: Callable[[], int]) -> Turns:
     while before := left():
-        effort = stage.sublist.effort
+        done = stage.sublist.work
         stage.loop.turn()
-        yield (REMOVAL * (before - left()) + stage.sublist.effort - effort) / OFFERS_US
+        yield (REMOVAL * (before - left()) + stage.sublist.work - done) / OFFERS_US
 
 
 def closing(words: bytes) -> Turns:
@@ -232,7 +232,7 @@ def commit() -> Turns:
     while at < len(text):
         row += staged.publish(parser, text, at, len(text), 7, row, 1 << 40)
         at = staged.at
-        yield (stage.plane.work + stage.sublist.effort) / OFFERS_US
+        yield (stage.plane.work + stage.sublist.work) / OFFERS_US
 
 
 LONG: dict[str, Callable[[], Turns]] = {

@@ -4,7 +4,7 @@ import pytest
 
 from cardinal.errors import SchemaError
 from cardinal.schema import Schema
-from cardinal.schema_file import as_toml, parse, told
+from cardinal.schema_file import as_toml, describe, parse
 
 SCHEMA = Schema({"a/": "accounts", r'q"\.[0-9]+/': "quotes"}, "blocks")
 
@@ -28,11 +28,11 @@ def test_given_a_schema_when_written_then_it_is_read_again() -> None:
 def test_given_a_file_that_is_wrong_when_read_then_it_says_what(text: str, words: str) -> None:
     with pytest.raises(SchemaError) as raised:
         parse(text)
-    assert any(word in told(raised.value) for word in words.split("?|"))
+    assert any(word in describe(raised.value) for word in words.split("?|"))
 
 
 def test_given_several_problems_when_told_then_each_has_a_line() -> None:
     with pytest.raises(SchemaError) as raised:
         parse('default = "a b"\n[topics]\n"x" = "c d"')
-    assert told(raised.value).splitlines()[0] == "2 problems:"
-    assert len(told(raised.value).splitlines()) == 3
+    assert describe(raised.value).splitlines()[0] == "2 problems:"
+    assert len(describe(raised.value).splitlines()) == 3

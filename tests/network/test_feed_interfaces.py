@@ -54,7 +54,7 @@ def lose_one(broker: Broker, number: int) -> None:
     lost = broker.outlets[0].feed.sent.errors
     publisher.publish(b"orders", b"x")
     assert broker.outlets[0].feed.sent.errors > lost
-    assert broker.server.store.last == number
+    assert broker.server.journal.last == number
     (heard,) = broker.clients[1].ask(b"")
     assert heard.payload == b"8:1:%d,1:x,," % number
 

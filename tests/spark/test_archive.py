@@ -51,9 +51,9 @@ def run(
 
     def once(**more: Any) -> ArchiveWriter:
         server = f"127.0.0.1:{broker.port}"
-        wish = ArchiveOptions(**{"root": str(tmp_path / "archive"), "server": server} | more)
+        chosen = ArchiveOptions(**{"root": str(tmp_path / "archive"), "server": server} | more)
         info = Client.shared(Options.parse({"servers": server}, "stream")).info()
-        return archived(spark, wish, info)[0]
+        return archived(spark, chosen, info)[0]
 
     return once
 

@@ -14,7 +14,7 @@ from pyspark_seriatim.jobs.archive.archive_job import archive as archive_job
 from pyspark_seriatim.jobs.audit.audit_job import audit
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.replay.replay_job import replay
-from pyspark_seriatim.jobs.replay.replay_options import Renaming, ReplayOptions, wish_of
+from pyspark_seriatim.jobs.replay.replay_options import Renaming, ReplayOptions, options_of
 from pyspark_seriatim.jobs.replay.replaying import Replayed, ReplayRun
 from pyspark_seriatim.jobs.running.command import run
 from tests.support.parquet_folders import rows, write
@@ -69,11 +69,11 @@ def got(spark: SparkSession, port: int, first: int = 1) -> list[tuple[Any, ...]]
     ]
 
 
-def wish(archive: str, port: int, rate: float = 0.0, **more: Any) -> ReplayOptions:
+def options_for(archive: str, port: int, rate: float = 0.0, **more: Any) -> ReplayOptions:
     """All of the archive, to the broker at `port`."""
     asked: dict[str, Any] = {"first": None, "last": None, "subject": ">", "renaming": Renaming()}
     asked |= {"application": None, "origin": False} | more
-    return wish_of(archive, f"127.0.0.1:{port}", rate=rate, **asked)
+    return options_of(archive, f"127.0.0.1:{port}", rate=rate, **asked)
 
 
 class Dying(ReplayRun):
@@ -126,7 +126,7 @@ def test_given_an_archive_when_replayed_then_its_messages_come_in_order_with_wha
     assert run(replay, [archive, "--server", url]) == 0
     out = capsys.readouterr().out
     assert out.startswith("nothing to replay: 'replay files ")
-    assert "' came to number 94,010 before" in out
+    assert "' reached number 94,010 before" in out
     some = ["--application", "again", "--from", "12", "--to", "15", "--prefix", "copy"]
     assert run(replay, [archive, "--server", url, *some, "--origin-headers"]) == 0
     (first, *_, last) = again = got(spark, broker.port, COUNT + 1)
@@ -187,8 +187,8 @@ def test_given_a_replay_that_is_killed_when_started_again_then_it_goes_on_where_
 ) -> None:
     for upto, rate in ((300, 3000.0), (900, 30_000.0), (100, 500_000.0)):
         with pytest.raises(Killed):
-            Dying(spark, wish(archive, broker.port, rate)).run(after(upto, kill))
-    done = ReplayRun(spark, wish(archive, broker.port)).run()
+            Dying(spark, options_for(archive, broker.port, rate)).run(after(upto, kill))
+    done = ReplayRun(spark, options_for(archive, broker.port)).run()
     assert 0 < done.rows <= COUNT - 300 - 900 - 100
     assert got(spark, broker.port) == wanted(archive)
 
@@ -202,7 +202,7 @@ def test_given_a_broker_that_is_killed_when_it_is_back_then_nothing_is_lost_or_d
         broker.kill()
         broker.start(port)
 
-    done = ReplayRun(spark, wish(archive, port, 20_000.0)).run(after(1000, again))
+    done = ReplayRun(spark, options_for(archive, port, 20_000.0)).run(after(1000, again))
     assert (done.rows, done.upto) == (COUNT, 94_010)
     assert got(spark, port) == wanted(archive)
 
@@ -210,19 +210,19 @@ def test_given_a_broker_that_is_killed_when_it_is_back_then_nothing_is_lost_or_d
 def test_given_two_replays_of_one_name_when_both_run_then_each_message_is_there_once(
     spark: SparkSession, broker: SeriatimServer, archive: str
 ) -> None:
-    some = [ReplayRun(spark, wish(archive, broker.port, 40_000.0)) for _ in range(2)]
+    some = [ReplayRun(spark, options_for(archive, broker.port, 40_000.0)) for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
         ends = [*pool.map(end_of, some)]
     errors = [str(end) for end in ends if isinstance(end, JobError)]
     assert all("another replay of 'replay files" in error for error in errors)
-    ReplayRun(spark, wish(archive, broker.port)).run()
+    ReplayRun(spark, options_for(archive, broker.port)).run()
     assert got(spark, broker.port) == wanted(archive)
 
 
 def test_given_a_commit_under_way_when_a_replay_begins_then_it_waits_for_its_end(
     spark: SparkSession, broker: SeriatimServer, archive: str
 ) -> None:
-    asked = wish(archive, broker.port)
+    asked = options_for(archive, broker.port)
     dying = Dying(spark, asked)
     steps = dying._stage(((1, 2000),))
     commit = dying._publisher
@@ -247,12 +247,12 @@ def test_given_an_archive_that_grows_when_replayed_again_then_only_what_is_new_c
     spark: SparkSession, broker: SeriatimServer, tmp_path: Path
 ) -> None:
     root = write(tmp_path, {"a.parquet": rows(range(1, 101))})
-    assert ReplayRun(spark, wish(root, broker.port)).run().rows == 100
+    assert ReplayRun(spark, options_for(root, broker.port)).run().rows == 100
     write(tmp_path, {"b.parquet": rows(range(101, 151))})
-    done = ReplayRun(spark, wish(root, broker.port)).run()
+    done = ReplayRun(spark, options_for(root, broker.port)).run()
     assert (done.rows, done.first, done.last, done.upto) == (50, 101, 150, 150)
     write(tmp_path, {"c.parquet": rows(range(140, 161))})
-    done = ReplayRun(spark, wish(root, broker.port)).run()
+    done = ReplayRun(spark, options_for(root, broker.port)).run()
     assert (done.rows, done.last) == (10, 160)
     numbers = [int(one[1].split()[1]) for one in got(spark, broker.port)]
     assert numbers == list(range(1, 161))

@@ -32,7 +32,7 @@ class Kept:
 class OnePiece:
     """A store that is one buffer, and its only piece."""
 
-    salt, epoch, journal = SALT, 1, "00c0ffee00c0ffee"
+    salt, epoch, id = SALT, 1, "00c0ffee00c0ffee"
     checked = True
     start = 0
     following = None

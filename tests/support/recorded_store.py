@@ -27,7 +27,7 @@ def record(path: Path, *, closed: bool = False) -> Store:
         store.close()
     else:
         abandon(store)
-        start(str(path / FILE), store.journal, 10)
+        start(str(path / FILE), store.id, 10)
     return store
 
 

@@ -195,7 +195,7 @@ def archive(
         raise JobError(
             f"--small {small} is above --target {target}: merged files would count as small"
         )
-    wish = ArchiveOptions(
+    options = ArchiveOptions(
         root=root,
         server=server,
         subject=subject,
@@ -214,105 +214,110 @@ def archive(
         target=target,
         age=seconds(vacuum),
     )
-    client = Client.shared(Options.parse(source_options(wish, 0), "stream"))
-    check(wish, client.info())  # fail before a session is started
+    client = Client.shared(Options.parse(source_options(options, 0), "stream"))
+    check(options, client.info())  # fail before a session is started
     session = spark_session(f"archive {root}", master, CONF | settings(conf))
     # the start of a new one depends on what is kept now
-    work, done = archived(session, wish, client.info())
+    work, done = archived(session, options, client.info())
     print(summary(work, done))
     return DONE
 
 
-def check(wish: ArchiveOptions, info: JournalInfo) -> None:
+def check(options: ArchiveOptions, info: JournalInfo) -> None:
     """Raise `JobError` if this does not fit the existing archive."""
-    known, wanted = facts_of(FileLog.open(wish.root)), wanted_of(wish, info)
+    known, wanted = facts_of(FileLog.open(options.root)), wanted_of(options, info)
     if known is not None:
-        known.check(wish.root, wanted)
+        known.check(options.root, wanted)
     elif wanted.start > info.last + 1:
-        raise JobError(f"--start {wish.start}: the last number of the journal is {info.last}")
+        raise JobError(f"--start {options.start}: the last number of the journal is {info.last}")
 
 
 def archived(
-    session: "SparkSession", wish: ArchiveOptions, info: JournalInfo
+    session: "SparkSession", options: ArchiveOptions, info: JournalInfo
 ) -> tuple[ArchiveWriter, Run]:
     """Run the query until it ends. Raises the error that ended it."""
-    log = FileLog.open(wish.root)
-    work = archive_of(session, wish, log, info)
+    log = FileLog.open(options.root)
+    work = archive_of(session, options, log, info)
     work.repair()  # leftovers of a crash
     tasks = session.sparkContext.defaultParallelism  # for a large batch; a small one has fewer
-    source = session.readStream.format("seriatim").options(**source_options(wish, work.begin))
+    source = session.readStream.format("seriatim").options(**source_options(options, work.begin))
     stream = source.option("minPartitions", tasks).load()
     writer = (
-        stream.writeStream.queryName(f"archive {wish.root}")
+        stream.writeStream.queryName(f"archive {options.root}")
         .option("checkpointLocation", work.checkpoint)
         .foreachBatch(work.take)
     )
-    if wish.every is None:
+    if options.every is None:
         writer = writer.trigger(availableNow=True)
     else:
-        writer = writer.trigger(processingTime=f"{wish.every} seconds")
+        writer = writer.trigger(processingTime=f"{options.every} seconds")
     done = follow(writer.start(), "archive")
     work.finish()
     return work, done
 
 
 def archive_of(
-    session: "SparkSession", wish: ArchiveOptions, log: FileLog, info: JournalInfo
+    session: "SparkSession", options: ArchiveOptions, log: FileLog, info: JournalInfo
 ) -> ArchiveWriter:
     """The writer of the batches. Raises `JobError` if they do not fit this archive."""
-    wanted = wanted_of(wish, info)
+    wanted = wanted_of(options, info)
     partition = wanted.partition
-    compression = wish.compression.value
+    compression = options.compression.value
     compactor, first_kept = None, None
-    if wish.compact:
+    if options.compact:
         compactor = Compactor(
-            in_tasks(session), wish.small, wish.target, wish.age, "token" in partition, compression
+            in_tasks(session),
+            options.small,
+            options.target,
+            options.age,
+            "token" in partition,
+            compression,
         )
-    if not wish.strict:
-        client = Client.shared(Options.parse(source_options(wish, wanted.start), "stream"))
+    if not options.strict:
+        client = Client.shared(Options.parse(source_options(options, wanted.start), "stream"))
         first_kept = lambda: client.info().first  # noqa: E731
     archive = ArchiveWriter(
         log,
         wanted,
-        wish.checkpoint or log.place.uri(f"{FOLDER}/checkpoint"),
+        options.checkpoint or log.place.uri(f"{FOLDER}/checkpoint"),
         compression=compression,
         compactor=compactor,
         first_kept=first_kept,
     )
-    archive.mirror = mirror_of(wish, log.root, partition)
+    archive.mirror = mirror_of(options, log.root, partition)
     return archive
 
 
-def wanted_of(wish: ArchiveOptions, info: JournalInfo) -> Facts:
+def wanted_of(options: ArchiveOptions, info: JournalInfo) -> Facts:
     """The facts of the archive if it is new. Raises `JobError`."""
-    partition = wish.partition.value.split(",")
-    start = beginning(wish.start, info)
-    return Facts(info.journal, wish.subject, wish.columns, partition, start, [], [])
+    partition = options.partition.value.split(",")
+    start = beginning(options.start, info)
+    return Facts(info.journal, options.subject, options.columns, partition, start, [], [])
 
 
-def mirror_of(wish: ArchiveOptions, root: str, partition: list[str]) -> Mirror | None:
+def mirror_of(options: ArchiveOptions, root: str, partition: list[str]) -> Mirror | None:
     """The list for readers of another format."""
-    if wish.format is ArchiveFormat.delta:
+    if options.format is ArchiveFormat.delta:
         from pyspark_seriatim.jobs.archive.delta import DeltaMirror
 
-        return DeltaMirror(root, wish.columns, partition)
-    if wish.format is ArchiveFormat.iceberg:
+        return DeltaMirror(root, options.columns, partition)
+    if options.format is ArchiveFormat.iceberg:
         from pyspark_seriatim.jobs.archive.iceberg import IcebergMirror
 
-        return IcebergMirror(root, wish.columns, wish.catalog)
+        return IcebergMirror(root, options.columns, options.catalog)
     return None
 
 
-def source_options(wish: ArchiveOptions, begin: int) -> dict[str, str]:
+def source_options(options: ArchiveOptions, begin: int) -> dict[str, str]:
     """The data source's options, to read the stream from number `begin` on."""
     return {
-        "servers": wish.server,
-        "subscribe": wish.subject,
+        "servers": options.server,
+        "subscribe": options.subject,
         "startingOffsets": str(max(begin, 1)),
-        "maxOffsetsPerTrigger": str(wish.max_offsets),
-        "failOnDataLoss": str(wish.strict).lower(),
-        "includeHeaders": str(wish.headers).lower(),
-        "includeReply": str(wish.headers).lower(),
+        "maxOffsetsPerTrigger": str(options.max_offsets),
+        "failOnDataLoss": str(options.strict).lower(),
+        "includeHeaders": str(options.headers).lower(),
+        "includeReply": str(options.headers).lower(),
     }
 
 

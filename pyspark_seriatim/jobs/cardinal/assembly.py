@@ -27,7 +27,7 @@ from cardinal.schema import REORG_TOPIC, Tracking
 from cardinal.transport.envelope import prefix_of
 from pyspark_seriatim.jobs.cardinal import snapshot
 from pyspark_seriatim.jobs.cardinal.cardinal_tables import LatestBlocks, Tables, Writer
-from pyspark_seriatim.jobs.cardinal.fold import COLUMNS, Fold, FoldOutcome, Told
+from pyspark_seriatim.jobs.cardinal.fold import COLUMNS, EventRow, Fold, FoldOutcome
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.filelog import Change, FileLog
 from pyspark_seriatim.jobs.filelog.versions import FOLDER
@@ -142,7 +142,7 @@ class Assembly:
             change.abandon()
             self._resumed = ""  # the fold is ahead of the tables
             raise
-        _print(outcome.told)
+        _print(outcome.events)
 
     def _taken(self, rows: pa.Table) -> FoldOutcome:
         stored = LatestBlocks(self.log)
@@ -247,7 +247,7 @@ def _words(setting: Any) -> str:
     return "everything" if setting is None else str(setting)
 
 
-def _print(events: Sequence[Told]) -> None:
+def _print(events: Sequence[EventRow]) -> None:
     for one in events[:LINES_MAX]:
         print(f"seriatim: {one.kind}: {one.text}", file=sys.stderr)
     if len(events) > LINES_MAX:

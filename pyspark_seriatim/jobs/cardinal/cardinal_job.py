@@ -19,7 +19,7 @@ import typer
 from cardinal.chain import THRESHOLD
 from cardinal.errors import SchemaError
 from cardinal.schema import Tracking
-from cardinal.schema_file import parse, told
+from cardinal.schema_file import describe, parse
 from cardinal.transport.envelope import prefix_of
 from cardinal.transport.errors import BadTopic
 from pyspark_seriatim.client import Client
@@ -189,11 +189,11 @@ def read_tracking(schema: str | None, patterns: Sequence[str]) -> Tracking | Non
     except UnicodeDecodeError as error:
         raise JobError(f"--schema {schema}: not valid TOML: {error}") from error
     except SchemaError as error:
-        raise JobError(f"--schema {schema}: {told(error)}") from error
+        raise JobError(f"--schema {schema}: {describe(error)}") from error
     try:
         return found.track(*patterns)
     except SchemaError as error:
-        raise JobError(f"--track: {told(error)}") from error
+        raise JobError(f"--track: {describe(error)}") from error
 
 
 def summary(assembly: Assembly, done: Run) -> str:

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pyspark_seriatim.jobs.cardinal.fold import Added, FoldOutcome, Reorged, Told
+from pyspark_seriatim.jobs.cardinal.fold import Added, EventRow, FoldOutcome, Reorged
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.filelog import Change, DataFile, FileLog
 from pyspark_seriatim.jobs.filelog.pages import VERIFY, opened, reading
@@ -184,11 +184,11 @@ class Writer:
             self._new(change, "blocks", _blocks(outcome.added), edges)
             self._new(change, "updates", _updates(outcome.added), edges)
         if outcome.reorgs:
-            seen = [one.sequence for one in outcome.reorgs]
-            self._new(change, "reorgs", _reorgs(outcome.reorgs), (min(seen), max(seen)))
-        if outcome.told:
-            seen = [one.sequence for one in outcome.told]
-            self._new(change, "events", _events(outcome.told), (min(seen), max(seen)))
+            numbers = [one.sequence for one in outcome.reorgs]
+            self._new(change, "reorgs", _reorgs(outcome.reorgs), (min(numbers), max(numbers)))
+        if outcome.events:
+            numbers = [one.sequence for one in outcome.events]
+            self._new(change, "events", _events(outcome.events), (min(numbers), max(numbers)))
         for table in SCHEMAS:
             files = [one for one in self._log.files(table) if one.path not in removed]
             if table in OF_BLOCKS:
@@ -329,13 +329,13 @@ def _reorgs(reorgs: Sequence[Reorged]) -> pa.Table:
     return pa.Table.from_pydict(columns, schema=SCHEMAS["reorgs"])
 
 
-def _events(told: Sequence[Told]) -> pa.Table:
+def _events(events: Sequence[EventRow]) -> pa.Table:
     columns = {
-        "sequence": [one.sequence for one in told],
-        "timestamp": [one.time for one in told],
-        "kind": [one.kind for one in told],
-        "block": [one.hash for one in told],
-        "number": [one.number for one in told],
-        "text": [one.text for one in told],
+        "sequence": [one.sequence for one in events],
+        "timestamp": [one.time for one in events],
+        "kind": [one.kind for one in events],
+        "block": [one.hash for one in events],
+        "number": [one.number for one in events],
+        "text": [one.text for one in events],
     }
     return pa.Table.from_pydict(columns, schema=SCHEMAS["events"])

@@ -1,7 +1,7 @@
 """The ordered fold: turns messages, in the order of their numbers, into changes of the tables.
 
     rows of one batch --> Follower --> FoldOutcome: first, all blocks from number `cut` on are
-                                       removed, then `added` are added; `reorgs` and `told` are
+                                       removed, then `added` are added; `reorgs` and `events` are
                                        recorded
 
 Blocks that are added and removed again in one batch appear only in `reorgs`. Numbers increase along
@@ -60,7 +60,7 @@ class Reorged:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EventRow:
     """Something was dropped or given up, found at `sequence`."""
 
     sequence: int
@@ -78,7 +78,7 @@ class FoldOutcome:
     cut: int | None = None
     added: list[Added] = field(default_factory=list)
     reorgs: list[Reorged] = field(default_factory=list)
-    told: list[Told] = field(default_factory=list)
+    events: list[EventRow] = field(default_factory=list)
 
 
 class StoredBlocks(Protocol):
@@ -100,7 +100,7 @@ class Whole:
     sequence: int
     time: int
     topic: str
-    event: Block | Reorg | ReorgComplete | Told
+    event: Block | Reorg | ReorgComplete | EventRow
 
 
 class Fold:
@@ -154,13 +154,13 @@ class Fold:
             return self._times[block.hash] if block.hash in self._times else times[block.last]
 
         for one in found:
-            if not isinstance(one.event, Told):
+            if not isinstance(one.event, EventRow):
                 now = one.time / 1e6
                 events = self.follower.follow(one.event, one.topic, self.source, now)
                 self._apply(events, one.sequence, one.time, clock, stored)
             elif one.event.kind != "Evicted" or not self._knows(one.event.hash):
                 # A block that is known is not missing, whatever happened to a copy of it.
-                self._outcome.told.append(one.event)
+                self._outcome.events.append(one.event)
         if found:
             self._end(max(self.next, found[-1].sequence + 1), len(found), clock)
         return self._outcome
@@ -174,7 +174,7 @@ class Fold:
         self.counts["messages"] += messages
         self.counts["added"] += len(self._outcome.added)
         self.counts["reorgs"] += len(self._outcome.reorgs)
-        self.counts.update(one.kind for one in self._outcome.told)
+        self.counts.update(one.kind for one in self._outcome.events)
 
     def _fresh(self, rows: pa.Table) -> pa.Table:
         """The rows that were not handled yet, in the order of their numbers."""
@@ -197,7 +197,9 @@ class Fold:
         for at in reversed(bad):
             del rows[at]
             text = f"{batch['subject'][at]}: {wrong(batch['payload'][at].as_py())}"
-            self._outcome.told.append(Told(numbers[at], time, "BadEnvelope", None, None, text))
+            self._outcome.events.append(
+                EventRow(numbers[at], time, "BadEnvelope", None, None, text)
+            )
         events = self.follower.take(rows, self.source, time / 1e6)
         self._apply(events, numbers[-1], time, clock, stored)
 
@@ -213,7 +215,7 @@ class Fold:
             if isinstance(event, Step):
                 self._move(event.update, clock, stored)
             else:
-                self._outcome.told.append(_told(event, sequence, time))
+                self._outcome.events.append(_event_row(event, sequence, time))
 
     def _move(
         self, update: ChainUpdate, clock: Callable[[Block], int], stored: StoredBlocks
@@ -268,15 +270,15 @@ def wrong(payload: bytes) -> str:
     return "it is not an envelope"
 
 
-def _told(event: Event, sequence: int, time: int) -> Told:
+def _event_row(event: Event, sequence: int, time: int) -> EventRow:
     kind, text = type(event).__name__, str(event)
     if isinstance(event, Dropped):
         hash = event.key[1:HEAD] if len(event.key) >= HEAD else None
-        return Told(event.offset, time, kind, hash, None, text)
+        return EventRow(event.offset, time, kind, hash, None, text)
     if isinstance(event, Evicted | Unlinked | NotOpen):
-        return Told(sequence, time, kind, event.hash, event.number, text)
+        return EventRow(sequence, time, kind, event.hash, event.number, text)
     assert not isinstance(event, Step)
     if isinstance(event, Stalled):
-        return Told(sequence, time, kind, None, event.number, text)
+        return EventRow(sequence, time, kind, None, event.number, text)
     text = f"channel {event.topic} given up: {event.why}"
-    return Told(sequence, time, kind, None, None, text)
+    return EventRow(sequence, time, kind, None, None, text)

@@ -32,7 +32,7 @@ from cardinal.schema import REORG_TOPIC, Tracking
 from cardinal.transport.envelope import LENGTH_DIGITS_MAX
 from pyspark_seriatim.jobs.cardinal import snapshot
 from pyspark_seriatim.jobs.cardinal.envelopes import split
-from pyspark_seriatim.jobs.cardinal.fold import Told, Whole, wrong
+from pyspark_seriatim.jobs.cardinal.fold import EventRow, Whole, wrong
 from pyspark_seriatim.jobs.cardinal.packed import PACKED, pack, unpack
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ class Blocks(StatefulProcessor):
             row = (keys[at], values[at], sequence)
             if bad and at in bad:
                 words = wrong(payloads[at].as_py())
-                told = Told(sequence, times[sequence], "BadEnvelope", None, None, words)
-                found.append(Whole(sequence, times[sequence], topic, told))
+                event_row = EventRow(sequence, times[sequence], "BadEnvelope", None, None, words)
+                found.append(Whole(sequence, times[sequence], topic, event_row))
             elif row[0][:1] in REORGS:
                 for event in assembler.feed([row], self._source):
                     found.append(self._whole(event, sequence, times, topic))
@@ -173,11 +173,11 @@ class Blocks(StatefulProcessor):
         if isinstance(event, Dropped):
             sequence = event.offset
             hash = event.key[1:HEAD] if len(event.key) >= HEAD else None
-            told = Told(sequence, 0, "Dropped", hash, None, str(event))
-            return Whole(sequence, times.get(sequence, 0), topic, told)
+            event_row = EventRow(sequence, 0, "Dropped", hash, None, str(event))
+            return Whole(sequence, times.get(sequence, 0), topic, event_row)
         if isinstance(event, Evicted):
-            told = Told(sequence, 0, "Evicted", event.hash, event.number, str(event))
-            return Whole(sequence, times.get(sequence, 0), topic, told)
+            event_row = EventRow(sequence, 0, "Evicted", event.hash, event.number, str(event))
+            return Whole(sequence, times.get(sequence, 0), topic, event_row)
         if isinstance(event, Block):
             sequence = event.last
         return Whole(sequence, times[sequence], topic, event)
@@ -196,7 +196,7 @@ def _row(one: Whole) -> tuple[Any, ...]:
         place = (event.hash, event.number, weight, event.parent, first)
         return (*head, "Block", *place, body, None)
     nothing = (None,) * 4
-    if isinstance(event, Told):
+    if isinstance(event, EventRow):
         return (*head, event.kind, event.hash, event.number, *nothing, event.text)
     return (*head, type(event).__name__, event.hash, event.number, *nothing, None)
 
@@ -207,7 +207,7 @@ def whole_of(rows: pa.Table, source: str) -> list[Whole]:
 
 
 def _read(row: dict[str, Any], source: str) -> Whole:
-    event: Block | Reorg | ReorgComplete | Told
+    event: Block | Reorg | ReorgComplete | EventRow
     sequence, time, kind = row["sequence"], row["time"], row["kind"]
     hash, number = row["hash"], row["number"]
     if kind == "Block":
@@ -219,5 +219,5 @@ def _read(row: dict[str, Any], source: str) -> Whole:
     elif kind in ("Reorg", "ReorgComplete"):
         event = (Reorg if kind == "Reorg" else ReorgComplete)(hash, number)
     else:
-        event = Told(sequence, time, kind, hash, number, row["text"])
+        event = EventRow(sequence, time, kind, hash, number, row["text"])
     return Whole(sequence, time, row["topic"], event)

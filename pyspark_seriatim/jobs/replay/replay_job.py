@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pyspark_seriatim.jobs.replay.replay_options import Renaming, ReplayOptions, wish_of
+from pyspark_seriatim.jobs.replay.replay_options import Renaming, ReplayOptions, options_of
 from pyspark_seriatim.jobs.replay.replaying import Replayed, ReplayRun
 from pyspark_seriatim.jobs.running.command import (
     DEFAULT_SERVER,
@@ -91,16 +91,16 @@ def replay(
     """
     renaming = Renaming(prefix, strip)
     asked = root, server, first, last, subject, renaming, application, origin_headers, rate
-    wish = wish_of(*asked, skip_unpublishable)
+    options = options_of(*asked, skip_unpublishable)
     spark = spark_session("seriatim replay", master, settings(conf))
-    replay = ReplayRun(spark, wish)
+    replay = ReplayRun(spark, options)
     with bar("replaying", "messages") as step:
-        done = replay.run(lambda so_far: step(so_far.rows, wish.archive.rows))
-    print(told(wish, done))
+        done = replay.run(lambda so_far: step(so_far.rows, options.archive.rows))
+    print(summary(options, done))
     return DONE
 
 
-def told(wish: ReplayOptions, done: Replayed) -> str:
+def summary(options: ReplayOptions, done: Replayed) -> str:
     """What was published, in words."""
     skipped = (
         f"; {done.skipped:,} that cannot be published were skipped, the first: {done.example}"
@@ -111,9 +111,9 @@ def told(wish: ReplayOptions, done: Replayed) -> str:
         if skipped:
             return f"nothing was published, up to number {done.upto:,} of the archive{skipped}"
         if not done.upto:
-            return f"nothing to replay: no message of {wish.subject} in the range asked for"
+            return f"nothing to replay: no message of {options.subject} in the range asked for"
         return (
-            f"nothing to replay: {wish.application!r} reached number {done.upto:,} before, and"
+            f"nothing to replay: {options.application!r} reached number {done.upto:,} before, and"
             " continues after it; --application NAME replays under another name"
         )
     rate = done.rows / done.seconds if done.seconds else 0.0

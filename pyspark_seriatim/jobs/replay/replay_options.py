@@ -53,7 +53,7 @@ class ReplayOptions:
     """What is replayed, where to, and how. Can be pickled."""
 
     archive: OpenArchive
-    options: Options
+    connection: Options
     application: str
     span: Range
     subject: str
@@ -72,7 +72,7 @@ def application_of(archive: OpenArchive, subject: str, renaming: Renaming) -> st
     return f"replay {archive.journal or 'files'} {hashlib.sha256(words.encode()).hexdigest()[:16]}"
 
 
-def wish_of(
+def options_of(
     root: str,
     server: str,
     first: int | None,
@@ -96,6 +96,6 @@ def wish_of(
     name = application if application is not None else application_of(archive, subject, renaming)
     if not name.isascii() or not name.isprintable() or not 0 < len(name) <= NAME_MAX:
         raise JobError(f"--application {name!r}: give 1 to {NAME_MAX} printable ASCII characters")
-    options = Options.parse({"servers": server}, "write")
+    connection = Options.parse({"servers": server}, "write")
     span = max(first or 1, archive.first), min(last or archive.last, archive.last)
-    return ReplayOptions(archive, options, name, span, subject, renaming, origin, rate, skip)
+    return ReplayOptions(archive, connection, name, span, subject, renaming, origin, rate, skip)

@@ -116,7 +116,7 @@ def cut(parts: Sequence[ArchivePart], span: Range, rows: int) -> Iterator[Range]
 class StageChunks:
     """For mapInArrow: turns indexes of chunks into the steps in which their rows were staged."""
 
-    wish: ReplayOptions
+    options: ReplayOptions
     chunks: tuple[Range, ...]
     step_rows: int
 
@@ -133,27 +133,27 @@ class StageChunks:
 
     def _steps(self, chunk: Range) -> Iterator[ReplayStep]:
         """The steps of one chunk: each ends where the next begins, the last at the chunk's end."""
-        wish = self.wish
-        archive = wish.archive
+        options = self.options
+        archive = options.archive
         columns = [name for name in COLUMNS if name in archive.columns]
-        pattern = subject_pattern(wish.subject)
+        pattern = subject_pattern(options.subject)
         ordered = Ordered(Files(archive.root), archive.within(*chunk), columns, chunk, pattern)
-        publisher = OperationPublisher.shared(wish.options)
+        publisher = OperationPublisher.shared(options.connection)
         begin, doubled = chunk[0], 0
         for rows, is_last in _with_end(_pieces(ordered.batches(), self.step_rows)):
             last = chunk[1] if is_last else rows.column(0)[-1].as_py()
-            transaction = Transaction(wish.application, last)
+            transaction = Transaction(options.application, last)
             make = partial(self._operations, publisher=publisher)
-            staged, skipped = stage(publisher, transaction, rows, make, wish.skip)
+            staged, skipped = stage(publisher, transaction, rows, make, options.skip)
             example = str(skipped[0]) if skipped else ""
             yield ReplayStep(begin, last, staged, ordered.doubled - doubled, len(skipped), example)
             begin, doubled = last + 1, ordered.doubled
 
     def _operations(self, rows: pa.RecordBatch, publisher: OperationPublisher) -> Iterator[Any]:
-        wish = self.wish
+        options = self.options
         columns = {name: rows.column(name) for name in rows.schema.names}
-        columns["subject"] = wish.renaming.apply(columns["subject"])
-        if wish.origin:
+        columns["subject"] = options.renaming.apply(columns["subject"])
+        if options.origin:
             columns["headers"] = with_origin(rows)
         wanted = {name: columns[name] for name in PUBLISHED if name in columns}
         layout = Layout(None, "reply" in wanted, "headers" in wanted)
@@ -230,26 +230,26 @@ def with_origin(rows: pa.RecordBatch) -> pa.MapArray:
 class ReplayRun:
     """One replay in a Spark session."""
 
-    def __init__(self, spark: "SparkSession", wish: ReplayOptions) -> None:
+    def __init__(self, spark: "SparkSession", options: ReplayOptions) -> None:
         self._spark = spark
-        self._wish = wish
-        self._publisher = OperationPublisher(wish.options)
+        self._options = options
+        self._publisher = OperationPublisher(options.connection)
         self._tasks = spark.sparkContext.defaultParallelism
-        ahead = int(wish.rate * AHEAD_SECONDS / self._tasks)
-        self._chunk_rows = min(CHUNK_ROWS, max(ahead, 1)) if wish.rate else CHUNK_ROWS
-        paced = max(int(wish.rate * STEP_SECONDS), 1)
-        self._step_rows = min(paced, self._chunk_rows) if wish.rate else CHUNK_ROWS
+        ahead = int(options.rate * AHEAD_SECONDS / self._tasks)
+        self._chunk_rows = min(CHUNK_ROWS, max(ahead, 1)) if options.rate else CHUNK_ROWS
+        paced = max(int(options.rate * STEP_SECONDS), 1)
+        self._step_rows = min(paced, self._chunk_rows) if options.rate else CHUNK_ROWS
 
     def run(self, came: Callable[[Replayed], None] = lambda done: None) -> Replayed:
         """Publish what was not published yet; `came` is called with the progress.
 
         Raises `JobError`, `BrokerError`; what is done then stays done.
         """
-        wish, begun = self._wish, time.monotonic()
+        options, begun = self._options, time.monotonic()
         after = self.position()
-        first = wish.span[0] if after is None else max(wish.span[0], after + 1)
+        first = options.span[0] if after is None else max(options.span[0], after + 1)
         done = Replayed(upto=after or 0)
-        chunks = cut(wish.archive.parts, (first, wish.span[1]), self._chunk_rows)
+        chunks = cut(options.archive.parts, (first, options.span[1]), self._chunk_rows)
         with ThreadPoolExecutor(1) as stager, contextlib.closing(self._publisher):
             staging = stager.submit(self._stage, tuple(islice(chunks, self._tasks)))
             following: tuple[Range, ...] | None = None
@@ -271,23 +271,23 @@ class ReplayRun:
 
     def position(self) -> int | None:
         """The last number that was replayed before; waits for the end of a commit in progress."""
-        payload = json.dumps({"application": self._wish.application}).encode()
+        payload = json.dumps({"application": self._options.application}).encode()
         until = time.monotonic() + COMMITTING_SECONDS
         while True:
-            with contextlib.closing(Client(self._wish.options)) as client:
+            with contextlib.closing(Client(self._options.connection)) as client:
                 answer = client.call(lambda on: on.request(BATCH, payload).check(BATCH))
             found = json.loads(bytes(answer.payload))
             if found.get("committing") is None:
                 return None if found["batch"] is None else int(found["batch"])
             if time.monotonic() > until:
-                raise JobError(f"another replay of {self._wish.application!r} is publishing")
+                raise JobError(f"another replay of {self._options.application!r} is publishing")
             time.sleep(LOOK_SECONDS)
 
     def _stage(self, chunks: tuple[Range, ...]) -> list[ReplayStep]:
         """The steps of some chunks, in the order of their numbers."""
         if not chunks:
             return []
-        task = StageChunks(self._wish, chunks, self._step_rows)
+        task = StageChunks(self._options, chunks, self._step_rows)
         frame = self._spark.range(0, len(chunks), 1, len(chunks)).mapInArrow(task, STEP_DDL)
         steps = [
             ReplayStep(
@@ -304,22 +304,22 @@ class ReplayRun:
 
     def _wait(self, done: Replayed, begun: float) -> None:
         """Wait until what was published is due, by the rate."""
-        if self._wish.rate:
-            time.sleep(max(begun + done.rows / self._wish.rate - time.monotonic(), 0))
+        if self._options.rate:
+            time.sleep(max(begun + done.rows / self._options.rate - time.monotonic(), 0))
 
     def _commit(self, step: ReplayStep, after: int | None, done: Replayed) -> int:
-        transaction = Transaction(self._wish.application, step.last)
+        transaction = Transaction(self._options.application, step.last)
         try:
             got = self._publisher.commit(transaction, [step.staged], after=after)
         except BrokerError as error:
             if error.status != 409:
                 raise
             raise JobError(
-                f"another replay of {self._wish.application!r} is running ({error}); let one end"
+                f"another replay of {self._options.application!r} is running ({error}); let one end"
             ) from error
         if got.repeated and step.staged.rows and not got.rows:
             raise JobError(
-                f"another replay of {self._wish.application!r} is already past {step.last};"
+                f"another replay of {self._options.application!r} is already past {step.last};"
                 " let it end, or start this one again to continue from there"
             )
         done.rows += got.rows
@@ -333,10 +333,12 @@ class ReplayRun:
 
     def _drop(self, steps: Sequence[ReplayStep]) -> None:
         """Drop stages that will not be committed, instead of letting them expire."""
-        hurried = replace(self._wish.options, ack_timeout_ms=2000, request_timeout_ms=2000)
+        hurried = replace(self._options.connection, ack_timeout_ms=2000, request_timeout_ms=2000)
         with contextlib.suppress(BrokerError), OperationPublisher(hurried) as publisher:
             for step in steps:
-                publisher.abort(Transaction(self._wish.application, step.last), [step.staged.stage])
+                publisher.abort(
+                    Transaction(self._options.application, step.last), [step.staged.stage]
+                )
 
 
 def _result(staging: Any) -> list[ReplayStep]:

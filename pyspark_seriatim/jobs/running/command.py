@@ -100,7 +100,7 @@ def job(function: Callable[P, int]) -> Callable[P, int]:
     """Report why a job is impossible in one line on standard error; the exit status is then 2."""
 
     @functools.wraps(function)
-    def told(*args: P.args, **kwargs: P.kwargs) -> int:
+    def reporting_errors(*args: P.args, **kwargs: P.kwargs) -> int:
         try:
             return function(*args, **kwargs)
         except KeyboardInterrupt:
@@ -117,7 +117,7 @@ def job(function: Callable[P, int]) -> Callable[P, int]:
             print(f"seriatim: {text}", file=sys.stderr)
             return FAILED
 
-    return told
+    return reporting_errors
 
 
 def words(error: BaseException) -> str | None:

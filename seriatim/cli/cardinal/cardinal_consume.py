@@ -181,7 +181,7 @@ class Following:
                 for name in one.old.split(","):
                     self.follower.forget(name)
             kind = (Unreadable, type(one.error)) if isinstance(one, Unreadable) else None
-            self.gathered.tell(kind, _told(one), now)
+            self.gathered.tell(kind, _text_of(one), now)
 
     def take(self, rows: Sequence[Row], stream: str, now: float) -> None:
         """Handle rows; print the updates and report the events."""
@@ -311,7 +311,7 @@ def _say_what_lacks(follower: ChainFollower) -> None:
         say(f"the reorg of topic {topic} was announced but is not complete")
 
 
-def _told(event: Happening) -> str:
+def _text_of(event: Happening) -> str:
     match event:
         case Interrupted(why):
             return f"{why}; trying again"

@@ -253,11 +253,11 @@ class Inspector:
         if not hash.startswith(self._wanted.block):
             return
         if self._wanted.json:
-            told = asdict(missing)
-            told["headers"] = [hexed(id) for id in missing.headers]
-            told["sub_batches"] = {hexed(id): n for id, n in missing.sub_batches.items()}
+            fields = asdict(missing)
+            fields["headers"] = [hexed(id) for id in missing.headers]
+            fields["sub_batches"] = {hexed(id): n for id, n in missing.sub_batches.items()}
             block = {"hash": hexed(hash), "block": number, "messages": messages, "first": first}
-            print(json.dumps({"type": "missing", **block, "missing": told}, ensure_ascii=False))
+            print(json.dumps({"type": "missing", **block, "missing": fields}, ensure_ascii=False))
             return
         name = "a block" if number is None else f"block {number}"
         have = "1 message" if messages == 1 else f"{messages} messages"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cardinal.errors import SchemaError
 from cardinal.schema import Schema, Tracking
-from cardinal.schema_file import parse, told
+from cardinal.schema_file import describe, parse
 from cardinal.transport.envelope import APPLICATION
 from seriatim.cli.errors import CliError
 
@@ -33,7 +33,7 @@ def read_schema(file: str | None, topics: list[str] | None, default: str) -> Sch
     try:
         return Schema(found, default)
     except SchemaError as error:
-        raise CliError(told(error)) from error
+        raise CliError(describe(error)) from error
 
 
 def read_tracking(
@@ -48,7 +48,7 @@ def read_tracking(
     try:
         return schema.track(*(patterns or ()))
     except SchemaError as error:
-        raise CliError(f"--track: {told(error)}") from error
+        raise CliError(f"--track: {describe(error)}") from error
 
 
 def _of_file(file: str) -> Schema:
@@ -61,4 +61,4 @@ def _of_file(file: str) -> Schema:
     try:
         return parse(text)
     except SchemaError as error:
-        raise CliError(f"{file}: {told(error)}") from error
+        raise CliError(f"{file}: {describe(error)}") from error

@@ -43,15 +43,15 @@ def simulate(plan: Plan, target: SimulationTarget, schema: str | None) -> None:
     simulation = Simulation(plan)
     with bar("simulating", plan.blocks, "blocks") as step:
         if target.lines is not None:
-            told = _to_lines(simulation, target.lines, step)
+            made = _to_lines(simulation, target.lines, step)
         elif target.capture is not None:
-            told = _to_capture(simulation, target.capture, step)
+            made = _to_capture(simulation, target.capture, step)
         else:
-            told = asyncio.run(_to_broker(simulation, target, step))
+            made = asyncio.run(_to_broker(simulation, target, step))
     head = simulation.chain[-1]
     forks = f"{simulation.forks} forks, {simulation.reorgs} reorgs"
     lost = f", {simulation.lost} messages lost" if simulation.lost else ""
-    print(f"{told}; {forks}{lost}")
+    print(f"{made}; {forks}{lost}")
     print(f"head: block {head.number} {hexed(head.hash)}; {len(simulation.state)} keys")
 
 

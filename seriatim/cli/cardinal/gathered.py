@@ -13,10 +13,10 @@ SECONDS = 1.0
 class Kind:
     """Lines of one kind: when one was last printed, and what has come since."""
 
-    __slots__ = ("count", "last", "told")
+    __slots__ = ("count", "last", "reported_at")
 
-    def __init__(self, told: float) -> None:
-        self.told = told
+    def __init__(self, reported_at: float) -> None:
+        self.reported_at = reported_at
         self.count = 0
         self.last = ""
 
@@ -30,7 +30,7 @@ class Gathered:
     def tell(self, kind: Hashable, text: str, now: float) -> None:
         """Print a line, or count it; a line without a kind (None) is always printed."""
         found = None if kind is None else self._kinds.get(kind)
-        if found is not None and (found.count or now < found.told + SECONDS):
+        if found is not None and (found.count or now < found.reported_at + SECONDS):
             found.count, found.last = found.count + 1, text
             return
         say(text)
@@ -40,9 +40,9 @@ class Gathered:
     def look(self, now: float) -> None:
         """Report the counted lines of each kind whose second has passed."""
         for kind in self._kinds.values():
-            if kind.count and now >= kind.told + SECONDS:
+            if kind.count and now >= kind.reported_at + SECONDS:
                 _tell_counted(kind)
-                kind.told, kind.count = now, 0
+                kind.reported_at, kind.count = now, 0
 
     def end(self) -> None:
         """Report all counted lines."""

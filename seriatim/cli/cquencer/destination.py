@@ -84,15 +84,15 @@ def _place(feed: Group) -> tuple[object, ...]:
     return ip_address(feed.group), feed.port, feed.interface
 
 
-def listen(feeds: list[Group], wish: DestinationOptions) -> None:
+def listen(feeds: list[Group], options: DestinationOptions) -> None:
     """Print messages until `count` is reached. Raises `CliError`."""
     try:
-        codec = codec_named(wish.codec, filtered=wish.subject != ">")
+        codec = codec_named(options.codec, filtered=options.subject != ">")
         with _interrupted_by_sigterm():
-            if wish.ordered:
-                asyncio.run(_in_order(feeds, codec, wish, sys.stdout.buffer))
+            if options.ordered:
+                asyncio.run(_in_order(feeds, codec, options, sys.stdout.buffer))
             else:
-                _as_it_comes(feeds[0], codec, wish, sys.stdout.buffer)
+                _as_it_comes(feeds[0], codec, options, sys.stdout.buffer)
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     except (ReceiverError, CodecNotFound) as error:
@@ -171,14 +171,14 @@ def _say(text: str) -> None:
     print(f"seriatim: {text}", file=sys.stderr, flush=True)
 
 
-def _as_it_comes(feed: Group, codec: Codec, wish: DestinationOptions, out: BinaryIO) -> None:
+def _as_it_comes(feed: Group, codec: Codec, options: DestinationOptions, out: BinaryIO) -> None:
     """Datagrams, or the messages in them, in the order they arrive."""
     heard = join(feed)
     try:
         arrivals, before = Arrivals(heard), Seen()
         _greet([feed])
-        reading = Reading(codec, wish, out)
-        with _counted(wish, lambda: reading.lines(before.and_of(arrivals))):
+        reading = Reading(codec, options, out)
+        with _counted(options, lambda: reading.lines(before.and_of(arrivals))):
             while not reading.done:
                 if select.select([heard], [], [], QUIET_SECONDS)[0]:
                     reading.read(arrivals.datagrams())
@@ -205,32 +205,32 @@ class Seen:
 class Reading:
     """Prints datagrams as they come, until `count` is reached."""
 
-    def __init__(self, codec: Codec, wish: DestinationOptions, out: BinaryIO) -> None:
+    def __init__(self, codec: Codec, options: DestinationOptions, out: BinaryIO) -> None:
         self.codec = codec
-        self.wish = wish
+        self.options = options
         self.out = out
-        self.printer = MessagePrinter(wish.view, out)
+        self.printer = MessagePrinter(options.view, out)
         self.shown = self.malformed = self.heartbeats = 0
         self.done = False
 
     def read(self, datagrams: list[bytes]) -> None:
         """Print them."""
-        if self.wish.view:
+        if self.options.view:
             self._show([one for datagram in datagrams for one in self._decoded(datagram)])
         else:
-            left = datagrams[: self.wish.count - self.shown] if self.wish.count else datagrams
+            left = datagrams[: self.options.count - self.shown] if self.options.count else datagrams
             self.out.write(b"".join(left))
             self.out.flush()
             self._count(len(left))
 
     def _show(self, messages: list[FeedMessage]) -> None:
-        left = messages[: self.wish.count - self.shown] if self.wish.count else messages
+        left = messages[: self.options.count - self.shown] if self.options.count else messages
         self.printer.show(left)
         self._count(len(left))
 
     def _count(self, shown: int) -> None:
         self.shown += shown
-        self.done = bool(self.wish.count) and self.shown >= self.wish.count
+        self.done = bool(self.options.count) and self.shown >= self.options.count
 
     def _decoded(self, datagram: bytes) -> list[FeedMessage]:
         """The messages of a datagram; the first error is reported, the others counted."""
@@ -259,17 +259,17 @@ class Reading:
 
 
 async def _in_order(
-    feeds: list[Group], codec: Codec, wish: DestinationOptions, out: BinaryIO
+    feeds: list[Group], codec: Codec, options: DestinationOptions, out: BinaryIO
 ) -> None:
     """Print every number once, in order, or report it as lost."""
     receiver = Receiver(
         feeds,
         codec=codec,
-        fill=wish.fill or None,
-        start=wish.start,
-        subject=wish.subject,
+        fill=options.fill or None,
+        start=options.start,
+        subject=options.subject,
     )
-    printer = MessagePrinter(wish.view, out)
+    printer = MessagePrinter(options.view, out)
     task = asyncio.current_task()
     assert task is not None, "it runs in a loop of its own"
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -277,9 +277,9 @@ async def _in_order(
         _greet(feeds)
         watch = asyncio.create_task(_tell_troubles(receiver))
         try:
-            with _counted(wish, lambda: [*receiver.counters.lines(), *receiver.troubles]):
+            with _counted(options, lambda: [*receiver.counters.lines(), *receiver.troubles]):
                 async for events in receiver.batches():
-                    if _show_events(events, printer, wish.count):
+                    if _show_events(events, printer, options.count):
                         return
         finally:
             watch.cancel()
@@ -287,12 +287,12 @@ async def _in_order(
 
 async def _tell_troubles(receiver: Receiver) -> None:
     """Report each kind of trouble once; reading nothing and asking in vain are not events."""
-    told: set[str] = set()
+    reported: set[str] = set()
     while True:
         for text in receiver.troubles:
             kind = re.sub(r"\d+", "", text)
-            if kind not in told:
-                told.add(kind)
+            if kind not in reported:
+                reported.add(kind)
                 _say(text)
         await asyncio.sleep(TROUBLE_SECONDS)
 
@@ -327,10 +327,10 @@ def _described(event: Event) -> str:
 
 
 @contextmanager
-def _counted(wish: DestinationOptions, lines: Callable[[], list[str]]) -> Iterator[None]:
+def _counted(options: DestinationOptions, lines: Callable[[], list[str]]) -> Iterator[None]:
     """At the end, print the totals, if asked to."""
     try:
         yield
     finally:
-        if wish.stats:
+        if options.stats:
             print("\n".join(lines()), file=sys.stderr, flush=True)

@@ -230,13 +230,13 @@ def truncate(
         print(f"no messages after number {after}")
         return
     messages = f"number {first}" if count == 1 else f"numbers {first} to {last}"
-    told = f"{messages} of {path}: {count} message{'s' * (count != 1)}"
+    what = f"{messages} of {path}: {count} message{'s' * (count != 1)}"
     if not yes:
         if not sys.stdin.isatty():
-            raise CliError(f"{told} would be lost; give --yes to confirm")
-        typer.confirm(f"{told} will be lost for ever. Continue?", abort=True)
+            raise CliError(f"{what} would be lost; give --yes to confirm")
+        typer.confirm(f"{what} will be lost for ever. Continue?", abort=True)
     cut = journal_repair.truncate(path, after)
-    print(f"deleted {told}, {cut.bytes:,} bytes; the next number is {after + 1}")
+    print(f"deleted {what}, {cut.bytes:,} bytes; the next number is {after + 1}")
 
 
 @app.command()

@@ -36,7 +36,7 @@ class SubscribeOptions:
 
 def subscribe(
     url: str,
-    wish: SubscribeOptions,
+    options: SubscribeOptions,
     show: Callable[[ShownMessage], None],
     ready: Callable[[str], None],
 ) -> None:
@@ -44,36 +44,36 @@ def subscribe(
 
     `ready` gets a text that says where it begins, once the broker has accepted the subscription.
     """
-    asyncio.run(_subscribe(url, wish, show, ready))
+    asyncio.run(_subscribe(url, options, show, ready))
 
 
 async def _subscribe(
     url: str,
-    wish: SubscribeOptions,
+    options: SubscribeOptions,
     show: Callable[[ShownMessage], None],
     ready: Callable[[str], None],
 ) -> None:
-    stream = MessageStream(wish, show)
-    if wish.past is not None:
-        await Resuming(url, wish, wish.past, stream, ready).run()
+    stream = MessageStream(options, show)
+    if options.past is not None:
+        await Resuming(url, options, options.past, stream, ready).run()
         return
     async with connected(url) as link:
         try:
-            await stream.follow(link, wish.subjects, lambda: ready(""))
+            await stream.follow(link, options.subjects, lambda: ready(""))
         except BrokerGone as error:
-            if not stream.told or wish.queue:
+            if not stream.reported or options.queue:
                 raise
-            raise CliError(f"{error}; resume with --from {stream.told + 1}") from error
+            raise CliError(f"{error}; resume with --from {stream.reported + 1}") from error
 
 
 class MessageStream:
     """Shows messages, over one connection or several, and knows how far it is."""
 
-    def __init__(self, wish: SubscribeOptions, show: Callable[[ShownMessage], None]) -> None:
-        self._wish = wish
+    def __init__(self, options: SubscribeOptions, show: Callable[[ShownMessage], None]) -> None:
+        self._options = options
         self._show = show
         self.shown = 0
-        self.told = 0  # the highest number that was shown, skipped, or reported lost
+        self.reported = 0  # the highest number that was shown, skipped, or reported lost
 
     async def follow(
         self, link: CommandConnection, subjects: list[str], ready: Callable[[], None]
@@ -81,37 +81,37 @@ class MessageStream:
         """Show messages on `subjects`, to the end. Raises `BrokerGone`, and `CliError`."""
         inbox = SubscriptionInbox(link)
         for subject in subjects:
-            await inbox.subscribe(subject, self._wish.queue)
+            await inbox.subscribe(subject, self._options.queue)
         try:
             await link.during(link.settle(SETTLE_SECONDS_MAX))
             ready()
             over = False
             while not over:
                 batch = await link.during(inbox.take())
-                if self._wish.dated:
-                    batch = await dated(link, batch, self._wish.subjects)
+                if self._options.dated:
+                    batch = await dated(link, batch, self._options.subjects)
                 over = self._take(batch)
         except BrokerGone:
             # A connection may be short: show what it brought, without times, so that each makes
             # progress.
-            if self._wish.dated or not self._take(inbox.left()):
+            if self._options.dated or not self._take(inbox.left()):
                 raise
 
     def _take(self, batch: list[ShownMessage]) -> bool:
         """Show these messages; whether that was the end."""
-        wish = self._wish
+        options = self._options
         for message in batch:
             number = message.number
-            if wish.past is not None and message.subject.startswith(OWN_PREFIX):
+            if options.past is not None and message.subject.startswith(OWN_PREFIX):
                 self._note(message.subject)
-                if is_end(message.subject) and (wish.past.last or wish.past.until_now):
+                if is_end(message.subject) and (options.past.last or options.past.until_now):
                     return True
                 continue
-            if wish.past is None or takes_in(wish.subjects, message.subject):
+            if options.past is None or takes_in(options.subjects, message.subject):
                 self._show(message)
                 self.shown += 1
-            self.told = max(self.told, number or 0)
-            if self.shown and self.shown == wish.count:
+            self.reported = max(self.reported, number or 0)
+            if self.shown and self.shown == options.count:
                 return True
         return False
 
@@ -120,7 +120,7 @@ class MessageStream:
         text = lost(subject)
         if text:
             tell(text)
-            self.told = max(self.told, last_lost(subject))
+            self.reported = max(self.reported, last_lost(subject))
 
 
 class Resuming:
@@ -129,13 +129,13 @@ class Resuming:
     def __init__(
         self,
         url: str,
-        wish: SubscribeOptions,
+        options: SubscribeOptions,
         past: Past,
         stream: MessageStream,
         ready: Callable[[str], None],
     ) -> None:
         self._url = url
-        self._wish = wish
+        self._options = options
         self._past = past
         self._stream = stream
         self._ready = ready
@@ -148,17 +148,19 @@ class Resuming:
     async def run(self) -> None:
         """Show everything. Raises `CliError`."""
         while True:
-            before = self._stream.told
+            before = self._stream.reported
             try:
                 async with connected(self._url) as link:
                     await self._follow(link)
                 return
             except BrokerGone as error:
-                if not (self._listened or self._stream.told):
+                if not (self._listened or self._stream.reported):
                     raise  # no broker even at the start
-                if self._stream.told > before:
+                if self._stream.reported > before:
                     self._pause = PAUSE_SECONDS_MIN
-                left = self._past.after(self._stream.told) if self._stream.told else self._past
+                left = (
+                    self._past.after(self._stream.reported) if self._stream.reported else self._past
+                )
                 if left is None:
                     return
                 self._past = left
@@ -170,7 +172,7 @@ class Resuming:
         if self._kept is None:
             self._kept = now
         else:
-            kept.check_same(link, self._kept, now, self._stream.told)
+            kept.check_same(link, self._kept, now, self._stream.reported)
         if self._past.until_now:
             ended = await kept.until_now(link, self._past, now)
             if ended is None:
@@ -178,7 +180,7 @@ class Resuming:
                 return
             self._past = ended
         await self._stream.follow(
-            link, [self._past.subject(self._wish.subjects)], lambda: self._listening(now)
+            link, [self._past.subject(self._options.subjects)], lambda: self._listening(now)
         )
 
     def _listening(self, now: kept.Kept) -> None:
@@ -198,7 +200,7 @@ class Resuming:
         if self._stream.shown and not self._numbered:
             raise CliError(f"{error}; messages have no numbers there, so it cannot resume")
         now = time.monotonic()
-        patience = self._wish.reconnect
+        patience = self._options.reconnect
         if not self._broken_at:
             self._broken_at = now
             if patience != 0:

@@ -29,12 +29,12 @@ async def dated(
     times: dict[int, int] = {}
     at, last = min(numbers), max(numbers)
     while at <= last:
-        wish = {
+        query = {
             **{"from": at, "to": last, "subject": filters, "format": "times"},
             **{"max_bytes": BYTES_MAX, "chunk_bytes": BYTES_MAX},
         }
         request = link.client.request(
-            "$SEQ.READ", json.dumps(wish).encode(), timeout=ANSWER_SECONDS_MAX
+            "$SEQ.READ", json.dumps(query).encode(), timeout=ANSWER_SECONDS_MAX
         )
         answer = await link.during(request)
         times |= _times(answer)

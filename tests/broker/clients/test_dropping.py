@@ -42,14 +42,14 @@ def test_given_many_subscriptions_then_one_turn_takes_out_a_few_and_the_last_all
     assert stage.sublist.statistics()["subscriptions"] == MANY
     turns, left = 0, MANY
     while left:
-        before = stage.sublist.effort
+        before = stage.sublist.work
         stage.loop.turn()
         taken = left - stage.sublist.statistics()["subscriptions"]
         left -= taken
         turns += 1
         assert 0 < taken <= TURN // REMOVAL + SLICE
         assert (
-            REMOVAL * taken + stage.sublist.effort - before <= TURN + SLICE * (REMOVAL + 24) + 16384
+            REMOVAL * taken + stage.sublist.work - before <= TURN + SLICE * (REMOVAL + 24) + 16384
         )
     assert turns >= MANY * REMOVAL // (2 * TURN)
     assert stage.sublist.statistics()["removes"] == MANY

@@ -85,7 +85,7 @@ class Program:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.stage = Stage(store=Ring(1 << 20), max_matches=self.MOST, catchup_pending=1 << 16)
+        self.stage = Stage(journal=Ring(1 << 20), max_matches=self.MOST, catchup_pending=1 << 16)
         self.control = self.stage.control
         self.control.dropping.later = self.stage.loop.call_soon
         self.peer = self.stage.join(QUIET)
@@ -165,7 +165,7 @@ def test_given_as_many_matches_as_may_be_then_one_more_is_refused_until_one_has_
 
 
 def test_given_a_replay_then_it_counts_when_it_is_live_and_is_refused_then() -> None:
-    stage = Stage(store=Ring(1 << 20), max_matches=3)
+    stage = Stage(journal=Ring(1 << 20), max_matches=3)
     stage.join(QUIET).send(b"PUB a 1\r\nx\r\n")
     peer = stage.join(QUIET)
     peer.send(b"SUB $SEQ.FROM.1.a past\r\n", subs(b"a", 3))

@@ -52,7 +52,7 @@ def listening(stage: Stage, connect: bytes = QUIET) -> Peer:
 
 
 def test_given_a_message_when_it_leaves_then_the_journal_has_it(disk: Disk) -> None:
-    stage = Stage(store=disk)
+    stage = Stage(journal=disk)
     subscriber, publisher = listening(stage), stage.join(QUIET)
     had: list[int] = []
     flush = subscriber.flush
@@ -71,7 +71,7 @@ def test_given_a_message_when_it_leaves_then_the_journal_has_it(disk: Disk) -> N
 def test_given_sync_always_when_a_message_is_not_synced_then_nobody_sees_its_number(
     disk: Disk,
 ) -> None:
-    stage = Stage(store=disk, sync="always")
+    stage = Stage(journal=disk, sync="always")
     subscriber, publisher = listening(stage), stage.join(VERBOSE)
     bystander = stage.join(QUIET)
     assert publisher.ask(pub(b"one") + pub(b"two")) == b""
@@ -93,7 +93,7 @@ def test_given_sync_always_when_a_message_is_not_synced_then_nobody_sees_its_num
 def test_given_an_outbox_with_older_output_when_a_fence_is_raised_then_that_passes(
     disk: Disk,
 ) -> None:
-    stage = Stage(store=disk, sync="always")
+    stage = Stage(journal=disk, sync="always")
     subscriber, publisher = listening(stage), stage.join(QUIET)
     publisher.send(pub(b"one"))
     stage.loop.run()
@@ -111,7 +111,7 @@ def test_given_an_outbox_with_older_output_when_a_fence_is_raised_then_that_pass
 def test_given_a_write_that_fails_when_the_store_takes_more_then_what_waited_is_let_out_once(
     disk: Disk,
 ) -> None:
-    stage = Stage(store=disk, sync="interval")
+    stage = Stage(journal=disk, sync="interval")
     assert stage.keeper is not None
     stage.keeper.start()
     stage.loop.run()
@@ -136,7 +136,7 @@ def test_given_a_write_that_fails_when_the_store_takes_more_then_what_waited_is_
 def test_given_a_reader_that_stalls_when_its_outbox_is_full_then_it_is_detached_and_not_cut(
     disk: Disk,
 ) -> None:
-    stage = Stage(store=disk, catchup_pending=10_000)
+    stage = Stage(journal=disk, catchup_pending=10_000)
     subscriber, publisher = listening(stage), stage.join(QUIET)
     subscriber.stall()
     for at in range(100):
@@ -168,7 +168,7 @@ def test_given_no_journal_when_an_outbox_is_full_then_its_reader_is_cut_off() ->
 def test_given_a_link_that_is_closed_behind_a_fence_then_it_is_let_out_and_forgotten(
     disk: Disk,
 ) -> None:
-    stage = Stage(store=disk, sync="always")
+    stage = Stage(journal=disk, sync="always")
     stopping, gone, publisher = listening(stage), listening(stage), stage.join(QUIET)
     publisher.send(pub(b"one"))
     stopping.connection.closed = (

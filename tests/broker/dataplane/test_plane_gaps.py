@@ -65,7 +65,7 @@ def test_given_any_bytes_of_publishers_then_who_has_everything_misses_no_number(
 ) -> None:
     with in_memory() as path:
         store = Store.open(str(path), 1)
-        stage = Stage(store=store, exclude=[b"ex.>"], catchup_pending=1500)
+        stage = Stage(journal=store, exclude=[b"ex.>"], catchup_pending=1500)
         live, late = stage.join(HEADS), stage.join(HEADS)
         for peer in (live, late):
             peer.send(b"SUB > 1\r\n")
@@ -90,7 +90,7 @@ def test_given_a_subject_that_nothing_can_match_then_it_has_no_number_and_no_rec
     tmp_path: Path, subject: bytes, head: bytes
 ) -> None:
     store = Store.open(str(tmp_path), 1)
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     ear = stage.join(QUIET + b"SUB > 1\r\n")
     quiet, loud = stage.join(HEADS), stage.join(LOUD)
     sent = Message(subject, b"x", head)

@@ -64,7 +64,7 @@ def test_given_a_record_then_it_is_told_as_a_live_message_is(
     takes_headers = connect is HEADS
     heard = [message(one, b"7", number, frame, takes_headers) for number, one in sent]
     assert scene.peer.take() == b"".join(heard)
-    assert (scene.sub.seen, scene.sub.delivered, scene.replay_writer.number) == (11, 3, 12)
+    assert (scene.sub.last_seen, scene.sub.delivered, scene.replay_writer.number) == (11, 3, 12)
 
 
 def test_given_a_number_when_records_before_it_are_met_then_they_are_passed_over() -> None:
@@ -149,7 +149,7 @@ def test_given_its_own_messages_when_it_wants_no_echo_then_it_is_not_told_them()
     own = records((1, Message(b"a", b"mine")), origin=scene.peer.connection.origin)
     other = records((2, Message(b"a", b"yours")), origin=scene.peer.connection.origin + 1)
     scene.play(own + other)
-    assert (scene.sub.delivered, scene.sub.seen, scene.replay_writer.number) == (1, 2, 3)
+    assert (scene.sub.delivered, scene.sub.last_seen, scene.replay_writer.number) == (1, 2, 3)
 
 
 def test_given_a_filter_then_only_what_it_takes_in_is_told() -> None:
@@ -189,7 +189,7 @@ def test_given_many_wishes_of_one_link_then_each_gets_what_it_has_not_seen_and_n
     wishes = b"".join(b"SUB a %d\r\n" % sid for sid in range(count))
     peer.send(wishes + b"SUB b 100\r\nSUB a q 101\r\n")
     subs = peer.connection.subs
-    subs[b"1"].seen = 2
+    subs[b"1"].last_seen = 2
     replay_writer = ReplayWriter(stage.plane.gate, stage.sublist, SALT)
     buffer = some(1, 9, 5000)
     at, number, heard, turns = 0, 1, b"", 0

@@ -131,7 +131,7 @@ def test_given_several_feeds_then_each_has_its_codec_its_filter_and_its_packing(
         )
         client.ask(wire)
         heard = [ear.rest() for ear in ears]
-        journal, epoch = broker.server.store.journal, broker.server.store.epoch
+        journal, epoch = broker.server.journal.id, broker.server.journal.epoch
         counters = [
             (o.feed.messages, o.feed.skipped, o.feed.sent.datagrams) for o in broker.outlets
         ]

@@ -133,9 +133,9 @@ def test_given_a_stop_when_the_end_is_said_then_re_requests_are_still_answered(
     closed: list[Store] = []
     with Ear(group) as ear, serving(tmp_path, text) as broker:
         broker.client().publish(b"orders", b"one", b"two")
-        store = broker.server.store
+        store = broker.server.journal
         answers: Any = broker.outlets[0].rerequests
-        wanted = request(session_name(store.journal, store.epoch), 1, 2)
+        wanted = request(session_name(store.id, store.epoch), 1, 2)
 
         def ask_at_the_end(outlet: Outlet, what: Any, after: int) -> bool:
             if what == outlet.feed.finish:

@@ -71,7 +71,7 @@ def test_given_a_codec_of_ones_own_then_it_is_used_and_its_failures_stop_nobody(
         assert len(plain.rest()) == 5
         assert broker.outlets[0].feed.broken == 1
         broker.until(lambda: "out of beats" in caplog.text)
-        store = broker.server.store
+        store = broker.server.journal
         client.publish(b"orders", b"six")
         assert (store.last, ear.next()) == (6, b"5:6 SIX\n"), "nothing was written twice"
     (told, *_) = [one for one in caplog.messages if one.startswith("Feed own: its codec")]
@@ -86,7 +86,7 @@ def test_given_a_feed_that_fails_outright_then_the_journal_has_each_message_once
 
     group = new_group()
     with serving(tmp_path, feed_text(group)) as broker:
-        sequencer, store = broker.server.plane.sequencer, broker.server.store
+        sequencer, store = broker.server.plane.sequencer, broker.server.journal
         outlet = broker.outlets[0]
         failing = Feed(NetstringCodec(), outlet.socket, datagram_max=1472, matches=no_memory)
         sequencer.feeds.append(failing)

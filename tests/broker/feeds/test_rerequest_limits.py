@@ -50,7 +50,7 @@ def server(store: Store) -> Rerequests:
 
 def answered(asked: Rerequests, peer: str, first: int, now: float) -> int:
     """The bytes of the answer to one request; 0 where there is none."""
-    search = asked.ask(request(SESSION, first, 0xFFFF), peer, now, asked.store.last)
+    search = asked.ask(request(SESSION, first, 0xFFFF), peer, now, asked.journal.last)
     if search is None:
         return 0
     answer = search.run()
@@ -104,8 +104,8 @@ def test_given_a_broker_by_default_when_requests_are_forged_then_the_victim_gets
     text = feed_text(new_group(), codec="moldudp64", rerequest_port=-1)
     with serving(tmp_path, text) as broker:
         broker.client().publish(b"orders", bytes(LONG))
-        kept: Any = broker.server.store
-        wanted = request(session_name(kept.journal, kept.epoch), 1, 1)
+        kept: Any = broker.server.journal
+        wanted = request(session_name(kept.id, kept.epoch), 1, 1)
         with closing(asking(broker)) as victim:
             victim.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 * MIB)
             victim.setblocking(False)

@@ -36,7 +36,7 @@ def lost(first: int, last: int) -> bytes:
 def test_given_a_range_when_it_is_there_then_it_is_played_and_ends(
     store: Store | Ring, first: int, last: int
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     fill(stage, 100)
     peer = asking(stage, b"$SEQ.RANGE.%d.%d.>" % (first, last))
     stage.loop.run()
@@ -49,7 +49,7 @@ def test_given_a_range_when_it_is_there_then_it_is_played_and_ends(
 def test_given_a_range_that_ends_later_then_it_waits_for_its_last_number(
     store: Store | Ring,
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     fill(stage, 10)
     peer, later = asking(stage, b"$SEQ.RANGE.8.13.a"), asking(stage, b"$SEQ.RANGE.12.13.a")
     stage.loop.run()
@@ -62,7 +62,7 @@ def test_given_a_range_that_ends_later_then_it_waits_for_its_last_number(
 def test_given_a_store_with_nothing_in_it_then_all_that_comes_is_played(
     store: Store | Ring,
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     wishes = [b"FROM.1.>", b"SINCE.0.>", b"LAST.>", b"RANGE.1.3.>", b"FROM.3.>"]
     peers = [asking(stage, b"$SEQ." + wish) for wish in wishes]
     stage.loop.run()
@@ -76,7 +76,7 @@ def test_given_a_store_with_nothing_in_it_then_all_that_comes_is_played(
 def test_given_a_time_that_has_not_come_then_nothing_before_it_is_played(
     store: Store | Ring,
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     stage.sequencer.tick(5 * DAY_MS * 1_000_000)
     fill(stage, 3)
     tomorrow = asking(stage, b"$SEQ.SINCE.%d.a" % (6 * DAY_MS))
@@ -112,7 +112,7 @@ def test_given_numbers_that_were_deleted_then_they_are_told_as_lost(
 ) -> None:
     with in_memory() as path:
         store = open_store(Path(path) / "store", segment_bytes=1 << 30)
-        stage = Stage(store=store)
+        stage = Stage(journal=store)
         stage.sequencer.tick(1_000_000_000)
         fill(stage, 20)
         store.roll(1)
@@ -127,7 +127,7 @@ def test_given_numbers_that_were_deleted_then_they_are_told_as_lost(
 def test_given_a_replay_in_a_piece_that_is_deleted_then_it_reads_that_and_tells_the_rest() -> None:
     with in_memory() as path:
         store = open_store(Path(path) / "store", segment_bytes=400_000)
-        stage = Stage(store=store)
+        stage = Stage(journal=store)
         fill(stage, 3000)
         pieces = store.pieces()
         peer = asking(stage, b"$SEQ.FROM.1.a")
@@ -150,7 +150,7 @@ def test_given_a_replay_in_a_piece_that_is_deleted_then_it_reads_that_and_tells_
 def test_given_a_reader_that_lags_when_it_asks_for_a_pong_then_that_comes_behind_the_messages(
     store: Store | Ring,
 ) -> None:
-    stage = Stage(store=store, catchup_pending=10_000)
+    stage = Stage(journal=store, catchup_pending=10_000)
     peer = asking(stage, b"a")
     peer.stall()
     fill(stage, 100)
@@ -170,7 +170,7 @@ def test_given_a_reader_that_lags_when_it_asks_for_a_pong_then_that_comes_behind
 def test_given_a_reader_that_lags_when_it_pings_for_ever_then_it_is_cut_off(
     store: Store | Ring,
 ) -> None:
-    stage = Stage(store=store, catchup_pending=10_000)
+    stage = Stage(journal=store, catchup_pending=10_000)
     peer = asking(stage, b"a")
     peer.stall()
     fill(stage, 100)
@@ -183,7 +183,7 @@ def test_given_a_reader_that_lags_when_it_pings_for_ever_then_it_is_cut_off(
 
 
 def test_given_what_a_reader_needs_is_gone_then_it_is_cut_off() -> None:
-    stage = Stage(store=Ring(600_000), catchup_pending=10_000)
+    stage = Stage(journal=Ring(600_000), catchup_pending=10_000)
     peer, other = asking(stage, b"a"), asking(stage, b"a")
     peer.stall()
     fill(stage, 2000)
@@ -200,7 +200,7 @@ def test_given_what_a_reader_needs_is_gone_then_it_is_cut_off() -> None:
 def test_given_what_a_reader_needs_when_more_is_deleted_just_then_then_it_is_cut_off_once() -> None:
     with in_memory() as path:
         store = open_store(Path(path) / "store", segment_bytes=400_000)
-        stage = Stage(store=store, catchup_pending=10_000)
+        stage = Stage(journal=store, catchup_pending=10_000)
         peer = asking(stage, b"a")
         peer.stall()
         fill(stage, 3000)

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from broker.replay.faults import TOLD_MAX, Faults
+from broker.replay.faults import REPORTED_MAX, Faults
 
 
 def test_given_a_fault_that_many_meet_then_it_is_told_once(
@@ -28,9 +28,9 @@ def test_given_more_faults_than_are_remembered_then_the_oldest_is_told_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     faults = Faults()
-    for offset in range(TOLD_MAX + 1):
+    for offset in range(REPORTED_MAX + 1):
         faults.damaged("1.seg", offset, 1)
-    faults.damaged("1.seg", TOLD_MAX, 1)
-    assert len(caplog.records) == TOLD_MAX + 1
+    faults.damaged("1.seg", REPORTED_MAX, 1)
+    assert len(caplog.records) == REPORTED_MAX + 1
     faults.damaged("1.seg", 0, 1)
-    assert len(caplog.records) == TOLD_MAX + 2
+    assert len(caplog.records) == REPORTED_MAX + 2

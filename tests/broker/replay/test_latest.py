@@ -45,7 +45,7 @@ def heard_numbers(data: bytes) -> list[int]:
 def test_given_subjects_then_the_last_of_each_comes_in_the_order_of_numbers_and_then_live(
     store: Store | Ring, subjects: int
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     last = lasts(stage, subjects, 400)
     fill(stage, 3, subject=b"other")
     peer, one = asking(stage, b"$SEQ.LAST.s.*"), asking(stage, b"$SEQ.LAST.s.0")
@@ -60,7 +60,7 @@ def test_given_subjects_then_the_last_of_each_comes_in_the_order_of_numbers_and_
 def test_given_messages_that_come_during_the_survey_then_they_follow_once(
     store: Store | Ring,
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     last = lasts(stage, 40, 400)
     peer = asking(stage, b"$SEQ.LAST.>")
     came = []
@@ -73,7 +73,7 @@ def test_given_messages_that_come_during_the_survey_then_they_follow_once(
 
 
 def test_given_a_reader_that_stalls_then_it_gets_all_later(store: Store | Ring) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     for at in range(900):
         fill(stage, 1, subject=b"s.%d" % at)
     peer = asking(stage, b"$SEQ.LAST.>")
@@ -92,7 +92,7 @@ def test_given_a_reader_that_stalls_then_it_gets_all_later(store: Store | Ring) 
 def test_given_a_limit_of_just_so_many_subjects_then_it_ends_and_nobody_else_is_hurt(
     store: Store | Ring, most: int
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     for at in range(10):
         fill(stage, 1, subject=b"s.%d" % at)
     peer = stage.join(QUIET)
@@ -107,7 +107,7 @@ def test_given_a_limit_of_just_so_many_subjects_then_it_ends_and_nobody_else_is_
 def test_given_a_pick_that_was_deleted_before_it_was_played_then_it_is_told_as_lost() -> None:
     with in_memory() as path:
         store = open_store(Path(path) / "store", segment_bytes=1 << 30)
-        stage = Stage(store=store)
+        stage = Stage(journal=store)
         fill(stage, 1, subject=b"old")
         store.roll(1)
         for at in range(600):
@@ -131,7 +131,7 @@ def test_given_a_pick_that_was_deleted_before_it_was_played_then_it_is_told_as_l
 
 def test_given_pieces_that_went_before_the_survey_began_then_what_is_left_is_surveyed() -> None:
     ring = Ring(1 << 20)
-    stage = Stage(store=ring)
+    stage = Stage(journal=ring)
     fill(stage, 100, subject=b"old")
     peer = stage.join(QUIET)
     peer.stall()
@@ -157,7 +157,7 @@ def test_given_a_piece_that_cannot_be_read_then_the_others_are_and_the_broker_re
 ) -> None:
     with in_memory() as path:
         store = open_store(Path(path) / "store", segment_bytes=20_000)
-        stage = Stage(store=store)
+        stage = Stage(journal=store)
         for at in range(60):
             fill(stage, 1, subject=b"s.%d" % at)
         second, third = store.pieces()[1:3]
@@ -187,7 +187,7 @@ def test_given_a_damaged_record_then_the_last_good_one_of_its_subject_is_played(
 ) -> None:
     with in_memory() as path:
         store = open_store(Path(path) / "store", segment_bytes=20_000)
-        stage = Stage(store=store)
+        stage = Stage(journal=store)
         for at in range(200):
             fill(stage, 1, subject=b"s.%d" % (at % 50))
         damage(store, number)

@@ -60,7 +60,7 @@ def used(stage: Stage) -> int:
 def test_given_many_that_take_no_answers_then_what_they_hold_is_bounded_and_a_reader_has_all(
     store: Store, chunk_bytes: int, size: int
 ) -> None:
-    stage = Stage(store=store, answers_pending=64 * MIB)
+    stage = Stage(journal=store, answers_pending=64 * MIB)
     fill(stage, 20 * MIB // size, size)
     silent = [deaf(stage) for _ in range(16)]
     for at, peer in enumerate(silent):
@@ -89,7 +89,7 @@ def test_given_many_that_take_no_answers_then_what_they_hold_is_bounded_and_a_re
 def test_given_more_that_take_nothing_than_there_is_memory_then_those_that_hold_it_are_cut_off(
     store: Store,
 ) -> None:
-    stage = Stage(store=store, answers_pending=8 * MIB)
+    stage = Stage(journal=store, answers_pending=8 * MIB)
     fill(stage, 3000)
     silent = [deaf(stage) for _ in range(30)]
     for at, peer in enumerate(silent):
@@ -117,7 +117,7 @@ def test_given_more_that_take_nothing_than_there_is_memory_then_those_that_hold_
 def test_given_a_message_longer_than_a_chunk_may_be_then_it_is_answered_and_counted(
     store: Store,
 ) -> None:
-    stage = Stage(store=store, answers_pending=32 * MIB)
+    stage = Stage(journal=store, answers_pending=32 * MIB)
     for size in (10, 900_000, 10, 700_000, 10):
         fill(stage, 1, size)
     peer = stage.join(HEADS)
@@ -151,7 +151,7 @@ def room_for(count: int, surveys: int) -> int:
 def test_given_more_surveys_than_there_is_memory_then_each_has_its_turn_and_all_are_served(
     readers: bool,
 ) -> None:
-    stage = Stage(store=Ring(1 << 26), answers_pending=room_for(3000, 2))
+    stage = Stage(journal=Ring(1 << 26), answers_pending=room_for(3000, 2))
     expected = subjects(stage, 3000)
     silent = [] if readers else [deaf(stage) for _ in range(10)]
     for peer in silent:
@@ -171,7 +171,7 @@ def test_given_more_surveys_than_there_is_memory_then_each_has_its_turn_and_all_
 
 
 def test_given_a_reader_whose_picks_others_need_then_it_gets_each_of_them_once() -> None:
-    stage = Stage(store=Ring(1 << 26), answers_pending=room_for(6000, 1) + 4 * MIB)
+    stage = Stage(journal=Ring(1 << 26), answers_pending=room_for(6000, 1) + 4 * MIB)
     expected = subjects(stage, 6000)
     slow = [asking(stage, b"$SEQ.LAST.>") for _ in range(6)]
     heard = [b""] * len(slow)
@@ -190,7 +190,7 @@ def test_given_a_reader_whose_picks_others_need_then_it_gets_each_of_them_once()
 def test_given_more_subjects_than_there_is_memory_for_then_that_is_said_and_nobody_is_hurt() -> (
     None
 ):
-    stage = Stage(store=Ring(1 << 26), answers_pending=8 * MIB)
+    stage = Stage(journal=Ring(1 << 26), answers_pending=8 * MIB)
     publisher = stage.join(QUIET)
     for at in range(2500):
         publisher.send(b"PUB %b.%d 0\r\n\r\n" % (b"x" * 3000, at))
@@ -243,7 +243,7 @@ def test_given_those_that_wait_when_something_is_given_back_then_one_tries_after
 @pytest.mark.parametrize("what", ["surveys", "reads", "replays", "numbers"])
 def test_given_much_work_then_one_turn_does_little_of_it(what: str) -> None:
     """Work is counted as bytes that are played; 512 KiB are some 4 ms."""
-    stage = Stage(store=Ring(1 << 26))
+    stage = Stage(journal=Ring(1 << 26))
     if what == "numbers":
         waiting = stage.join(QUIET)
         for sid in range(5000):

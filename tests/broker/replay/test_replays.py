@@ -45,7 +45,7 @@ def active(stage: Stage) -> int:
 def test_given_a_number_then_all_from_there_on_is_played_and_then_it_is_live(
     store: Store, first: int
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     fill(stage, 300)
     peer = asking(stage, b"$SEQ.FROM.%d.a" % first)
     stage.loop.run()
@@ -63,7 +63,7 @@ def test_given_a_number_then_all_from_there_on_is_played_and_then_it_is_live(
 def test_given_a_subscription_that_ends_then_its_cursor_does_and_the_broker_rests(
     store: Store, words: bytes, ending: bytes
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     fill(stage, 700)
     fill(stage, 1, subject=b"b")
     peer = asking(stage, words)
@@ -81,7 +81,7 @@ def test_given_a_subscription_that_ends_then_its_cursor_does_and_the_broker_rest
 
 
 def test_given_a_connection_that_goes_then_all_its_cursors_end(store: Store) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     fill(stage, 2000)
     peer = stage.join(QUIET)
     peer.stall()
@@ -100,7 +100,7 @@ def test_given_a_connection_that_goes_then_all_its_cursors_end(store: Store) -> 
 def test_given_a_range_that_nothing_matched_when_its_end_is_not_synced_yet_then_it_is_not_told(
     store: Store,
 ) -> None:
-    stage = Stage(store=store, sync="always")
+    stage = Stage(journal=store, sync="always")
     early = asking(stage, b"$SEQ.RANGE.1.5.nobody")
     stage.loop.run()
     fill(stage, 5)

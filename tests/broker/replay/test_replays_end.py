@@ -107,7 +107,7 @@ def fail(peer: Peer) -> None:
 def test_given_any_replay_when_its_subscription_ends_then_nothing_refers_to_either(
     store: Store, monkeypatch: pytest.MonkeyPatch, doing: str, ending: str
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     fill(stage, FILLED)
     for at in range(900):
         fill(stage, 1, subject=b"s.%d" % at)
@@ -162,7 +162,7 @@ def read(stage: Stage, peer: Peer) -> Cursor:
 def test_given_any_question_when_its_connection_ends_then_nothing_of_it_stays(
     store: Store, asked: Callable[[Stage, Peer], Cursor], ending: str, stalled: bool
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     fill(stage, FILLED)
     peer = stage.join(HEADS)
     peer.send(b"SUB in 1\r\n")
@@ -189,7 +189,7 @@ def test_given_any_question_when_its_connection_ends_then_nothing_of_it_stays(
 def test_given_a_link_that_catches_up_when_it_ends_then_nothing_of_it_stays(
     store: Store, ending: str
 ) -> None:
-    stage = Stage(store=store, catchup_pending=4096)
+    stage = Stage(journal=store, catchup_pending=4096)
     peer = stage.join(QUIET)
     peer.send(b"SUB a 1\r\n")
     peer.stall()

@@ -62,7 +62,7 @@ class Sent:
 
 
 @dataclass
-class Wish:
+class ExpectedStream:
     """A subscription as the judge sees it: what it asked for, and what it has heard."""
 
     pattern: bytes
@@ -75,7 +75,7 @@ class Wish:
     ended: int = 0  # the last number given when it was ended
     latest_due: list[Sent] = field(default_factory=list)
     heard: list[tuple[int, bytes, str]] = field(default_factory=list)
-    told: list[bytes] = field(default_factory=list)
+    events: list[bytes] = field(default_factory=list)
 
 
 def look(payload: bytes) -> str:
@@ -85,15 +85,16 @@ def look(payload: bytes) -> str:
 
 
 class Client:
-    """One connection, and its wishes by sid. No sid is used twice."""
+    """One connection, and its subscriptions by sid. No sid is used twice."""
 
     def __init__(self, peer: Peer, echo: bool) -> None:
         self.peer = peer
         self.echo = echo
-        self.wishes: dict[bytes, Wish] = {}
+        self.streams: dict[bytes, ExpectedStream] = {}
         self.inbox = b""
         self.highest = 0
-        self.pings: list[list[tuple[Wish, int]]] = []  # what must have come before each PONG
+        # What must have come before each PONG.
+        self.pings: list[list[tuple[ExpectedStream, int]]] = []
 
     def listen(self) -> None:
         """Note what has been heard."""
@@ -106,32 +107,32 @@ class Client:
 
     def _note(self, operation: Operation) -> None:
         if operation.verb == "PONG":
-            for wish, count in self.pings.pop(0):
-                assert len(wish.heard) >= count or wish.limit, "a PONG has overtaken messages"
+            for stream, count in self.pings.pop(0):
+                assert len(stream.heard) >= count or stream.limit, "a PONG has overtaken messages"
             return
         if operation.verb == "-ERR":
             assert b"Permissions Violation" in operation.text, operation
             return
         assert operation.verb == "MSG", operation
-        wish = self.wishes[operation.sid]
+        stream = self.streams[operation.sid]
         if operation.subject.startswith(b"$SEQ."):
-            wish.told.append(operation.subject)
+            stream.events.append(operation.subject)
             return
         number, payload = split_frame(operation.payload)
         self.highest = max(self.highest, number)
-        wish.heard.append((number, operation.subject, look(payload)))
+        stream.heard.append((number, operation.subject, look(payload)))
 
 
 class Play:
     """One program, and the judge of it."""
 
-    def __init__(self, seed: int, store: Store | Ring, sync: Any) -> None:
+    def __init__(self, seed: int, journal: Store | Ring, sync: Any) -> None:
         self.random = Random(seed)
-        self.store = store
+        self.journal = journal
         self.sync = sync
         pending = self.random.choice([1500, 20_000, 200_000])
-        self.stage = Stage(store=store, sync=sync, catchup_pending=pending)
-        if isinstance(store, Ring):
+        self.stage = Stage(journal=journal, sync=sync, catchup_pending=pending)
+        if isinstance(journal, Ring):
             self.stage.plane.gate.catchup_pending = 0
         assert self.stage.keeper is not None
         self.stage.keeper.start()
@@ -143,22 +144,22 @@ class Play:
         echo = self.random.random() < 0.7
         words = b'"echo":true' if echo else b'"echo":false'
         connect = b'CONNECT {"verbose":false,"pedantic":false,%b}\r\n' % words
-        pending = 1 << 26 if isinstance(self.store, Ring) else 320_000
+        pending = 1 << 26 if isinstance(self.journal, Ring) else 320_000
         return Client(self.stage.join(connect, max_pending=pending), echo)
 
     def run(self) -> None:
         steps = (self.publish, self.publish, self.publish, self.stall, self.read, self.read)
         steps += (self.subscribe, self.ask_for_the_past, self.unsubscribe, self.wait, self.wait)
         steps += (self.ping,)
-        if isinstance(self.store, Flaky):
+        if isinstance(self.journal, Flaky):
             steps += (self.fail,)
         for _ in range(STEPS):
             self.random.choice(steps)(self.random.choice(self.clients))
             self._check_moment()
         self._finish()
         for client in self.clients:
-            for wish in client.wishes.values():
-                self._check(client, wish)
+            for stream in client.streams.values():
+                self._check(client, stream)
         self._check_groups()
 
     # Steps
@@ -174,7 +175,7 @@ class Play:
             wire += b"PUB %b %d\r\n%b\r\n" % (subject, size, payload)
             if tokens_match(b">", subject):  # what nothing can match has no number
                 messages.append((subject, payload))
-        fails = self.stage.sequencer.full or getattr(self.store, "fails", "")
+        fails = self.stage.sequencer.full or getattr(self.journal, "fails", "")
         if (
             fails and messages
         ):  # a short one may be taken where a longer one was refused: one by one, then
@@ -208,85 +209,87 @@ class Play:
 
     def subscribe(self, client: Client) -> None:
         queue = self.random.choice([b"", b"", b"q"])
-        wish = Wish(self.random.choice(PATTERNS), queue, first=self.stage.number + 1)
-        self._wish(client, wish, wish.pattern)
+        stream = ExpectedStream(self.random.choice(PATTERNS), queue, first=self.stage.number + 1)
+        self._subscribe(client, stream, stream.pattern)
 
     def ask_for_the_past(self, client: Client) -> None:
         number = self.stage.number
-        wish = Wish(self.random.choice(PATTERNS), past=True)
-        first = wish.first = self.random.randint(1, number + 5)
+        stream = ExpectedStream(self.random.choice(PATTERNS), past=True)
+        first = stream.first = self.random.randint(1, number + 5)
         kind = self.random.randrange(3)
         if kind == 0:
-            words = b"$SEQ.FROM.%d.%b" % (first, wish.pattern)
+            words = b"$SEQ.FROM.%d.%b" % (first, stream.pattern)
         elif kind == 1:
-            wish.last = self.random.randint(first, number + 20)
-            words = b"$SEQ.RANGE.%d.%d.%b" % (first, wish.last, wish.pattern)
+            stream.last = self.random.randint(first, number + 20)
+            words = b"$SEQ.RANGE.%d.%d.%b" % (first, stream.last, stream.pattern)
         else:
-            words = b"$SEQ.LAST.%b" % wish.pattern
-            head = self.store.last  # a write that failed may have left some for later
-            wish.first = head + 1
+            words = b"$SEQ.LAST.%b" % stream.pattern
+            head = self.journal.last  # a write that failed may have left some for later
+            stream.first = head + 1
             past = [s for s in self.sent if s.number <= head]
-            due = {s.subject: s for s in past if tokens_match(wish.pattern, s.subject)}
-            wish.latest_due = sorted(due.values(), key=lambda sent: sent.number)
-        self._wish(client, wish, words)
+            due = {s.subject: s for s in past if tokens_match(stream.pattern, s.subject)}
+            stream.latest_due = sorted(due.values(), key=lambda sent: sent.number)
+        self._subscribe(client, stream, words)
 
-    def _wish(self, client: Client, wish: Wish, words: bytes) -> None:
-        if sum(not wish.ended for wish in client.wishes.values()) > 14:
+    def _subscribe(self, client: Client, stream: ExpectedStream, words: bytes) -> None:
+        if sum(not stream.ended for stream in client.streams.values()) > 14:
             return
         self.sids += 1
-        client.wishes[b"%d" % self.sids] = wish
-        queue = wish.queue + b" " if wish.queue else b""
+        client.streams[b"%d" % self.sids] = stream
+        queue = stream.queue + b" " if stream.queue else b""
         client.peer.send(b"SUB %b %b%d\r\n" % (words, queue, self.sids))
         if b"%d" % self.sids not in client.peer.connection.subs:
             assert words.startswith(b"$SEQ.LAST."), "only of these too many are refused"
-            del client.wishes[b"%d" % self.sids]
+            del client.streams[b"%d" % self.sids]
 
     def unsubscribe(self, client: Client) -> None:
-        sids = [sid for sid, wish in client.wishes.items() if not wish.ended and not wish.limit]
+        sids = [
+            sid for sid, stream in client.streams.items() if not stream.ended and not stream.limit
+        ]
         if not sids or self.random.random() < 0.5:
             return
         sid = self.random.choice(sids)
-        wish = client.wishes[sid]
+        stream = client.streams[sid]
         sub = client.peer.connection.subs.get(sid)
         if sub is None:
             return  # it has ended by itself
         most = self.random.choice([0, 0, 1, 7])
-        if most and wish.queue and client.peer.connection.detached:
+        if most and stream.queue and client.peer.connection.detached:
             return  # less than it was given already: the rest is lost with it
         if most > sub.delivered:
-            wish.limit = most
+            stream.limit = most
             client.peer.send(b"UNSUB %b %d\r\n" % (sid, most))
         else:
-            wish.ended = max(self.stage.number, 1)
-            wish.delivered = sub.delivered
+            stream.ended = max(self.stage.number, 1)
+            stream.delivered = sub.delivered
             client.peer.send(b"UNSUB %b\r\n" % sid)
 
     def ping(self, client: Client) -> None:
         due = []
-        for wish in client.wishes.values():
-            if not wish.past and not wish.queue and not wish.limit and not wish.ended:
-                due.append((wish, len(self._story(client, wish))))
+        for stream in client.streams.values():
+            if not stream.past and not stream.queue and not stream.limit and not stream.ended:
+                due.append((stream, len(self._story(client, stream))))
         client.pings.append(due)
         client.peer.send(b"PING\r\n")
 
     def fail(self, client: Client) -> None:
-        assert isinstance(self.store, Flaky)
-        self.store.fails = self.random.choice(["", "", "", "reserve", "write", "sync"])
+        assert isinstance(self.journal, Flaky)
+        self.journal.fails = self.random.choice(["", "", "", "reserve", "write", "sync"])
 
     # The judge
 
     def _check_moment(self) -> None:
         """Nothing was heard that the journal might lose."""
-        safe = self.store.last
+        safe = self.journal.last
         if self.sync == "always":
-            safe = getattr(self.store, "durable", safe)
+            safe = getattr(self.journal, "durable", safe)
         for client in self.clients:
             client.listen()
             assert client.highest <= safe, "a number was shown before it was safe"
 
     def _finish(self) -> None:
-        if isinstance(self.store, Flaky):
-            self.store.fails = ""
+        if isinstance(self.journal, Flaky):
+            self.journal.fails = ""
         for _ in range(4):
             self.stage.loop.later(1.0)
         for client in self.clients:
@@ -301,50 +304,50 @@ class Play:
             assert client.pings == []
             assert not client.peer.connection.held()
 
-    def _is_due(self, client: Client, wish: Wish, sent: Sent) -> bool:
-        wanted = tokens_match(wish.pattern, sent.subject)
+    def _is_due(self, client: Client, stream: ExpectedStream, sent: Sent) -> bool:
+        wanted = tokens_match(stream.pattern, sent.subject)
         return wanted and (client.echo or sent.publisher is not client)
 
-    def _story(self, client: Client, wish: Wish) -> list[tuple[int, bytes, str]]:
-        due = [s for s in self.sent if wish.first <= s.number <= wish.last]
-        due = wish.latest_due + due
-        return [(s.number, s.subject, s.payload) for s in due if self._is_due(client, wish, s)]
+    def _story(self, client: Client, stream: ExpectedStream) -> list[tuple[int, bytes, str]]:
+        due = [s for s in self.sent if stream.first <= s.number <= stream.last]
+        due = stream.latest_due + due
+        return [(s.number, s.subject, s.payload) for s in due if self._is_due(client, stream, s)]
 
-    def _check(self, client: Client, wish: Wish) -> None:
-        numbers = [number for number, _, _ in wish.heard]
+    def _check(self, client: Client, stream: ExpectedStream) -> None:
+        numbers = [number for number, _, _ in stream.heard]
         assert numbers == sorted(set(numbers)), "in order, and nothing twice"
-        if wish.queue:
+        if stream.queue:
             return
-        story = self._story(client, wish)
-        if wish.limit:
-            story = story[: wish.limit]
-        elif wish.ended and not wish.past:
-            story = [one for one in story if one[0] <= wish.ended]
-        elif wish.ended:
-            assert len(wish.heard) >= wish.delivered
-            story = story[: len(wish.heard)]
-        assert wish.heard == story
-        stopped = wish.ended or (wish.limit and len(story) == wish.limit)
-        over = wish.last <= self.stage.number and not stopped
-        assert wish.told == ([b"$SEQ.END.%d" % wish.last] if over else [])
+        story = self._story(client, stream)
+        if stream.limit:
+            story = story[: stream.limit]
+        elif stream.ended and not stream.past:
+            story = [one for one in story if one[0] <= stream.ended]
+        elif stream.ended:
+            assert len(stream.heard) >= stream.delivered
+            story = story[: len(stream.heard)]
+        assert stream.heard == story
+        stopped = stream.ended or (stream.limit and len(story) == stream.limit)
+        over = stream.last <= self.stage.number and not stopped
+        assert stream.events == ([b"$SEQ.END.%d" % stream.last] if over else [])
 
     def _check_groups(self) -> None:
         """Each message of a group went to one member, unless no member could have it."""
-        groups: dict[bytes, list[tuple[Client, Wish]]] = {}
+        groups: dict[bytes, list[tuple[Client, ExpectedStream]]] = {}
         for client in self.clients:
-            for wish in client.wishes.values():
-                if wish.queue:
-                    groups.setdefault(wish.queue, []).append((client, wish))
+            for stream in client.streams.values():
+                if stream.queue:
+                    groups.setdefault(stream.queue, []).append((client, stream))
         for members in groups.values():
-            got = sorted(one for _, wish in members for one in wish.heard)
+            got = sorted(one for _, stream in members for one in stream.heard)
             assert len({number for number, _, _ in got}) == len(got), "one member, once"
-            sure = [(client, wish) for client, wish in members if not wish.limit]
+            sure = [(client, stream) for client, stream in members if not stream.limit]
             for sent in self.sent:
                 able = any(
-                    self._is_due(client, wish, sent)
-                    and wish.first <= sent.number
-                    and not (wish.ended and wish.ended < sent.number)
-                    for client, wish in sure
+                    self._is_due(client, stream, sent)
+                    and stream.first <= sent.number
+                    and not (stream.ended and stream.ended < sent.number)
+                    for client, stream in sure
                 )
                 had = (sent.number, sent.subject, sent.payload) in got if able else True
                 assert had, f"nobody got {sent.number}"
@@ -362,8 +365,8 @@ def test_given_any_program_when_it_is_played_then_all_is_heard_once_and_never_to
     folder: Path, seed: int, sync: str
 ) -> None:
     segment_bytes = Random(seed).choice([20_000, 1 << 20])
-    store = Flaky.open(str(folder / "store"), 1, segment_bytes=segment_bytes)
-    Play(seed, store, sync).run()
+    journal = Flaky.open(str(folder / "store"), 1, segment_bytes=segment_bytes)
+    Play(seed, journal, sync).run()
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -9,7 +9,7 @@ from tests.broker.replay.test_replays import active, asking, fill, told
 def test_given_messages_that_come_at_every_turn_then_none_is_missed_between_replay_and_live(
     store: Store,
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     fill(stage, 2000)
     peer = asking(stage, b"$SEQ.FROM.1.>")
     turns = 0
@@ -26,7 +26,7 @@ def test_given_an_outbox_that_holds_much_while_its_socket_takes_more_then_the_re
     store: Store,
 ) -> None:
     """A store that was lent for a long message is longer than an outbox of a replay may be."""
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     asking(stage, b"a")
     fill(stage, 1, size=300_000)
     assert any(len(spare) > stepper.BUFFER for spare in stage.plane.gate.spare)
@@ -37,7 +37,7 @@ def test_given_an_outbox_that_holds_much_while_its_socket_takes_more_then_the_re
 
 
 def test_given_a_reader_that_stalls_then_its_cursor_is_parked_until_it_reads(store: Store) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     fill(stage, 2000)
     peer = asking(stage, b"$SEQ.FROM.1.a")
     peer.socket_room = 10_000
@@ -55,7 +55,7 @@ def test_given_a_reader_that_stalls_then_its_cursor_is_parked_until_it_reads(sto
 def test_given_many_that_wait_for_numbers_then_those_that_have_gone_have_ended(
     store: Store,
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     keeps = asking(stage, b"$SEQ.FROM.5.a")
     for at in range(1000):
         peer = asking(stage, b"$SEQ.RANGE.%d.999999999.a" % (1000 + at))

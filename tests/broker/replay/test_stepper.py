@@ -23,7 +23,7 @@ def test_given_a_cursor_with_a_defect_then_its_client_is_cut_off_and_others_are_
         def is_done(self) -> bool:
             raise ValueError("a defect")
 
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     fill(stage, 100)
     assert stage.replays is not None
     unlucky, others = stage.join(QUIET), [asking(stage, b"$SEQ.FROM.1.a") for _ in range(40)]
@@ -61,7 +61,7 @@ class Cold:
 def test_given_a_cold_cache_when_reads_are_short_then_nothing_is_taken_for_damage(
     store: Store, monkeypatch: pytest.MonkeyPatch, lengths: list[int], size: int
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     fill(stage, 20, size)
     cold = Cold(monkeypatch, lengths)
     peers = [asking(stage, b"$SEQ.FROM.1.a"), asking(stage, b"$SEQ.LAST.*")]
@@ -77,7 +77,7 @@ def test_given_a_cold_cache_when_reads_are_short_then_nothing_is_taken_for_damag
 def test_given_many_cursors_when_all_must_be_fetched_for_then_few_buffers_are_held(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     fill(stage, 300)
     Cold(monkeypatch, [0])
     peers = [asking(stage, b"$SEQ.FROM.%d.a" % (1 + at)) for at in range(200)]
@@ -92,7 +92,7 @@ def test_given_many_cursors_when_all_must_be_fetched_for_then_few_buffers_are_he
 def test_given_a_thread_that_reads_when_its_client_goes_then_nothing_is_held_on_to(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     fill(stage, 300)
     Cold(monkeypatch, [0])
     peers = [asking(stage, b"$SEQ.FROM.1.a") for _ in range(50)]
@@ -111,7 +111,7 @@ def test_given_a_thread_that_reads_when_its_client_goes_then_nothing_is_held_on_
 def test_given_no_descriptor_to_read_with_when_there_is_one_again_then_nothing_was_lost(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     fill(stage, 300)
     read = Segment.read
 
@@ -130,7 +130,7 @@ def test_given_no_descriptor_to_read_with_when_there_is_one_again_then_nothing_w
 def test_given_a_piece_that_cannot_be_read_then_its_numbers_are_told_as_lost(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     fill(stage, 300)
     second, third = store.pieces()[1:3]
     read = Segment.read
@@ -162,7 +162,7 @@ def damage(store: Store, number: int) -> None:
 def test_given_damage_then_just_what_is_damaged_is_told_as_lost(
     store: Store, numbers: list[int]
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     fill(stage, 300)
     for number in numbers:
         damage(store, number)
@@ -183,7 +183,7 @@ def test_given_damage_then_just_what_is_damaged_is_told_as_lost(
 def test_given_a_time_when_the_first_record_of_it_is_damaged_then_no_number_0_is_told_as_lost(
     store: Store,
 ) -> None:
-    stage = Stage(store=store)
+    stage = Stage(journal=store)
     stage.sequencer.tick(1_000_000_000)
     fill(stage, 300)
     damage(store, 1)

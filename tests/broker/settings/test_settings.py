@@ -87,7 +87,7 @@ def test_given_a_setting_when_read_then_its_default_is_allowed(setting: BrokerSe
         assert setting.default in setting.choices
 
 
-def test_given_all_knobs_when_compared_then_no_two_share_a_flag_or_a_variable() -> None:
+def test_given_all_settings_when_compared_then_no_two_share_a_flag_or_a_variable() -> None:
     flags = [flag for setting in SETTINGS.values() for flag in setting.flags]
     assert len(flags) == len(set(flags))
     assert all(
@@ -96,7 +96,7 @@ def test_given_all_knobs_when_compared_then_no_two_share_a_flag_or_a_variable() 
     assert len({setting.variable for setting in SETTINGS.values()}) == len(SETTINGS)
 
 
-def test_given_the_table_when_counted_then_every_field_is_a_knob() -> None:
+def test_given_the_table_when_counted_then_every_field_is_a_setting() -> None:
     tables = (Settings, JournalSettings, Limits, SequencerSettings, StagingSettings)
     fields = [field for table in tables for field in dataclasses.fields(table)]
     groups = {"feeds", "journal", "listeners", "limits", "sequencer", "staging"}

@@ -56,7 +56,7 @@ def test_given_a_full_journal_when_committed_then_it_waits_and_goes_on_when_ther
 ) -> None:
     batch = Batch("app", 1, 5000, stages=2)
     with serving(tmp_path) as broker:
-        publisher, store = staged(broker, batch), broker.server.store
+        publisher, store = staged(broker, batch), broker.server.journal
         assert store is not None
         reserve, full = type(store).reserve, [True]
 
@@ -268,7 +268,7 @@ def test_given_who_waited_and_has_gone_then_another_may_wait_in_its_place(
     monkeypatch.setattr("broker.staging.commits.WAITERS_MAX", 3)
     batch, full = Batch("app", 1, 100), [True]
     with serving(tmp_path, flags=ALONE) as broker:
-        publisher, store = staged(broker, batch), broker.server.store
+        publisher, store = staged(broker, batch), broker.server.journal
         assert store is not None
         reserve = type(store).reserve
 

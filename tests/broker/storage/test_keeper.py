@@ -63,7 +63,7 @@ def disk() -> Iterator[Disk]:
 
 
 def keeping(disk: Disk, sync: Any) -> tuple[Stage, Keeper]:
-    stage = Stage(store=disk, sync=sync)
+    stage = Stage(journal=disk, sync=sync)
     assert stage.keeper is not None
     stage.keeper.start()
     stage.loop.run()

@@ -57,7 +57,7 @@ def answer_to(
 ) -> bytes | None:
     """The datagram that answers a request; None where there is none."""
     datagram = request(session, first, count)
-    search = asked.ask(datagram, "10.0.0.1", now, asked.store.last)
+    search = asked.ask(datagram, "10.0.0.1", now, asked.journal.last)
     if search is None:
         return None
     while (answer := search.run()) is None:
@@ -398,7 +398,7 @@ def asked_often(asked: Rerequests, peer: str, now: float, times: int) -> int:
     """How many of so many requests at one moment were answered."""
     answered = 0
     for _ in range(times):
-        search = asked.ask(request(SESSION, 1, 1), peer, now, asked.store.last)
+        search = asked.ask(request(SESSION, 1, 1), peer, now, asked.journal.last)
         if search is not None:
             answer = search.run()
             assert answer is not None

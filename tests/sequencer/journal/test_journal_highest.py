@@ -135,7 +135,7 @@ def test_given_a_store_without_the_file_then_it_opens_as_it_always_did(path: Pat
     store = open_store(path)
     assert store.last == 11
     store.close()
-    assert read_highest(str(path), store.journal) == 11
+    assert read_highest(str(path), store.id) == 11
 
 
 def test_given_what_was_not_synced_then_it_may_be_missing(path: Path) -> None:
@@ -194,7 +194,7 @@ def test_given_another_journal_in_its_place_then_the_file_says_nothing(path: Pat
     store = open_store(path, accept_loss=True)
     assert put(store) == 1
     store.close()
-    assert read_highest(str(path), store.journal) == 1
+    assert read_highest(str(path), store.id) == 1
 
 
 def test_given_a_missing_end_when_verified_then_it_is_an_error(path: Path) -> None:
@@ -209,7 +209,7 @@ def test_given_the_file_damaged_then_that_is_told_and_it_is_written_anew(path: P
     assert [one.file for one in verify(str(path)) if one.level == "warning"] == [FILE]
     store = open_store(path)
     assert f"{FILE}: damaged" in str(store.report)
-    assert read_highest(str(path), store.journal) == COUNT
+    assert read_highest(str(path), store.id) == COUNT
     store.close()
 
 
@@ -249,11 +249,11 @@ def test_given_a_number_that_could_not_be_noted_then_the_sync_holds_and_the_next
         patch.setattr(os, "pwrite", refuse)
         assert store.sync() == COUNT + 1
     assert store.highest_error is not None
-    assert read_highest(str(path), store.journal) == COUNT
+    assert read_highest(str(path), store.id) == COUNT
     put(store)
     assert store.sync() == COUNT + 2
     assert store.highest_error is None
-    assert read_highest(str(path), store.journal) == COUNT + 2
+    assert read_highest(str(path), store.id) == COUNT + 2
     abandon(store)
 
 

@@ -212,7 +212,7 @@ def test_given_no_good_store_json_when_opened_then_the_segments_tell_what_it_sai
         (path / "store.json").write_bytes(content)
     again = open_store(path)
     assert "rewritten from the segments" in texts(again)
-    assert (again.journal, again.salt, again.epoch) == (store.journal, store.salt, 2)
+    assert (again.id, again.salt, again.epoch) == (store.id, store.salt, 2)
     assert check(again) == set(range(1, COUNT + 1))
     again.close()
     assert open_store(path).report == []
@@ -255,9 +255,9 @@ def test_given_all_segments_gone_when_opened_then_it_is_another_journal_if_that_
         with pytest.raises(StoreError, match=r"up to number 10 are missing.*--accept-loss"):
             open_store(path)
     again = open_store(path, accept_loss=True)
-    assert again.journal != store.journal
+    assert again.id != store.id
     assert (again.first, again.last) == (1, 0)
-    assert f"the segments of journal {store.journal} are gone" in texts(again)
+    assert f"the segments of journal {store.id} are gone" in texts(again)
     again.close()
 
 
@@ -267,7 +267,7 @@ def test_given_a_segment_of_another_store_when_opened_then_it_is_refused_and_nam
     record(path)
     other = record(path / "other")
     shutil.copy(segment(path / "other", 6), segment(path, 6))
-    with pytest.raises(StoreError, match=f"{stem(6)}.*a segment of journal {other.journal}"):
+    with pytest.raises(StoreError, match=f"{stem(6)}.*a segment of journal {other.id}"):
         open_store(path)
 
 
@@ -280,7 +280,7 @@ def test_given_a_segment_renamed_when_opened_then_its_name_is_asked_back(path: P
 
 def test_given_a_newer_format_when_opened_then_it_is_refused(path: Path) -> None:
     store = record(path)
-    head = Head(store.salt, store.journal, 11, 0, 1, version=2)
+    head = Head(store.salt, store.id, 11, 0, 1, version=2)
     with segment(path, 11).open("r+b") as file:
         file.write(encode_head(head))
     with pytest.raises(StoreError, match="has version 2, and this Seriatim knows version 1"):

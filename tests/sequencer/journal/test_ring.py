@@ -8,8 +8,8 @@ def test_given_a_new_ring_when_asked_then_it_is_empty_and_its_id_is_its_own() ->
     ring = Ring(1 << 20)
     assert (ring.first, ring.last, ring.bytes) == (1, 0, 0)
     assert (ring.oldest_time, ring.newest_time, ring.epoch) == (0, 0, 1)
-    assert len(ring.journal) == 16
-    assert ring.journal != Ring(1 << 20).journal
+    assert len(ring.id) == 16
+    assert ring.id != Ring(1 << 20).id
     assert messages(ring) == {}
     assert not ring.build_indexes()
 

@@ -54,10 +54,10 @@ def test_given_no_directory_when_opened_then_a_store_is_made_and_is_empty(path: 
     store = open_store(path / "below")
     assert (store.first, store.last, store.bytes) == (1, 0, START)
     assert (store.oldest_time, store.newest_time, store.epoch) == (0, 0, 1)
-    assert len(store.journal) == 16
+    assert len(store.id) == 16
     assert store.report == []
     assert messages(store) == {}
-    assert json.loads((path / "below/store.json").read_text())["journal"] == store.journal
+    assert json.loads((path / "below/store.json").read_text())["journal"] == store.id
     store.close()
 
 
@@ -81,7 +81,7 @@ def test_given_a_closed_store_when_opened_again_then_numbering_goes_on_in_a_new_
     put(store, 3)
     store.close()
     again = open_store(path)
-    assert (again.journal, again.salt) == (store.journal, store.salt)
+    assert (again.id, again.salt) == (store.id, store.salt)
     assert (again.first, again.last, again.epoch) == (1, 3, 2)
     assert again.report == []
     put(again, 2)

@@ -15,7 +15,7 @@ def test_given_the_table_when_written_as_a_page_then_it_is_the_one_in_the_docs()
     )
 
 
-def test_given_every_knob_when_looked_up_then_the_page_has_its_three_names() -> None:
+def test_given_every_setting_when_looked_up_then_the_page_has_its_three_names() -> None:
     page = PAGE.read_text()
     for setting in SETTINGS.values():
         assert f"### `{setting.path}`\n" in page

@@ -65,9 +65,9 @@ def test_given_what_is_no_start_when_resolved_then_refused(text: str) -> None:
         beginning(text, INFO)
 
 
-def test_given_a_wish_then_the_source_takes_its_options() -> None:
-    wish = ArchiveOptions(root="/x", server="h:1", subject="a.>,b", strict=False, headers=False)
-    options = Options.parse(source_options(wish, 7), "stream")
+def test_given_options_of_an_archive_then_the_source_takes_them() -> None:
+    chosen = ArchiveOptions(root="/x", server="h:1", subject="a.>,b", strict=False, headers=False)
+    options = Options.parse(source_options(chosen, 7), "stream")
     assert options.subscribe == ("a.>", "b")
     assert (options.fail_on_data_loss, options.include_headers) == (False, False)
 
@@ -146,13 +146,13 @@ def test_given_the_log_of_something_else_when_archived_into_then_its_place_is_na
 def test_given_a_start_that_is_not_reached_when_checked_then_it_is_refused_for_a_new_archive(
     tmp_path: Path,
 ) -> None:
-    wish = ArchiveOptions(root=str(tmp_path), start="92")
+    chosen = ArchiveOptions(root=str(tmp_path), start="92")
     with pytest.raises(JobError, match="--start 92: the last number of the journal is 90"):
-        check(wish, INFO)
+        check(chosen, INFO)
     check(ArchiveOptions(root=str(tmp_path), start="91"), INFO)
-    known = Facts("j1", ">", wish.columns, ["date", "token"], 7, [], [])
+    known = Facts("j1", ">", chosen.columns, ["date", "token"], 7, [], [])
     ArchiveWriter(FileLog.open(str(tmp_path)), known, str(tmp_path / "checkpoint"))
-    check(wish, INFO)
+    check(chosen, INFO)
     with pytest.raises(JobError, match=f"{tmp_path} is an archive of the subject >, not of a"):
         check(ArchiveOptions(root=str(tmp_path), subject="a"), INFO)
 

@@ -13,7 +13,7 @@ from pyspark_seriatim.jobs.cardinal.cardinal_tables import (
     Writer,
     run_to_merge,
 )
-from pyspark_seriatim.jobs.cardinal.fold import Added, FoldOutcome, Reorged, Told
+from pyspark_seriatim.jobs.cardinal.fold import Added, EventRow, FoldOutcome, Reorged
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog import FileLog
 from pyspark_seriatim.jobs.filelog.versions import DataFile
@@ -63,8 +63,8 @@ def root(tmp_path: Path) -> Root:
 
 def test_given_a_batch_when_written_then_the_tables_say_all_of_it(root: Root) -> None:
     reorg = Reorged(33, 3_000_000, b"a" * 32, [b"r" * 32], [b"s" * 32, b"t" * 32], True)
-    told = Told(34, 4_000_000, "Evicted", b"e" * 32, 9, "block 9 given up")
-    root.put(FoldOutcome(None, added(1, 2), [reorg], [told]))
+    event_row = EventRow(34, 4_000_000, "Evicted", b"e" * 32, 9, "block 9 given up")
+    root.put(FoldOutcome(None, added(1, 2), [reorg], [event_row]))
     tables = cardinal_tables.open(root.path)
     assert all(tables.arrow(name).schema == SCHEMAS[name] for name in SCHEMAS)
     block = tables.arrow("blocks").to_pylist()[1]

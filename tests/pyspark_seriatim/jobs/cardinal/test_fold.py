@@ -10,7 +10,7 @@ from cardinal.follower import ChainFollower
 from cardinal.messages import Reorg, ReorgComplete
 from cardinal.simulation import Plan
 from pyspark_seriatim.jobs.cardinal import snapshot
-from pyspark_seriatim.jobs.cardinal.fold import Added, Fold, FoldOutcome, Told, Whole
+from pyspark_seriatim.jobs.cardinal.fold import Added, EventRow, Fold, FoldOutcome, Whole
 from tests.cardinal.chains import GENESIS, SCHEMA, Producer, branch, messages_of, rows_of
 from tests.pyspark_seriatim.jobs.cardinal.streams import (
     BEGIN,
@@ -111,7 +111,7 @@ def test_given_any_batches_of_a_chain_when_folded_then_it_is_the_heaviest(
         assert applied.chain == hashes_of(simulation.chain)
     assert applied.added == whole.added, "contents, and when each became whole"
     assert [r for o in applied.outcomes for r in o.reorgs] == whole.outcomes[0].reorgs
-    assert not any(outcome.told for outcome in applied.outcomes) or plan.reorder
+    assert not any(outcome.events for outcome in applied.outcomes) or plan.reorder
 
 
 def test_given_rows_in_any_order_when_folded_then_their_numbers_decide() -> None:
@@ -178,15 +178,15 @@ def test_given_what_is_wrong_when_folded_then_it_is_told() -> None:
     one, applied = fold(), Applied()
     for piece in (rows, bad, late):
         applied.apply(one.take(piece, applied))
-    told = [told for outcome in applied.outcomes for told in outcome.told]
-    assert [(one.kind, one.sequence) for one in told] == [
+    events = [event for outcome in applied.outcomes for event in outcome.events]
+    assert [(one.kind, one.sequence) for one in events] == [
         ("Dropped", 1),
         ("BadEnvelope", rows.num_rows * 2 + 1),
         ("Evicted", 10**9),
     ]
-    assert "no message has the type 09" in told[0].text
-    assert told[1].text.startswith("cardinal.chain.blocks: ")
-    assert (told[2].hash, told[2].number) == (blocks[1].hash, None)
+    assert "no message has the type 09" in events[0].text
+    assert events[1].text.startswith("cardinal.chain.blocks: ")
+    assert (events[2].hash, events[2].number) == (blocks[1].hash, None)
     assert one.counts["Evicted"] == one.counts["Dropped"] == one.counts["BadEnvelope"] == 1
 
 
@@ -199,7 +199,7 @@ def test_given_the_end_of_a_reorg_that_was_not_seen_to_begin_when_folded_then_it
             table([(begin.topic, *begin.begin()[begin.topic][0]), (begin.topic, *end)]), Applied()
         )
     ]
-    assert [(one.kind, one.hash, one.number) for one in outcome.told] == [
+    assert [(one.kind, one.hash, one.number) for one in outcome.events] == [
         ("NotOpen", other.hash, 2)
     ]
 
@@ -228,7 +228,7 @@ def test_given_a_channel_of_whole_blocks_when_taken_then_it_replaces_what_it_mus
         place = (name.rjust(32).encode(), number, number, parent.rjust(32).encode())
         return Block(*place, {}, set(), {JOURNAL: 0}, number)
 
-    def whole(at: int, topic: str, event: Block | Reorg | ReorgComplete | Told) -> Whole:
+    def whole(at: int, topic: str, event: Block | Reorg | ReorgComplete | EventRow) -> Whole:
         if isinstance(event, Block):
             event.last = at
         return Whole(at, at, topic, event)
@@ -241,7 +241,7 @@ def test_given_a_channel_of_whole_blocks_when_taken_then_it_replaces_what_it_mus
     found.append(whole(10, "reorg.x", Reorg(ancestor, 1)))
     found.append(whole(11, "", block("6", 6, "5")))  # nobody waits for the channel
     found += [whole(at, "reorg.x", one) for at, one in enumerate(other, 12)]
-    evicted = Told(14, 14, "Evicted", other[0].hash, 2, "a copy of it")
+    evicted = EventRow(14, 14, "Evicted", other[0].hash, 2, "a copy of it")
     found += [whole(14, "", evicted), whole(15, "reorg.x", ReorgComplete(ancestor, 1))]
     one, applied = fold(), Applied()
     for at in range(0, len(found), 2):
@@ -250,4 +250,6 @@ def test_given_a_channel_of_whole_blocks_when_taken_then_it_replaces_what_it_mus
     assert names == ["1", "d2", "d3"]
     removed = [[h.decode().strip() for h in r.removed] for o in applied.outcomes for r in o.reorgs]
     assert removed == [["2", "3", "4", "5", "6"]]
-    assert not any(outcome.told for outcome in applied.outcomes), "who has it, lacks nothing of it"
+    assert not any(outcome.events for outcome in applied.outcomes), (
+        "who has it, lacks nothing of it"
+    )

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pyspark_seriatim.jobs.archive.rows import ArchivePart, open_archive
 from pyspark_seriatim.jobs.errors import JobError
-from pyspark_seriatim.jobs.replay.replay_job import told
-from pyspark_seriatim.jobs.replay.replay_options import Renaming, application_of, wish_of
+from pyspark_seriatim.jobs.replay.replay_job import summary
+from pyspark_seriatim.jobs.replay.replay_options import Renaming, application_of, options_of
 from pyspark_seriatim.jobs.replay.replaying import STEP_BYTES, Replayed, _pieces, cut, with_origin
 from tests.support.depth import examples
 from tests.support.parquet_folders import rows, write
@@ -115,43 +115,43 @@ def test_given_messages_that_were_passed_over_when_told_then_their_count_and_the
     tmp_path: Path,
 ) -> None:
     root = write(tmp_path, {"x.parquet": rows([1])})
-    wish = wish_of(root, "h:1", None, None, ">", ALL, "me", False, 0.0, True)
-    assert wish.skip
+    options = options_of(root, "h:1", None, None, ">", ALL, "me", False, 0.0, True)
+    assert options.skip
     some = Replayed(rows=3, skipped=1200, example="number 7: no", last=3, first=1, upto=9)
-    assert told(wish, some).endswith(
+    assert summary(options, some).endswith(
         "; 1,200 that cannot be published were skipped, the first: number 7: no"
     )
-    assert told(wish, replace(some, rows=0)).startswith(
+    assert summary(options, replace(some, rows=0)).startswith(
         "nothing was published, up to number 9 of the archive; 1,200 that cannot"
     )
-    assert told(wish, Replayed(upto=9)).startswith("nothing to replay: 'me' came to number 9")
+    assert summary(options, Replayed(upto=9)).startswith("nothing to replay: 'me' reached number 9")
 
 
-def test_given_what_cannot_be_when_wished_for_then_the_error_names_the_option(
+def test_given_what_cannot_be_when_asked_for_then_the_error_names_the_option(
     tmp_path: Path,
 ) -> None:
     root = write(tmp_path / "a", {"x.parquet": rows(range(5, 10))})
     bare = write(tmp_path / "b", {"x.parquet": rows([1]).select(["sequence"])})
 
-    def wish(
+    def options(
         root: str = root,
         first: int | None = None,
         last: int | None = None,
         renaming: Renaming = ALL,
         name: str | None = None,
     ) -> tuple[int, int]:
-        return wish_of(root, "h:1", first, last, ">", renaming, name, False, 0.0).span
+        return options_of(root, "h:1", first, last, ">", renaming, name, False, 0.0).span
 
-    assert wish() == (5, 9)
-    assert wish(first=7, last=70) == (7, 9)
-    assert wish(first=1, last=6) == (5, 6)
+    assert options() == (5, 9)
+    assert options(first=7, last=70) == (7, 9)
+    assert options(first=1, last=6) == (5, 6)
     for words, call in (
-        ("--to 2 is below --from 3", lambda: wish(first=3, last=2)),
-        (r"--prefix a\.\*", lambda: wish(renaming=Renaming("a.*"))),
-        (r"--strip a\.", lambda: wish(renaming=Renaming("", "a."))),
-        ("--application ''", lambda: wish(name="")),
-        ("--application 'a\\\\n'", lambda: wish(name="a\n")),
-        ("no column 'subject'", lambda: wish(root=bare)),
+        ("--to 2 is below --from 3", lambda: options(first=3, last=2)),
+        (r"--prefix a\.\*", lambda: options(renaming=Renaming("a.*"))),
+        (r"--strip a\.", lambda: options(renaming=Renaming("", "a."))),
+        ("--application ''", lambda: options(name="")),
+        ("--application 'a\\\\n'", lambda: options(name="a\n")),
+        ("no column 'subject'", lambda: options(root=bare)),
     ):
         with pytest.raises(JobError, match=words):
             call()
