@@ -1,6 +1,7 @@
 """A ring with a disk's troubles: no room, failing writes, and syncs on demand."""
 
 import errno
+from collections.abc import Callable
 
 from sequencer.journal.ring import Ring, RingPiece
 
@@ -21,6 +22,7 @@ class Disk(Ring):
         self.short = self.broken = False
         self.stuck_at: int | None = None  # the last number accepted before a write failed
         self.highest_error: OSError | None = None
+        self.crowded: Callable[[], None] | None = None
         self.room = 0
 
     def reserve(self, need: int) -> None:

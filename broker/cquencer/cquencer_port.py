@@ -20,12 +20,13 @@ No object is made for a message. Memory: one receive buffer for all clients; eac
 answers, more while it pipelines, and the beginning of one message.
 """
 
+import select
 import time
-from typing import Any
 
 import cython
 
 from broker.cquencer.cquencer_client import CquencerClient
+from broker.cquencer.port_owner import PortOwner
 from broker.dataplane.gate import Gate
 from broker.dataplane.plane import Plane
 from sequencer.message import Message
@@ -34,7 +35,6 @@ from sublist.sublist import Sublist
 
 if not cython.compiled:
     import errno
-    import select
     import socket
 
     from sublist.subject import digest_of
@@ -66,8 +66,8 @@ class CquencerPort:
         subject: bytes,
         max_payload: int,
         netstrings: bool,
-        poller: Any,
-        owner: Any,
+        poller: select.epoll,
+        owner: PortOwner,
     ) -> None:
         self.plane = plane
         self.gate: Gate = self.plane.gate
@@ -393,8 +393,7 @@ class CquencerPort:
 
     def _judge(self, size: int) -> bytes:
         """Why a message of this size is refused; empty if it is not."""
-        words: bytes = self.owner.refusal(size)
-        return words
+        return self.owner.refusal(size)
 
     def _query(self, client: CquencerClient) -> int:
         """Answer with the last number given, whoever got it."""

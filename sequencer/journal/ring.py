@@ -11,6 +11,7 @@ from typing import Final
 
 from sequencer.journal.backwards import Ids
 from sequencer.journal.errors import Damage
+from sequencer.journal.faces import Piece
 
 PIECE_BYTES: Final = 256 << 10
 ROOM: Final = 1 << 40  # old messages are dropped, so it is never full
@@ -134,7 +135,7 @@ class Ring:
         return self._pieces[max(place - 1, 0)], 0
 
     def next_good(
-        self, piece: RingPiece, offset: int, number: int
+        self, piece: Piece, offset: int, number: int
     ) -> tuple[RingPiece, int, int] | None:
         """None: nothing in memory is damaged, and what was dropped is before `first`."""
         return None
