@@ -52,12 +52,7 @@ if not cython.compiled:
 
 
 class CquencerPort:
-    """One per broker, for its one thread. It calls its `owner`:
-
-    `owner.closed(client)` after a connection has ended. `owner.ending(client)` when the client
-    has all its answers, and some time to close the connection. `owner.wake()` when there is more
-    to do at once. A message above `max_payload` is taken if `owner.refusal(size)` is empty.
-    """
+    """One per broker, for its one thread. Its `owner` accepts and ends its clients."""
 
     def __init__(
         self,

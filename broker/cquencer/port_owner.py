@@ -1,4 +1,4 @@
-"""What cquencer's port asks of whoever listens for its clients."""
+"""What the cquencer port asks of the part that accepts and ends its clients."""
 
 from typing import Protocol
 
@@ -6,16 +6,16 @@ from broker.cquencer.cquencer_client import CquencerClient
 
 
 class PortOwner(Protocol):
-    """Who admits the port's clients and ends them: broker/cquencer/cquencer_service.py."""
+    """Accepts the port's clients, and ends them: broker/cquencer/cquencer_service.py."""
 
     def closed(self, client: CquencerClient) -> None:
         """A connection has ended."""
 
     def ending(self, client: CquencerClient) -> None:
-        """A client has heard all that there is for it; it has a while to end the connection."""
+        """A client has all its answers, and some time to close the connection."""
 
     def refusal(self, size: int) -> bytes:
-        """Why a message longer than `max_payload` cannot be taken now; nothing if it can."""
+        """Why a message longer than `max_payload` is refused; empty if it is not."""
 
     def wake(self) -> None:
-        """There is a turn to be had at once."""
+        """There is more to do at once."""

@@ -74,7 +74,7 @@ ELSEWHERE = {
     "sequencer/feed/feed_message.py": "tests/sequencer/feed/test_codec.py",
     "sequencer/feed/feed_socket.py": "tests/sequencer/feed/test_feed.py",
     "sequencer/feed/network.py": "tests/sequencer/feed/test_binary.py",
-    "sequencer/journal/backwards.py": "tests/sequencer/journal/test_ring.py",
+    "sequencer/journal/backwards.py": "tests/sequencer/journal/test_store.py",
     "sequencer/journal/chunk.py": "tests/sequencer/journal/test_columns.py",
     "sequencer/journal/cut.py": "tests/sequencer/journal/test_verify.py",
     "sequencer/journal/disk.py": "tests/sequencer/journal/test_journal_faults.py",
