@@ -6,8 +6,9 @@ The server makes it once, before the first client comes; nothing in it is replac
 import asyncio
 from dataclasses import dataclass
 
+from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.plane import Plane
-from broker.holding import HeldPublisher, hold
+from broker.holding import hold
 from broker.replay.replays import Replays
 from broker.settings.settings import Settings
 from broker.storage.keeper import Keeper

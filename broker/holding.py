@@ -13,16 +13,8 @@ and it is disconnected.
 import asyncio
 from typing import Protocol
 
+from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.gate import Gate
-
-
-class HeldPublisher(Protocol):
-    """A publisher that can be held: a session, the cquencer port, or the commits of staging."""
-
-    held_by: int  # subscribers that it waits for
-
-    def go_on(self) -> None:
-        """It waits for nobody any more."""
 
 
 class HoldingSubscriber(Protocol):

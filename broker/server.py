@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from broker import addresses
 from broker.clients.closings import Closings
@@ -20,6 +20,7 @@ from broker.clients.session import BoundListener, Session
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import classifier
+from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.replay.replays import Replays
 from broker.settings.settings import Settings
@@ -54,12 +55,6 @@ class Traffic(NamedTuple):
     in_bytes: int
     out_msgs: int
     out_bytes: int
-
-
-class StoppableStager(Stager, Protocol):
-    """The staging service, which is imported only when it is needed."""
-
-    async def stop(self) -> None: ...
 
 
 class Server:
@@ -110,11 +105,13 @@ class Server:
             subject = settings.sequencer.subject.encode()
             fitting = self.feeds.fitting(subject) if self.feeds is not None else None
             self.cquencer = Cquencer(self.core, self, self.inbox.buffer, fitting)
-        self.staging: StoppableStager | None = None
+        self.staging = None
         if isinstance(self.journal, Store) and os.path.isdir(
             os.path.join(self.journal.path, STAGING)
         ):
-            self.open_staging()
+            from broker.staging.staging_service import StagingService  # only if needed
+
+            self.staging = StagingService(self.core)
         self._joining: set[asyncio.Task[object]] = set()  # connections without a session yet
         self._closed_traffic = Traffic(0, 0, 0, 0)
         self._info_fields: dict[str, object] = {
@@ -129,7 +126,7 @@ class Server:
             "max_payload": limits.max_payload,
         }
 
-    def open_staging(self) -> StoppableStager:
+    def open_staging(self) -> Stager:
         """Return the staging service; made at the first request. Raises `OSError`."""
         from broker.staging.staging_service import StagingService  # only if needed
 
@@ -148,9 +145,10 @@ class Server:
         if isinstance(journal, Ring):
             plane.sequencer.keep(journal, False, lambda error: None)
             return
-        keeper = Keeper(plane.gate, self.replays, settings.journal, self.loop)
-        self.keeper = self.control.keeper = keeper
-        plane.sequencer.keep(journal, settings.journal.sync == "always", keeper.trouble)
+        self.keeper = self.control.keeper = Keeper(
+            plane.gate, journal, self.replays, settings.journal, self.loop
+        )
+        plane.sequencer.keep(journal, settings.journal.sync == "always", self.keeper.trouble)
         plane.gate.catchup_pending = settings.limits.catchup_pending
 
     # Start and stop
@@ -308,11 +306,12 @@ class Server:
         """The last number given; 0 before the first."""
         return self.plane.sequencer.number
 
-    def reached_by(self, subject: bytes) -> list[Subscription]:
-        """The subscriptions that a message to this subject would reach."""
+    def reached_by(self, subject: bytes) -> list[tuple[int, Subscription]]:
+        """The subscriptions that a message would reach, each with its connection's cid."""
         trie = self.plane.sublist.trie
         found = trie.literal(subject) + trie.wild(subject)
-        return [sub for sub in found if sub.owner is not None and not sub.owner.closed]
+        owned = [(connection_of(sub), sub) for sub in found if sub.owner is not None]
+        return [(one.session.cid, sub) for one, sub in owned if not one.closed]
 
     def sublist_statistics(self) -> dict[str, int]:
         """The counters of subscriptions and routes."""

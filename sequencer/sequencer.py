@@ -14,10 +14,11 @@ continues where the write stopped. There is no clock here: `tick` sets the time.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cython
 
+from sequencer.journal.faces import WritableJournal
 from sequencer.journal.record import RecordBatch, record_size
 from sequencer.message import Message
 
@@ -38,7 +39,7 @@ class Sequencer:
         self.number = number  # the last one given; 0 before the first
         self.written = self.safe = number
         self.batch: RecordBatch | None = None
-        self.journal: Any = None
+        self.journal: WritableJournal  # where there is a batch
         self.room = 0  # bytes that the journal can surely take, and that no record has claimed
         self.synced_only = False  # whether messages may be seen only after a sync
         self.full = False  # the journal has no room, or the batch could not be written
@@ -48,12 +49,12 @@ class Sequencer:
         self.feeds: list[Feed] = []  # feeds need a journal; a ring will do
         self.now = 0
 
-    def keep(self, journal: Any, synced_only: bool, trouble: Callable[[OSError], None]) -> None:
+    def keep(
+        self, journal: WritableJournal, synced_only: bool, trouble: Callable[[OSError], None]
+    ) -> None:
         """Write everything that is numbered from now on to `journal`, after its last number.
 
-        `journal` has `last`, `salt`, `epoch`, `checked`, `newest_time`, `room`, `reserve(need)` and
-        `write(view, first, last, time, ids)`. The last two may raise `OSError`, which is passed
-        to `trouble`. The state is then `full`, until `resume`.
+        If the journal fails, `trouble` gets the error. The state is then `full`, until `resume`.
         """
         self.journal = journal
         self.batch = RecordBatch(journal.salt, journal.epoch, journal.checked)

@@ -8,7 +8,6 @@ After that it has no owner; a fan-out that still holds it skips it.
 """
 
 from collections import deque
-from typing import Any
 
 import cython
 
@@ -32,7 +31,9 @@ class Subscription:
         "subject",
     )
 
-    def __init__(self, subject: bytes, sid: bytes, queue: bytes | None, owner: Any) -> None:
+    def __init__(
+        self, subject: bytes, sid: bytes, queue: bytes | None, owner: object | None
+    ) -> None:
         self.subject = subject
         self.sid = sid
         self.queue = queue
@@ -41,7 +42,7 @@ class Subscription:
         self.limit = 0  # deliveries after which it ends; 0: no limit
         self.last_seen = 0  # the last number delivered to it, or the newest when it was made
         self.deferred_numbers: deque[int] | None = None  # numbers for this group member only
-        self.replay: Any = None  # while a replay serves it, and it is not in a sublist
+        self.replay: object | None = None  # while a replay serves it, and it is not in a sublist
         self.following: Subscription | None = None
         self.preceding: Subscription | None = None
         if cython.compiled:

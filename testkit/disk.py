@@ -1,6 +1,7 @@
 """A ring with a disk's troubles: no room, failing writes, and syncs on demand."""
 
 import errno
+from collections.abc import Callable
 
 from sequencer.journal.ring import Ring, RingPiece
 
@@ -9,10 +10,11 @@ PROBLEM = "No space left on device"
 
 
 class Disk(Ring):
-    """Keeps everything; `limit` is how many bytes it has reserved so far."""
+    """A store for the keeper. It keeps everything; `limit` is how many bytes it has reserved."""
 
     def __init__(self, number: int, checked: bool) -> None:
         super().__init__(1 << 40)
+        self.path = ""
         self.checked = checked
         self.last = self.durable = number
         self._active = RingPiece(number + 1, bytearray())
@@ -21,6 +23,7 @@ class Disk(Ring):
         self.short = self.broken = False
         self.stuck_at: int | None = None  # the last number accepted before a write failed
         self.highest_error: OSError | None = None
+        self.crowded: Callable[[], None] | None = None
         self.room = 0
 
     def reserve(self, need: int) -> None:
@@ -41,8 +44,23 @@ class Disk(Ring):
         assert self.room >= 0, "nothing is taken that there is no room for"
 
     def sync(self) -> int:
-        self.durable = super().sync()
+        self.durable = self.last
         return self.durable
+
+    def rewrite_unsynced(self) -> None:
+        """Nothing to do: a failed sync loses nothing here."""
+
+    def roll_if_due(self, now: int) -> None:
+        """Nothing to do: a new piece begins by size only."""
+
+    def retain(self, now: int) -> list[tuple[int, int]]:
+        return []
+
+    def build_indexes(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Nothing to do: nothing is open."""
 
     def mend(self) -> None:
         """The disk works again, and has room."""

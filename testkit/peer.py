@@ -8,6 +8,7 @@ duties of a session (timers, PING, holding publishers back) are not simulated.
 from typing import TYPE_CHECKING
 
 from broker.clients.inbox import Intake
+from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
 from parser import errors
 from parser.machine import Parser
@@ -25,6 +26,7 @@ class Peer:
     """
 
     label = "peer"
+    ip = "192.0.2.1"
 
     def __init__(self, stage: "Stage", frame: str, max_pending: int) -> None:
         self.stage = stage
@@ -34,7 +36,7 @@ class Peer:
         self.cut_reason = ""
         self.connection = Connection(self, Parser(*stage.limits), max_pending)
         self.connection.settle(frame)
-        self.connection.origin = stage.joined = stage.joined + 1
+        self.connection.origin = self.cid = stage.joined = stage.joined + 1
         self.intake = Intake(stage.inbox)
         self.backlog: bytearray | None = None  # read, to be served in a later turn
         self.socket_room: int | None = None  # bytes that its socket accepts; None: no limit
@@ -42,6 +44,7 @@ class Peer:
         self.finished = self.slow = self.gone = False
         self.why = ""  # the broker closed the connection
         self.connects = self.pings = self.pongs = 0
+        self.waits = 0  # until its subscriptions are removed
         self.interruptions = 0  # turns that were cut short because of too much work
 
     # What the plane and the control use of a session
@@ -60,6 +63,15 @@ class Peer:
         if not self.gone:
             self.heard += SLOW
         self.close()
+
+    def hold(self, publisher: HeldPublisher, seconds: float) -> None:
+        raise NotImplementedError("a stage has no clock to hold publishers by")
+
+    def wait(self) -> None:
+        self.waits += 1
+
+    def proceed(self) -> None:
+        self.waits -= 1
 
     def connected(self) -> None:
         self.connects += 1

@@ -19,6 +19,7 @@ from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
+from testkit.disk import Disk
 from testkit.manual_loop import ManualLoop
 from testkit.peer import Peer
 
@@ -68,10 +69,15 @@ class Stage:
         """Number and keep messages like a broker with this store; its loop is `self.loop`."""
         loop: Any = self.loop
         self.replays = self.control.replays = Replays(self.plane, journal, loop, answers_pending)
-        settings = JournalSettings(sync=sync)
-        self.keeper = self.control.keeper = Keeper(self.plane.gate, self.replays, settings, loop)
-        self.sequencer.keep(journal, sync == "always", self.keeper.trouble)
         self.plane.gate.catchup_pending = catchup_pending
+        if not isinstance(journal, Store | Disk):
+            self.sequencer.keep(journal, False, lambda error: None)
+            return
+        settings = JournalSettings(sync=sync)
+        self.keeper = self.control.keeper = Keeper(
+            self.plane.gate, journal, self.replays, settings, loop
+        )
+        self.sequencer.keep(journal, sync == "always", self.keeper.trouble)
 
     @property
     def number(self) -> int:

@@ -30,6 +30,7 @@ from broker.dataplane.kinds import (
     is_answerable,
     is_reserved_reply,
 )
+from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.dataplane.traced import is_trace_only
 from broker.replay import requests
@@ -147,13 +148,13 @@ class Control:
 
     def finished(self, sub: Subscription) -> None:
         """A subscription has had as many messages as it asked for: end it."""
-        connection: Connection = sub.owner
+        connection = connection_of(sub)
         del connection.subs[sub.sid if connection.subs.get(sub.sid) is sub else _late_key(sub)]
         self.remove(sub)
 
     def make_live(self, sub: Subscription) -> None:
         """A subscription has finished its replay: give it live messages."""
-        connection: Connection = sub.owner
+        connection = connection_of(sub)
         try:
             self._judge(connection, sub.subject)
         except errors.Refused as error:
@@ -203,7 +204,7 @@ class Control:
     def remove(self, sub: Subscription) -> None:
         """Stop routing to a subscription; one that is still being replayed has no route yet."""
         if sub.deferred_numbers:
-            sub.owner.deferred_numbers -= len(sub.deferred_numbers)
+            connection_of(sub).deferred_numbers -= len(sub.deferred_numbers)
             sub.deferred_numbers = None
         if self.matches.counts:
             self.matches.remove(sub)
@@ -217,7 +218,7 @@ class Control:
     # The verbs
 
     def _connect(self, connection: Connection) -> None:
-        session: Session = connection.session
+        session = connection.session
         options = session.options | read_options(self._text(connection))
         check_options(options)
         if session.introduced and connection.subs:
@@ -236,7 +237,7 @@ class Control:
         elif self.dropping.is_quick(connection):
             self.dropping.clear(connection, lambda: self._agree(connection, options))
         else:
-            session: Session = connection.session
+            session = connection.session
 
             def go_on() -> None:
                 self._agree(connection, options)
@@ -248,7 +249,7 @@ class Control:
 
     def _agree(self, connection: Connection, options: dict[str, Any]) -> None:
         """Apply the options of CONNECT."""
-        session: Session = connection.session
+        session = connection.session
         session.introduced = True
         session.options = options
         connection.verbose = options.get("verbose", True)

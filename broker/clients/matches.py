@@ -21,6 +21,7 @@ import sys
 from collections.abc import Iterable
 
 from broker.dataplane.connection import Connection
+from broker.dataplane.ownership import connection_of
 from parser.errors import quoted
 from sublist.subject import has_wildcard
 from sublist.subscription import Subscription
@@ -161,11 +162,12 @@ class Matches:
 
     def remove(self, sub: Subscription) -> None:
         """A subscription ends; it is no longer in its connection's table."""
-        counts = self.counts.get(sub.owner)
+        connection = connection_of(sub)
+        counts = self.counts.get(connection)
         if counts is None:
             return
-        if len(sub.owner.subs) < self.low:
-            del self.counts[sub.owner]
+        if len(connection.subs) < self.low:
+            del self.counts[connection]
         elif sub.replay is None:
             counts.remove(sub.subject)
 

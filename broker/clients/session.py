@@ -22,8 +22,9 @@ from broker.clients.heartbeat import Heartbeat
 from broker.clients.hidden import RedactedReads
 from broker.clients.inbox import Inbox, Intake
 from broker.core import Core
+from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
-from broker.holding import HeldPublisher, HeldPublishers
+from broker.holding import HeldPublishers
 from broker.turns import TURNS
 from parser import errors
 from parser.machine import Parser

@@ -9,8 +9,8 @@ buffer of its own, which grows with what has arrived. Memory: 64 bytes for answe
 client pipelines; and the beginning of one message.
 """
 
+import socket
 import time
-from typing import Any
 
 import cython
 
@@ -30,7 +30,9 @@ if not cython.compiled:
 class CquencerClient:
     """One connection. Written by the port; monitoring reads its counters."""
 
-    def __init__(self, connection: Any, address: tuple[str, int], cid: int, origin: int) -> None:
+    def __init__(
+        self, connection: socket.socket, address: tuple[str, int], cid: int, origin: int
+    ) -> None:
         self.connection = connection
         self.fd = connection.fileno()  # -1: closed
         self.ip, self.port = address

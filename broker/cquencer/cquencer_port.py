@@ -20,12 +20,13 @@ No object is made for a message. Memory: one receive buffer for all clients; eac
 answers, more while it pipelines, and the beginning of one message.
 """
 
+import select
 import time
-from typing import Any
 
 import cython
 
 from broker.cquencer.cquencer_client import CquencerClient
+from broker.cquencer.port_owner import PortOwner
 from broker.dataplane.gate import Gate
 from broker.dataplane.plane import Plane
 from sequencer.message import Message
@@ -34,7 +35,6 @@ from sublist.sublist import Sublist
 
 if not cython.compiled:
     import errno
-    import select
     import socket
 
     from sublist.subject import digest_of
@@ -52,12 +52,7 @@ if not cython.compiled:
 
 
 class CquencerPort:
-    """One per broker, for its one thread. It calls its `owner`:
-
-    `owner.closed(client)` after a connection has ended. `owner.ending(client)` when the client
-    has all its answers, and some time to close the connection. `owner.wake()` when there is more
-    to do at once. A message above `max_payload` is taken if `owner.refusal(size)` is empty.
-    """
+    """One per broker, for its one thread. Its `owner` accepts and ends its clients."""
 
     def __init__(
         self,
@@ -66,8 +61,8 @@ class CquencerPort:
         subject: bytes,
         max_payload: int,
         netstrings: bool,
-        poller: Any,
-        owner: Any,
+        poller: select.epoll,
+        owner: PortOwner,
     ) -> None:
         self.plane = plane
         self.gate: Gate = self.plane.gate
@@ -393,8 +388,7 @@ class CquencerPort:
 
     def _judge(self, size: int) -> bytes:
         """Why a message of this size is refused; empty if it is not."""
-        words: bytes = self.owner.refusal(size)
-        return words
+        return self.owner.refusal(size)
 
     def _query(self, client: CquencerClient) -> int:
         """Answer with the last number given, whoever got it."""

@@ -43,12 +43,14 @@ ever put into the outbox:   passed ... allowed ... sealed ... passed + held
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import cast
 
 import cython
 
+from broker.dataplane.client_session import ClientSession
 from broker.dataplane.frame import Frame
 from parser.machine import Parser
+from sublist.subscription import Subscription
 
 if cython.compiled:
     from cython.cimports.broker.dataplane.frame import (
@@ -82,11 +84,11 @@ class Connection:
     """Written by the data plane; the options by control, and `writable` by the session."""
 
     def __init__(
-        self, session: Any, parser: Parser, max_pending: int, budget: Budget | None = None
+        self, session: ClientSession, parser: Parser, max_pending: int, budget: Budget | None = None
     ) -> None:
         self.session = session
         self.parser = parser
-        self.subs: dict[bytes, Any] = {}
+        self.subs: dict[bytes, Subscription] = {}
         self.buffer = bytearray()
         self.data = self.buffer
         self.size = self.end = 0
@@ -305,7 +307,7 @@ class Connection:
     def part(self) -> None:
         """The client has gone: release everything of it, whoever still refers to this object."""
         self.drop_output()
-        self.session = None
+        self.session = cast(ClientSession, None)  # who asks for it has asked `closed` first
 
     def _adopt(self, buffer: bytearray) -> None:
         self.budget.bytes += len(buffer) - len(self.buffer)

@@ -38,11 +38,10 @@ now on (`detached`), its publishers are held briefly (`crowded`), or it is disco
 # is in the list. A connection is never in `fenced` twice, because `release` checks. connection.py
 # draws the positions of one fence.
 
-from typing import Any
-
 import cython
 
 from broker.dataplane.connection import Budget, Connection
+from broker.dataplane.plane_control import PlaneControl, WaitingPort
 from sequencer.sequencer import Sequencer
 
 if not cython.compiled:
@@ -56,7 +55,7 @@ class Gate:
 
     def __init__(self, sequencer: Sequencer, hold_pending: int) -> None:
         self.sequencer = sequencer
-        self.control: Any = None
+        self.control: PlaneControl  # Plane.attach sets it
         self.budget = Budget()  # of all connections together
         self.hold_pending = hold_pending
         self.catchup_pending = 0  # unsent bytes above which the journal serves it; 0: never
@@ -66,7 +65,7 @@ class Gate:
         self.slow: list[Connection] = []  # to be disconnected at the release
         self.spare: list[bytearray] = []
         self.reader: Connection | None = None  # the connection whose read event this is
-        self.port: Any = None  # the cquencer port, if there is one
+        self.port: WaitingPort | None = None  # the cquencer port, if there is one
 
     def mark_dirty(self, connection: Connection) -> None:
         """Note that this connection has something to flush."""

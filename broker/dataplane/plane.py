@@ -56,7 +56,6 @@ How each kind of publish is handled. The first must be fast; `_publish` tells it
 # reads no clock and touches no socket.
 
 from collections import deque
-from typing import Any
 
 import cython
 
@@ -64,10 +63,11 @@ from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
 from broker.dataplane.kinds import is_reserved_reply
 from broker.dataplane.outbox_writer import OutboxWriter
+from broker.dataplane.plane_control import PlaneControl
 from broker.dataplane.reply_publisher import ReplyPublisher
 from parser.machine import Parser
 from sequencer.message import Message
-from sequencer.msgids import id_of
+from sequencer.msgids import Window, id_of
 from sequencer.sequencer import Sequencer
 from sublist.route import Route
 from sublist.subject import is_literal
@@ -99,8 +99,8 @@ class Plane:
         self.gate = Gate(sequencer, hold_pending)
         self.outbox_writer = OutboxWriter(self.gate)
         self.reply_publisher = ReplyPublisher(sublist, self.gate)
-        self.control: Any = None
-        self.window: Any = None
+        self.control: PlaneControl  # from `attach` on
+        self.window: Window | None = None
         self.message = Message()
         self.mute: Connection | None = None  # the connection that must not get its own messages
         self.work = 0  # offers made, and routes resolved, in this read event
@@ -108,11 +108,11 @@ class Plane:
         self.refused = False  # the current publisher already knows that there is no room
         self.random = 2463534242  # xorshift32, for queue groups
 
-    def attach(self, control: Any) -> None:
+    def attach(self, control: PlaneControl) -> None:
         """Set what handles everything that is not a message. Once, before the first `receive`."""
         self.control = self.gate.control = control
 
-    def know_ids(self, window: Any) -> None:
+    def know_ids(self, window: Window) -> None:
         """Do not number a message again whose Nats-Msg-Id is in this window."""
         self.window = window
 
@@ -275,8 +275,7 @@ class Plane:
         if not message.mentions_nats or not parser.mentions(b"Nats-Trace-Dest", 15):
             return False
         self.work += CONTROL_WORK
-        only: bool = self.control.trace_only(connection, message, route)
-        return only
+        return self.control.trace_only(connection, message, route)
 
     def _take_once(self, connection: Connection, message: Message) -> bool:
         """Take a number. If the message's id already has one, return False and use that."""
@@ -288,12 +287,14 @@ class Plane:
             self.sequencer.take(message)
             return True
         self.work += CONTROL_WORK
-        message.number = self.window.find(found, self.sequencer.now)
+        window = self.window
+        assert window is not None, "ids are looked for where there is one"
+        message.number = window.find(found, self.sequencer.now)
         if message.number:
             return False
         message.flags = ID_FLAG
         if self.sequencer.take(message):
-            self.window.add(found, message.number, self.sequencer.now)
+            window.add(found, message.number, self.sequencer.now)
         return True
 
     def _refuse(self, connection: Connection, route: Route) -> int:

@@ -5,11 +5,11 @@ long, and what went wrong (broker/feeds/outlet.py).
 """
 
 import asyncio
-from typing import Any
 
 from broker.feeds.fitting import Fitting
 from broker.feeds.outlet import Outlet
 from broker.settings.settings import Settings
+from sequencer.journal.faces import ReadableJournal
 from sequencer.sequencer import Sequencer
 
 LOOKS = 4  # checks per heartbeat interval: a heartbeat is at most a quarter late
@@ -39,7 +39,7 @@ class Feeds:
         beats = [feed.heartbeat / LOOKS for feed in settings.feeds if feed.heartbeat]
         self._pause = max(min([*beats, LOOK_MAX]), LOOK_MIN)
 
-    def attach(self, journal: Any) -> None:
+    def attach(self, journal: ReadableJournal) -> None:
         """Send what is numbered from now on. `journal` is a Store or a Ring."""
         try:
             for outlet in self.outlets:

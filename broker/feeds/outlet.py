@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from typing import Any
 
 from broker.addresses import shown
 from broker.feeds.multicast import buffer_bytes, open_sender, renew, source
@@ -24,6 +23,7 @@ from sequencer.feed.errors import CodecNotFound
 from sequencer.feed.feed import Feed
 from sequencer.feed.moldudp64 import MoldUDP64Codec
 from sequencer.feed.rerequest import Rerequests
+from sequencer.journal.faces import ReadableJournal
 from sequencer.sequencer import Sequencer
 from sublist.subject import covers
 
@@ -62,7 +62,9 @@ class Outlet:
         self._tell_at = 0.0
         self._reported = (0, 0, 0)
 
-    def attach(self, sequencer: Sequencer, journal: Any, loop: asyncio.AbstractEventLoop) -> None:
+    def attach(
+        self, sequencer: Sequencer, journal: ReadableJournal, loop: asyncio.AbstractEventLoop
+    ) -> None:
         """Send what is numbered from now on. Raises `OSError` if the codec cannot be opened."""
         settings = self.settings
         try:
@@ -90,7 +92,7 @@ class Outlet:
     def _make_rerequests(
         self,
         sequencer: Sequencer,
-        journal: Any,
+        journal: ReadableJournal,
         loop: asyncio.AbstractEventLoop,
         matches: Callable[[bytes], bool] | None,
     ) -> RerequestServer:
@@ -147,14 +149,13 @@ class Outlet:
         if now >= self._tell_at and self.tell():
             self._tell_at = now + TELL_AGAIN
 
-    def say(self, what: Any, after: int) -> bool:
+    def say(self, what: Callable[[int], bool], after: int) -> bool:
         """Send what the codec's `what` returns for the next number, if anything; return whether."""
         try:
-            said: bool = what(after)
+            return what(after)
         except Exception as error:  # a user's codec: it must not stop the others
             self.fault = f"{type(error).__name__}: {error}"
             return False
-        return said
 
     def tell(self) -> bool:
         """Log in one line what went wrong since the last time; return whether anything did."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from broker.monitor.observed import Observed
+from broker.monitor.observed import CallerView, Observed
 from broker.monitor.query import Page
 
 # (key, metric name without prefix, description)
@@ -22,7 +22,7 @@ COUNTERS = (
 class TakenCaller:
     """One connection, and its figures at that moment."""
 
-    client: Any
+    client: CallerView
     heard: int  # ns since 1970; 0: nothing received yet
     pending_bytes: int
     figures: tuple[int, int, int, int]  # messages, bytes, queries, errors

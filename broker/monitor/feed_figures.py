@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from broker.monitor.observed import Observed
+from broker.monitor.observed import Observed, OutletView
 
 # (key, metric name without prefix, description)
 COUNTERS = (
@@ -41,7 +41,7 @@ def take_feeds(server: Observed) -> list[FeedState]:
     return [] if server.feeds is None else [_take(outlet) for outlet in server.feeds.outlets]
 
 
-def _take(outlet: Any) -> FeedState:
+def _take(outlet: OutletView) -> FeedState:
     settings, feed, sent = outlet.settings, outlet.feed, outlet.feed.sent
     counted = {
         "messages": feed.messages,

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.monitor.observed import Observed
+from broker.replay.replays import Replays
 from sequencer.journal.ring import Ring
 
 SECOND_NS = 1_000_000_000
@@ -82,7 +83,7 @@ def take_journal(server: Observed) -> JournalState:
     )
 
 
-def _of_replays(replays: Any) -> dict[str, float]:
+def _of_replays(replays: Replays) -> dict[str, float]:
     return {
         "replaying": replays.active,
         "catching_up": replays.catching_up,

@@ -4,10 +4,16 @@
 a reader never sees half of a change.
 """
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence, Sized
+from typing import Protocol
 
+from broker.replay.replays import Replays
+from broker.settings.feed_settings import FeedSettings
 from broker.settings.settings import Settings
+from broker.storage.keeper import Keeper
+from sequencer.journal.ring import Ring
+from sequencer.journal.store import Store
+from sequencer.msgids import Window
 
 
 class TrafficView(Protocol):
@@ -76,6 +82,163 @@ class SessionView(Protocol):
     def connection(self) -> ConnectionView: ...
 
 
+class CallerView(Protocol):
+    """One client of cquencer's port: broker/cquencer/cquencer_client.py."""
+
+    @property
+    def cid(self) -> int: ...
+    @property
+    def ip(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def started_at(self) -> float: ...  # seconds since 1970
+    @property
+    def heard(self) -> int: ...  # ns since 1970; 0: it has said nothing
+    @property
+    def pending_bytes(self) -> int: ...
+    @property
+    def messages(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def queries(self) -> int: ...
+    @property
+    def errors(self) -> int: ...
+
+
+class CallersView(Protocol):
+    """All clients of cquencer's port, since the start: broker/cquencer/cquencer_port.py."""
+
+    @property
+    def connections(self) -> int: ...  # now
+    @property
+    def messages(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def queries(self) -> int: ...
+    @property
+    def errors(self) -> int: ...
+
+
+class CquencerView(Protocol):
+    """cquencer's port as a service: broker/cquencer/cquencer_service.py."""
+
+    @property
+    def port(self) -> CallersView: ...
+    @property
+    def accepted(self) -> int: ...
+    @property
+    def addresses(self) -> list[tuple[str, int]]: ...
+    @property
+    def clients(self) -> Mapping[int, CallerView]: ...  # by cid
+
+
+class DatagramsView(Protocol):
+    """What a feed has sent: sequencer/feed/datagrams.py."""
+
+    @property
+    def datagrams(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def errors(self) -> int: ...
+
+
+class FeedView(Protocol):
+    """The counters of one feed: sequencer/feed/feed.py."""
+
+    @property
+    def previous(self) -> int: ...  # the last number that was spoken of
+    @property
+    def messages(self) -> int: ...
+    @property
+    def skipped(self) -> int: ...
+    @property
+    def too_long(self) -> int: ...
+    @property
+    def broken(self) -> int: ...
+    @property
+    def sent(self) -> DatagramsView: ...
+
+
+class RerequestsView(Protocol):
+    """A feed's port for re-requests: broker/feeds/rerequests.py."""
+
+    @property
+    def address(self) -> tuple[str, int]: ...
+    @property
+    def rerequests(self) -> object: ...  # counters, by the names in feed_figures.py
+
+
+class OutletView(Protocol):
+    """One feed with its socket: broker/feeds/outlet.py."""
+
+    @property
+    def settings(self) -> FeedSettings: ...
+    @property
+    def feed(self) -> FeedView: ...
+    @property
+    def heartbeats(self) -> int: ...
+    @property
+    def rerequests(self) -> RerequestsView | None: ...
+
+
+class FeedsView(Protocol):
+    """All feeds: broker/feeds/feeds.py."""
+
+    @property
+    def outlets(self) -> Sequence[OutletView]: ...
+
+
+class StagesView(Sized, Protocol):
+    """What is staged: broker/staging/stages.py."""
+
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def expired(self) -> int: ...
+
+
+class ApplicationsView(Protocol):
+    """Who has committed: broker/staging/applications.py."""
+
+    @property
+    def done(self) -> Sized: ...
+
+
+class CommitsView(Sized, Protocol):
+    """Commits under way, and those that are done: broker/staging/commits.py."""
+
+    @property
+    def committed(self) -> int: ...
+    @property
+    def repeated(self) -> int: ...
+
+
+class PublishingView(Protocol):
+    """What commits have published: broker/staging/commit_publishing.py."""
+
+    @property
+    def rows(self) -> int: ...
+
+
+class StagingView(Protocol):
+    """Publishing exactly once: broker/staging/staging_service.py."""
+
+    @property
+    def stages(self) -> StagesView: ...
+    @property
+    def applications(self) -> ApplicationsView: ...
+    @property
+    def commits(self) -> CommitsView: ...
+    @property
+    def publishing(self) -> PublishingView: ...
+    @property
+    def pieces(self) -> int: ...
+
+
 class Observed(Protocol):
     """The broker."""
 
@@ -99,22 +262,24 @@ class Observed(Protocol):
     def last_number(self) -> int: ...
     # The parts of the journal, for monitor/journal_figures.py; None if there is none.
     @property
-    def journal(self) -> Any: ...
+    def journal(self) -> Store | Ring | None: ...
     @property
-    def keeper(self) -> Any: ...
+    def keeper(self) -> Keeper | None: ...
     @property
-    def replays(self) -> Any: ...
+    def replays(self) -> Replays | None: ...
     @property
-    def window(self) -> Any: ...
+    def window(self) -> Window | None: ...
     # The cquencer port, for broker/monitor/cquencer_figures.py; None if there is none.
     @property
-    def cquencer(self) -> Any: ...
+    def cquencer(self) -> CquencerView | None: ...
     # All feeds with their sockets, for monitor/feed_figures.py; None if there are none.
     @property
-    def feeds(self) -> Any: ...
+    def feeds(self) -> FeedsView | None: ...
     # What is staged, for monitor/staging_figures.py; None if nobody has staged anything.
     @property
-    def staging(self) -> Any: ...
+    def staging(self) -> StagingView | None: ...
     def traffic(self) -> TrafficView: ...
-    def reached_by(self, subject: bytes) -> list[Any]: ...
+    def reached_by(self, subject: bytes) -> Sequence[tuple[int, SubscriptionView]]:
+        """The subscriptions that a message would reach, each with its connection's cid."""
+
     def sublist_statistics(self) -> dict[str, int]: ...

@@ -7,12 +7,14 @@ subscriptions of a connection, from where live delivery left off.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.outcomes import MORE
+from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.dataplane.replay_writer import ReplayWriter
+from sequencer.journal.faces import Piece, ReadableJournal
 from sublist.subscription import Subscription
 
 DEFERRED_MAX = 1 << 12  # PINGs of a lagging connection, 1 MiB; no real client sends more
@@ -24,7 +26,7 @@ class CursorHost(Protocol):
     """What cursors need from `broker.replay.replays`."""
 
     plane: Plane
-    journal: Any  # a Store or a Ring
+    journal: ReadableJournal
     replay_writer: ReplayWriter
     started: int
 
@@ -71,7 +73,7 @@ class Cursor:
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
         self.number = number  # the next one wanted; 0: whichever comes first
-        self.piece: Any = None  # the part of the journal that it is in, and holds
+        self.piece: Piece | None = None  # the part of the journal that it is in, and holds
         self.offset = 0
         self.parked_at = 0.0  # loop time
         self.outcome = MORE
@@ -81,6 +83,12 @@ class Cursor:
         self.place_in_heap = 0  # while it waits for a number
         self.work = 0  # work of a step besides consuming bytes, in bytes consumed
         self.fetched: bytearray | None = None  # what a thread has read for it
+
+    @property
+    def reading(self) -> Piece:
+        """The piece that is read for it: it has one from `move` until it is withdrawn."""
+        assert self.piece is not None, "it was moved to its place"
+        return self.piece
 
     @property
     def needs_socket(self) -> bool:
@@ -104,16 +112,15 @@ class Cursor:
         """Use the records in `buffer[:stop]`; return how many bytes were consumed."""
         raise NotImplementedError
 
-    def place(self, journal: Any) -> tuple[Any, int]:
+    def place(self, journal: ReadableJournal) -> tuple[Piece, int]:
         """Where to read in the journal, if that is not known yet."""
         if self.number < journal.first:
             self.skip_to(journal.first)
-        piece, offset = journal.locate(self.number)
-        return piece, offset
+        return journal.locate(self.number)
 
-    def onward(self) -> tuple[Any, int] | None:
+    def onward(self) -> tuple[Piece, int] | None:
         """Where to go at the end of a piece; None: look up the number."""
-        following = self.piece.following
+        following = self.reading.following
         if following is None or following.gone or following.first < self.number:
             return None
         return following, following.start
@@ -150,7 +157,7 @@ class Replay(Cursor):
     def __init__(
         self, replays: CursorHost, sub: Subscription, number: int, until: int = 0, since: int = 0
     ) -> None:
-        super().__init__(sub.owner, number)
+        super().__init__(connection_of(sub), number)
         self.replays = replays
         self.replay_writer: ReplayWriter = replays.replay_writer
         self.sub = sub

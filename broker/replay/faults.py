@@ -5,7 +5,8 @@ Memory: the last `REPORTED_MAX` errors. A forgotten one is logged again when a r
 
 import errno
 import logging
-from typing import Any
+
+from sequencer.journal.faces import Piece
 
 log = logging.getLogger("seriatim")
 
@@ -13,23 +14,23 @@ REPORTED_MAX = 1024
 
 
 class Faults:
-    """One per broker, for its one thread. A piece is a segment, or a part of the ring."""
+    """One per broker, for its one thread."""
 
     def __init__(self) -> None:
         self._reported: dict[tuple[str, int], None] = {}  # oldest first
 
-    def unreadable(self, piece: Any, offset: int, error: OSError) -> None:
+    def unreadable(self, piece: Piece, offset: int, error: OSError) -> None:
         """The system cannot read a piece: log it once, wherever in it the readers are."""
         if self._is_new(piece, -(error.errno or 0)):
             level = logging.DEBUG if error.errno == errno.ENOENT else logging.ERROR  # deleted
             log.log(level, "Journal: cannot read %s at %d: %s", piece, offset, error)
 
-    def damaged(self, piece: Any, offset: int, number: int) -> None:
+    def damaged(self, piece: Piece, offset: int, number: int) -> None:
         """There is no valid record of this number where it should be."""
         if self._is_new(piece, offset):
             log.error("Journal: %s is damaged at %d, number %d", piece, offset, number)
 
-    def _is_new(self, piece: Any, place: int) -> bool:
+    def _is_new(self, piece: Piece, place: int) -> bool:
         fault = (str(piece), place)
         if fault in self._reported:
             return False

@@ -59,7 +59,7 @@ class Fetcher:
             self._read(cursor, size)
 
     def _read(self, cursor: Cursor, size: int) -> None:
-        piece, offset = cursor.piece, cursor.offset
+        piece, offset = cursor.reading, cursor.offset
         piece.hold()  # the cursor may end in the meantime
 
         def read() -> bytearray:

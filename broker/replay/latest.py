@@ -14,12 +14,13 @@ import heapq
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Any
 
 from broker.dataplane.outcomes import BAD, ENDED, FULL, MORE
+from broker.dataplane.ownership import connection_of
 from broker.replay.cursor import Replay, unlink
 from broker.replay.memory import MARGIN, MemoryHost, SurveyCursor
 from parser.errors import ReplayRefused
+from sequencer.journal.faces import Piece, ReadableJournal
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import Walk
 from sublist.subject import covers, has_wildcard
@@ -44,7 +45,7 @@ class Latest(SurveyCursor):
     )
 
     def __init__(self, replays: MemoryHost, sub: Subscription) -> None:
-        super().__init__(sub.owner, age=replays.started)
+        super().__init__(connection_of(sub), age=replays.started)
         self.replays = replays
         self.sub = sub
         sub.replay = self
@@ -57,8 +58,8 @@ class Latest(SurveyCursor):
         self._size = 0
         self._picks: Iterator[tuple[int, int]] | None = None
         self._pick: tuple[int, int] | None = None  # the next one to play
-        self._places: list[Any] = []  # all pieces, oldest first
-        self._pieces: list[Any] = []  # those not surveyed yet
+        self._places: list[Piece] = []  # all pieces, oldest first
+        self._pieces: list[Piece] = []  # those not surveyed yet
         self._unreadable = False  # the rest of the current piece cannot be surveyed
 
     @property
@@ -89,7 +90,7 @@ class Latest(SurveyCursor):
     def play(self, buffer: bytearray, stop: int) -> int:
         return self._survey(buffer, stop) if self._picks is None else self._play(buffer, stop)
 
-    def place(self, journal: Any) -> tuple[Any, int]:
+    def place(self, journal: ReadableJournal) -> tuple[Piece, int]:
         if self._picks is None:
             if self._pieces and (self._unreadable or self._pieces[-1].gone):
                 self._take_piece()  # it was not entered, or was left
@@ -103,10 +104,9 @@ class Latest(SurveyCursor):
                 if not piece.gone:
                     return piece, self._pick[1]
                 self._lose_pick()
-        place: tuple[Any, int] = journal.locate(self._head)
-        return place  # nothing needs to be read here
+        return journal.locate(self._head)  # nothing needs to be read here
 
-    def onward(self) -> tuple[Any, int] | None:
+    def onward(self) -> tuple[Piece, int] | None:
         if self._picks is None:
             self._take_piece()
             return self.place(self.replays.journal) if self._pieces else None
@@ -154,7 +154,7 @@ class Latest(SurveyCursor):
         self._found = [{} for _ in range(1 if self._literal else PARTS)]
         self._size = 0
         self._unreadable = False
-        self._places = self.replays.journal.pieces()
+        self._places = list(self.replays.journal.pieces())
         self._pieces = self._places[:]
         while self._pieces and (self._pieces[-1].first > self._head or self._pieces[-1].gone):
             self._pieces.pop()
@@ -218,7 +218,7 @@ class Latest(SurveyCursor):
 
     # What was found
 
-    def _piece_of(self, number: int) -> Any:
+    def _piece_of(self, number: int) -> Piece:
         if self.piece is not None and self.piece.first <= number <= self.piece.last:
             return self.piece
         place = bisect_right(self._places, number, key=lambda piece: piece.first)

@@ -7,7 +7,7 @@ order: it goes to a record, answers, and goes to the next.
 
 from collections import deque
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.outcomes import BAD, ENDED, FULL
@@ -15,6 +15,7 @@ from broker.dataplane.plane import Plane
 from broker.replay.cursor import Cursor, CursorHost
 from parser.errors import PublishForbidden
 from sequencer.headers import with_fields
+from sequencer.journal.faces import Piece, ReadableJournal
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import Walk
 from sequencer.netstring import encode_frame
@@ -74,13 +75,12 @@ class Lookup(Cursor):
             return 0
         return at
 
-    def place(self, journal: Any) -> tuple[Any, int]:
+    def place(self, journal: ReadableJournal) -> tuple[Piece, int]:
         self._astray = False
         while self.wanted and self.number < journal.first:  # deleted while it waited
             self._missing()
             self._next()
-        piece, offset = journal.locate(self.number or journal.last)
-        return piece, offset
+        return journal.locate(self.number or journal.last)
 
     def skip_to(self, number: int) -> None:
         """Do nothing: its number is that of the first request, and changes only with an answer."""

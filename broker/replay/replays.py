@@ -49,14 +49,15 @@ cursor decides what to do with its records.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from broker.dataplane.connection import Connection
+from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.replay import requests
-from broker.replay.cursor import NOBODY, CatchUp, Cursor, Replay
+from broker.replay.cursor import CatchUp, Cursor, Replay
 from broker.replay.latest import Latest
 from broker.replay.stepper import Stepper
+from sequencer.journal.faces import ReadableJournal
 from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
@@ -65,12 +66,12 @@ LOOK_UP = 1024  # offers that a look-up in an index costs
 
 
 class Replays:
-    """One per broker, for its one thread. `journal` is a Store or a Ring."""
+    """One per broker, for its one thread."""
 
     def __init__(
         self,
         plane: Plane,
-        journal: Any,
+        journal: ReadableJournal,
         loop: asyncio.AbstractEventLoop,
         answers_pending: int = 1 << 29,
     ) -> None:
@@ -100,7 +101,8 @@ class Replays:
             case requests.Since(ms=ms):
                 self._since(sub, ms * 1_000_000)
             case requests.Last():
-                self._latest[sub.owner] = self.latest_of(sub.owner) + 1
+                connection = connection_of(sub)
+                self._latest[connection] = self.latest_of(connection) + 1
                 self.begin(Latest(self, sub))
 
     def latest_of(self, connection: Connection) -> int:
@@ -125,7 +127,7 @@ class Replays:
     def abandon(self, sub: Subscription) -> None:
         """A subscription has ended during its replay: end the cursor too."""
         cursor, sub.replay = sub.replay, None
-        if cursor is not NOBODY:
+        if isinstance(cursor, Cursor):  # else it had a defect, and has ended
             self._stepper.drop(cursor)
 
     def leave(self, connection: Connection) -> None:
@@ -209,10 +211,10 @@ class Replays:
 
     def tell(self, sub: Subscription, subject: bytes) -> None:
         """Send one subscription an empty message of the broker's own."""
-        connection: Connection = sub.owner
-        if connection is not None and self.plane.say(
-            connection, b"MSG %b %b 0\r\n\r\n" % (subject, sub.sid)
-        ):
+        if sub.owner is None:
+            return
+        connection = connection_of(sub)
+        if self.plane.say(connection, b"MSG %b %b 0\r\n\r\n" % (subject, sub.sid)):
             connection.numbered = True  # it shows a number
 
     def conclude(self, sub: Subscription) -> None:

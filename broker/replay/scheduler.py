@@ -7,7 +7,6 @@ cursors wait for their turn, see the drawing in broker/replay/replays.py.
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.plane import Plane
@@ -15,6 +14,7 @@ from broker.replay.cursor import Cursor
 from broker.replay.memory import Memory
 from broker.replay.queues import Parked, Ready, Waiting
 from broker.turns import TURNS
+from sequencer.journal.faces import ReadableJournal
 
 STEPS = 16  # in one turn
 BYTES = 1 << 19  # consumed in one turn, after which others are served: about 4 ms, a third of the
@@ -30,7 +30,7 @@ class Scheduler:
     def __init__(
         self,
         plane: Plane,
-        journal: Any,
+        journal: ReadableJournal,
         loop: asyncio.AbstractEventLoop,
         answers_pending: int,
         serve: Callable[[Cursor], int],

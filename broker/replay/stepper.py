@@ -17,7 +17,6 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from broker.dataplane.outcomes import BAD, ENDED, FULL, GAP, MORE
 from broker.dataplane.plane import Plane
@@ -26,6 +25,7 @@ from broker.replay.cursor import Cursor
 from broker.replay.faults import Faults
 from broker.replay.fetcher import Fetcher
 from broker.replay.scheduler import Scheduler
+from sequencer.journal.faces import Piece, ReadableJournal
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
 
 log = logging.getLogger("seriatim")
@@ -41,7 +41,7 @@ class Stepper:
     def __init__(
         self,
         plane: Plane,
-        journal: Any,
+        journal: ReadableJournal,
         loop: asyncio.AbstractEventLoop,
         answers_pending: int,
         ended: Callable[[Cursor], None],
@@ -64,7 +64,7 @@ class Stepper:
             place = cursor.place(self._journal)
         self.enter(cursor, *place)
 
-    def enter(self, cursor: Cursor, piece: Any, offset: int) -> None:
+    def enter(self, cursor: Cursor, piece: Piece, offset: int) -> None:
         """Go to this position, and hold the piece."""
         self.withdraw(cursor)
         if not cursor.ended:
@@ -149,7 +149,7 @@ class Stepper:
             buffer = self._buffer
             try:
                 with memoryview(buffer) as view:
-                    size = cursor.piece.read(cursor.offset, view, False)
+                    size = cursor.reading.read(cursor.offset, view, False)
             except BlockingIOError:
                 self._fetcher.fetch(cursor, BUFFER)
                 return 0
@@ -196,7 +196,7 @@ class Stepper:
 
     def _lengthen(self, cursor: Cursor, buffer: bytearray, size: int, fetched: bool) -> None:
         """There was no whole record in what was read: read more, if there is more."""
-        left = cursor.piece.size - cursor.offset
+        left = cursor.reading.size - cursor.offset
         need = HEADER_SIZE
         if size >= HEADER_SIZE:
             need = (int.from_bytes(buffer[4:8], "little") + 7) & ~7
@@ -219,7 +219,7 @@ class Stepper:
 
     def _unreadable(self, cursor: Cursor, error: OSError) -> None:
         """The piece was just deleted; or the disk fails, and no more of it can be read."""
-        piece = cursor.piece
+        piece = cursor.reading
         if error.errno in PASSING and not piece.gone:
             self.withdraw(cursor)
             self._loop.call_later(RETRY, self.scheduler.go_on, cursor)
@@ -241,7 +241,7 @@ class Stepper:
 
     def _damaged(self, cursor: Cursor) -> None:
         """There is no valid record: report it, and go on with the next good one."""
-        piece, offset, number = cursor.piece, cursor.offset, cursor.number
+        piece, offset, number = cursor.reading, cursor.offset, cursor.number
         self._faults.damaged(piece, offset, number)
         good = self._journal.next_good(piece, offset, number)
         following = self._journal.last + 1 if good is None else good[2]

@@ -10,7 +10,7 @@ import errno
 import os
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from broker.core import Core
 from broker.dataplane.staged_rows import Staged
@@ -20,11 +20,16 @@ from broker.staging.stages import Stage
 from parser.machine import Parser
 from parser.table import START
 
-Run = Callable[[Callable[[], Any]], Awaitable[Any]]  # runs in the thread for files
 READ_BYTES = 1 << 20
 RETRY = 0.25  # seconds until the next attempt to get what is missing
 ANY_SIZE = 999_999_999  # rows were checked when they came; other limits do not apply to them now
 Result = TypeVar("Result")
+
+
+class FileRunner(Protocol):
+    """Has the thread for files do something: Workspace.run."""
+
+    def __call__(self, work: Callable[[], Result]) -> Awaitable[Result]: ...
 
 
 class Stopped(Exception):
@@ -59,7 +64,7 @@ class Commit:
 class Publishing:
     """One per broker. For its subscribers it is a publisher, which they may hold."""
 
-    def __init__(self, core: Core, staged: Staged, run: Run) -> None:
+    def __init__(self, core: Core, staged: Staged, run: FileRunner) -> None:
         self._core = core
         self._staged = staged
         self._run = run
@@ -191,7 +196,7 @@ class Rest:
         self._offset = stage.head
         self._end = stage.head + stage.bytes
 
-    async def more(self, run: Run) -> bool:
+    async def more(self, run: FileRunner) -> bool:
         """Read on after the rest; False at the end. In a thread, because the disk may be needed."""
         left = self.stop - self.at
         if self._offset == self._end:

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 from broker.dataplane.gate import Gate
 from broker.replay.replays import Replays
@@ -67,17 +68,48 @@ class SyncState(enum.Enum):
 IDLE, DUE, SYNCING, FAILED, RETRYING, STOPPING = SyncState
 
 
+class DiskJournal(Protocol):
+    """What the keeper looks after: a Store. `write` and `reserve` are the sequencer's."""
+
+    crowded: Callable[[], None] | None  # asks for a sync soon
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def last(self) -> int: ...  # the number of the newest message
+    @property
+    def highest_error(self) -> OSError | None: ...
+    def roll_if_due(self, now: int) -> None:
+        """Begin a new segment if the newest one is too old, or too long. Raises `OSError`."""
+
+    def sync(self) -> int:
+        """Bring all that is written to the disk; the last number that is safe then."""
+
+    def rewrite_unsynced(self) -> None:
+        """Write again what a failed sync may have lost."""
+
+    def retain(self, now: int) -> list[tuple[int, int]]:
+        """Delete what is over a limit; the numbers that went."""
+
+    def build_indexes(self) -> bool:
+        """Write an index that is missing, or a part of it; whether there is more to do."""
+
+    def close(self) -> None:
+        """Sync all, and let another process write here."""
+
+
 class Keeper:
     """One per broker with a store on disk. Its thread does one thing at a time."""
 
     def __init__(
         self,
         gate: Gate,
+        journal: DiskJournal,
         replays: Replays,
         settings: JournalSettings,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self.journal = replays.journal
+        self.journal = journal
         self.journal.crowded = self.sync_soon
         self.syncs = 0
         self.sync_seconds = 0.0
@@ -266,8 +298,7 @@ class Keeper:
     def _sync_again(self) -> int:
         """In the thread: write again what a failed sync may have lost, then sync."""
         self.journal.rewrite_unsynced()
-        number: int = self.journal.sync()
-        return number
+        return self.journal.sync()
 
     def _synced_again(self, future: "asyncio.Future[int]") -> None:
         self._job = None

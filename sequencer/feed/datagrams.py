@@ -12,9 +12,9 @@ Memory: `pending_max` for the bytes that wait, and as much again for the places 
 because a user's codec may make empty ones.
 """
 
-from typing import Any
-
 import cython
+
+from sequencer.feed.feed_socket import FeedSocket
 
 if not cython.compiled:
     BUFFER_MIN = 1 << 16
@@ -29,7 +29,7 @@ if not cython.compiled:
 class Datagrams:
     """One per feed. The socket is connected; its timeout limits how long it blocks the caller."""
 
-    def __init__(self, socket: Any, segment: bool, pending_max: int) -> None:
+    def __init__(self, socket: FeedSocket, segment: bool, pending_max: int) -> None:
         self.socket = socket
         self.fd = socket.fileno()
         self.wait_ms = int(1000 * (socket.gettimeout() or 0))

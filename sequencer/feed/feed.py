@@ -9,12 +9,12 @@ fetch it. There is no clock here: the broker says when it is time for a heartbea
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import cython
 
 from sequencer.feed.datagrams import Datagrams
 from sequencer.feed.feed_codec import Codec
+from sequencer.feed.feed_socket import FeedSocket
 from sequencer.journal.record import Walk
 
 if not cython.compiled:
@@ -33,7 +33,7 @@ class Feed:
     def __init__(
         self,
         codec: Codec,
-        socket: Any,
+        socket: FeedSocket,
         *,
         datagram_max: int,
         packing: int = 0,

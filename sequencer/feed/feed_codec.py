@@ -21,7 +21,6 @@ and `seal`, which make no Python objects when compiled. A datagram is built in t
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import cython
 
@@ -195,7 +194,7 @@ def packet_of(codec: Codec, datagram: bytes) -> Packet:
     return packet
 
 
-def _check_numbers(*numbers: Any) -> None:
+def _check_numbers(*numbers: object) -> None:
     """Check what C types check in the compiled build."""
     for number in numbers:
         if not isinstance(number, int):

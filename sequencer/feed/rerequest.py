@@ -15,10 +15,11 @@ search that waits for a disk, one more buffer, or one message if that is longer.
 """
 
 from collections.abc import Callable, Hashable
-from typing import Any, Final
+from typing import Final
 
 from sequencer.feed.errors import CodecError
 from sequencer.feed.moldudp64 import BROTHERS, parse_request, request
+from sequencer.journal.faces import Piece, ReadableJournal
 from sequencer.journal.layout import HEADER_SIZE, MORE, RECORD
 from sequencer.journal.record import Walk
 
@@ -34,7 +35,7 @@ KNOWN_MAX: Final = 64  # damaged places whose end is remembered
 
 
 class Rerequests:
-    """One per feed; used by the thread that numbers messages. `journal` is a Store or a Ring.
+    """One per feed; used by the thread that numbers messages.
 
     A datagram is filled up to `datagram_bytes`; a single message may take up to `datagram_max`.
     `rate` and `total_rate` are bytes per second. `share` is the part of this thread's time that
@@ -43,7 +44,7 @@ class Rerequests:
 
     def __init__(
         self,
-        journal: Any,
+        journal: ReadableJournal,
         session: bytes,
         *,
         datagram_bytes: int,
@@ -60,7 +61,7 @@ class Rerequests:
         self.matches = matches
         self.buffer = bytearray(BUFFER)
         self.walk = Walk(journal.salt, journal.checked)
-        self.known: dict[tuple[int, int], tuple[Any, int, int] | None] = {}
+        self.known: dict[tuple[int, int], tuple[Piece, int, int] | None] = {}
         self._peers = Allowances(rate)
         self._total = Allowances(total_rate)
         self._times = Allowances(share)
@@ -113,7 +114,7 @@ class Rerequests:
         """For how many seconds requests must be ignored, because too much time was spent."""
         return max(self._time.owed(None, now), self._wasted.owed(None, now))
 
-    def remember(self, place: tuple[int, int], good: tuple[Any, int, int] | None) -> None:
+    def remember(self, place: tuple[int, int], good: tuple[Piece, int, int] | None) -> None:
         """Remember where the damage at `place` ends."""
         if len(self.known) == KNOWN_MAX:
             self.known.clear()
@@ -137,7 +138,7 @@ class Search:
         self._blocks = bytearray()
         self._complete = False
         self._walked = 0
-        self._piece: Any = None  # held while the search is in it
+        self._piece: Piece | None = None  # held while the search is in it
         self._offset = 0
         self._window = WINDOW
         self._need = 0  # how many bytes `fetch` must read
@@ -153,7 +154,7 @@ class Search:
             while not self._is_complete():
                 if self._piece is None:
                     self._locate()
-                elif not self._step():
+                elif not self._step(self._piece):
                     return None
         except BaseException:
             self.leave()
@@ -164,6 +165,7 @@ class Search:
     def fetch(self) -> None:
         """Read from the disk, in any thread. Raises OSError if it fails."""
         journal, piece, offset = self._asked.journal, self._piece, self._offset
+        assert piece is not None, "`run` has come to where it must be read"
         if self._bad >= 0:
             good = journal.next_good(piece, self._bad, piece.first)
             self._asked.remember((piece.first, self._bad), good)
@@ -205,7 +207,7 @@ class Search:
             if not piece.gone:
                 self._enter(piece, offset)
 
-    def _enter(self, piece: Any, offset: int) -> None:
+    def _enter(self, piece: Piece, offset: int) -> None:
         piece.hold()
         self.leave()
         self._piece, self._offset = piece, offset
@@ -218,37 +220,37 @@ class Search:
             else:
                 self._number = number
 
-    def _step(self) -> bool:
+    def _step(self, piece: Piece) -> bool:
         """Use one buffer of records, or go to the next segment. False: `fetch` must read first."""
         data = self._fetched
         fetched, self._fetched = data is not None, None
         self._need = 0
         if self._bad >= 0:
-            self._pass_damage(self._bad)
+            self._pass_damage(piece, self._bad)
             return self._bad < 0
         if data is None:
             data = self._asked.buffer
             try:
                 with memoryview(data) as view:
-                    size = self._piece.read(self._offset, view[: self._window], False)
+                    size = piece.read(self._offset, view[: self._window], False)
             except BlockingIOError:
                 self._need = BUFFER
                 return False
             except OSError:
-                if not self._piece.gone:
+                if not piece.gone:
                     raise
                 self.leave()  # it was just deleted
                 return True
         else:
             size = len(data)
         if size == 0:
-            self._move_on()
+            self._move_on(piece)
             return True
-        return self._walk(data, size, fetched)
+        return self._walk(piece, data, size, fetched)
 
-    def _move_on(self) -> None:
+    def _move_on(self, piece: Piece) -> None:
         """Go on after the end of a segment."""
-        following = self._piece.following
+        following = piece.following
         if following is None:
             self._want(self._safe + 1)
             self._complete = True
@@ -260,7 +262,7 @@ class Search:
 
     # Records
 
-    def _walk(self, data: bytearray, size: int, fetched: bool) -> bool:
+    def _walk(self, piece: Piece, data: bytearray, size: int, fetched: bool) -> bool:
         """Use the records in `data[:size]`. False: `fetch` must read first."""
         walk = self._asked.walk
         walk.begin(data, 0, size)
@@ -279,9 +281,9 @@ class Search:
         self._offset += walk.at
         self._walked += walk.at
         if outcome != MORE:
-            self._pass_damage(self._offset)
+            self._pass_damage(piece, self._offset)
         elif walk.at == 0:
-            self._lengthen(data, size, fetched)
+            self._lengthen(piece, data, size, fetched)
         return self._need == 0 and self._bad < 0
 
     def _take(self, data: bytearray) -> None:
@@ -306,14 +308,14 @@ class Search:
     def _is_too_long(self) -> bool:
         return HEAD_SIZE + 2 + self._asked.walk.payload_size > self._asked.datagram_max
 
-    def _lengthen(self, data: bytearray, size: int, fetched: bool) -> None:
+    def _lengthen(self, piece: Piece, data: bytearray, size: int, fetched: bool) -> None:
         """The buffer held no whole record: read more, or skip a long one."""
-        walk, left = self._asked.walk, self._piece.size - self._offset
+        walk, left = self._asked.walk, piece.size - self._offset
         need = HEADER_SIZE
         if size >= HEADER_SIZE:
             need = (int.from_bytes(data[4:8], "little") + 7) & ~7
         if need > left or (fetched and size >= need):
-            self._pass_damage(self._offset)
+            self._pass_damage(piece, self._offset)
         elif size == self._window < BUFFER:
             self._window = BUFFER
         elif need <= BUFFER:
@@ -326,9 +328,9 @@ class Search:
         else:
             self._need = need
 
-    def _pass_damage(self, at: int) -> None:
+    def _pass_damage(self, piece: Piece, at: int) -> None:
         """Go on with the next good record after a damaged one, once `fetch` has found it."""
-        place = (self._piece.first, at)
+        place = (piece.first, at)
         self._bad = -1
         if place not in self._asked.known:
             self._bad = at

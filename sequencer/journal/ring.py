@@ -1,4 +1,4 @@
-"""The newest messages in memory, with the interface of a Store: replay without a disk.
+"""The newest messages in memory: replay without a disk.
 
 It consists of pieces of 256 KiB; the oldest are dropped whole. It takes at most `bytes_max` and
 one piece, plus what readers still hold. Written and read by the broker's one thread.
@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from typing import Final
 
 from sequencer.journal.errors import Damage
+from sequencer.journal.faces import Piece
 
 PIECE_BYTES: Final = 256 << 10
 ROOM: Final = 1 << 40  # old messages are dropped, so it is never full
@@ -58,7 +59,6 @@ class Ring:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        self.path = ""
         self.id = os.urandom(8).hex()
         self.salt = int.from_bytes(os.urandom(4), "little")
         self.epoch = 1
@@ -99,20 +99,6 @@ class Ring:
         piece.last = self.last = last
         self.bytes += size
 
-    def sync(self) -> int:
-        """Return the last number: messages in memory are as safe as they get."""
-        return self.last
-
-    def rewrite_unsynced(self) -> None:
-        """Nothing to do: no disk could have lost anything."""
-
-    def roll_if_due(self, now: int) -> None:
-        """Nothing to do: a new piece begins by size only."""
-
-    def retain(self, now: int) -> list[tuple[int, int]]:
-        """Nothing to do: writing drops what is over the limit."""
-        return []
-
     def locate(self, number: int) -> tuple[RingPiece, int]:
         """The piece of this number, and its start; for a number after the last one, the end."""
         if number > self.last:
@@ -128,16 +114,10 @@ class Ring:
         return self._pieces[max(place - 1, 0)], 0
 
     def next_good(
-        self, piece: RingPiece, offset: int, number: int
+        self, piece: Piece, offset: int, number: int
     ) -> tuple[RingPiece, int, int] | None:
         """None: nothing in memory is damaged, and what was dropped is before `first`."""
         return None
-
-    def build_indexes(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """Nothing to do: nothing is open."""
 
     def _turn(self, need: int) -> RingPiece:
         """Begin a new piece, and drop the oldest ones to make room for it."""

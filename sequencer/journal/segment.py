@@ -1,4 +1,4 @@
-"""One file of the journal, and the interface `Piece` that every part of a journal has.
+"""One file of the journal: a `Piece` (sequencer/journal/faces.py) on disk.
 
 A reader copies bytes of a `Piece` into its own buffer and walks them there. The first `hold`
 opens a descriptor for readers, and the last `release` closes it. The writer has another one; the
@@ -8,7 +8,7 @@ keeper closes it once the segment is sealed and synced.
 import contextlib
 import errno
 import os
-from typing import Final, Protocol
+from typing import Final
 
 from sequencer.journal.disk import FILE_MODE, UNSUPPORTED, fallocate, pwrite_all, remove
 from sequencer.journal.errors import Damage
@@ -16,34 +16,6 @@ from sequencer.journal.header import INDEX, SEGMENT, START, Head, encode_head, s
 from sequencer.journal.index import Marks, Summary, read_index, write_index
 
 RESERVE_STEP: Final = 16 << 20
-
-
-class Piece(Protocol):
-    """A part of the journal that is read as a unit: a segment, or a piece of the ring."""
-
-    first: int
-    last: int  # the number of its last record; first - 1 if it is empty
-    size: int  # bytes that can be read now
-    start: int  # where its first record begins
-    oldest: int  # the times of its first and last record, ns; 0 if it is empty
-    newest: int
-    gone: bool  # retention has deleted it
-
-    @property
-    def following(self) -> "Piece | None":
-        """The next one; None while this is the newest."""
-
-    def read(self, offset: int, into: memoryview, wait: bool) -> int:
-        """Copy the bytes at `offset` into `into`; return how many, 0 at the end.
-
-        OSError if the disk fails. Without `wait`, BlockingIOError if the disk must be read.
-        """
-
-    def hold(self) -> None:
-        """Keep it readable until `release`: a reader is in the middle of it."""
-
-    def release(self) -> None:
-        """The reader has left it."""
 
 
 class Segment:

@@ -25,6 +25,7 @@ from typing import Final
 from sequencer.journal.backwards import Ids, next_good, recent_ids
 from sequencer.journal.disk import remove, sync_file, sync_folder
 from sequencer.journal.errors import Damage
+from sequencer.journal.faces import Piece
 from sequencer.journal.header import START, Head
 from sequencer.journal.highest import Highest
 from sequencer.journal.recovery import Recovery, conclude, survey_sealed
@@ -282,13 +283,12 @@ class Store:
         marks = segment.own_marks()
         return segment, START if marks is None else marks.before_time(time_ns)
 
-    def next_good(
-        self, piece: Segment, offset: int, number: int
-    ) -> tuple[Segment, int, int] | None:
+    def next_good(self, piece: Piece, offset: int, number: int) -> tuple[Segment, int, int] | None:
         """Where to go on after a bad record at `offset`: a segment, offset and number.
 
         That is the next good record with this number or a later one; None if there is none.
         """
+        assert isinstance(piece, Segment), "it is one of ours"
         return next_good(piece, offset, number, self.last, self.salt)
 
     def recent_ids(self, since: int, most: int) -> Iterator[Ids]:

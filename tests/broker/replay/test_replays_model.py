@@ -134,8 +134,9 @@ class Play:
         self.stage = Stage(journal=journal, sync=sync, catchup_pending=pending)
         if isinstance(journal, Ring):
             self.stage.plane.gate.catchup_pending = 0
-        assert self.stage.keeper is not None
-        self.stage.keeper.start()
+        else:
+            assert self.stage.keeper is not None
+            self.stage.keeper.start()
         self.sent: list[Sent] = []
         self.sids = 0
         self.clients = [self._join() for _ in range(4)]

@@ -1,0 +1,94 @@
+"""The Protocols that the journal on disk and the one in memory have in common.
+
+WritableJournal   Store, Ring          what the sequencer asks for
+ReadableJournal   Store, Ring          what replays, feeds and re-requests ask for
+Piece             Segment, RingPiece   a part of a journal that is read as a unit
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class WritableJournal(Protocol):
+    """Where the sequencer writes the records of all messages that it numbers."""
+
+    @property
+    def salt(self) -> int: ...  # of every record's checksum
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def checked(self) -> bool: ...  # records have checksums
+    @property
+    def last(self) -> int: ...  # the number of the newest message
+    @property
+    def newest_time(self) -> int: ...  # ns since 1970
+    @property
+    def room(self) -> int: ...  # bytes that can surely be written now
+    def reserve(self, need: int) -> None:
+        """Make room for so many bytes. Raises `OSError` if there is none."""
+
+    def write(self, view: memoryview, first: int, last: int, time: int, ids: bool) -> None:
+        """Append whole records, numbers `first` to `last`, all of one time. Raises `OSError`."""
+
+
+class Piece(Protocol):
+    """A part of the journal that is read as a unit: a segment, or a piece of the ring."""
+
+    @property
+    def first(self) -> int: ...
+    @property
+    def last(self) -> int: ...  # the number of its last record; first - 1 if it is empty
+    @property
+    def size(self) -> int: ...  # bytes that can be read now
+    @property
+    def start(self) -> int: ...  # where its first record begins
+    @property
+    def gone(self) -> bool: ...  # retention has deleted it
+    @property
+    def following(self) -> "Piece | None": ...  # None while this is the newest
+    def read(self, offset: int, into: memoryview, wait: bool) -> int:
+        """Copy the bytes at `offset` into `into`; return how many, 0 at the end.
+
+        OSError if the disk fails. Without `wait`, BlockingIOError if the disk must be read.
+        """
+
+    def hold(self) -> None:
+        """Keep it readable until `release`: a reader is in the middle of it."""
+
+    def release(self) -> None:
+        """The reader has left it."""
+
+
+class ReadableJournal(Protocol):
+    """Kept messages, to be read again. A place is a piece and an offset in it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def salt(self) -> int: ...  # of every record's checksum
+    @property
+    def checked(self) -> bool: ...  # records have checksums
+    @property
+    def first(self) -> int: ...  # the first number still here; last + 1 when nothing is
+    @property
+    def last(self) -> int: ...
+    @property
+    def oldest_time(self) -> int: ...  # of the first message here, ns since 1970
+    @property
+    def newest_time(self) -> int: ...
+    def pieces(self) -> Sequence[Piece]:
+        """All of them, oldest first."""
+
+    def locate(self, number: int) -> tuple[Piece, int]:
+        """A place at or before this number's record; the end if the number is after the last."""
+
+    def locate_time(self, time_ns: int) -> tuple[Piece, int]:
+        """A place at or before the first record of this time or later."""
+
+    def next_good(self, piece: Piece, offset: int, number: int) -> tuple[Piece, int, int] | None:
+        """Where to go on after a bad record at `offset`: a piece, offset and number.
+
+        That is the next good record with this number or a later one; None if there is none.
+        """
