@@ -12,7 +12,7 @@ from sublist.subscription import Subscription
 class PlaneControl(Protocol):
     """The protocol's rules: broker/clients/control.py."""
 
-    # Asked by the plane, for the operation at hand
+    # Asked by the plane, for the current operation
 
     def handle(self, connection: Connection, op: int) -> None:
         """Do what one control operation says; answer what is wrong with it."""
@@ -32,7 +32,7 @@ class PlaneControl(Protocol):
         """Nobody got a request: tell its publisher."""
 
     def journal_full(self, connection: Connection, subject: bytes, report: bool = True) -> None:
-        """The journal has no room for a message: count it, and answer its publisher if `told`."""
+        """The journal has no room for a message: count it, and answer its publisher if `report`."""
 
     def no_room(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """The same, for a message that asks for its number."""
