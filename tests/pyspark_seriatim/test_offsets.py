@@ -1,4 +1,4 @@
-"""Where reading begins and ends, what counts as lost, and how a range is shared out."""
+"""Where reading begins and ends, what counts as lost, and how a range is divided."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Rows to operations: held against a loop over the rows; and what no row may have."""
+"""Rows to operations: compared with a loop over the rows; and rows that are refused."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The sink's writers without Spark: what they refuse when they are made, and that they travel."""
+"""The sink's writers without Spark: what they refuse when they are made, and pickling."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""`seriatim spark replay` with Spark: once, in order, and so after whatever dies in between."""
+"""`seriatim spark replay` with Spark: once, in order, whatever dies in between."""
 
 import threading
 from collections.abc import Callable

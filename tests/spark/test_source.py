@@ -1,4 +1,4 @@
-"""Reading with Spark: found by its name, batches and streams, exact over crashes and restarts."""
+"""Reading with Spark: found by name, batches and streams, exact over crashes and restarts."""
 
 import json
 import os

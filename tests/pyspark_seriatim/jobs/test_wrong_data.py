@@ -1,4 +1,4 @@
-"""Data that are not what they must be: refused in words, also by a Python without `assert`."""
+"""Data that are not as expected: refused with a message, also by a Python without `assert`."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Batches to versions: crashes at every step, batches again, readers meanwhile, what is wrong."""
+"""Batches to versions: crashes at every step, repeated batches, concurrent readers, errors."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Roots that are no file system, or none from here: one line, with what it takes."""
+"""Roots that are not a file system, or not reachable from here: one line, with what is needed."""
 
 import pytest
 

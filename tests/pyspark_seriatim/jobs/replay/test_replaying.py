@@ -1,4 +1,4 @@
-"""The pure parts of a replay: chunks, steps, subjects, origin headers, and who replays."""
+"""The pure parts of a replay: chunks, steps, subjects, origin headers, and its name."""
 
 from dataclasses import replace
 from itertools import pairwise

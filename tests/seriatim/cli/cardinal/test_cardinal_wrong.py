@@ -1,4 +1,4 @@
-"""What `seriatim cardinal` says when something is wrong: one clear line, and nothing printed."""
+"""Errors of `seriatim cardinal`: one clear line, and nothing on standard output."""
 
 import socket
 from pathlib import Path
