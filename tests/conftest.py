@@ -1,7 +1,7 @@
-"""One suite, two builds and two loops: `pytest --pure` runs the Python sources and nothing else.
+"""One suite, two builds and two loops: `pytest --pure` runs only the Python sources.
 
-In this process an import hook passes the compiled modules over; the brokers that tests
-start get a copy of the sources without them, first on their path.
+In this process an import hook skips the compiled modules; the brokers that tests start get a copy
+of the sources without them, first on their path.
 """
 
 import os

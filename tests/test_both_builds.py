@@ -1,4 +1,4 @@
-"""What `--pure` runs: it reaches every hot module, and leaves out what no build can change."""
+"""What `--pure` runs: it reaches every hot module, and leaves out what the build cannot change."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""Two builds, one behaviour: hot modules are compiled and typed throughout, and say the same.
+"""Two builds, one behaviour: hot modules are compiled and fully typed, and behave the same.
 
-A missing type is silent: the module compiles, and runs at half its speed. So the C is looked at.
+A missing type is silent: the module compiles, and runs at half its speed. So the C is examined.
 """
 
 import ast

@@ -1,6 +1,6 @@
-"""The rules that no tool knows. A test names every file that breaks its rule, and what to do.
+"""The rules that no tool checks. A test names every file that breaks its rule, and what to do.
 
-Which room may import which is import-linter's business, and spelling is codespell's.
+import-linter checks which room may import which, codespell checks the spelling.
 """
 
 import ast

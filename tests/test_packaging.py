@@ -1,4 +1,4 @@
-"""A wheel made where there is no C compiler: what is in it, and that it runs."""
+"""A wheel made without a C compiler: its contents, and that it runs."""
 
 import os
 import re

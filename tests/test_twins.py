@@ -1,6 +1,6 @@
-"""Constants that stand twice: in a `.pxd` for the compiler, and in its `.py` for the plain build.
+"""Constants defined twice: in a `.pxd` for the compiler, and in its `.py` for the plain build.
 
-Both are read as text, for in one process only one of the two builds can be loaded.
+Both are read as text, because one process can load only one of the two builds.
 """
 
 import ast

@@ -302,8 +302,7 @@ def sub(
     Messages of the past that are no longer kept are reported on standard error.
     With --from, --since or --last, it reconnects and resumes without repeating a message.
 
-    In JSON, [bold]time[/bold] is when the broker accepted the message. If the broker does not keep
-    it, there is [bold]received[/bold] instead: when the message arrived here.
+    JSON has the broker's [bold]time[/bold], or else the time when it was [bold]received[/bold].
 
     [bold]Examples[/bold]
 

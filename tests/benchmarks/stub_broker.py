@@ -1,8 +1,8 @@
-"""A broker of the fewest lines, for the benchmark to count: stub_broker.py PORT FAULT.
+"""A minimal broker for the benchmark to count: stub_broker.py PORT FAULT.
 
 It numbers and frames as Seriatim does. FAULT is what it does wrong at message 5:
 none, lose (no delivery), repeat (the number 4 again), damage (the payload), close (the
-subscriber's connection), and ping (nothing wrong: a PING of its own, amid the messages).
+subscriber's connection), and ping (nothing wrong: a PING of its own, among the messages).
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""A sequencer of the fewest lines: stub_sequencer.py PORT GROUP FEED_PORT FRAMING FAULT.
+"""A minimal sequencer: stub_sequencer.py PORT GROUP FEED_PORT FRAMING FAULT.
 
-It is to clients what cquencer is, or with FRAMING netstring what ours is besides. FAULT is what it
-does wrong at message 5: none, lose (no datagram), repeat (the number 4 again), word (no number),
-early (the answer twice), and end (all of it, with a word).
+To clients it behaves like cquencer, or with FRAMING netstring like Seriatim's port. FAULT is what
+it does wrong at message 5: none, lose (no datagram), repeat (the number 4 again), word (not a
+number), early (the answer twice), and end (it exits, with a message).
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Replaying and reading: whatever else came than what is kept is an error."""
+"""Replaying and reading: anything that was not kept, but arrives, is an error."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""What the parts of a broker share: they hold publishers and serve waiting readers by it."""
+"""What the parts of a broker share: holding publishers, and serving waiting readers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The broker's log: its look, where it goes, and a file that is moved away under it."""
+"""The broker's log: its format, its destination, and a file that is renamed while in use."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""A real broker process: how it starts, what it says of itself, and how it is stopped."""
+"""A real broker process: how it starts, what it reports, and how it is stopped."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What a real broker process asks of its peers: life signs, places, subscriptions, memory."""
+"""What a real broker process demands of its peers: pings, connections, subscriptions, memory."""
 
 import os
 import re

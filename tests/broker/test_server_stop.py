@@ -1,4 +1,4 @@
-"""A stop amid work: what was accepted is delivered, and what is delivered was accepted."""
+"""A stop during work: what was accepted is delivered, and what is delivered was accepted."""
 
 import signal
 import subprocess

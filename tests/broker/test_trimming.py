@@ -1,4 +1,4 @@
-"""What a flood's outboxes have left in the middle of the heap goes back to the system."""
+"""Memory that a flood's outboxes left in the middle of the heap is returned to the system."""
 
 import time
 from contextlib import ExitStack

@@ -1,8 +1,8 @@
-"""However much one client asks for, a turn of the loop does no more of it than 20 ms bear.
+"""However much one client requests, one turn of the loop does at most 20 ms of it.
 
-One table of all long work: for each kind a scene with far too much of it, whose turns tell what
-they have counted. Work is counted, not timed: an offer is a fourteenth of a microsecond, and 64
-bytes that are consumed from the journal, or 1700 that are copied, are one.
+One table of all long work: each kind has a scene with far too much of it, whose turns report what
+they have counted. Work is counted, not timed: an offer is a fourteenth of a microsecond, and so are
+64 bytes consumed from the journal, or 1700 bytes copied.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""How long the loop was busy at worst: remembered for a minute at least, two at most."""
+"""The longest time the loop was busy: remembered for at least one minute, at most two."""
 
 import pytest
 

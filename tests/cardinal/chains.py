@@ -1,4 +1,4 @@
-"""Chains made up for tests: blocks with everything in them, and the state they lead to."""
+"""Made-up chains for tests: blocks with all features, and the state they lead to."""
 
 import hashlib
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
-"""A consumer as an application is one: `python -m tests.cardinal.consuming URL FILE THRESHOLD`.
+"""A consumer like an application's: `python -m tests.cardinal.consuming URL FILE THRESHOLD`.
 
 Each step goes into an SQLite file with its token, in one transaction; then a line is printed with
-the new head. Killed at any moment and started again it goes on from the file. It fails if a block
-is applied twice, or removed when it is not the last, or not on its parent.
+the new head. Killed at any moment and restarted, it continues from the file. It fails if a block is
+applied twice, or removed when it is not the last, or not on its parent.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What an assembler does with bytes that are wrong, and how much it keeps."""
+"""How an assembler handles malformed bytes, and how much it keeps."""
 
 import gc
 import itertools

@@ -1,7 +1,7 @@
-"""What the reference was seen to do with what is wrong or strange, and what we do with it.
+"""What the reference was seen to do with invalid or strange input, and what we do with it.
 
-Every probe of the reference is here, by its name. Where it does what the specification says, we do
-the same; where it panics, hangs, leaks or loses something, what we do instead is written down.
+Every probe of the reference is here, by its name. If it does what the specification says, we do
+the same; if it panics, hangs, leaks or loses something, our behaviour is documented.
 """
 
 from collections.abc import Callable

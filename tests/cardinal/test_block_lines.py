@@ -1,4 +1,4 @@
-"""Blocks as lines of JSON: both ways, and what is said of a wrong line."""
+"""Blocks as lines of JSON: both ways, and the errors for invalid lines."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a channel has brought: where it begins, what it touches, and one upon another."""
+"""The branch of a channel: where it begins, what it touches, and one on top of another."""
 
 from cardinal.branch import Branch
 from tests.cardinal.stream import block, named

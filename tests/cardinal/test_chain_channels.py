@@ -1,4 +1,4 @@
-"""Channels whose ancestor is unknown, late, or taken back; blocks that lie about their hashes."""
+"""Channels whose ancestor is unknown, late, or withdrawn; blocks that lie about their hashes."""
 
 from cardinal.block import Block
 from cardinal.chain import PAST_MAX, Chain

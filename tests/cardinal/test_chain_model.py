@@ -1,4 +1,4 @@
-"""Any tree of blocks in any order, held against an oracle that computes all anew each time."""
+"""Any tree of blocks in any order, compared with an oracle that recomputes everything each time."""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,8 @@
-"""Blocks whose messages come from several partitions, late and in any order: none is lost silently.
+"""Blocks whose messages come from several partitions, late and in any order: no silent losses.
 
-Chains are made at random: with sub-batches that come long after their blocks, forks, and rows of
-several sources that overtake each other. A consumer is stopped after any step, and goes on from the
-token. In the end each block is applied, or was reported, or is known to be waited for.
+Chains are random: with sub-batches that come long after their blocks, forks, and rows of several
+sources that overtake each other. A consumer is stopped after any step, and resumes from the token.
+In the end each block is applied, or was reported, or is known to be waited for.
 """
 
 from collections import Counter

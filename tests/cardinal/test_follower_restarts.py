@@ -1,7 +1,7 @@
-"""A consumer that is stopped after any update goes on as if it had not been, whatever it follows.
+"""A consumer that is stopped after any update continues as if it had not been stopped.
 
-Chains are made at random: blocks, branches within the threshold, reorg channels of any depth, old
-messages sent again, and ordinary blocks between those of a channel.
+Chains are random: blocks, branches within the threshold, reorg channels of any depth, old messages
+sent again, and ordinary blocks between those of a channel.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Blocks held against those before them: what cannot be is told with its line."""
+"""Blocks checked against those before them: impossible ones are reported with their line."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What a chain links and what it remembers: copies of what was applied, and where it was begun."""
+"""What a chain links and remembers: copies of applied blocks, and where it was begun."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whatever bytes come, the outcome is a message or an error that says where and why."""
+"""Whatever the bytes are, the result is a message or an error that says where and why."""
 
 import itertools
 import pickle

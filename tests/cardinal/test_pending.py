@@ -1,4 +1,4 @@
-"""How messages of a block are counted, and what is said to be missing."""
+"""How messages of a block are counted, and what is reported as missing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A schema as a file: what is written is read again, and what is wrong is said."""
+"""A schema as a file: what is written can be read again, and errors are reported."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where a chain begins that nobody told where: children that are whole before their parents."""
+"""Where a chain begins without a given start: children that are complete before their parents."""
 
 import pytest
 

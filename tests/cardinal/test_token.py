@@ -1,4 +1,4 @@
-"""The resumption token: to text and back, and what is none."""
+"""The resumption token: to text and back, and invalid ones."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The tree of known blocks: paths, what hangs on what, and what has the lowest number."""
+"""The tree of known blocks: paths, descendants, and the lowest number."""
 
 from cardinal.tree import Tree
 from tests.cardinal.stream import block, named

@@ -1,4 +1,4 @@
-"""What a chain tells, in words."""
+"""The events of a chain, in words."""
 
 from cardinal.update import Stalled, Unlinked, Why
 

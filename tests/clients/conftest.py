@@ -1,7 +1,7 @@
-"""One broker for each frame mode, shared by the tests of all real clients; node, for those in it.
+"""One broker for each frame mode, shared by the tests of real clients; node, for the npm client.
 
-Node is taken from the machine, or installed with apt-get where we may; the client's modules are
-installed once, from the lock file. Without either the tests are skipped, and say why.
+Node is taken from the machine, or installed with apt-get where permitted; the client's modules are
+installed once, from the lock file. Without either the tests are skipped, with the reason.
 """
 
 import os

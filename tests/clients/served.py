@@ -1,4 +1,4 @@
-"""A running broker as a client's test sees it: where it is, and how to read its payloads."""
+"""A running broker as a client's test sees it: its address, and how to read its payloads."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine

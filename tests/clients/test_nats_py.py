@@ -1,4 +1,4 @@
-"""nats-py against the broker: what an application does all day, in each frame mode."""
+"""nats-py against the broker: what applications do most, in each frame mode."""
 
 import asyncio
 

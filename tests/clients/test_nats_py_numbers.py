@@ -1,4 +1,4 @@
-"""nats-py and the numbers: what only this broker does, seen from an everyday client."""
+"""nats-py and the numbers: what only this broker does, seen from an ordinary client."""
 
 import asyncio
 

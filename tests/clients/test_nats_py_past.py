@@ -1,4 +1,4 @@
-"""nats-py and the past: replay, requests and publishing once, with nothing but its own calls."""
+"""nats-py and the past: replay, requests and publishing once, with its own calls only."""
 
 import asyncio
 import json

@@ -1,10 +1,10 @@
-"""Who behaves well beside those that come and go at random, and is to notice nothing of them.
+"""Well-behaved clients next to those that come and go at random; they must notice nothing.
 
-    Listener    hears every message there is, and each number in its turn
-    Steady      publishes, hears what it publishes, and asks for numbers and for the past
-    Watcher     reads the pages of monitoring, and sometimes leaves in the middle of one
+    Listener    receives every message, with consecutive numbers
+    Steady      publishes, receives what it publishes, and asks for numbers and for the past
+    Watcher     reads the pages of monitoring, and sometimes disconnects in the middle of one
 
-Each is a thread. `error` is the first thing that should not have been.
+Each is a thread. `error` is the first violation.
 """
 
 import contextlib

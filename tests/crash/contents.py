@@ -1,4 +1,4 @@
-"""What a store's directory holds once it is recovered, read by the store and not by a broker."""
+"""What a journal's directory holds after recovery, read by the journal's code without a broker."""
 
 from pathlib import Path
 from typing import NamedTuple

@@ -3,9 +3,9 @@
     with mounted("tmpfs", 4 << 20) as folder: ...
     with PowerDisk() as disk: disk.cut()
 
-A cut is the kernel's own: ext4's shutdown ioctl stops all that is on its way to the disk, as
-xfstests do it, and nothing that no sync had forced out arrives any more. Mounted again, the
-file system recovers as after a real one.
+The kernel does the cut: ext4's shutdown ioctl stops all writes on their way to the disk, as in
+xfstests, and nothing that no sync had forced out arrives any more. Mounted again, the file system
+recovers as after a real power cut.
 """
 
 import fcntl

@@ -1,11 +1,11 @@
-"""What anybody was ever told, over all lives of a broker, and what must then be in its journal.
+"""Everything that clients were told, over all lives of a broker, and what must be in its journal.
 
     delivered   a number was seen with a message: it is that message's for good
-    acked       a publisher was told the number of its message, or `+OK`, or PONG behind it
-    judge       the journal, read from 1 at the end, holds all that, and nothing twice
+    acked       a publisher got the number of its message, or `+OK`, or PONG after it
+    judge       the journal, read from 1 at the end, has all of that, and nothing twice
 
-A message is known by its publisher and that one's own count; subject, size and payload follow
-from these two, so whatever is damaged on the way shows. One writer: the trial's event loop.
+A message is identified by its publisher and the publisher's own count; subject, size and payload
+follow from these two, so any damage shows. One writer: the trial's event loop.
 """
 
 import asyncio

@@ -1,15 +1,13 @@
-"""Publishers and subscribers that live through a broker's crashes, on sockets of their own.
+"""Publishers and subscribers that survive a broker's crashes, on sockets of their own.
 
     Careless   fire and forget; what PONG did not confirm may be lost, and is not sent again
-    Asker      `$SEQ.PUB` with ids and many under way; sends again until it knows each number
-    Verbose    `+OK` for each, with ids; sends again what was not answered, and now and then
-               what was
-    Live       a subscription to `>`: no hole while a connection lasts
-    Follower   `$SEQ.FROM` its next number: no hole at all, over all crashes, and over closes
-               of its own
-    Slow       a Follower that reads a little, then waits for others to be far ahead
+    Asker      `$SEQ.PUB` with ids and many in flight; sends again until it knows each number
+    Verbose    `+OK` for each, with ids; sends again what was not answered, and sometimes what was
+    Live       a subscription to `>`: no gap while a connection lasts
+    Follower   `$SEQ.FROM` its next number: no gap at all, over all crashes and its own reconnects
+    Slow       a Follower that reads a little, then waits until others are far ahead
 
-Each runs until it is told to stop, and raises Broken for what may never be.
+Each runs until it is stopped, and raises Broken for what must never happen.
 """
 
 import asyncio

@@ -5,13 +5,13 @@
     past = read_log(log)
     before.cut(past, at).lay_out(folder)     the directory as the cut at time `at` leaves it
 
-The strict disk keeps what a finished fsync or fdatasync covers, and nothing else: not a byte, not
-a longer file, and no name that an fsync of its directory does not cover. Given chance, it keeps
-some of the rest as well: any pages, in any order, torn at 512 bytes; any later size of the
-file, with zeros where nothing came; some of the names, first come first.
+The strict disk keeps what a finished fsync or fdatasync covers, and nothing else: not a byte, not a
+longer file, and no name that an fsync of its directory does not cover. Given chance, it also keeps
+some of the rest: any pages, in any order, torn at 512 bytes; any later size of the file, with zeros
+where nothing was written; some of the names, in order of creation.
 
-Times are chosen against the program: a write counts from its end, a sync covers what had ended
-when it began and counts from its end, a send has happened when it began.
+Times are chosen against the program: a write counts from its end; a sync covers what had ended when
+it began, and counts from its end; a send has happened when it began.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""disk.c built and put before a program: what it does to a directory is recorded, or fails.
+"""Builds disk.c and preloads it into a program: operations on a directory are recorded, or fail.
 
 faults = Faults(tmp_path)
 env = preload(store, log=tmp_path / "log", faults=faults)      for subprocess or a broker

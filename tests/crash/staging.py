@@ -1,6 +1,6 @@
 """Publishers of batches against a broker that dies, and the judgement of what it leaves.
 
-finish(folder, batches)     a broker on what a crash has left: all of them are published once
+finish(folder, batches)     starts a broker on what a crash left: all are published once
 """
 
 import json

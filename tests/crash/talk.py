@@ -1,4 +1,4 @@
-"""Few words with one broker, for the tests of its disk: publish, hear, replay."""
+"""Short conversations with one broker, for the tests of its disk: publish, receive, replay."""
 
 import re
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""Clients that begin and leave at random: the others notice nothing, and what is held stays flat.
+"""Clients that come and go at random: the others notice nothing, and memory stays flat.
 
 SOAK_SECONDS=600    in the environment: for so long
-CRASH_SEED=7        the seed of a failure again
+CRASH_SEED=7        repeats the seed of a failure
 """
 
 import statistics

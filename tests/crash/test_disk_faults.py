@@ -1,4 +1,4 @@
-"""A disk that fails on command: what waits is neither lost nor shown, and then all goes on."""
+"""A disk that fails on command: waiting messages are neither lost nor shown; then all continues."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager

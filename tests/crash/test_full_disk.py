@@ -1,4 +1,4 @@
-"""A disk that gets full: publishers are refused, nobody else notices, and it goes on by itself."""
+"""A disk that fills up: publishers are refused, nobody else notices, and it recovers on its own."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`kill -9` at random moments: nothing that anybody was told is lost, or told otherwise later."""
+"""`kill -9` at random moments: nothing that a client was told is lost, or changes later."""
 
 from pathlib import Path
 

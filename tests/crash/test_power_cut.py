@@ -1,8 +1,8 @@
-"""The power of the broker's disk is cut under traffic: `sync = "always"` loses nothing told.
+"""The power of the broker's disk is cut under traffic: `sync = "always"` loses nothing reported.
 
-The disk is an ext4 of its own, and the cut is the kernel's: whatever no finished sync had
-forced out is gone when it is mounted again. tests/crash/test_sync.py asks the same of a disk
-that may also keep any part of the rest, and needs no root.
+The disk is an ext4 of its own, and the kernel does the cut: whatever no finished sync had forced
+out is gone when it is mounted again. tests/crash/test_sync.py tests the same on a disk that may
+also keep any part of the rest, and needs no root.
 """
 
 import asyncio

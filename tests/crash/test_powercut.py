@@ -1,6 +1,6 @@
-"""The shim and the disk that forgets, on programs small enough to know what must be left.
+"""The shim and the forgetful disk, on programs small enough to know what must be left.
 
-A power cut that leaves too much proves nothing: so here is shown that unsynced bytes, sizes and
+A power cut that leaves too much proves nothing. So these tests show that unsynced bytes, sizes and
 names do get lost, and, by random programs, that nothing else does.
 """
 

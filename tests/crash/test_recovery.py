@@ -1,4 +1,4 @@
-"""What a broker finds when it starts where another was killed: its log says so, and it goes on."""
+"""A broker that starts where another was killed: its log says what it found, and it goes on."""
 
 import json
 import os

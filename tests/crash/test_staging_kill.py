@@ -1,7 +1,7 @@
 """`kill -9` at random moments of many commits: every row of every batch is published once.
 
-Publishers of batches, small ones and some that take many turns, insist on each until it is
-answered; others publish between. tests/crash/test_staging_cut.py asks the same of every step.
+Publishers of batches, small ones and some that take many turns, repeat each request until it is
+answered; others publish meanwhile. tests/crash/test_staging_cut.py tests every step.
 """
 
 import threading

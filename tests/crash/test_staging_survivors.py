@@ -1,7 +1,7 @@
-"""A broker killed behind a rename that it had not synced, then the power cut under the next one.
+"""A broker killed after a rename that it had not synced, then a power cut under the next one.
 
-The next one believes what it finds: a promise, or that a batch is done. What it does for that
-must not outlive what it believed.
+The next one relies on what it finds: an intent, or that a batch is done. What it does because of
+that must not survive without what it relied on.
 """
 
 import shutil

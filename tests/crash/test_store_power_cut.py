@@ -1,7 +1,7 @@
-"""The store alone, its power cut at many moments: what it called safe is there, and nothing else.
+"""The journal alone, its power cut at many moments: what it called safe is there, nothing else.
 
-A program writes, syncs, rolls, retains, closes and opens again, and says on a socket what
-it knows to be safe; disk.c records both. Then the directory is laid out as a cut at any of these
+A program writes, syncs, rolls, retains, closes and opens again, and reports on a socket what it
+knows to be safe; disk.c records both. Then the directory is laid out as a cut at any of these
 moments leaves it, strictly or with a random part of the rest, and opened.
 """
 

@@ -1,7 +1,7 @@
-"""What `sync` promises of a broker on a disk that forgets what was not synced.
+"""What `sync` guarantees for a broker on a disk that forgets what was not synced.
 
-The broker lives twice under disk.c, killed between, with publishers and subscribers of all
-kinds. What it had told on its sockets at any moment is known, and what the disk held for sure:
+The broker lives twice under disk.c, killed in between, with publishers and subscribers of all
+kinds. What it had sent on its sockets at any moment is known, and what the disk held for certain:
 `always` means that the second has all of the first. `interval` may lose the last moments, and
 `never` does lose.
 """

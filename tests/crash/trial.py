@@ -1,13 +1,13 @@
-"""Rounds of traffic, each ended by `kill -9` at a random moment, on one store and one port.
+"""Rounds of traffic, each ended by `kill -9` at a random moment, on one journal and one port.
 
     play(Trial(store, SEED, sync="interval"), rounds=5)        raises Broken
 
-A moment is a random count of deliveries and acknowledgements, so that the broker is in the
-middle of its work, whatever the machine's speed; some starts are killed as well. The seed
-decides sizes, subjects, repeats and moments; the scheduler's part cannot be repeated.
+A moment is a random count of deliveries and acknowledgements, so that the broker is in the middle
+of its work on any machine; some starts are killed as well. The seed decides sizes, subjects,
+repeats and moments; the scheduler's part cannot be repeated.
 
-    SOAK_SECONDS=600    in the environment: more rounds for so long, shared out among the trials
-    CRASH_SEED=7        the seed of a failure again; a soak draws one, the gate has its own
+    SOAK_SECONDS=600    in the environment: more rounds for so long, divided among the trials
+    CRASH_SEED=7        repeats the seed of a failure; a soak draws one, the gate has its own
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""deploy/spark/show.py: an archive as a table, and loudly nothing where there is none."""
+"""deploy/spark/show.py: an archive as a table, and an error where there is none."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""tshark reads our feeds: by our dissector in Lua, and MoldUDP64 by its own, which is no kin."""
+"""tshark reads our feeds: with our dissector in Lua, and MoldUDP64 with its own."""
 
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Every input of the corpus, in both builds: what once broke something must never do so again.
 
-Fuzzing itself needs clang and minutes (`make fuzz`); this is what it has found worth keeping,
-against the same judges, without a sanitizer, and with the true sizes of buffers and tables.
+Fuzzing itself needs clang and minutes (`make fuzz`). These are the inputs worth keeping, with the
+same judges, without a sanitizer, and with the real sizes of buffers and tables.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A network of our own needs root."""
+"""A network namespace of our own needs root."""
 
 import pytest
 

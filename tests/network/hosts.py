@@ -1,13 +1,13 @@
-"""Several hosts on one machine: network namespaces on a switch, each by a cable or by a lossy wire.
+"""Several hosts on one machine: network namespaces on a switch, each by a cable or a lossy wire.
 
     with Network() as network:
         broker, far = network.host("broker"), network.host("far", wired=True)
         with far.inside(): ...            sockets made and processes started here are the host's
         far.wires[0].set("right udp loss 0.05")
 
-A host has an interface eth0, eth1, .. on each of the network's lans, with the addresses
-10.77.LAN.N and fd77:LAN::N, and sends multicast by eth0 where nothing else is said. Needs root and
-iproute2. All is gone when the context ends; what a killed run left goes when the next begins.
+A host has an interface eth0, eth1, .. on each of the network's LANs, with the addresses
+10.77.LAN.N and fd77:LAN::N, and by default sends multicast by eth0. Needs root and iproute2.
+Everything is removed when the context ends; leftovers of a killed run are removed by the next.
 """
 
 import ctypes

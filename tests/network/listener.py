@@ -2,15 +2,14 @@
 
     python -m tests.network.listener CODEC FILL START UNTIL (GROUP:PORT[,INTERFACE] | KEY=VALUE)..
 
-FILL is a URL or "-", START a number or "live", UNTIL the number with which it ends, 0 for none;
-KEY is one more argument of `Receiver`.
-It says "ready", then "at N" every hundred numbers, "rejoined" when a group was, and at the end
-one line of JSON: what was delivered, lost and wrong, and the counters. A line
-`stop` on stdin ends it before.
+FILL is a URL or "-", START a number or "live", UNTIL the number with which it ends, 0 for none; KEY
+is one more argument of `Receiver`. It prints "ready", then "at N" every hundred numbers, "rejoined"
+after rejoining a group, and at the end one line of JSON: what was delivered, lost and wrong, and
+the counters. A line `stop` on stdin ends it early.
 
-Numbers must come in order, and without a hole where the feed has no filter (`subject`). What
-publishers (tests/network/publisher.py) wrote must come whole, and of each in its order. The
-first few faults are in the report.
+Numbers must come in order, and without a gap unless the feed has a filter (`subject`). What
+publishers (tests/network/publisher.py) wrote must arrive complete, and in order for each of them.
+The first few errors are in the report.
 """
 
 import asyncio

@@ -2,9 +2,9 @@
 
     python -m tests.network.publisher HOST PORT NAME SIZE
 
-Each line of stdin, `COUNT RATE`, has it publish so many messages at so many a second (0: as fast
-as it can); when the broker has them all, a line `COUNT SECONDS` says so. Payloads are known to
-all: `payload(name, i, size)` for i = 1, 2, 3 ..; the subject is `t.NAME`.
+For each line of stdin, `COUNT RATE`, it publishes so many messages at so many per second (0: as
+fast as possible); when the broker has them all, it prints `COUNT SECONDS`. Payloads are
+predictable: `payload(name, i, size)` for i = 1, 2, 3 ..; the subject is `t.NAME`.
 """
 
 import select

@@ -1,4 +1,4 @@
-"""A scene: a broker, publishers and receivers, each on a host of its own, lossy wires between.
+"""A scene: a broker, publishers and receivers, each on a host of its own, with lossy wires.
 
     with Scene(tmp_path, "239.77.0.1:5000,codec=moldudp64,interface=eth0") as scene:
         far = scene.host("far", "both udp loss 0.05")
@@ -6,7 +6,7 @@
         scene.publisher().publish(100_000, rate=50_000)
         listener.report()
 
-All of them are processes; what they say on stdout is what a test waits for.
+All of them are processes; a test waits for what they print.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Feeds and the interfaces they go by: one that goes down, one that comes back as another, IPv6."""
+"""Feeds and their interfaces: one that goes down, one that comes back as another, IPv6."""
 
 import re
 import socket

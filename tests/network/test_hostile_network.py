@@ -1,4 +1,4 @@
-"""What strangers and mishaps do: garbage, forged requests, the wrong plug, another journal."""
+"""Strangers and mishaps: garbage, forged requests, the wrong plug, another journal."""
 
 import random
 import shutil

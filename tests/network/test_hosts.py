@@ -1,4 +1,4 @@
-"""Hosts of a network: their own interfaces, plugs to pull, and nothing left of them afterwards."""
+"""Hosts of a network: their own interfaces, plugs to pull, and complete cleanup afterwards."""
 
 import os
 import socket

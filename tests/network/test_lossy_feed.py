@@ -1,6 +1,6 @@
-"""A feed over a network that loses, doubles and reorders: every number arrives once, in order.
+"""A feed over a network that loses, duplicates and reorders: every number arrives once, in order.
 
-At 100 000 messages of 128 bytes a second (uncompiled: as many as both sides carry). With
+At 100 000 messages of 128 bytes a second (uncompiled: as many as both sides can handle). With
 NETWORK_SECONDS=60 each publishes for so long.
 """
 

@@ -1,4 +1,4 @@
-"""A receiver whose interface is taken away and made anew hears its group again, by itself."""
+"""A receiver whose interface is removed and created again receives its group again."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Others who send to the group: what they say is not ours, and takes nothing of ours away."""
+"""Others who send to the group: their packets are not accepted, and cost us nothing."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""The lossy wire itself: what it lets pass, loses, doubles and reorders, and that it is no more."""
+"""The lossy wire itself: what it passes, loses, duplicates and reorders, and nothing else."""
 
 import os
 import socket

@@ -1,11 +1,11 @@
-"""wire.c built and run: what passes between two interfaces is lost, doubled and reordered.
+"""Builds and runs wire.c: packets between two interfaces are lost, duplicated and reordered.
 
     wire = Wire(namespace, seed=7)
     wire.set("right udp loss 0.05 duplicate 0.01 reorder 0.02")     RIGHT is to the host
     wire.stop().udp("right").lost
 
-Where the kernel has netem this would be `tc`; not every kernel has, and netem knows no seed.
-`draws` says what wire.c draws for the n-th frame of a kind and way: tests can foretell its fate.
+Where the kernel has netem this could be `tc`; not every kernel has it, and netem has no seed.
+`draws` says what wire.c draws for the n-th frame of a kind and direction, so tests can predict it.
 """
 
 import atexit

@@ -1,4 +1,4 @@
-"""Readers that stop reading, a broker that serves them from its journal, and what it says of it.
+"""Readers that stop reading, a broker that serves them from its journal, and how it reports that.
 
 with Keeping("none") as broker:      a broker with a journal and little patience
     slow = broker.deaf(b"SUB a 1")   a connection that reads nothing until it is asked to

@@ -1,4 +1,4 @@
-"""Subscribers that lag are served from the journal: all of it, once, in order, at nobody's cost."""
+"""Lagging subscribers are served from the journal: everything, once, in order; none is delayed."""
 
 import itertools
 from collections.abc import Iterator

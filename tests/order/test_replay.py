@@ -1,4 +1,4 @@
-"""The past and then the present, `$SEQ.FROM` and its like: no hole, no duplicate, no silence."""
+"""The past, then live messages, by `$SEQ.FROM` and the like: no gap, no duplicate."""
 
 import random
 import re

@@ -1,6 +1,6 @@
-"""Slow and dead subscribers without a journal: cut off, bounded, and nobody else's trouble.
+"""Slow and dead subscribers without a journal: disconnected, bounded, without affecting others.
 
-With one they are served from it (test_catch_up.py). This is what is left without: NATS' way.
+With a journal they are served from it (test_catch_up.py). Without one, the rules are NATS'.
 
 A subscriber that never reads has its socket buffers filled first, some megabytes on this kernel,
 and only then the server's own memory: so each flood here is larger than both.

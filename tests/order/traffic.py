@@ -1,7 +1,8 @@
 """Publishers and subscribers on raw sockets, and what a run of them must look like.
 
 A publisher writes its messages in pieces cut at random places, so that reads on the server begin
-and end anywhere. A payload is `<publisher> <count>`; with the subject it says what is due to whom.
+and end anywhere. A payload is `<publisher> <count>`; with the subject, it determines who must get
+what.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""The byte machine driven as a connection drives it: chunks in, operations with their bytes out.
+"""Drives the parser as a connection does: chunks in, operations with their bytes out.
 
 `read` carries what the machine has not consumed over to the next chunk; `Said` holds the spans
 of one operation as bytes, so that two ways to read the same stream can be compared. `modelled` is

@@ -1,4 +1,4 @@
-"""Streams nobody wrote, for hypothesis: operations, whole or damaged, one after the other."""
+"""Generated streams, for hypothesis: operations, whole or damaged, one after the other."""
 
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""The words a peer is told: nats-server's to the letter, one line each, and what closes."""
+"""The errors sent to a peer: nats-server's to the letter, one line each, and which ones close."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Brokers to read from, without Spark: a process with a journal, and options that lead to it."""
+"""Brokers to read from, without Spark: a process with a journal, and the options to reach it."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

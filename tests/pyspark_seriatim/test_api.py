@@ -1,4 +1,4 @@
-"""A PySpark that lacks names of the API: told in one line, whatever is imported first."""
+"""A PySpark without names of the API: reported in one line, whatever is imported first."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Chunks of columns as Arrow batches: the same rows, of the columns and the size wanted."""
+"""Chunks of columns as Arrow batches: the same rows, with the wanted columns and size."""
 
 import re
 import struct

@@ -1,4 +1,4 @@
-"""What is asked of a broker: ranges, filters, times; over restarts of it, at the exact number."""
+"""Requests to a broker: ranges, filters, times; over restarts, at the exact number."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Who we are, and TLS: against a nats-server that asks for it."""
+"""Credentials and TLS, against a nats-server that requires them."""
 
 from collections.abc import Callable
 from functools import partial

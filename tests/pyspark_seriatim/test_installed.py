@@ -1,4 +1,4 @@
-"""Which PySpark is installed: a job that it is too old for ends with a line."""
+"""Which PySpark is installed: with one that is too old, a job ends with one line."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Filters of a query as ranges and subjects: what is left out, no filter would have let pass."""
+"""Filters of a query as ranges and subjects: nothing is left out that a filter would pass."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Where reading begins and ends, what counts as lost, and how a range is shared out."""
+"""Where reading begins and ends, what counts as lost, and how a range is divided."""
 
 import json
 import logging
@@ -160,9 +160,9 @@ def test_given_a_batch_query_when_planned_then_it_is_this_range(
 @pytest.mark.parametrize(
     ("given_", "there", "found", "why"),
     [
-        ({"startingOffsets": 5}, info(first=7), (7, 101), "startingOffsets is at 5, and the first"),
-        ({"startingOffsets": 102}, info(), (101, 101), "startingOffsets is at 102, and the last"),
-        ({"endingOffsets": 102}, info(), (1, 101), "endingOffsets is 102, and the last number giv"),
+        ({"startingOffsets": 5}, info(first=7), (7, 101), "startingOffsets is at 5, but the first"),
+        ({"startingOffsets": 102}, info(), (101, 101), "startingOffsets is at 102, but the last"),
+        ({"endingOffsets": 102}, info(), (1, 101), "endingOffsets is 102, but the last number giv"),
         ({"endingOffsets": json.dumps(at(7, OTHER))}, info(), (1, 101), "endingOffsets is of jour"),
         (
             {"startingOffsets": json.dumps(at(7, OTHER))},

@@ -1,4 +1,4 @@
-"""Rows to operations: held against a loop over the rows; and what no row may have."""
+"""Rows to operations: compared with a loop over the rows; and rows that are refused."""
 
 from typing import Any
 
@@ -181,15 +181,18 @@ def test_given_any_subject_and_reply_then_they_are_taken_just_where_pub_takes_th
             r"a blank; .* regexp_replace\(subject, '\\\\s', '_'\)",
         ),
         ({"subject": "a\r\nPUB b 0", "payload": b""}, "it has a blank"),
-        ({"subject": "$SEQ.INFO", "payload": b""}, "begins with $SEQ. is the broker's own"),
-        ({"subject": "$NRG.x", "payload": b""}, "begins with $NRG. is the broker's own"),
-        ({"subject": "_GR_.x", "payload": b""}, "begins with _GR_. is the broker's own"),
-        ({"subject": "x" * 99, "payload": b"y" * 200}, "'x{60}'... has 200 bytes, and .* of 100"),
+        ({"subject": "$SEQ.INFO", "payload": b""}, "subjects below $SEQ. are reserved"),
+        ({"subject": "$NRG.x", "payload": b""}, "subjects below $NRG. are reserved"),
+        ({"subject": "_GR_.x", "payload": b""}, "subjects below _GR_. are reserved"),
+        ({"subject": "x" * 99, "payload": b"y" * 200}, "'x{60}'... has 200 bytes, but .* most 100"),
         (
             {"subject": "s", "payload": b"", "reply": "a b"},
             r"reply 'a b' cannot be published to: it has a blank; .* regexp_replace\(reply, ",
         ),
-        ({"subject": "s", "payload": b"", "reply": "$JS.ACK.x"}, "begins with $JS. is the broker"),
+        (
+            {"subject": "s", "payload": b"", "reply": "$JS.ACK.x"},
+            "subjects below $JS. are reserved",
+        ),
         (
             {"subject": "s", "payload": b"", "headers": [("a:", ["1"])]},
             "'s' has the header name 'a:'",

@@ -133,7 +133,11 @@ def test_given_an_end_when_a_stream_is_read_then_it_is_refused(name: str) -> Non
 @pytest.mark.parametrize(
     ("name", "where", "said"),
     [
-        ("startingOffset", "batch", "startingOffset is not known, .* is startingOffsets meant"),
+        (
+            "startingOffset",
+            "batch",
+            "startingOffset is unknown and ignored; did you mean startingOffsets",
+        ),
         ("colour", "batch", "colour is unknown and ignored"),
         (
             "maxOffsetsPerTrigger",

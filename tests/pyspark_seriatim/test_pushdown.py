@@ -1,6 +1,6 @@
-"""Filters that are pushed down, against a real broker: the rows are those of no push-down.
+"""Filters that are pushed down, against a real broker: the same rows as without push-down.
 
-The journal is one of before: it has subjects that nobody can subscribe to.
+The journal is an old one: it has subjects that nobody can subscribe to.
 """
 
 from collections.abc import Iterator

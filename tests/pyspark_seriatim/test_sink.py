@@ -1,4 +1,4 @@
-"""The sink's writers without Spark: what they refuse when they are made, and that they travel."""
+"""The sink's writers without Spark: what they refuse when they are made, and pickling."""
 
 import pickle
 
@@ -53,14 +53,14 @@ def schema(columns: dict[str, DataType]) -> StructType:
             {},
             "cast it to map<string,array<string>>",
         ),
-        ({"payload": BinaryType()}, {"subject": "a.*"}, r'subject: "a\.\*" is not a subject that'),
+        ({"payload": BinaryType()}, {"subject": "a.*"}, r'subject: "a\.\*" is not a subject to'),
         (
             {"payload": BinaryType()},
             {"subject": "$SEQ.x"},
-            r'subject: "\$SEQ\.x" is not a subject that',
+            r'subject: "\$SEQ\.x" is not a subject to',
         ),
-        (GOOD, {"txnVersion": "5"}, "txnAppId: it is missing; txnVersion alone says nothing"),
-        (GOOD, {"txnAppId": "a"}, "txnVersion: it is missing; txnAppId alone says nothing"),
+        (GOOD, {"txnVersion": "5"}, "txnAppId: it is missing; txnVersion alone has no effect"),
+        (GOOD, {"txnAppId": "a"}, "txnVersion: it is missing; txnAppId alone has no effect"),
         (GOOD, {"txnAppId": "a", "txnVersion": "-1"}, "txnVersion: "),
         (GOOD, {"txnAppId": "ä", "txnVersion": "1"}, "txnAppId: printable ASCII"),
         (GOOD, {"deliveryGuarantee": "once"}, "deliveryGuarantee: "),

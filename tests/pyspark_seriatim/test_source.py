@@ -86,7 +86,7 @@ def test_given_a_schema_that_cannot_be_when_read_then_it_says_which_columns_ther
 
 def test_given_a_schema_that_has_a_column_twice_when_read_then_it_is_refused() -> None:
     twice = StructType([StructField("subject", TYPES["subject"])] * 2)
-    with pytest.raises(OptionError, match="the column subject is there twice"):
+    with pytest.raises(OptionError, match="the column subject occurs twice"):
         SeriatimDataSource({"servers": "a"}).reader(twice)
 
 
@@ -237,7 +237,7 @@ def test_given_another_journal_when_a_task_reads_then_nothing_is_taken_for_what_
 ) -> None:
     publish(b"a", *[b"x"] * 10)
     part = NumberRange("0badcafe0badcafe", 5, 10, (">",))
-    with pytest.raises(DataLost, match="the numbers are of 0badcafe0badcafe"):
+    with pytest.raises(DataLost, match="the numbers belong to 0badcafe0badcafe"):
         numbers(BatchReader(options(), NUMBERS), [part])
     assert numbers(BatchReader(options(failOnDataLoss="false"), NUMBERS), [part]) == []
 

@@ -1,4 +1,4 @@
-"""One connection: large answers in place, refusals, what breaks it, and who is no broker."""
+"""One connection: large answers in place, refusals, what breaks it, and servers of other kinds."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The stream's reader without Spark: where batches begin and end, and what is decided again."""
+"""The stream reader without Spark: where batches begin and end, and repeated decisions."""
 
 import pickle
 import time

@@ -1,4 +1,4 @@
-"""The source that stands in where the real one cannot be used: it says why."""
+"""The source that stands in if the real one cannot be used: it says why."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Words of options as values: what may be written, and what is said of what may not."""
+"""Values of options: what is accepted, and the errors for what is not."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Stores written by hand, record by record, for tests that must know every byte."""
+"""Journals written by hand, record by record, for tests that must know every byte."""
 
 from collections.abc import Iterable
 from pathlib import Path

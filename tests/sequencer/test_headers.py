@@ -1,4 +1,4 @@
-"""Header blocks with the broker's fields in front, and nobody else's of the same name."""
+"""Header blocks with the broker's fields in front, and no forged ones of the same name."""
 
 import re
 from email.parser import BytesParser

@@ -1,4 +1,4 @@
-"""A message as spans: what a batch is given, a walk finds, wherever the record lies."""
+"""A message as spans: a walk finds what a batch was given, wherever the record lies."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

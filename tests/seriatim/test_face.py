@@ -1,4 +1,4 @@
-"""`import seriatim`: every name is there, and a user's own modules are not disturbed."""
+"""`import seriatim`: every name is there, and a user's own modules are not affected."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`seriatim spark audit` with Spark, against archives that are right, and wrong in every way."""
+"""`seriatim spark audit` with Spark, on archives that are right, and wrong in every way."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The job cardinal with Spark and a broker: both engines, restarts, crashes, readers meanwhile."""
+"""The cardinal job with Spark and a broker: both engines, restarts, crashes, concurrent readers."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""Options that no other test with Spark gives: who we are, times, sizes, and what is deleted."""
+"""Options that no other test with Spark uses: credentials, times, sizes, and deleted messages."""
 
 import contextlib
 import socket

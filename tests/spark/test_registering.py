@@ -1,4 +1,4 @@
-"""How Spark comes to know the source: it looks for it, or is told; and what comes of a failure."""
+"""How Spark finds the source: by itself, or registered; and what a failure leads to."""
 
 import os
 import subprocess

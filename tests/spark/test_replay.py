@@ -1,4 +1,4 @@
-"""`seriatim spark replay` with Spark: once, in order, and so after whatever dies in between."""
+"""`seriatim spark replay` with Spark: once, in order, whatever dies in between."""
 
 import threading
 from collections.abc import Callable
@@ -137,7 +137,7 @@ def test_given_an_archive_when_replayed_then_its_messages_come_in_order_with_wha
     ]
     assert dict(last[3])["Nats-Origin-Sequence"] == ["15"]
     assert run(replay, [archive, "--server", url, "--subject", "orders.us", "--strip", "eu"]) == 2
-    assert "--strip eu: orders.us does not begin so" in capsys.readouterr().err
+    assert "--strip eu: orders.us does not begin with it" in capsys.readouterr().err
 
 
 def test_given_odd_subjects_that_the_broker_numbered_when_archived_then_all_is_read_and_replayed(

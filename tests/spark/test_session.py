@@ -1,4 +1,4 @@
-"""The session that a job runs in: what others have set stays, what they have not is added."""
+"""The session of a job: the settings of others stay, the missing ones are added."""
 
 import os
 import subprocess

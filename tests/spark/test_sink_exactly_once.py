@@ -1,4 +1,4 @@
-"""Tasks that die, drivers that die, brokers that die, at each step: every row is there once."""
+"""Tasks, drivers and brokers that die, at each step: every row is there once."""
 
 import os
 import shutil

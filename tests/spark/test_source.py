@@ -1,4 +1,4 @@
-"""Reading with Spark: found by its name, batches and streams, exact over crashes and restarts."""
+"""Reading with Spark: found by name, batches and streams, exact over crashes and restarts."""
 
 import json
 import os
@@ -190,7 +190,7 @@ def test_given_filters_when_pushed_down_then_the_rows_are_those_of_no_push_down(
             OptionError,
             "schema: there is no column key; there are sequence bigint",
         ),
-        ({"startingOffsets": "77"}, "", DataLost, "startingOffsets is at 77, and the last number"),
+        ({"startingOffsets": "77"}, "", DataLost, "startingOffsets is at 77, but the last number"),
     ],
 )
 def test_given_what_cannot_be_when_read_then_the_error_names_it(

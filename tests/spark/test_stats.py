@@ -1,4 +1,4 @@
-"""`seriatim spark stats` with Spark: its figures against those of plain Python."""
+"""`seriatim spark stats` with Spark: its figures compared with plain Python's."""
 
 import json
 import statistics

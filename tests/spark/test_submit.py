@@ -1,4 +1,4 @@
-"""A job by spark-submit, on executors that have no Seriatim but what `--py-files` brings them."""
+"""A job by spark-submit, on executors that only have what `--py-files` brings."""
 
 import os
 import subprocess

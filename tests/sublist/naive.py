@@ -1,4 +1,4 @@
-"""Who gets a message, asked of every subscription in turn: the judge of the trie and its routes."""
+"""Who gets a message, by a scan of all subscriptions: the judge of the trie and its routes."""
 
 from collections.abc import Iterable
 from itertools import count

@@ -1,4 +1,4 @@
-"""Subjects: which are valid, which are wild, what covers what, and their digests."""
+"""Subjects: which are valid, which have wildcards, what covers what, and their digests."""
 
 import pytest
 from hypothesis import example, given, settings

@@ -1,4 +1,4 @@
-"""The table of routes: selective invalidation, its bounds, and what its counters say."""
+"""The table of routes: selective invalidation, its bounds, and its counters."""
 
 import weakref
 from collections.abc import Callable

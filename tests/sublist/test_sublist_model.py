@@ -1,4 +1,4 @@
-"""The sublist against a naive matcher, under any order of changes and questions."""
+"""The sublist against a naive matcher, for any order of changes and lookups."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

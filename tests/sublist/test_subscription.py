@@ -1,4 +1,4 @@
-"""A subscription: what it holds from the start."""
+"""A new subscription's attributes."""
 
 import pytest
 

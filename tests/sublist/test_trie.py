@@ -1,4 +1,4 @@
-"""The trie and the chains in it: who is found, and that nothing is left of who has gone."""
+"""The trie and the chains in it: who is found, and that removed ones leave nothing."""
 
 import gc
 import sys

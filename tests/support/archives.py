@@ -1,4 +1,4 @@
-"""Rows as they come from the stream, and archives of them that no Spark has written."""
+"""Rows as they come from the stream, and archives of them written without Spark."""
 
 from datetime import UTC, datetime
 

@@ -1,13 +1,13 @@
-"""Clients that begin much and leave early: every kind of cursor, and every way out.
+"""Clients that begin much and leave early: every kind of cursor, and every way to leave.
 
     with SeriatimServer("none", LIMITS, ["-m", "-1"]) as process:
         broker = Churned(process)
         play(broker, Party("FROM past", "UNSUB", count=500, deaf=True))
         broker.rest()
 
-A party is some connections of which each begins `count` of a kind. Who is deaf reads nothing until
-its end: its socket is full before it begins, so what it begins is parked or has never had a turn.
-What is asked is not waited for, so staging and answers may be in the middle of it when they leave.
+A party is some connections of which each begins `count` of a kind. A deaf one reads nothing until
+its end: its socket is full before it begins, so its cursors are parked or never had a turn. Nothing
+waits for the answers, so staging and answers may be in progress when they leave.
 """
 
 import contextlib

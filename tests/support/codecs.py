@@ -1,4 +1,4 @@
-"""Codecs as a user may write them by mistake; `codec=tests.support.codecs:Nothing` in settings."""
+"""Faulty codecs, as users may write them; `codec=tests.support.codecs:Nothing` in settings."""
 
 from typing import Any
 

@@ -1,11 +1,11 @@
-"""What a broker's process holds, to the object: no allocator's habits are in these figures.
+"""What a broker's process holds, to the object: the figures do not depend on an allocator.
 
     counts = Counts(tmp_path)
     with SeriatimServer(...) as process:        process.env |= counts.env, before it starts
         counts.take(process.pid)["blocks"]
 
-`blocks` are Python's small ones, of compiled classes too; `malloc` is what is in use of the C
-library's, in bytes; `types` counts the objects that the collector knows.
+`blocks` are Python's small ones, also of compiled classes; `malloc` is what is in use of the C
+library's, in bytes; `types` counts the objects that the garbage collector tracks.
 """
 
 import json

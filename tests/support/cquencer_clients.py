@@ -1,7 +1,7 @@
 """cquencer's clients for tests: of a broker in the test's process, byte for byte.
 
     with calling(path, framing="netstring") as broker, caller(broker) as one:
-        one.ask(b"5:hello,")      b"1", what its answer's netstring holds
+        one.ask(b"5:hello,")      b"1", the content of the answer's netstring
 
 The loop runs while something is awaited; `send` lets the broker read what was sent.
 """

@@ -1,4 +1,4 @@
-"""What a decoder says of a datagram that may be wrong."""
+"""What a decoder says of a datagram that may be invalid."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""How far a test goes: as far as the gate needs, or in a soak (`pytest --explore`) much further.
+"""How far a test goes: as far as the gate needs, or much further in a soak (`pytest --explore`).
 
 The gate is passed before every change, so it runs what has found defects before at the smallest
 size that still finds them, and draws its examples with a fixed seed. A soak takes the full sizes

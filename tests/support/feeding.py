@@ -1,4 +1,4 @@
-"""What a feed's receiver and its tests need: datagrams read, and a socket to ask again by."""
+"""What a feed's receiver and its tests need: parsed datagrams, and a socket for re-requests."""
 
 import asyncio
 import socket

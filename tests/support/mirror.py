@@ -1,4 +1,4 @@
-"""Modules whose tests have another name than theirs: most are parts of what that one names.
+"""Modules whose tests are named differently: most are parts of what the test file is named after.
 
 A module's own test file is tests/<its folder>/test_<its stem>*.py; the house rules look for it.
 """

@@ -1,7 +1,7 @@
-"""Multicast on loopback, for tests: an ear in a group, and the socket that speaks to it.
+"""Multicast on loopback, for tests: a listener in a group, and the socket that sends to it.
 
-Each test has a group and port of its own, so that tests beside it are not heard. The interface
-is 127.0.0.1 (::1 for IPv6): no route and no privilege is needed.
+Each test has its own group and port, so that parallel tests are not heard. The interface is
+127.0.0.1 (::1 for IPv6): no route and no privilege is needed.
 """
 
 import itertools

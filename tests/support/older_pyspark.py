@@ -1,4 +1,4 @@
-"""A PySpark of before: the installed one by links, with another version, without some module."""
+"""An older PySpark: links to the installed one, with another version, without some module."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Folders of Parquet files for tests, as a writer makes them that knows nothing of us."""
+"""Folders of Parquet files for tests, as written by something other than the archive job."""
 
 from collections.abc import Sequence
 from pathlib import Path

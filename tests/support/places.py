@@ -1,4 +1,4 @@
-"""Where things are in the repository, whatever folder a test is in."""
+"""The repository's paths, whatever folder a test is in."""
 
 from pathlib import Path
 

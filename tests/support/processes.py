@@ -1,10 +1,10 @@
 """Broker processes for tests: ours and nats-server, started on a free port, awaited, stopped.
 
-`ServerProcess` is either of the two with one face, so that whatever holds for nats-server can
-be asked of ours. Readiness is read from the process's own stderr ("Server is ready"), never
-guessed with a sleep. A port that was chosen stays ours while the process is down: nobody else gets
-it before a restart. `BROKER_UNDER_TEST=nats-server` puts nats-server in our broker's place:
-every test in frame mode `none` must pass against it too, or the test is wrong.
+`ServerProcess` is the interface of both, so whatever holds for nats-server can be tested on ours.
+Readiness is read from the process's own stderr ("Server is ready"), never guessed with a sleep. A
+chosen port stays reserved while the process is down: nobody else gets it before a restart.
+`BROKER_UNDER_TEST=nats-server` puts nats-server in our broker's place: every test in frame mode
+`none` must pass against it too, or the test is wrong.
 """
 
 import os

@@ -1,12 +1,12 @@
-"""A NATS client as bare as can be: a blocking socket with timeouts, and the bytes it gets.
+"""A bare NATS client: a blocking socket with timeouts, and the bytes it receives.
 
-Two floors: `RawClient` sends bytes and reads lines, operations or the rest until the server
-closes; `operations` takes such bytes apart into what the server said, strictly: anything that a
-NATS server may not say is an error here.
+Two levels: `RawClient` sends bytes and reads lines, operations or the rest until the server closes;
+`operations` splits such bytes into the server's operations, strictly: anything that a NATS server
+may not send is an error here.
 
-A server sends a PING some two seconds after CONNECT, which a test that takes longer, on whatever
-machine, would find anywhere in what it reads: so its PINGs are passed over, unless they are what
-a test is about (`pings=True`).
+A server sends a PING some two seconds after CONNECT. A test that takes longer, on a slow machine,
+would find it anywhere in its input. So these PINGs are skipped, unless a test is about them
+(`pings=True`).
 """
 
 import contextlib

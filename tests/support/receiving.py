@@ -1,4 +1,4 @@
-"""Datagrams as a feed makes them of some messages, and a network that treats them badly."""
+"""Datagrams as a feed makes them of some messages, and a network that mistreats them."""
 
 import random
 import socket

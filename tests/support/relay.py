@@ -1,9 +1,9 @@
-"""A network that breaks: what connects here is joined with a server, until so many bytes have gone.
+"""A network that breaks: connections are relayed to a server, up to a limit of bytes.
 
 with Relay(port) as relay:
     relay.cut(up=5000)     the next connections end when 5000 bytes have gone up
     relay.cut(down=100)    or when 100 have come down; what is beyond is never delivered
-    relay.unhear()         what has gone up still arrives, and nothing comes down any more
+    relay.unhear()         bytes upwards still arrive, but none come down any more
     relay.heal()           from the next connection on, nothing breaks
 """
 

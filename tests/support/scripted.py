@@ -1,8 +1,8 @@
-"""A peer that says what a test wants it to: for what no real broker would say.
+"""A peer that sends what a test wants it to: for what no real broker would send.
 
 with Scripted(talk) as port:     talk(peer) runs in a thread, once for each connection
-    peer.expect(b"PING")         read lines until one begins so; that line
-    peer.say(b"PONG\\r\\n")
+    peer.expect(b"PING")         read lines until one begins with it; returns that line
+    peer.say(b"PONG\r\n")
 """
 
 import contextlib

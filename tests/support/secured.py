@@ -1,4 +1,4 @@
-"""Brokers that let in only whom they know: nats-server with users, certificates and credentials."""
+"""Brokers with authentication: nats-server with users, certificates and credentials."""
 
 import base64
 import json

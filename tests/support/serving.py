@@ -1,11 +1,11 @@
-"""A broker in the test's own process: a real `Server`, whose parts can be looked at.
+"""A broker in the test's own process: a real `Server`, whose parts can be examined.
 
     with serving(path, "239.1.2.3:4567,interface=127.0.0.1") as broker:
         client = broker.client()
         client.publish(b"orders", b"one", b"two")
 
 The loop runs in the test's thread, and only while something is awaited: `broker.run(...)`, or a
-client's methods, which return when the broker has answered; by then what they caused has left.
+client's methods, which return when the broker has answered and its output has been sent.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""What publishers of batches say, and what must be in the journal then: each row once, in order.
+"""What publishers of batches send, and what must then be in the journal: each row once, in order.
 
-A row is known by its batch and its place in it; subject, reply, headers and size follow from these
-two, so whatever is damaged, lost, doubled or moved on the way shows.
+A row is identified by its batch and its position; subject, reply, headers and size follow from
+these two, so any damaged, lost, duplicated or moved row shows.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Stores for tests: messages that can be told by their number, and a reader that checks them."""
+"""Journals for tests: messages identifiable by their number, and a reader that checks them."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""HTTP as monitoring tools speak it, and a broker that is monitored."""
+"""HTTP as monitoring tools use it, and a broker that is monitored."""
 
 import json
 import re

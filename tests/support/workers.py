@@ -1,4 +1,4 @@
-"""What the workers of one run (pytest-xdist) must not have in common."""
+"""What the workers of one run (pytest-xdist) must not share."""
 
 import os
 

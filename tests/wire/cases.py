@@ -1,8 +1,8 @@
-"""The table of byte scripts that any NATS server answers in one way: what a case is.
+"""The table of byte scripts that any NATS server answers in the same way: what a case is.
 
-A script is sent on a new connection, a PING after it, and the answer read up to the last PONG
-or to the close. `half_close` scripts are followed by the end of our sending side instead, for
-what must not be answered yet.
+A script is sent on a new connection, followed by a PING, and the answer is read up to the last PONG
+or to the close. `half_close` scripts are followed by the end of our sending side instead, for what
+must not be answered yet.
 """
 
 import re

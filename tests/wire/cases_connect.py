@@ -1,4 +1,4 @@
-"""Cases about what CONNECT says: JSON as Go reads it, and a CONNECT that is not the first."""
+"""Cases about the content of CONNECT: JSON as Go reads it, and a CONNECT that is not the first."""
 
 from tests.wire.cases import QUIET, Case, each
 

@@ -1,4 +1,4 @@
-"""Cases about what is wanted and by whom: SUB, UNSUB, PUB subjects, queues, replies, headers."""
+"""Cases about subjects: SUB, UNSUB, PUB subjects, queues, replies, headers."""
 
 from tests.wire.cases import (
     ASKER,

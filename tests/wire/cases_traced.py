@@ -1,4 +1,4 @@
-"""Cases about messages that are only to be traced: nobody gets them."""
+"""Cases about messages that are only traced: nobody gets them."""
 
 from tests.wire.cases import ASKER, HEADS, Case
 

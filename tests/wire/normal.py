@@ -1,4 +1,4 @@
-"""Answers of two servers made comparable: what may differ is taken out, nothing else.
+"""Makes the answers of two servers comparable: what may differ is removed, nothing else.
 
 1  INFO: only whether it is the second one (`connect_info`) is kept.
 2  The copies of one message to several subscriptions of a connection may come in any order.

@@ -1,7 +1,7 @@
 """Every case of the table, whole and in pieces: our answer is nats-server's, to the byte.
 
 The oracle is asked once for each case, in one piece. Its own answers depend on how TCP cut the
-bytes in two places, the cases marked `uneven`; ours may not depend on it anywhere.
+bytes in two places, the cases marked `uneven`; ours must not depend on it anywhere.
 """
 
 import random

@@ -1,9 +1,9 @@
 """diy-message-broker's dialogue: what its telnet users type works here, line by line.
 
 Two judges: the example flow of its README, typed into our broker; and the 60 recorded cases of
-diy_session.json (beside this file), each sent to our broker and to nats-server. Where the
-recording and NATS agree, our answer is the recorded one; where they differ, `DIFFERS` says why,
-and NATS' answer counts.
+diy_session.json (in this folder), each sent to our broker and to nats-server. Where the recording
+and NATS agree, our answer is the recorded one; where they differ, `DIFFERS` says why, and NATS'
+answer counts.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Scripts nobody wrote: random operations with small mutations, our answer against nats-server's.
+"""Generated scripts: random operations with small mutations, our answer against nats-server's.
 
-Bounded and seeded (derandomized), so a failure comes again and shrinks to the smallest script.
+Bounded and seeded (derandomized), so a failure can be repeated and shrinks to the smallest script.
 Each script ends with a PING and the end of our sending side, so that both servers finish:
 whether the PONG came tells an open connection from a closed one.
 """

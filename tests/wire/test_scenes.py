@@ -1,7 +1,7 @@
-"""Several connections on one stage: what one does and what the others then get, as nats-server.
+"""Several connections on one server: what one does and what the others then get, as nats-server.
 
-A scene is a list of lines (who, bytes). Each is sent with a PING and answered to the PONG before
-the next begins; at the end every connection is asked once more, so nothing may still be on its way.
+A scene is a list of lines (who, bytes). Each is sent with a PING and answered up to the PONG before
+the next begins; at the end every connection is asked once more, so nothing can still be in flight.
 """
 
 from dataclasses import dataclass

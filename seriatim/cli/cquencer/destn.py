@@ -85,11 +85,7 @@ def destn(
     raw: Payloads = False,
     ordered: Annotated[
         bool,
-        typer.Option(
-            "--ordered",
-            metavar=" ",
-            help="Print each number once, in order, and report lost numbers.",
-        ),
+        typer.Option("--ordered", metavar=" ", help="Each number once, in order; report losses."),
     ] = False,
     fill: Fill = "",
     first: First = None,

@@ -1,4 +1,4 @@
-"""The log says why the broker has closed a connection, and does not say it for ever."""
+"""The log says why the broker has closed a connection, without flooding."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What CONNECT may say: read as nats-server reads it, and refused as it refuses."""
+"""What CONNECT may contain: read as nats-server reads it, and refused as it refuses."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The protocol's rules for all that is not a plain message, verb by verb."""
+"""The protocol's rules for everything but plain messages, verb by verb."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Descriptors that run out: clients wait, and the journal, monitoring and the log go on."""
+"""Out of file descriptors: clients wait, and the journal, monitoring and the log keep working."""
 
 import os
 from contextlib import ExitStack, closing

@@ -1,4 +1,4 @@
-"""Connections with very many subscriptions that go: in slices, and nobody waits for it."""
+"""Closing connections with very many subscriptions: in slices, without blocking others."""
 
 from collections.abc import Callable
 from pathlib import Path

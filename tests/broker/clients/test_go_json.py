@@ -1,4 +1,4 @@
-"""JSON as Go reads it: how deep, and what is cut out where nobody looks."""
+"""JSON as Go reads it: the depth, and what is skipped without a look."""
 
 import json
 

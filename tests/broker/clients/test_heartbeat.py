@@ -1,4 +1,4 @@
-"""One timer for everybody's life signs: each is looked at when it is due, by a clock of ours."""
+"""One timer for the pings of all clients: each is checked when it is due, by a fake clock."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Where connections read into: any cutting gives the same operations, and memory is bounded."""
+"""Receive buffers: any chunking gives the same operations, and memory is bounded."""
 
 import tracemalloc
 

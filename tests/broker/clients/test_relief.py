@@ -1,4 +1,4 @@
-"""Memory of all outboxes together: bounded, told, and given back."""
+"""Memory of all outboxes together: bounded, reported, and released."""
 
 import re
 from contextlib import ExitStack

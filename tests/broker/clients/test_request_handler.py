@@ -1,4 +1,4 @@
-"""Questions to the broker: who may ask what, how many at a time, and what there is."""
+"""Requests to the broker: who may ask what, how many at a time, and the answers."""
 
 import json
 from typing import Any

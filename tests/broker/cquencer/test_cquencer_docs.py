@@ -1,4 +1,4 @@
-"""docs/cquencer.md shows what the port really answers, and settings that there are."""
+"""docs/cquencer.md shows what the port really answers, and settings that exist."""
 
 import re
 import tomllib

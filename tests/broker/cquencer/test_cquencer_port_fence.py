@@ -1,4 +1,4 @@
-"""cquencer's port and the journal: a number is answered when it may be seen, and not before."""
+"""cquencer's port and the journal: a number is answered only when it is safe."""
 
 import threading
 from collections.abc import Iterator

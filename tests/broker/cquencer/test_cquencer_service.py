@@ -1,4 +1,4 @@
-"""cquencer's port in the broker: who is let in, for how long, and how it ends."""
+"""cquencer's port in the broker: who may connect, for how long, and how it ends."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""A connection's outbox and options, as far as they are seen from outside the data plane."""
+"""A connection's outbox and options, as seen from outside the data plane."""
 
 from typing import Any
 

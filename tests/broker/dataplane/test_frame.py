@@ -1,8 +1,8 @@
 """The frame in all its shapes, as subscribers get it, against a naive formatter.
 
-A frame is edited from message to message, so what matters are runs: equal and unequal sizes,
-numbers that grow a digit, lines that outgrow the margin. It is written by C when compiled and
-shown to nobody, so it is looked at from behind the data plane.
+A frame is edited from message to message, so these tests use runs: equal and unequal sizes,
+numbers that grow a digit, lines that outgrow the margin. When compiled it is written by C and not
+accessible, so the tests look at the output of the data plane.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Outboxes: slow consumers, bounds on memory, and what is let out when."""
+"""Outboxes: slow consumers, bounds on memory, and when output is released."""
 
 import tracemalloc
 from itertools import product

@@ -1,4 +1,4 @@
-"""The data plane: who hears what in which order, which numbers are given, what is counted."""
+"""The data plane: who receives what in which order, which numbers are assigned, what is counted."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""No gap for `>`: every number is seen by a subscriber of everything, or told as lost.
+"""No gap for `>`: a subscriber of everything sees every number, or gets it reported as lost.
 
-Publishers send whatever bytes they like. One subscriber reads as they come, one lags and is served
-from the journal, one asks for all of the past at the end: all three must have every number.
+Publishers send arbitrary bytes. One subscriber reads as they come, one lags and is served from the
+journal, one asks for the whole past at the end: all three must have every number.
 """
 
 from pathlib import Path

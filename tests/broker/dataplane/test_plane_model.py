@@ -1,7 +1,7 @@
-"""The data plane against the model of a broker, which looks at every subscription for each message.
+"""The data plane against the model of a broker, which checks every subscription for each message.
 
-Random programs of connections are played to both, one operation at a time; every byte that any
-connection hears is compared. Free are only the order of the copies of one message, and which
+Both run random programs of connections, one operation at a time; every byte that any connection
+receives is compared. Only two things are free: the order of the copies of one message, and which
 member of a queue group, or which of several subscriptions on a reply, gets what one must get.
 """
 

@@ -1,4 +1,4 @@
-"""Messages that are more than messages: `$SEQ.PUB`, requests nobody answers, what is refused."""
+"""Messages with special rules: `$SEQ.PUB`, requests nobody answers, what is refused."""
 
 import pytest
 

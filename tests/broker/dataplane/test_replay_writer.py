@@ -1,4 +1,4 @@
-"""Records into an outbox: whose they are, in which frame, and where it stops."""
+"""Records into an outbox: for which subscription, in which frame, and where it stops."""
 
 from collections import deque
 

@@ -1,4 +1,4 @@
-"""Answers to reply subjects: the number of what `$SEQ.PUB` published, the same by both ways."""
+"""Answers to reply subjects: the number of a `$SEQ.PUB`, the same for live and staged messages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Rows of a buffer: checked however they are cut, published in turns, passed over."""
+"""Rows of a buffer: checked however they are cut, published in turns, skipped."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A message that is only to be traced gets no number, by whichever way it comes."""
+"""A message that is only traced gets no number, whichever way it comes."""
 
 import pytest
 

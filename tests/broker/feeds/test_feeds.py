@@ -1,4 +1,4 @@
-"""What a broker sends to multicast groups: real datagrams on loopback, of real publishers."""
+"""What a broker sends to multicast groups: real datagrams on loopback, from real publishers."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""A feed that has nothing to send: heartbeats, and the end that a stop of the broker says."""
+"""A feed that has nothing to send: heartbeats, and the end-of-stream when the broker stops."""
 
 import errno
 import select

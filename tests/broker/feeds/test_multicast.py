@@ -1,4 +1,4 @@
-"""The socket of a feed: by which interface it sends, how far, and what is said if it cannot."""
+"""The socket of a feed: its interface, its TTL, and the error if it cannot be opened."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""What docs/multicast.md tells people to write: it is taken, and does what the page says."""
+"""What docs/multicast.md tells people to write: it is accepted, and does what the page says."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""One feed: what it says of itself, and what its codec or its socket cannot do."""
+"""One feed: what it reports about itself, and failures of its codec or its socket."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What forged re-requests can bring upon a victim, by default: bounded, as the settings say."""
+"""How much traffic forged re-requests can direct at a victim by default: the settings bound it."""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""Monitoring of cquencer's port: its totals, and who is connected since when."""
+"""Monitoring of cquencer's port: its totals, and its clients with their times."""
 
 import socket
 from datetime import UTC, datetime

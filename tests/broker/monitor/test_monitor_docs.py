@@ -1,4 +1,4 @@
-"""The page about monitoring, the dashboard and the alerts name the metrics there are."""
+"""The page about monitoring, the dashboard and the alerts use metrics that exist."""
 
 import json
 import re

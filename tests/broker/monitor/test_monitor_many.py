@@ -1,4 +1,4 @@
-"""Monitoring of very many subscriptions: in pages that cost the broker little, and say so."""
+"""Monitoring of very many subscriptions: in pages, at little cost to the broker."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Our pages beside nats-server's, after the same session: same fields, same kinds, same counts."""
+"""Our pages and nats-server's after the same session: same fields, same types, same counts."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The monitoring service by itself: a busy loop, rude peers, a stop; around a broker of straw."""
+"""The monitoring service alone: a busy loop, rude peers, a stop; around a minimal fake broker."""
 
 import asyncio
 import socket

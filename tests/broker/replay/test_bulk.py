@@ -1,4 +1,4 @@
-"""`$SEQ.READ`: what may be asked, and chunks that miss nothing and say what is missing."""
+"""`$SEQ.READ`: what may be asked; chunks leave nothing out without reporting it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What each reader does where it is: at the end of a piece, at the head, where numbers miss."""
+"""Each kind of cursor at its limits: the end of a piece, the head, missing numbers."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Faults of the journal: each is told once, and what is remembered of them is bounded."""
+"""Faults of the journal: each is reported once, and the memory for them is bounded."""
 
 import errno
 

@@ -1,4 +1,4 @@
-"""What threads read: a few at a time, for those that live; nothing is held for one that ended."""
+"""Reads in threads: a few at a time, only for live cursors; nothing is held for one that ended."""
 
 import errno
 from typing import Any

@@ -1,4 +1,4 @@
-"""The last message of every subject: found from the newest piece to the oldest, played in order."""
+"""The last message of every subject: found from the newest piece to the oldest, sent in order."""
 
 import errno
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`$SEQ.GET`: one message with its headers, or a word on why there is none."""
+"""`$SEQ.GET`: one message with its headers, or the reason why there is none."""
 
 from typing import Any
 

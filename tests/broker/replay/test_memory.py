@@ -1,4 +1,4 @@
-"""One bound for what reads and surveys hold: nobody is refused, and nobody is stopped by others."""
+"""One bound for the memory of reads and surveys: nobody is refused, nobody blocks others."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What reads and surveys take of a real broker's memory, when their clients read nothing."""
+"""How much of a real broker's memory reads and surveys take if their clients do not read."""
 
 import pytest
 

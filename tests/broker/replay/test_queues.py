@@ -1,4 +1,4 @@
-"""Where cursors stand: the order in which they go on, and that any of them can leave."""
+"""The queues of cursors: the order in which they continue, and removal of any of them."""
 
 from broker.dataplane.connection import Connection
 from broker.replay.cursor import Cursor

@@ -1,4 +1,4 @@
-"""The past, asked for over a socket: replay, its ends, its losses, and what is refused."""
+"""The past, requested over a socket: replay, its ends, its losses, and what is refused."""
 
 import json
 import re

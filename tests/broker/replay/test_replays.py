@@ -1,4 +1,4 @@
-"""Replays of subscriptions: what they play, and that they end with whoever asked."""
+"""Replays of subscriptions: what they send, and that they end with their subscriber."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Whatever a cursor is doing when its subscription or connection ends, nothing of it stays.
 
-A compiled Subscription is not known to the collector of cycles: what counts is that nothing
-refers to it any more, nor to its cursor, and that at once.
+The garbage collector does not track a compiled Subscription. So the test is that nothing refers to
+it any more, nor to its cursor, immediately.
 """
 
 import errno

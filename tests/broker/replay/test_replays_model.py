@@ -1,8 +1,8 @@
-"""Lagging, replaying and fencing against a naive broker: what is heard, and never too early.
+"""Lagging, replaying and fencing against a naive broker: what is received, and never too early.
 
-Random programs: connections that publish, subscribe, ask for the past, stall and read a little,
-while the journal rolls, syncs late, and at times refuses to write. At the end all read, and
-every subscription must have heard just its messages, in their order, each once.
+Random programs: connections publish, subscribe, ask for the past, stall and read a little, while
+the journal rolls, syncs late, and sometimes refuses to write. At the end all read, and every
+subscription must have received exactly its messages, in their order, each once.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""Control subjects: what they ask for, and what is said of those that ask for nothing."""
+"""Control subjects: what they request, and the errors for those that are not valid."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Whose turn it is: cursors that are ready, parked, or wait for a number."""
+"""Whose turn it is: cursors that are ready, parked, or waiting for a number."""
 
 from broker.replay import stepper
 from sequencer.journal.store import Store

@@ -1,4 +1,4 @@
-"""One step: what is read cold, damaged, not readable, or by a cursor with a defect."""
+"""One step: cold reads, damage, unreadable pieces, and a cursor with a defect."""
 
 import errno
 import re

@@ -1,4 +1,4 @@
-"""The settings of feeds: from flags, variables and a file, and every wrong one told."""
+"""The settings of feeds: from flags, variables and a file, and every invalid one reported."""
 
 from pathlib import Path
 from typing import Any

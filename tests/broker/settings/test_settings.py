@@ -1,4 +1,4 @@
-"""The table of settings: complete, consistent, and the same after the way to the broker."""
+"""The table of settings: complete, consistent, and unchanged when passed to the broker."""
 
 import dataclasses
 import subprocess

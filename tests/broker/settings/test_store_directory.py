@@ -1,4 +1,4 @@
-"""Where the journal is when nobody says where."""
+"""The default directory of the journal."""
 
 import os
 import pwd

@@ -1,4 +1,4 @@
-"""`$SEQ.STAGE`, `$SEQ.COMMIT`, `$SEQ.ABORT` and `$SEQ.BATCH`, as a client meets them."""
+"""`$SEQ.STAGE`, `$SEQ.COMMIT`, `$SEQ.ABORT` and `$SEQ.BATCH`, as a client sees them."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A commit under way: others have their turns, a full journal is waited for, syncs come first."""
+"""A commit in progress: others get their turns, it waits while the journal is full, syncs first."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""What is asked of staging: every wrong word is named, with what to write instead."""
+"""Staging requests: every invalid field is named, with what to write instead."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Staging over the life of a broker: what it finds again, carries on, gives up, and lets expire."""
+"""Staging over restarts: what is found again, continued, given up, and expired."""
 
 import os
 from dataclasses import replace

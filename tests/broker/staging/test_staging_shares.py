@@ -1,4 +1,4 @@
-"""One client takes all that it can get of staging: others still stage and commit."""
+"""One client uses all that it may of staging: others can still stage and commit."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where staging works: in the journal's directory, or in one that goes with the broker."""
+"""Where staging works: in the journal's directory, or in a temporary one."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The store's housekeeping: what is synced when, and what a disk that fails means for whom."""
+"""The journal's housekeeping: what is synced when, and whom a failing disk affects."""
 
 import errno
 import logging

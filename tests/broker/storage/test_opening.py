@@ -1,4 +1,4 @@
-"""The journal that settings ask for, and what the log says of it."""
+"""Opening the journal that the settings ask for, and what the log says about it."""
 
 import logging
 import time

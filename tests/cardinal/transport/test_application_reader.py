@@ -1,4 +1,4 @@
-"""The reader on a real broker: every number once, whatever breaks, and what it tells."""
+"""The reader on a real broker: every number once, whatever breaks, and its events."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A connection that is over when it breaks: what is said then, and brokers of another kind."""
+"""A connection that ends when it breaks: its errors, and servers that are not Seriatim."""
 
 import asyncio
 from collections.abc import AsyncIterator

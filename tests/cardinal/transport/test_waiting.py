@@ -1,4 +1,4 @@
-"""Waiting for a hash or a number: success, not in time, and what will never come."""
+"""Waiting for a hash or a number: success, timeouts, and what will never come."""
 
 import asyncio
 

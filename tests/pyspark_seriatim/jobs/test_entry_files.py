@@ -1,4 +1,4 @@
-"""The file of each job, which spark-submit takes, and the package, which `python -m` takes."""
+"""The file of each job, for spark-submit, and its package, for `python -m`."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Data that are not what they must be: refused in words, also by a Python without `assert`."""
+"""Data that are not as expected: refused with a message, also by a Python without `assert`."""
 
 import os
 import re
@@ -71,9 +71,12 @@ found.add(8, 8)
     [
         (
             ARCHIVE + OTHER_COUNT,
-            "WrongRows: .* have 4 rows, and 5 by the list; they are not merged",
+            "WrongRows: .* have 4 rows, but 5 by the list; they were not merged",
         ),
-        (ARCHIVE + OTHER_FOLDER, "WrongRows: .* rows of other folders: .*/token=a, .*/token=b;"),
+        (
+            ARCHIVE + OTHER_FOLDER,
+            "WrongRows: .* rows that belong in other folders: .*/token=a, .*/token=b;",
+        ),
         (BATCH.format(rows=11, seen=[(1, 10)]), "WrongRows: .* 11 rows of 10 different numbers;"),
         (
             BATCH.format(rows=5, seen=[(8, 12)]),

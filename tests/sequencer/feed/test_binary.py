@@ -1,4 +1,4 @@
-"""The binary codec: all of a message, what the filter left out, and every wrong byte refused."""
+"""The binary codec: whole messages, what the filter left out, and every bad byte refused."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Codecs by their names: the built-in ones, a user's own, and what is wrong with a name."""
+"""Codecs by name: the built-in ones, a user's own, and invalid names."""
 
 import sys
 from pathlib import Path

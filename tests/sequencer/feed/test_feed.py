@@ -1,4 +1,4 @@
-"""A feed: what is in which datagram, what waits until it is safe, and what a failed send costs."""
+"""A feed: which datagram has what, what waits until it is safe, and what a failed send costs."""
 
 import errno
 import signal

@@ -1,4 +1,4 @@
-"""The netstring codecs: cquencer's bytes, a third child with the subject, and what is neither."""
+"""The netstring codecs: cquencer's bytes, a third netstring with the subject, and invalid bytes."""
 
 import json
 

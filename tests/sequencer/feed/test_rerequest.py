@@ -1,4 +1,4 @@
-"""Re-requests: what is answered from any store, what is passed over, and what nobody is told."""
+"""Re-requests: what is answered from any journal, what is skipped, and what stays unanswered."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Records into columns: every row as it was written, and nothing missing without a word."""
+"""Records into columns: every row as it was written, and missing ones reported."""
 
 import struct
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""CRC-32C against its RFC, a package that others keep, and itself: by instruction and by tables."""
+"""CRC-32C against its RFC, an independent package, and itself: by instruction and by tables."""
 
 import shutil
 import subprocess

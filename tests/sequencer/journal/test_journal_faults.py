@@ -1,4 +1,4 @@
-"""Every call to the system fails once, or is the last one before a kill: the store stands it."""
+"""Every system call fails once, or is the last one before a kill: the journal survives it."""
 
 import contextlib
 import errno

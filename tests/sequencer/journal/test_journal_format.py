@@ -1,4 +1,4 @@
-"""docs/journal-format.md: its bytes are those that are written, its tables the layouts."""
+"""docs/journal-format.md: its bytes are those that are written, its tables are the layouts."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A disk that does what it likes: whatever is wrong in a store, no wrong message comes out."""
+"""A disk that does what it likes: whatever is damaged in a journal, no wrong message is read."""
 
 from pathlib import Path
 from random import Random

@@ -1,4 +1,4 @@
-"""The highest number that the disk had: a store that ends below it is not taken for whole."""
+"""The highest number that the disk had: a journal that ends below it does not count as complete."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The reader: what is there in order, and what is not said as a loss."""
+"""The reader: what is there, in order; losses are always reported."""
 
 import os
 import subprocess

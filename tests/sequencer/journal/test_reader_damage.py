@@ -1,4 +1,4 @@
-"""The reader on every store that differs from a good one in one byte, or ends at any byte."""
+"""The reader on every journal that differs from a good one in one byte, or ends at any byte."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The reader beside a real broker that writes, rolls, deletes, is killed and starts again."""
+"""The reader next to a real broker that writes, rolls, deletes, is killed and starts again."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The ring in memory: the newest messages, read as a store is."""
+"""The ring in memory: the newest messages, with the interface of a journal."""
 
 from sequencer.journal.ring import PIECE_BYTES, Ring
 from tests.support.stores import SECOND, messages, payload_of, put, read_from

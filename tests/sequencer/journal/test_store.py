@@ -1,4 +1,4 @@
-"""The store as the broker uses it: what is written is found again, by number and by time."""
+"""The journal as the broker uses it: what is written is found again, by number and by time."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""The whole check of a store, and its end cut off: what an operator does with one."""
+"""The full check of a journal, and truncating it: an operator's tools."""
 
 import os
 from pathlib import Path

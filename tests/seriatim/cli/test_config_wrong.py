@@ -1,4 +1,4 @@
-"""Wrong settings: all told at once, each with its path, what is wrong, and the remedy."""
+"""Invalid settings: all reported together, each with its path, the problem, and the remedy."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""`seriatim spark`: its jobs are named, loaded when asked for, and told when they cannot be."""
+"""`seriatim spark`: its jobs are listed, loaded on demand, and reported if that fails."""
 
 import os
 import subprocess

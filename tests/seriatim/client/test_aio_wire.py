@@ -1,4 +1,4 @@
-"""One connection of the asyncio client: peers that misbehave, who we are, and TLS."""
+"""One connection of the asyncio client: peers that misbehave, credentials, and TLS."""
 
 import ssl
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """The blocking client: messages, requests and errors without Spark's options.
 
-What breaks a connection, and who is no broker, is in tests/pyspark_seriatim.
+Broken connections, and servers that are not brokers, are in tests/pyspark_seriatim.
 """
 
 from collections.abc import Iterator

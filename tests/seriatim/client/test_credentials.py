@@ -1,4 +1,4 @@
-"""Who we are, as CONNECT says it. Brokers that ask for it: test_aio_wire.py, test_blocking.py."""
+"""The credentials in CONNECT. Brokers that require them: test_aio_wire.py, test_blocking.py."""
 
 from pathlib import Path
 from typing import Any

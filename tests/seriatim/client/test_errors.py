@@ -1,4 +1,4 @@
-"""Errors of the client: their texts, and that they cross processes."""
+"""Errors of the client: their texts, and pickling."""
 
 import errno
 import pickle

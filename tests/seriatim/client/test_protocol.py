@@ -1,4 +1,4 @@
-"""The protocol without I/O: what bytes mean, however they are cut, and what commands become."""
+"""The protocol without I/O: bytes to events, however they are cut, and commands to bytes."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What is shown of a broker's address: no credentials, in no error either."""
+"""What is shown of a broker's address: no credentials, not even in an error."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a receiver is given: names of codecs, and all that cannot be, told before it begins."""
+"""The arguments of a receiver: names of codecs, and invalid values, reported before it begins."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What comes in on a socket: every datagram as it was sent, alone or in a run, or dropped."""
+"""Reading a socket: every datagram as it was sent, alone or in a run, or dropped."""
 
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """What was lost between a broker and a receiver, fetched from the broker itself.
 
-The broker speaks to one group, the receiver listens to another, and between them stands a test,
-which passes on what it likes.
+The broker sends to one group, the receiver listens to another, and the test in between forwards
+what it likes.
 """
 
 import asyncio

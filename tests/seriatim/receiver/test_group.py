@@ -1,4 +1,4 @@
-"""Joining a group: by which interface, beside whom, and in which words it is refused."""
+"""Joining a group: on which interface, together with whom, and the errors."""
 
 import socket
 from pathlib import Path

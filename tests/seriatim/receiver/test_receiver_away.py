@@ -1,4 +1,4 @@
-"""Whoever fills cannot be reached for a while: what misses waits, and is told as lost by nobody."""
+"""The filler's server cannot be reached for a while: missing messages wait, and are not lost."""
 
 import asyncio
 import shutil

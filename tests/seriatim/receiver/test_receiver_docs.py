@@ -1,4 +1,4 @@
-"""The program in docs/multicast.md: run as it stands there, but for its group and its broker."""
+"""The program in docs/multicast.md: run unchanged, except for its group and its broker."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""A process that stood still: what came meanwhile waits in the sockets, and is not missing."""
+"""A suspended process: what came meanwhile waits in the sockets, and is not missing."""
 
 import asyncio
 from collections.abc import Callable

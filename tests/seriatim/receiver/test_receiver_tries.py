@@ -1,4 +1,4 @@
-"""How often a hole is asked for before it is lost."""
+"""How often a missing message is requested before it is lost."""
 
 import pytest
 

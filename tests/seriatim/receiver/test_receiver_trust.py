@@ -1,4 +1,4 @@
-"""What a broker answers to a filler is checked before it is used."""
+"""A broker's answers to a filler are checked before they are used."""
 
 import asyncio
 from typing import Any

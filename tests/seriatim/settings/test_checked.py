@@ -1,4 +1,4 @@
-"""A setting alone: what it reads, what it shows, and what it says of a wrong value."""
+"""A single setting: what it reads, what it shows, and its errors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

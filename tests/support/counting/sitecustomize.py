@@ -1,4 +1,4 @@
-"""Loaded by a broker that tests.support.counted has started: on a signal it tells what it holds."""
+"""Loaded by a broker that tests.support.counted has started: on a signal it writes its counts."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The command line of the archive, as far as no Spark is needed."""
+"""The archive's command line, as far as Spark is not needed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Small files into large ones: which are merged, what is in them, and who reads meanwhile."""
+"""Merging small files: which ones, their contents, and readers meanwhile."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""What an archive is, whoever wrote it, and its rows as Arrow."""
+"""Archives of all kinds, and their rows as Arrow."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The tasks of an audit without Spark: what they note of an archive's rows."""
+"""The tasks of an audit without Spark: what they record about an archive's rows."""
 
 import pickle
 from pathlib import Path

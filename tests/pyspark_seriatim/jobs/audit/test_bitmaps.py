@@ -1,4 +1,4 @@
-"""Sets of numbers by bucket: what is packed comes out again, and takes the room that is said."""
+"""Sets of numbers by bucket: packing is reversible, and takes no more space than stated."""
 
 import numpy as np
 import pytest

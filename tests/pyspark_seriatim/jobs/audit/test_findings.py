@@ -1,4 +1,4 @@
-"""Ranges and tallies: stretch by stretch the same as all at once, and few are kept of many."""
+"""Ranges and tallies: stretch by stretch the same as all at once, and only a few are kept."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Which numbers an audit is about, and what it says that it does not prove."""
+"""Which numbers an audit covers, and what it says it does not check."""
 
 import pytest
 

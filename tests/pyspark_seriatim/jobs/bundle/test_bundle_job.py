@@ -1,4 +1,4 @@
-"""The zip for executors: what is in it, and that it stands by itself."""
+"""The zip for executors: its contents, and that it is self-contained."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Cardinal messages as the source would give them, and what the tables must hold of them."""
+"""Cardinal messages as the source would deliver them, and the tables that must result."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Batches to versions: crashes at every step, batches again, readers meanwhile, what is wrong."""
+"""Batches to versions: crashes at every step, repeated batches, concurrent readers, errors."""
 
 import json
 import os
@@ -280,7 +280,7 @@ def gone_on(root: Path) -> None:
         (other_journal, "journal: the tables in .* were made of 1141c2c3a6b8558d"),
         (without_snapshot, "is missing, so the job cannot continue"),
         (damaged_snapshot, "it is damaged"),
-        (gone_on, "checkpoint is at batch 4, and the tables .* Delete the checkpoint"),
+        (gone_on, "checkpoint is at batch 4, but the tables .* Delete the checkpoint"),
     ],
 )
 def test_given_tables_that_do_not_fit_when_gone_on_with_then_it_says_why(

@@ -1,4 +1,4 @@
-"""The command line of the job cardinal, up to where Spark begins."""
+"""The cardinal job's command line, as far as Spark is not needed."""
 
 from pathlib import Path
 

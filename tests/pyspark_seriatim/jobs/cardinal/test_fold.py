@@ -1,4 +1,4 @@
-"""The fold: any batches of any messages come to the same changes of the tables."""
+"""The fold: any division of messages into batches leads to the same tables."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""Snapshots: what a job knows comes back as it was, or not at all."""
+"""Snapshots: a job's state comes back as it was, or not at all."""
 
 import pickle
 

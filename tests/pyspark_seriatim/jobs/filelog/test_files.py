@@ -1,4 +1,4 @@
-"""Roots that are no file system, or none from here: one line, with what it takes."""
+"""Roots that are not a file system, or not reachable from here: one line, with what is needed."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_given_no_java_for_hdfs_when_opened_then_one_line_says_what_it_takes(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     told = _unreached(scheme, LIBJVM)
-    assert told.startswith(f"Unable to load libjvm; {scheme}:// takes Hadoop's client")
+    assert told.startswith(f"Unable to load libjvm; {scheme}:// needs Hadoop's client")
     for wanted in ("JAVA_HOME (not set)", "libhdfs.so", "CLASSPATH as `hadoop classpath --glob`"):
         assert wanted in told
     assert "\n" not in told

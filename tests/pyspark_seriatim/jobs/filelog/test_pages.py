@@ -1,4 +1,4 @@
-"""A byte of an archive that has changed is an error or no matter, wherever it is in a file."""
+"""A changed byte of an archive is an error or does not matter, wherever it is in a file."""
 
 from pathlib import Path
 from random import Random

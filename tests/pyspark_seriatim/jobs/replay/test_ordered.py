@@ -1,4 +1,4 @@
-"""Many files as one stream: the order, doubled numbers, the window of a span."""
+"""Many files as one stream: the order, duplicate numbers, the limits of a span."""
 
 from pathlib import Path
 

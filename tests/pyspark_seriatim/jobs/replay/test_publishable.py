@@ -1,4 +1,4 @@
-"""Rows that cannot be published: found, named by their numbers, and left out where asked."""
+"""Rows that cannot be published: found, reported with their numbers, left out if requested."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""The pure parts of a replay: chunks, steps, subjects, origin headers, and who replays."""
+"""The pure parts of a replay: chunks, steps, subjects, origin headers, and its name."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -88,7 +88,7 @@ def test_given_subjects_when_renamed_then_the_front_goes_and_the_prefix_comes() 
     assert ALL.apply(subjects) is subjects
     assert Renaming("copy.of", "").apply(subjects)[1].as_py() == "copy.of.eu.trades.x"
     assert Renaming("us", "eu").apply(subjects).to_pylist() == ["us.orders", "us.trades.x"]
-    with pytest.raises(JobError, match=r"--strip eu: europe.x does not begin so"):
+    with pytest.raises(JobError, match=r"--strip eu: europe.x does not begin with it"):
         Renaming("", "eu").apply(pa.array(["eu.orders", "europe.x"]))
 
 

@@ -1,4 +1,4 @@
-"""What a job says when it cannot go on: one line, in our words where they are in Spark's."""
+"""What a job prints when it cannot go on: one line, without Spark's stack traces."""
 
 import pytest
 from py4j.protocol import Py4JError

@@ -1,4 +1,4 @@
-"""The session of a job, as far as it is decided before there is one."""
+"""The session of a job: what is decided before it starts."""
 
 import os
 import subprocess

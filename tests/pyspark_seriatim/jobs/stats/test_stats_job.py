@@ -80,7 +80,7 @@ def test_given_a_table_when_written_then_each_format_holds_it(tmp_path: Path) ->
     ("arguments", "words"),
     [
         ([], "nothing to measure: give --server or --archive"),
-        (["--archive", "ROOT", "--server", "h:1"], "either of them"),
+        (["--archive", "ROOT", "--server", "h:1"], "give --server or --archive"),
         (["--archive", "ROOT", "--window", "1"], "--window 1: write a duration"),
         (["--archive", "ROOT", "--out", "x.xls"], "--out x.xls: the name says the format"),
         (["--archive", "ROOT", "--out", "ROOT/a.parquet/y/x.csv"], "/a.parquet/y/x.csv: "),

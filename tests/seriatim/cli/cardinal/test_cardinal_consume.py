@@ -1,4 +1,4 @@
-"""`seriatim cardinal consume` at the ends: tokens, reorgs below the beginning, captures, crowds."""
+"""`seriatim cardinal consume`: tokens, reorgs below the beginning, captures, crowds."""
 
 import json
 import re

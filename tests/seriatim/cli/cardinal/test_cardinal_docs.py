@@ -1,4 +1,4 @@
-"""docs/cardinal.md: its commands and its program are run as they stand, and do what it says."""
+"""docs/cardinal.md: its commands and its program are run unchanged, and do what it says."""
 
 import os
 import re

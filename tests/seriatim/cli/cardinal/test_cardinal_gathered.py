@@ -1,4 +1,4 @@
-"""Lines of one kind that come in crowds: the first whole, the rest counted, each second."""
+"""Crowds of lines of one kind: the first in full, the rest counted, once a second."""
 
 from collections.abc import Callable
 

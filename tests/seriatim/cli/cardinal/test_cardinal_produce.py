@@ -1,4 +1,4 @@
-"""`seriatim cardinal produce` of what is too large, and of a pipe that is waited for."""
+"""`seriatim cardinal produce` with messages that are too large, and with a slow pipe."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What `seriatim cardinal` says when something is wrong: one clear line, and nothing printed."""
+"""Errors of `seriatim cardinal`: one clear line, and nothing on standard output."""
 
 import socket
 from pathlib import Path
@@ -55,7 +55,7 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> object:
         ("simulate --lines /nowhere/a", "/nowhere/a: cannot be written: No such file"),
         ("simulate --schema /nowhere/a", "/nowhere/a: cannot be written: No such file"),
         ("consume --capture /nowhere", "/nowhere: cannot be read: No such file"),
-        ("consume --capture /etc/hostname", "/etc/hostname: byte 0: no length of a record"),
+        ("consume --capture /etc/hostname", "/etc/hostname: byte 0: a record has no length"),
         ("simulate --loss 2", "2.0 is not in the range 0<=x<=1"),
     ],
 )

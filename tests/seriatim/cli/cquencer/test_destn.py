@@ -1,4 +1,4 @@
-"""`seriatim destn`: what it prints of a group, byte for byte, and in which words it refuses."""
+"""`seriatim destn`: what it prints of a group, byte for byte, and its errors."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""`seriatim journal info` and `cat`: what a journal holds, as a person and a program see it."""
+"""`seriatim journal info` and `cat`: what a journal holds, for people and for programs."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`seriatim journal export`: the whole of it in a file, or no file."""
+"""`seriatim journal export`: the complete file, or none."""
 
 import base64
 import csv

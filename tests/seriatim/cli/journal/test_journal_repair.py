@@ -1,4 +1,4 @@
-"""`seriatim journal verify`, `truncate` and `index`: what is wrong is found, and told before."""
+"""`seriatim journal verify`, `truncate` and `index`: damage is found, deletion is announced."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`seriatim sub` over a connection that breaks: it goes on, without a repeat and without a hole."""
+"""`seriatim sub` over a connection that breaks: it resumes without a duplicate or a gap."""
 
 import json
 import shutil

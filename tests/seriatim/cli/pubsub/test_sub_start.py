@@ -1,4 +1,4 @@
-"""`seriatim sub` of the past: what its flags ask for, and what they show of a running broker."""
+"""`seriatim sub` in the past: what its flags request, and what it prints of a running broker."""
 
 import time
 from collections.abc import Iterator
