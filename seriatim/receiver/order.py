@@ -58,7 +58,7 @@ class WantedRange:
         self.last = last
 
     def __repr__(self) -> str:
-        return f"Wanted({self.stream}, {self.first}, {self.last})"
+        return f"WantedRange({self.stream}, {self.first}, {self.last})"
 
 
 class Origin:

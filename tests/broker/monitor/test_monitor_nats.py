@@ -11,7 +11,7 @@ from tests.support.web import get, http_port, monitored
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"name":"n","lang":"l","version":"1"}\r\n'
 SESSION = b"SUB a.* 1\r\nSUB b q 2\r\nPUB a.b 5\r\nhello\r\nPUB b 2\r\nhi\r\nPUB none 1\r\nx\r\n"
 
-# What tools read of nats-server (wire.md), and what is counted alike.
+# What tools read of nats-server, and what is counted alike.
 VARZ = """in_msgs out_msgs in_bytes out_bytes connections total_connections subscriptions
     slow_consumers mem cpu cores start now uptime version server_id server_name max_payload
     proto go host port max_connections ping_interval ping_max http_host http_port https_port
