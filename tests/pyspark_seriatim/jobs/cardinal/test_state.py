@@ -176,7 +176,7 @@ def test_given_what_is_wrong_when_assembled_by_state_then_it_is_told(tmp_path: P
     assert "no message has the type 09" in events[0]["text"]
     assert (events[0]["sequence"], events[0]["block"]) == (1, bytes(32))
     assert events[2]["block"] == final[-1].hash
-    assert "without its Batch" in events[2]["text"]
+    assert "missing: its Batch" in events[2]["text"]
 
 
 def test_given_a_block_that_was_given_when_copies_come_then_they_are_passed_by() -> None:

@@ -92,8 +92,8 @@ def test_given_a_number_when_truncated_then_what_is_behind_it_is_gone(tmp_path: 
     store = WrittenStore(tmp_path, (1, 10), (11, 20), (21, 30))
     done = seriatim("journal", "truncate", str(tmp_path), "--after", "15", "--yes")
     assert (done.returncode, done.stderr) == (0, b"")
-    told = f"forgot numbers 16 to 30 of {tmp_path}: 15 messages, "
-    assert done.stdout.decode().startswith(told)
+    said = f"deleted numbers 16 to 30 of {tmp_path}: 15 messages, "
+    assert done.stdout.decode().startswith(said)
     assert done.stdout.endswith(b" bytes; the next number is 16\n")
     assert there(tmp_path) == list(range(1, 16))
     assert not store.segment(21).exists()
