@@ -128,6 +128,7 @@ class Operation:
     """One operation of a buffer that `operations` made, to describe what was wrong with it."""
 
     subject: str  # as shown in an error
+    arguments: int  # bytes of its control line, without the verb
     size: int  # of the whole operation
 
 
@@ -138,9 +139,9 @@ def taken_apart(buffers: Iterable[Data]) -> Iterator[Operation]:
         at = 0
         while at < len(text):
             end = text.index(b"\r\n", at)  # no subject contains one
-            _, subject, *_, payload = text[at:end].split(b" ")
+            verb, subject, *_, payload = text[at:end].split(b" ")
             size = end - at + int(payload) + 2 * len(b"\r\n")
-            yield Operation(_quoted(subject), size)
+            yield Operation(_quoted(subject), end - at - len(verb) - 1, size)
             at += size
 
 

@@ -145,6 +145,12 @@ class Host:
         self.route(lan)
         self.await_cable(lan)
 
+    def plug(self, up: bool, lan: int = 0) -> None:
+        """Pull its plug out of the switch, or put it back."""
+        ip(f"link set {self.name}{lan} {'up' if up else 'down'}", namespace=self.switch)
+        if up:
+            self.await_cable(lan)
+
     def await_cable(self, lan: int) -> None:
         """Wait until both ends have seen that they are connected: before, the switch drops all.
 

@@ -286,9 +286,9 @@ def test_given_a_journal_that_is_new_when_gone_on_then_it_is_lost_or_read_from_i
     (tmp_path / "journal").rename(tmp_path / "old")
     broker.start(broker.port)
     publish(b"b", b"x", b"y")
-    with pytest.raises(DataLost, match=f"the checkpoint is at 11 of journal {end['journal']}, and"):
+    with pytest.raises(DataLost, match=f"the checkpoint is at 11 of journal {end['journal']}, but"):
         begin(startingOffsets=1).latestOffset(end, ALL)
-    with pytest.raises(DataLost, match=f"a batch ends at 11 of journal {end['journal']}, and"):
+    with pytest.raises(DataLost, match=f"a batch ends at 11 of journal {end['journal']}, but"):
         begin().partitions({"startingOffsets": "latest"}, end)
     lenient = begin(startingOffsets=1, failOnDataLoss="false")
     assert run(lenient, end) == [[1, 2]]

@@ -65,7 +65,7 @@ def test_given_a_delta_table_when_opened_then_only_its_present_files_count(tmp_p
 
 
 def test_given_nothing_or_other_files_when_opened_then_the_error_says_so(tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="there is nothing"):
+    with pytest.raises(JobError, match="nothing is there"):
         open_archive(str(tmp_path / "no"))
     with pytest.raises(JobError, match="no Parquet file"):
         open_archive(str(tmp_path))

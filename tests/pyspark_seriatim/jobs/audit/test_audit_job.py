@@ -16,7 +16,7 @@ from tests.support.parquet_folders import rows, write
         (["--archive", "no/such"], "no/such: nothing is there"),
         (["--archive", "nosuch://x/y"], "nosuch://x/y: Unrecognized filesystem type"),
         (["--archive", "ROOT", "--from", "5", "--to", "4"], "--to 4 is below --from 5"),
-        (["--archive", "ROOT", "--subject", "a..b"], "--subject a..b: no subject"),
+        (["--archive", "ROOT", "--subject", "a..b"], "--subject a..b: not a valid subject"),
         (["--archive", "ROOT", "--from", "0"], "Invalid value for '--from'"),
         (["--archive", "ROOT", "--limit", "0"], "Invalid value for '--limit'"),
         (["--server", "127.0.0.1:1"], "127.0.0.1:1"),

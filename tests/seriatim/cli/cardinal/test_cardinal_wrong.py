@@ -129,12 +129,12 @@ def test_given_a_wrong_schema_when_read_then_the_line_says_what(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{", "line 2: no JSON"),
+        ("{", "line 2: not valid JSON"),
         ('{"number": 1, "hash": "01", "parent": "0x0"}', 'line 2: hash: "01" is not hex'),
         (
             '{"number": 2, "hash": "0x2", "parent": "0x1", "updates": {"a": "0x"}, '
             '"deletes": ["a"]}',
-            "line 2: 'a' is set and deleted",
+            "line 2: 'a' is both set and deleted",
         ),
         (
             '{"number": 2, "hash": "0x2", "parent": "0x1", "updates": {"\\ud800": "0x"}}',
