@@ -4,6 +4,7 @@ In this process an import hook skips the compiled modules; the brokers that test
 of the sources without them, first on their path.
 """
 
+import gc
 import os
 import shutil
 import signal
@@ -94,6 +95,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
     config.hook.pytest_deselected(items=slow)
     items[:] = [item for item in items if item not in slow]
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: the garbage collector need not look at it again."""
+    gc.freeze()
 
 
 def is_asked(file: Path, config: pytest.Config) -> bool:

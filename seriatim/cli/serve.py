@@ -22,7 +22,7 @@ def become_broker(settings: Settings) -> NoReturn:
     """Replace this process by the broker. Returns only by raising `CliError`."""
     if not sys.executable:
         raise CliError("cannot start the broker: this Python does not know its own path")
-    settings_fd = _settings_file(settings_to_json(settings).encode())
+    settings_fd = settings_file(settings)
     command = [
         sys.executable,
         *_interpreter_flags(),
@@ -34,11 +34,14 @@ def become_broker(settings: Settings) -> NoReturn:
         raise CliError(f"cannot start {sys.executable}: {error.strerror}") from error
 
 
-def _settings_file(content: bytes) -> int:
-    """A descriptor to read `content` from. In memory: a pipe would hold only 64 KiB of it."""
+def settings_file(settings: Settings) -> int:
+    """A descriptor that the broker reads its settings from, of a file in memory.
+
+    A pipe would hold only 64 KiB of them.
+    """
     settings_fd = os.memfd_create("seriatim-settings", 0)
     with open(settings_fd, "wb", closefd=False) as file:
-        file.write(content)
+        file.write(settings_to_json(settings).encode())
     os.lseek(settings_fd, 0, os.SEEK_SET)
     os.set_inheritable(settings_fd, True)
     return settings_fd

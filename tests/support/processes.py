@@ -65,15 +65,7 @@ class ServerProcess:
         if port == -1 and self.host == LOOPBACK:
             port = self._keep_port()
         self.log, self.ports, self._ready = [], [], threading.Event()
-        self._process = subprocess.Popen(
-            [*self.command, "-a", self.host, "-p", str(port)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env=self.env,
-        )
+        self._process = self._spawn([*self.command, "-a", self.host, "-p", str(port)], self.env)
         assert self._process.stderr is not None
         self._reader = threading.Thread(
             target=self._read, args=(self._process.stderr,), daemon=True
@@ -84,6 +76,20 @@ class ServerProcess:
             self.kill()
             raise NotReadyError(f"{' '.join(self.command)} did not get ready:\n{said}")
         return self
+
+    def _spawn(
+        self, command: list[str], env: Mapping[str, str], inherits: tuple[int, ...] = ()
+    ) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=env,
+            pass_fds=inherits,
+        )
 
     def _keep_port(self) -> int:
         """A free port, bound beside the process: who asks for any free one does not get it.
@@ -213,11 +219,13 @@ class NatsServer(ServerProcess):
 
 
 class SeriatimServer(ServerProcess):
-    """Our broker, as `seriatim serve` starts it.
+    """Our broker, as `seriatim serve` starts it; by that command where a test is about it.
 
     Its journal is in a directory of its own, which stays over a `restart`, and goes when the
     context ends; or in `store`, which is the caller's.
     """
+
+    by_command = False  # a class of tests/seriatim/cli/test_serve.py says otherwise
 
     def __init__(
         self,
@@ -233,6 +241,23 @@ class SeriatimServer(ServerProcess):
         command = [str(BIN / "seriatim"), "serve", "--frame", frame]
         command += ["--store_dir", str(self.store), *(arguments or [])]
         super().__init__(command, env=env)
+
+    def _spawn(
+        self, command: list[str], env: Mapping[str, str], inherits: tuple[int, ...] = ()
+    ) -> subprocess.Popen[str]:
+        """The broker's own process, unless the command has something to say about its settings."""
+        # Not before --pure hides the compiled modules: conftest.py files import this one earlier.
+        from seriatim.cli.serve import MALLOC
+        from tests.support.broker_start import broker_command, settings_of
+
+        settings = None if self.by_command else settings_of(command[2:], env)
+        if settings is None:
+            return super()._spawn(command, env)
+        own, descriptor = broker_command(settings)
+        try:
+            return super()._spawn(own, {**MALLOC, **env}, (descriptor,))
+        finally:
+            os.close(descriptor)
 
     def __exit__(
         self,

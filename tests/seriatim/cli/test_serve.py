@@ -16,6 +16,12 @@ from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.raw import RawClient
 
 
+class Served(SeriatimServer):
+    """By the command `seriatim serve`, which is what these tests are about."""
+
+    by_command = True
+
+
 def effective(*arguments: str, env: dict[str, str] | None = None) -> dict[str, Any]:
     """The settings that `serve` would have with these arguments."""
     done = seriatim("config", *arguments, "--format", "toml", env=env)
@@ -95,7 +101,7 @@ def test_given_feeds_as_flags_when_read_then_each_is_one() -> None:
 def broker(tmp_path: Path) -> Iterator[ServerProcess]:
     """A broker with a pid file and everything else as it is by default."""
     arguments = ["--pid", str(tmp_path / "pid"), "--store_dir", str(tmp_path / "store")]
-    with SeriatimServer("netstring", arguments=arguments) as process:
+    with Served("netstring", arguments=arguments) as process:
         yield process
 
 
@@ -136,7 +142,7 @@ def test_given_a_signal_to_stop_when_serving_then_it_ends_cleanly(
 def test_given_variables_and_a_file_when_serving_then_the_broker_has_them(tmp_path: Path) -> None:
     file = tmp_path / "broker.toml"
     file.write_text('server_name = "file"\n[limits]\nmax_payload = "5KiB"\n')
-    process = SeriatimServer(limits={"max_control_line": 600}, arguments=["-c", str(file)])
+    process = Served(limits={"max_control_line": 600}, arguments=["-c", str(file)])
     with process, RawClient(process.port) as client:
         assert client.info["server_name"] == "file"
         assert client.info["max_payload"] == 5120
@@ -151,7 +157,7 @@ def test_given_more_settings_than_a_pipe_holds_when_serving_then_they_arrive(
     subjects = ", ".join(f'"excluded.subject.number.{n}"' for n in range(5000))
     file.write_text(f"[sequencer]\nexclude = [{subjects}]\n")
     with (
-        SeriatimServer("netstring", arguments=["-c", str(file)]) as process,
+        Served("netstring", arguments=["-c", str(file)]) as process,
         RawClient(process.port, b'CONNECT {"verbose":false}\r\nSUB > 1\r\n') as client,
     ):
         said = client.ask(b"PUB excluded.subject.number.4999 1\r\na\r\nPUB b 1\r\nb\r\n")
@@ -160,7 +166,7 @@ def test_given_more_settings_than_a_pipe_holds_when_serving_then_they_arrive(
 
 def test_given_several_listeners_when_serving_then_each_has_its_frame() -> None:
     arguments = ["--listen", "127.0.0.1:-1,frame=none", "--listen", "127.0.0.1:-1,frame=header"]
-    with SeriatimServer("netstring", arguments=arguments) as process:
+    with Served("netstring", arguments=arguments) as process:
         said = [line for line in process.log if "Listening for client connections" in line]
         ports = [int(line.rpartition(":")[2]) for line in said]
         frames = []
