@@ -19,7 +19,7 @@ LOOP_TESTS = tests/clients/test_nats_py.py tests/clients/test_nats_py_connection
     tests/wire/test_connection.py
 # By themselves: the tests of a process share one JVM, and two of those are what two cores bear.
 SPARK_TESTS = tests/spark
-SPARK_PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+SPARK_PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
 

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer
 
@@ -52,6 +54,7 @@ def run(program: str, *arguments: str, **environment: str) -> subprocess.Complet
     )
 
 
+@pytest.mark.slow  # two sessions, and a fault that Spark has at most once in many starts
 def test_given_a_worker_that_is_killed_when_spark_looks_for_sources_then_who_is_told_has_one(
     broker: SeriatimServer, publish: Callable[..., None], tmp_path: Path
 ) -> None:
