@@ -17,6 +17,7 @@ HEADERS = [
     "sequencer/feed/datagrams.h",
     "seriatim/receiver/arrivals.h",
 ]
+PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 DIRECTIVES = {
     "auto_pickle": False,  # nothing hot is ever pickled; the code for it is not small
     "annotation_typing": False,  # `int` in the .py is a Python int there; the .pxd knows better
@@ -37,6 +38,10 @@ def hot_modules() -> list[str]:
 
 class BuildAllOrNone(build_ext):
     """The usual build_ext, except that a failure leaves the sources to run uncompiled."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or PROCESSORS
 
     def run(self) -> None:
         try:
@@ -71,7 +76,9 @@ def extensions() -> list[Extension]:
         compiler_directives=DIRECTIVES,
         annotate=bool(os.environ.get("SERIATIM_ANNOTATE")),
         force=bool(os.environ.get("SERIATIM_CFLAGS")),
+        nthreads=PROCESSORS,
     )
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildAllOrNone})
+if __name__ == "__main__":  # not in the processes that translate
+    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildAllOrNone})
