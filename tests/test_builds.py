@@ -197,23 +197,28 @@ def test_given_the_compiled_build_then_nothing_can_be_added_to_these(name: str) 
 
 @pytest.fixture(scope="module")
 def generated() -> dict[str, str]:
-    """The C of every hot module, without comments: what the build left, where Cython has no newer.
+    """The C of every hot module, without comments: what the build left, unless that is older.
 
     It is made in the build's own folder and in its way, so that neither makes it a second time.
     """
     if not is_compiled():
         pytest.skip("of the compiled build")
     files = {module: GENERATED / (module.replace(".", "/") + ".c") for module in HOT_MODULES}
+    sources = [ROOT / "setup.py"]
+    for room in ROOMS:
+        sources += [*(ROOT / room).rglob("*.pxd"), *(ROOT / room).rglob("*.h")]
+    sources += [ROOT / (module.replace(".", "/") + ".py") for module in HOT_MODULES]
     made = [file.stat().st_mtime for file in files.values() if file.exists()]
-    is_old = min(made, default=0.0) < (ROOT / "setup.py").stat().st_mtime
-    program = (
-        "import sys; from Cython.Build import cythonize;"
-        "cythonize([m.replace('.', '/') + '.py' for m in sys.argv[4:]], build_dir=sys.argv[1],"
-        " compiler_directives=eval(sys.argv[2]), force=eval(sys.argv[3]), quiet=True)"
-    )
-    folder, directives = str(GENERATED.relative_to(ROOT)), repr(of_setup("DIRECTIVES"))
-    command = [sys.executable, "-c", program, folder, directives, str(is_old), *HOT_MODULES]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=GENERATE_S)
+    newest = max(source.stat().st_mtime for source in sources)
+    if len(made) < len(files) or min(made) < newest:
+        program = (
+            "import sys; from Cython.Build import cythonize;"
+            "cythonize([m.replace('.', '/') + '.py' for m in sys.argv[3:]], build_dir=sys.argv[1],"
+            " compiler_directives=eval(sys.argv[2]), force=True, quiet=True)"
+        )
+        folder, directives = str(GENERATED.relative_to(ROOT)), repr(of_setup("DIRECTIVES"))
+        command = [sys.executable, "-c", program, folder, directives, *HOT_MODULES]
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=GENERATE_S)
     found = {}
     for module, file in files.items():
         text = file.read_text()
