@@ -65,7 +65,7 @@ class Peer:
         self.close()
 
     def hold(self, publisher: HeldPublisher, seconds: float) -> None:
-        raise NotImplementedError("a stage has no clock to hold publishers by")
+        raise AssertionError("only a server holds publishers, and a stage has none")
 
     def wait(self) -> None:
         self.waits += 1

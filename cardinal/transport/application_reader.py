@@ -170,7 +170,7 @@ class ApplicationReader:
             await self._interrupt(happened, str(error))
             return [], happened
         except (BrokerRefused, NoNumbers):
-            await self.close()  # a caller that reads on anyway misses nothing
+            await self.close()  # a caller that reads on anyway loses no message
             raise
         return rows, happened
 

@@ -1,8 +1,8 @@
 """Starts a broker as `seriatim serve` leaves it: its own process, with its settings in memory.
 
 `seriatim serve` reads flags, variables and a file, and becomes this process by exec. A test that is
-about the broker skips the command's half of the start: 0.2 seconds of a processor, a thousand times
-in a run. tests/seriatim/cli/test_serve.py is about that half, and has it.
+about the broker skips the command's half of the start, which is the dearer one. That half is what
+tests/seriatim/cli/test_serve.py is about; it also compares both ways to read the arguments.
 """
 
 import sys

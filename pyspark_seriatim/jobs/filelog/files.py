@@ -172,7 +172,7 @@ class Files:
 
 
 def _unreached(scheme: str, error: Exception) -> str:
-    """Why there is no file system for a URI, and what it needs."""
+    """Why a URI has no file system here, and what to install for it."""
     why = first_line(error)
     if scheme in HADOOP:
         return (

@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from broker.settings.settings import Settings
+from seriatim.cli.commands import run
 from tests.seriatim.cli.command import refusal, seriatim
+from tests.support.broker_start import settings_of
 from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.raw import RawClient
 
@@ -20,6 +23,31 @@ class Served(SeriatimServer):
     """By the command `seriatim serve`, which is what these tests are about."""
 
     by_command = True
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        "-p 4333 -m -1 --frame header --no-journal --ring_bytes 0",
+        "-DV --sync always --segment_bytes 1MiB --loop asyncio",
+        "--listen 127.0.0.1:-1,frame=none --listen 127.0.0.1:-1 --exclude a.> --exclude=b",
+        "--feed 239.0.0.1:5000,codec=binary --no-debug --sequencer_port -1",
+        "-c FILE --max_payload 2MiB",
+        "--sync never --sync=interval",
+    ],
+)
+def test_given_arguments_when_a_test_starts_a_broker_then_it_has_the_settings_of_the_command(
+    arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text('frame = "none"\n[limits]\nmax_payload = "1MiB"\n')
+    words = ["--store_dir", str(tmp_path), *arguments.replace("FILE", str(file)).split()]
+    monkeypatch.setenv("SERIATIM_LIMITS_MAX_ROUTES", "70000")
+    served: list[Settings] = []
+    monkeypatch.setattr("seriatim.cli.serve.become_broker", served.append)
+    assert run(["serve", *words]) == 0
+    assert served == [settings_of(words, os.environ)]
 
 
 def effective(*arguments: str, env: dict[str, str] | None = None) -> dict[str, Any]:
