@@ -1,0 +1,268 @@
+"""What the members of a cluster say to each other, and what they ask of the program around them.
+
+`sequencer.replica.member_wire` puts the first kind into frames. The second kind are actions:
+`Member.actions` collects them, and the driver (broker/cluster) carries them out in their order.
+"""
+
+from typing import Any, NamedTuple
+
+from sequencer.replica.view import View
+
+Epochs = tuple[tuple[int, int], ...]  # (epoch, first number of it), oldest first
+
+
+class Records(NamedTuple):
+    """Whole records of one epoch, with consecutive numbers, as they are in the journal."""
+
+    first: int
+    last: int
+    epoch: int
+    data: bytes | memoryview
+
+
+class Note(NamedTuple):
+    """An entry of the second log. `fields` is what the kind needs, as JSON has it."""
+
+    index: int
+    epoch: int
+    kind: str  # PREPARE, DONE, GROUPS or SNAPSHOT
+    fields: dict[str, Any]
+
+
+# From a member to the coordinator, on the connection that the member has made
+
+
+class Hello(NamedTuple):
+    """The first message on a connection: who it is, and what its logs have."""
+
+    protocols: tuple[int, int]  # the lowest and the highest that it speaks
+    cluster: str
+    journal: str  # 16 hex digits; zeros for a store that is new
+    member: str
+    run: int
+    sync: str  # journal.sync
+    epoch: int  # the highest that it knows
+    epochs: Epochs
+    last: int
+    note_epochs: Epochs
+    note_last: int
+
+
+class Ack(NamedTuple):
+    """The member has everything up to `number` and `note`, as safe as `sync` asks."""
+
+    epoch: int
+    number: int
+    note: int
+    pieces: int  # pieces of stages written on this connection
+    echo: int  # the last pulse heard
+
+
+class Forward(NamedTuple):
+    """Publishes of the member's clients: records whose number, time, epoch and CRC are 0."""
+
+    epoch: int
+    data: bytes | memoryview
+
+
+class StageFetch(NamedTuple):
+    """A stage that a PREPARE promises is missing, from `offset` on."""
+
+    epoch: int
+    application: str
+    batch: int
+    name: str
+    offset: int
+
+
+class MemberRequest(NamedTuple):
+    """A client's request for staging, which only the coordinator answers."""
+
+    key: int
+    word: str
+    headers: dict[str, str]
+    payload: bytes
+
+
+class Takers(NamedTuple):
+    """How many takers this member has: (pattern, queue group, weight)."""
+
+    epoch: int
+    groups: tuple[tuple[bytes, bytes, int], ...]
+
+
+class Leave(NamedTuple):
+    """The member stops, and asks to be removed from the view."""
+
+    epoch: int
+
+
+# From the coordinator to a member
+
+
+class Welcome(NamedTuple):
+    """The answer to Hello: where the logs part, and where they go on."""
+
+    epoch: int
+    revision: int
+    view: View
+    common: int  # what the member has above it is cut
+    base: int  # the coordinator's last number now: all that it took of this member is up to here
+    base_epoch: int  # the epoch of the record at `common`
+    anew: bool  # the member's log begins again, after `common`
+    salt: int  # of the journal's records
+    note_common: int
+
+
+class NotCoordinator(NamedTuple):
+    """The answer to Hello of a member that does not coordinate: the view that it knows."""
+
+    why: str  # empty; or why this member cannot be taken
+    revision: int
+    view: View | None
+
+
+class Data(NamedTuple):
+    """Records, and how far they are committed. Without records: the watermark alone."""
+
+    epoch: int
+    watermark: int
+    note_watermark: int
+    records: Records | None
+
+
+class AlreadyNumbered(NamedTuple):
+    """A forwarded publish whose Nats-Msg-Id has a number already."""
+
+    origin: int
+    sequence: int  # of the origin
+    number: int
+
+
+class Pulse(NamedTuple):
+    """Sent every `pulse` milliseconds; the member's Ack echoes `count`."""
+
+    epoch: int
+    count: int
+    watermark: int
+    note_watermark: int
+    revision: int
+    view: View
+
+
+class Notes(NamedTuple):
+    epoch: int
+    note_watermark: int
+    notes: tuple[Note, ...]
+
+
+class StagePiece(NamedTuple):
+    """A part of a stage. Acknowledged by the count in Ack."""
+
+    epoch: int
+    application: str
+    batch: int
+    name: str
+    offset: int
+    data: bytes | memoryview
+
+
+class StageDrop(NamedTuple):
+    """This stage is no longer needed."""
+
+    epoch: int
+    application: str
+    batch: int
+    name: str
+
+
+class MemberReply(NamedTuple):
+    """The answer to a MemberRequest."""
+
+    key: int
+    status: int
+    headers: dict[str, str]
+    payload: bytes
+
+
+class SegmentPart(NamedTuple):
+    """A part of a sealed segment's file, for a member that is far behind."""
+
+    epoch: int
+    first: int  # the segment's first number
+    size: int  # of the whole file
+    offset: int
+    data: bytes | memoryview
+
+
+class HandOver(NamedTuple):
+    """This member has everything, and coordinates from now on: the engine has said so."""
+
+    revision: int
+    view: View
+
+
+# Actions: what a member asks of its driver
+
+
+class Send(NamedTuple):
+    connection: int
+    message: Any
+
+
+class Dial(NamedTuple):
+    """Connect to that member; then call `dialled`."""
+
+    member: str
+
+
+class Close(NamedTuple):
+    connection: int
+
+
+class ReadView(NamedTuple):
+    """Read the engine's view, not a stale one; then call `learned`."""
+
+
+class SwapView(NamedTuple):
+    """Set the engine's view if its revision is still this one; then call `learned`.
+
+    It is never repeated by itself: its fate may be unknown.
+    """
+
+    revision: int
+    view: View
+
+
+class Deliver(NamedTuple):
+    """Everything up to `number` is committed: it may be shown."""
+
+    number: int
+
+
+class Missed(NamedTuple):
+    """The numbers `first` to `last` were deleted everywhere before they came here."""
+
+    first: int
+    last: int
+
+
+class Abandon(NamedTuple):
+    """What became of these origins' publishes is unknown: close their connections."""
+
+    origins: frozenset[int]
+
+
+class Done(NamedTuple):
+    """The answer to a request of this member's client."""
+
+    key: int
+    status: int
+    headers: dict[str, str]
+    payload: bytes
+
+
+class Stop(NamedTuple):
+    """This member cannot go on, and has changed nothing: a defect, or a wrong engine."""
+
+    why: str
