@@ -23,7 +23,7 @@ class Records(NamedTuple):
 class Note(NamedTuple):
     """An entry of the second log. `fields` is what the kind needs, as JSON has it."""
 
-    index: int
+    number: int  # of the second log
     epoch: int
     kind: str  # PREPARE, DONE, GROUPS or SNAPSHOT
     fields: dict[str, Any]
@@ -140,10 +140,10 @@ class AlreadyNumbered(NamedTuple):
 
 
 class Pulse(NamedTuple):
-    """Sent every `pulse` milliseconds; the member's Ack echoes `count`."""
+    """Sent every `pulse` milliseconds; the member's Ack echoes `beat`."""
 
     epoch: int
-    count: int
+    beat: int
     watermark: int
     note_watermark: int
     revision: int
