@@ -12,6 +12,7 @@ from typing import Protocol
 from broker.dataplane.gate import Gate
 from broker.replay.replays import Replays
 from broker.settings.journal_settings import JournalSettings
+from sequencer.sequencer import Sequencer
 
 # Theory of operation
 #
@@ -108,6 +109,7 @@ class Keeper:
         replays: Replays,
         settings: JournalSettings,
         loop: asyncio.AbstractEventLoop,
+        sequencer: Sequencer | None = None,
     ) -> None:
         self.journal = journal
         self.journal.crowded = self.sync_soon
@@ -117,7 +119,7 @@ class Keeper:
         self.refused = 0  # messages for which there was no room
         self.problem = ""  # why messages are refused at the moment
         self._gate = gate
-        self._sequencer = gate.sequencer
+        self._sequencer = sequencer or gate.sequencer  # a member of a cluster numbers elsewhere
         self._replays = replays
         self._settings = settings
         self._loop = loop
@@ -277,6 +279,13 @@ class Keeper:
             log.warning("Journal: %s: %s", error.filename or "the highest number", error.strerror)
         self._unnoted = error is not None
 
+    def run_alone(self, call: Callable[[], None]) -> None:
+        """Run `call` in the keeper's thread, after what it is doing, and wait for that.
+
+        For the rare changes of the store that nothing else may overlap. Raises what `call` raises.
+        """
+        self._thread.submit(call).result()
+
     def _release_safe(self, number: int) -> None:
         self._sequencer.synced(number)
         self._gate.release_safe()
@@ -319,10 +328,7 @@ class Keeper:
         except OSError as error:
             self.trouble(error)
             return
-        lasted = self._loop.time() - self._refusing_since
-        self._refusing_since = 0.0
-        self.problem = ""
-        log.info("Journal: messages can be written again, after %.1f s", lasted)
+        self._mended()
         if self._settings.sync == "always":
             self.unsafe()
         else:
@@ -332,6 +338,13 @@ class Keeper:
         refused, self._refused = self._refused, []
         for call in refused:
             call()
+
+    def _mended(self) -> None:
+        """The store takes messages again."""
+        lasted = self._loop.time() - self._refusing_since
+        self._refusing_since = 0.0
+        self.problem = ""
+        log.info("Journal: messages can be written again, after %.1f s", lasted)
 
     # Shutdown
 

@@ -14,13 +14,21 @@ SECOND = 1_000_000_000  # ns
 LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
-def open_journal(settings: Settings) -> Store | Ring | None:
-    """Open the journal on disk, or the ring in memory, or neither. Raises `StoreError`."""
+def open_journal(settings: Settings, member: bool = False) -> Store | Ring | None:
+    """Open the journal on disk, or the ring in memory, or neither. Raises `StoreError`.
+
+    The journal of a `member` of a cluster gets its epochs from the cluster.
+    """
     chosen = settings.journal
     if not chosen.enabled:
         return Ring(chosen.ring_bytes) if chosen.ring_bytes else None
     begun = time.monotonic()
-    journal = Store.open(
+    kind: type[Store] = Store
+    if member:
+        from sequencer.journal.replica_store import ReplicaStore  # only if needed
+
+        kind = ReplicaStore
+    journal = kind.open(
         settings.store_dir,
         time.time_ns(),
         segment_bytes=chosen.segment_limit,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from sequencer.journal.disk import sync_folder
 from sequencer.journal.errors import StoreError
 from sequencer.journal.highest import FILE, start
+from sequencer.journal.identity import write_identity
 from sequencer.journal.recovery import Recovery
 from sequencer.journal.survey import Survey
 
@@ -38,6 +39,8 @@ def truncate(path: str, last: int, now: int = 0) -> Cut:
         size = sum(segment.size for segment in segments)
         # First: it would still claim the removed numbers, and the next start would refuse the rest.
         start(os.path.join(found.path, FILE), found.identity.journal, last)
+        cuts = found.identity.cuts + 1  # readers notice it
+        write_identity(found.path, found.identity._replace(cuts=cuts, cut=last))
         gone = 0
         while len(segments) > 1 and segments[-1].first > last:
             segment = segments.pop()

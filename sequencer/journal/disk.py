@@ -67,11 +67,41 @@ def replace(path: str, data: bytes, *, durable: bool = True) -> None:
         sync_folder(os.path.dirname(path))
 
 
+def replace_or_overwrite(path: str, data: bytes) -> None:
+    """Replace a small file and sync it, even if the disk is full.
+
+    If there is no room for a temporary file, the file is overwritten in place. A crash at that
+    moment may leave it damaged, so it needs a checksum, and its loss must be harmless.
+    """
+    try:
+        replace(path, data)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not os.path.exists(path):
+            raise
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            pwrite_all(fd, data, 0)
+            os.ftruncate(fd, len(data))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
 def sync_file(path: str) -> None:
     """Sync a file to the disk, on a descriptor of its own."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.fdatasync(fd)
+    finally:
+        os.close(fd)
+
+
+def shorten_file(path: str, size: int) -> None:
+    """Cut a file off at `size`, and sync it."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.ftruncate(fd, size)
+        os.fsync(fd)
     finally:
         os.close(fd)
 

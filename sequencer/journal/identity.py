@@ -5,28 +5,44 @@ of each segment has the same data, so the file can be rewritten from there.
 """
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
 from typing import Any, NamedTuple
 
 from sequencer.journal.crc import crc32c
-from sequencer.journal.disk import FILE_MODE, pwrite_all, replace
+from sequencer.journal.disk import FILE_MODE, replace_or_overwrite
 from sequencer.journal.errors import ELSEWHERE, StoreError, StoreLocked
 
 FORMAT = 1
 FILE = "store.json"
+CUT = "cut"
+ANEW = "begin anew"
 LOCK = "lock"
 
 
+class Underway(NamedTuple):
+    """A change that is under way; the next opening completes it, or lets it be (recovery.py)."""
+
+    kind: str  # CUT or ANEW
+    number: int  # the last one that is kept, or after which the store goes on
+    epoch: int  # of that number
+
+
 class Identity(NamedTuple):
-    """`epoch` is that of the last opening for writing; 0 until there is a first segment."""
+    """`epoch` is the highest one that was written in; 0 until there is a first segment.
+
+    The last three are there if the store took numbers back: in a cluster, numbers that were not
+    committed go when another coordinator has given them to other messages.
+    """
 
     journal: str  # 16 hex digits
     salt: int
     epoch: int
     created: int  # ns since 1970
+    cuts: int = 0  # how often that was
+    cut: int = 0  # the last number that the latest one left; 0: the store was begun again
+    pending: Underway | None = None  # the latest one is not complete
 
 
 def new_identity(now: int) -> Identity:
@@ -52,32 +68,24 @@ def read_identity(path: str) -> Identity | None:
             f"{file}: this store has format {fields['format']}, and this Seriatim knows format"
             f" {FORMAT}; open it with the newer Seriatim that wrote it"
         )
-    return Identity(fields["journal"], fields["salt"], fields["epoch"], fields["created"])
+    pending = Underway(*fields["pending"]) if "pending" in fields else None
+    identity = Identity(fields["journal"], fields["salt"], fields["epoch"], fields["created"])
+    return identity._replace(cuts=fields.get("cuts", 0), cut=fields.get("cut", 0), pending=pending)
 
 
 def write_identity(path: str, identity: Identity) -> None:
     """Write and sync store.json.
 
-    If the disk is full, no temporary file can be written. Then the file is overwritten in
-    place, so that a store can still be opened and retention can make room. A crash may leave it
-    damaged, but the segments have the same data.
+    It is written even if the disk is full, so that a store can still be opened and retention can
+    make room. A crash may then leave it damaged, but the segments have the same data.
     """
     fields = {"format": FORMAT, **identity._asdict()}
+    for name in ("cuts", "cut", "pending"):
+        if not fields[name]:
+            del fields[name]
     fields["crc"] = _checksum(fields)
-    file = os.path.join(path, FILE)
     data = json.dumps(fields).encode() + b"\n"
-    try:
-        replace(file, data)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not os.path.exists(file):
-            raise
-        fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            pwrite_all(fd, data, 0)
-            os.ftruncate(fd, len(data))
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+    replace_or_overwrite(os.path.join(path, FILE), data)
 
 
 def lock(path: str) -> int:

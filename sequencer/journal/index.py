@@ -71,6 +71,12 @@ class Marks:
         place = bisect_left(range(len(self)), time, key=lambda at: words[3 * at + 1])
         return words[3 * place - 1] & OFFSET if place else START
 
+    def until(self, offset: int) -> "Marks":
+        """The marks before this offset."""
+        words = self.words
+        place = bisect_left(range(len(self)), offset, key=lambda at: words[3 * at + 2] & OFFSET)
+        return Marks(words[: 3 * place])
+
     def id_blocks(self, size: int) -> list[tuple[int, int]]:
         """Return the ranges with records that have a Nats-Msg-Id; `size` is the segment's."""
         offsets = [*self.words[2::3], size]

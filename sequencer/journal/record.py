@@ -22,6 +22,7 @@ import cython
 from sequencer.message import Message
 
 if cython.compiled:
+    from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
     from cython.cimports.libc.string import memcpy
 else:
     from sequencer.journal.crc import crc32c
@@ -174,18 +175,31 @@ class Walk(Message):
         self.stop = self.at = self.after = 0
         self.epoch = 0
 
-    def begin(self, buffer: bytes | bytearray, at: int, stop: int) -> int:
+    def begin(self, buffer: bytes | bytearray | memoryview, at: int, stop: int) -> int:
         """Walk `buffer[at:stop]`. It keeps the buffer, which must not change in the meantime."""
         assert 0 <= at <= stop <= len(buffer), "a span of the buffer"
-        self.buffer = buffer
         if isinstance(buffer, bytearray):
+            self.buffer = buffer
             self.data = cython.cast(bytearray, buffer)
-        else:
+        elif isinstance(buffer, bytes):
+            self.buffer = buffer
             self.data = cython.cast(bytes, buffer)
+        else:
+            self._begin_view(buffer)
         self.subject_data = self.data
         self.stop = stop
         self.at = self.after = at
         return 0
+
+    def _begin_view(self, view: memoryview) -> None:
+        assert isinstance(view, memoryview), "a buffer"
+        assert view.c_contiguous, "bytes in a row"
+        assert view.itemsize == 1, "bytes in a row"
+        if cython.compiled:
+            self.buffer = view
+            self.data = cython.cast("const unsigned char *", PyMemoryView_GET_BUFFER(view).buf)
+        else:
+            self.buffer = self.data = bytes(view)
 
     def next(self) -> int:
         """RECORD: it is now the current one. MORE: the bytes end too early. BAD: it is invalid.

@@ -1,6 +1,7 @@
 """Opens a store for writing: removes the traces of a crash, and reports damage.
 
     store.json is missing or damaged    rewritten from the segments' heads
+    the store was being begun again     that is completed; an interrupted cut is not
     unfinished files (*.tmp)            removed
     a segment's head is damaged         rewritten from store.json and the file's name
     a torn tail of the newest segment   cut off: it was never reported as safe
@@ -16,7 +17,15 @@ import errno
 import os
 import struct
 
-from sequencer.journal.disk import make_folder, pwrite_all, remove, sync_file, sync_folder
+from sequencer.journal.anew import begin_anew
+from sequencer.journal.disk import (
+    make_folder,
+    pwrite_all,
+    remove,
+    shorten_file,
+    sync_file,
+    sync_folder,
+)
 from sequencer.journal.errors import ELSEWHERE, Damage, StoreError
 from sequencer.journal.header import (
     INDEX,
@@ -32,6 +41,7 @@ from sequencer.journal.header import (
 from sequencer.journal.highest import FILE as HIGHEST
 from sequencer.journal.highest import read_highest
 from sequencer.journal.identity import (
+    ANEW,
     FILE,
     Identity,
     lock,
@@ -40,6 +50,8 @@ from sequencer.journal.identity import (
     write_identity,
 )
 from sequencer.journal.index import Summary, read_index, read_summary
+from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX, RECORD
+from sequencer.journal.record import Walk
 from sequencer.journal.segment import Segment
 from sequencer.journal.survey import Survey
 
@@ -57,12 +69,16 @@ class Recovery:
     """One opening of a directory for writing, and what was found in it.
 
     With `accept_loss`, it goes on even if numbers are missing at the end: they are then lost.
+    Without `own_epochs`, this opening does not begin an epoch.
     """
 
-    def __init__(self, path: str, now: int, accept_loss: bool = False) -> None:
+    def __init__(
+        self, path: str, now: int, accept_loss: bool = False, own_epochs: bool = True
+    ) -> None:
         self.path = path
         self.now = now
         self.accept_loss = accept_loss
+        self.own_epochs = own_epochs
         self.highest = 0  # the highest number that the segments are known to have had
         self.report: list[tuple[str, str]] = []
         self.damage: list[Damage] = []
@@ -79,6 +95,7 @@ class Recovery:
                 raise StoreError(f"{self.path}: this is a file; a store is a directory")
             make_folder(self.path)
             self.lock = lock(self.path)
+            self._complete()
             self._tidy()
             self._identify()
             self._read_highest()
@@ -109,6 +126,22 @@ class Recovery:
         self.damage.append(damage)
         if damage.first <= damage.last:
             self.say("error", f"{self.path}: {damage}")
+
+    def _complete(self) -> None:
+        """Begin the store again if a crash came in between. A cut that it interrupted is not made.
+
+        The store ends later then, which is no loss.
+        """
+        identity = read_identity(self.path)
+        if identity is None or identity.pending is None:
+            return
+        number = identity.pending.number
+        if identity.pending.kind == ANEW:
+            begin_anew(self.path, identity).close()
+            self.say("info", f"{self.path}: begun again after number {number}")
+        else:
+            write_identity(self.path, identity._replace(pending=None))
+            self.say("info", f"{self.path}: a cut after number {number} may be incomplete")
 
     def _tidy(self) -> None:
         """Read the heads of all segments, and remove what a crash left unfinished."""
@@ -206,7 +239,10 @@ class Recovery:
                 segment.sealed = True
                 segment.last = following.first - 1
                 self._read_summary(segment, following)
-            if self.heads[first] is None and following is not None:
+            head = self.heads[first]
+            if head is not None:
+                segment.epoch, segment.before = head.epoch, head.before
+            elif following is not None:
                 self.say("error", f"{segment.file}: its head is damaged; rewritten")
                 self._write_head(segment)
             following = segment
@@ -260,8 +296,11 @@ class Recovery:
         os.fdatasync(newest.fd)
         newest.synced = newest.size
         sync_folder(self.path)
-        self.identity = self.identity._replace(epoch=self.identity.epoch + 1)
-        write_identity(self.path, self.identity)
+        known = self.identity.epoch
+        epoch = known + 1 if self.own_epochs else max(known, 1)  # 0 would be a store not yet begun
+        self.identity = self.identity._replace(epoch=epoch)
+        if self.identity != read_identity(self.path):
+            write_identity(self.path, self.identity)
 
     def _settle_times(self) -> None:
         """Bound the times of segments without an index, and find the newest time of all."""
@@ -286,7 +325,10 @@ class Recovery:
     def _begin(self, number: int) -> None:
         """Make a new newest segment."""
         identity = self.identity
-        head = Head(identity.salt, identity.journal, number, self.now, identity.epoch + 1)
+        epoch = last = self.segments[-1].epoch if self.segments else 0
+        if self.own_epochs:
+            epoch, last = identity.epoch + 1, 0
+        head = Head(identity.salt, identity.journal, number, self.now, epoch, before=last)
         made = Segment.create(self.path, head)
         if self.segments:
             before = self.segments[-1]
@@ -385,8 +427,11 @@ class Recovery:
         fd = os.open(segment.file, os.O_RDWR | os.O_CLOEXEC)
         try:
             identity = self.identity
-            fields = (identity.salt, identity.journal, segment.first, self.now, identity.epoch)
-            pwrite_all(fd, encode_head(Head(*fields)), 0)
+            segment.epoch = first_epoch(fd, identity.salt, segment.first) or identity.epoch
+            older = [head for first, head in self.heads.items() if first < segment.first and head]
+            segment.before = older[-1].epoch if older and not self.own_epochs else 0
+            fields = (identity.salt, identity.journal, segment.first, self.now, segment.epoch)
+            pwrite_all(fd, encode_head(Head(*fields, before=segment.before)), 0)
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -414,11 +459,23 @@ def conclude(segment: Segment, survey: Survey) -> list[Damage]:
     learn(segment, survey)
     if survey.last == end and survey.torn:
         # All of its numbers are there. After them may be a torn copy of the next segment's start.
-        os.truncate(segment.file, survey.end)
+        shorten_file(segment.file, survey.end)
         segment.size = survey.end
     if survey.last < end:
         lost.append(Damage(segment.first, survey.end, survey.size, survey.last + 1, end))
     return lost
+
+
+def first_epoch(fd: int, salt: int, first: int) -> int:
+    """The epoch of a segment's first record; 0 if that is damaged, or missing."""
+    data = os.pread(fd, HEADER_SIZE, START)
+    if len(data) < HEADER_SIZE:
+        return 0
+    length = int.from_bytes(data[4:8], "little")
+    data = os.pread(fd, min(length, LENGTH_MAX) + 7 & ~7, START)
+    walk = Walk(salt)
+    walk.begin(data, 0, len(data))
+    return walk.epoch if walk.next() == RECORD and walk.number == first else 0
 
 
 def learn(segment: Segment, survey: Survey) -> None:

@@ -16,6 +16,7 @@ from sequencer.journal.header import INDEX, SEGMENT, START, Head, encode_head, s
 from sequencer.journal.index import Marks, Summary, read_index, write_index
 
 RESERVE_STEP: Final = 16 << 20
+TEMPORARY: Final = ".tmp"
 
 
 class Segment:
@@ -26,8 +27,19 @@ class Segment:
     """
 
     __slots__ = (
-        *("fd", "first", "following", "gone", "holders", "indexed", "last", "marks", "newest"),
-        *("oldest", "path", "reading", "reserved", "sealed", "size", "start", "synced"),
+        *("before", "epoch", "fd", "first", "following", "gone", "holders", "indexed", "last"),
+        *(
+            "marks",
+            "newest",
+            "oldest",
+            "path",
+            "reading",
+            "reserved",
+            "sealed",
+            "size",
+            "start",
+            "synced",
+        ),
         "unreadable",
     )
 
@@ -38,6 +50,7 @@ class Segment:
         self.first = first
         self.last = first - 1
         self.size = self.start = START
+        self.epoch = self.before = 0  # as its head says (header.py)
         self.oldest = self.newest = 0
         self.following: Segment | None = None
         self.gone = False
@@ -59,8 +72,18 @@ class Segment:
         On OSError nothing is left of it. The name is not synced, and the content only if
         `ordered`.
         """
+        made = cls.prepare(folder, head, need, size_max, ordered)
+        made.appear()
+        return made
+
+    @classmethod
+    def prepare(
+        cls, folder: str, head: Head, need: int = 0, size_max: int = 0, ordered: bool = True
+    ) -> "Segment":
+        """Like `create`, but it has its name only after `appear`."""
         made = cls(os.path.join(folder, stem(head.first)), head.first)
-        beside = made.file + ".tmp"
+        made.epoch, made.before = head.epoch, head.before
+        beside = made.file + TEMPORARY
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         made.fd = os.open(beside, flags, FILE_MODE)
         try:
@@ -68,12 +91,24 @@ class Segment:
             made.reserve(need, size_max)
             if ordered:
                 os.fdatasync(made.fd)
-            os.rename(beside, made.file)
+                made.synced = START
         except BaseException:
-            made.close()
-            remove(beside)
+            made.abandon()
             raise
         return made
+
+    def appear(self) -> None:
+        """Give a prepared segment its name; a file of this name is replaced."""
+        try:
+            os.rename(self.file + TEMPORARY, self.file)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """Remove a prepared segment."""
+        self.close()
+        remove(self.file + TEMPORARY)
 
     @property
     def file(self) -> str:

@@ -20,7 +20,7 @@ import errno
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Self
 
 from sequencer.journal.backwards import Ids, next_good, recent_ids
 from sequencer.journal.disk import remove, sync_file, sync_folder
@@ -45,12 +45,14 @@ class Store:
     """The journal on disk. Made by `open`; see above for which thread may call what."""
 
     checked = True  # every record has its checksum
+    own_epochs = True  # each opening begins an epoch; else see sequencer/journal/replica_store.py
 
     def __init__(self, found: Recovery) -> None:
         self.path = found.path
         self.id = found.identity.journal
         self.salt = found.identity.salt
         self.epoch = found.identity.epoch
+        self._identity = found.identity
         self.report = found.report
         self.damage = found.damage
         self.segment_bytes = SEGMENT_BYTES
@@ -87,14 +89,14 @@ class Store:
         retain_count: int = 0,
         ordered: bool = True,
         accept_loss: bool = False,
-    ) -> "Store":
+    ) -> Self:
         """Open a directory for writing; create it if it is missing, and recover after a crash.
 
         Without `ordered`, a roll does not wait for the disk: for stores that never sync. With
         `accept_loss`, a store opens even if numbers are missing at its end; they are not given
         again. StoreLocked if another process writes it, StoreError if it cannot be used.
         """
-        store = cls(Recovery(os.path.abspath(path), now, accept_loss).run())
+        store = cls(Recovery(os.path.abspath(path), now, accept_loss, cls.own_epochs).run())
         store.segment_bytes = segment_bytes
         store.segment_age_ns = segment_age_ns
         store.retain_bytes = retain_bytes
@@ -150,8 +152,10 @@ class Store:
         else:
             active.reserve(need, self.segment_bytes)
 
-    def write(self, view: memoryview, first: int, last: int, time: int, ids: bool) -> None:
-        """Append whole records, numbers `first` to `last`, all with the same time.
+    def write(
+        self, view: memoryview, first: int, last: int, time: int, ids: bool, last_time: int = 0
+    ) -> None:
+        """Append whole records, numbers `first` to `last`, of `time`; or of `time` to `last_time`.
 
         OSError if the disk fails or is full. Then none of them counts as written. The same batch
         must be written again before any other: it goes to the same place.
@@ -172,7 +176,7 @@ class Store:
         if ids:
             marks.note_ids()
         active.size = at + size
-        active.newest = self.newest_time = time
+        active.newest = self.newest_time = last_time or time
         self._written += size
         active.last = self.last = last
 
@@ -233,13 +237,16 @@ class Store:
         if aged or (active.size > self.segment_bytes and len(self._unsynced) < UNSYNCED_MAX):
             self.roll(now)
 
-    def retain(self, now: int) -> list[tuple[int, int]]:
+    def retain(self, now: int, keep_from: int = 0) -> list[tuple[int, int]]:
         """Delete whole segments that are over a limit, oldest first; return the deleted numbers.
 
-        For the keeper. Never deletes the newest segment. Readers that hold one can read on in it.
+        For the keeper. Never deletes the newest segment, nor one that has number `keep_from` or a
+        later one; 0: no such bound. Readers that hold one can read on in it.
         """
         went: list[tuple[int, int]] = []
         while len(self._segments) > 1 and self._is_over(self._segments[0], now):
+            if keep_from and self._segments[1].first > keep_from:
+                break
             segment = self._segments[0]
             try:
                 if not went:
@@ -339,11 +346,14 @@ class Store:
             self.sync()
             self._write_index(active)
         finally:
-            self._stop_building()
-            self._highest.close()
-            for segment in self._segments:
-                segment.close()
-            os.close(self._lock)
+            self._close_files()
+
+    def _close_files(self) -> None:
+        self._stop_building()
+        self._highest.close()
+        for segment in self._segments:
+            segment.close()
+        os.close(self._lock)
 
     def _complete(self, view: memoryview, at: int, done: int) -> None:
         """Write the rest after a short write; if that fails, note how far it came."""
@@ -374,7 +384,9 @@ class Store:
             # error is reported once per descriptor, and the keeper must see it too.
             sync_file(before.file)
         head = Head(self.salt, self.id, self.last + 1, created, self.epoch)
-        made = Segment.create(self.path, head, need, self.segment_bytes, self.ordered)
+        head = head._replace(before=self._epoch_before())
+        ordered = self.ordered or not self.own_epochs  # what heads say of epochs must be true
+        made = Segment.create(self.path, head, need, self.segment_bytes, ordered)
         try:
             os.ftruncate(before.fd, before.size)  # frees the reserved space
         except OSError:
@@ -388,6 +400,10 @@ class Store:
         self._segments.append(made)
         self._active = made
         before.sealed = True
+
+    def _epoch_before(self) -> int:
+        """What the next segment's head says of the epoch of `last`."""
+        return 0
 
     def _sync_names(self) -> None:
         """Sync the names of segments that were made since."""

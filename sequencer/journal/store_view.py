@@ -18,7 +18,7 @@ from sequencer.journal.header import (
     number_of,
     stem,
 )
-from sequencer.journal.identity import FILE, read_identity
+from sequencer.journal.identity import FILE, Identity, read_identity
 from sequencer.journal.index import Marks, Summary, read_index, read_summary
 from sequencer.journal.layout import HEADER_SIZE
 from sequencer.journal.record import HEAD as RECORD_HEAD
@@ -33,7 +33,10 @@ class StoreView:
         self.path = path
         self._mark = (0, 0, 0)
         self._seen = self._stamp()
-        self.journal, self.salt, self.epoch = self._identify()
+        identity = self._identify()
+        self.journal, self.salt, self.epoch = identity.journal, identity.salt, identity.epoch
+        self.cuts, self.cut = identity.cuts, identity.cut  # as in store.json
+        self.cutting = identity.pending is not None
 
     def segments(self) -> list[int]:
         """The first numbers of all segments, in order."""
@@ -135,9 +138,12 @@ class StoreView:
         if identity.journal != self.journal:
             raise StoreError(self._another(identity.journal))
         self.epoch = identity.epoch
+        self.cuts, self.cut = identity.cuts, identity.cut
+        self._mark = (0, 0, 0)
+        self.cutting = identity.pending is not None
         self._seen = stamp
 
-    def _identify(self) -> tuple[str, int, int]:
+    def _identify(self) -> Identity:
         """Read store.json; if that is damaged, the newest segment with a good head."""
         try:
             identity = read_identity(self.path)
@@ -146,11 +152,11 @@ class StoreView:
         except OSError as error:
             raise StoreError(f"{self.path}: {error.strerror}; {WHERE}") from error
         if identity is not None:
-            return identity.journal, identity.salt, identity.epoch
+            return identity
         for first in reversed(self.segments()):
             head = self.head(first)
             if head is not None:
-                return head.journal, head.salt, head.epoch
+                return Identity(head.journal, head.salt, head.epoch, head.created)
         what = "there is no journal here" if os.path.isdir(self.path) else "no such directory"
         raise StoreError(f"{self.path}: {what}; {WHERE}")
 

@@ -8,6 +8,10 @@ It takes no lock. Its descriptor keeps a deleted segment readable. It leaves a s
 is a later one and nothing more can be written to this one. Incomplete bytes at the end of the
 newest segment are a write in progress and do not count yet. Memory: one buffer of `chunk_bytes`,
 or of the longest record so far.
+
+A store may take numbers back. `more` raises `StoreError` if that may concern a number that it has
+returned. Each cut is counted in store.json before it begins, and is marked there until it is
+complete. So whatever was read before the count was looked at is from before the cut.
 """
 
 import os
@@ -53,6 +57,8 @@ class Trail:
         self._offset = 0  # of store[0], in the segment
         self._seen = 0  # in it: bytes up to here were read, and hold no whole record at `at`
         self._searched = 0  # in it: up to here there is no further good record
+        view.check()
+        self._cuts = view.cuts - view.cutting  # the last cut that was complete when it was read
 
     def close(self) -> None:
         """Close the segment."""
@@ -65,6 +71,14 @@ class Trail:
 
         True: there are new bytes. False: nothing more for now.
         """
+        found = self._more(number, bad)
+        while self._is_cut(number):  # what was read may be gone: read it again
+            self.close()
+            self.at = self.stop = 0
+            found = self._enter(number)
+        return found
+
+    def _more(self, number: int, bad: bool = False) -> bool | Lost:
         if self._fd < 0:
             return self._enter(number)
         if bad:
@@ -136,7 +150,7 @@ class Trail:
         if first > number:
             return Lost(number, first - 1)
         self._offset = self.view.offset(first, number)
-        return self._load() or self.more(number)
+        return self._load() or self._more(number)
 
     def _go_on(self, number: int, following: int) -> bool | Lost:
         """Leave this segment for the next one; the numbers between them are lost."""
@@ -148,7 +162,7 @@ class Trail:
             self.close()
             return self._enter(number)
         if following <= number:
-            return self._load() or self.more(number)
+            return self._load() or self._more(number)
         deleted = not kept and offset == end
         return Lost(number, following - 1, None if deleted else damage)
 
@@ -179,13 +193,37 @@ class Trail:
         self._offset, self.at, self.stop = end, 0, 0
         return Lost(number, first - 1, Damage(self._first, offset, end, number, first - 1))
 
+    def _is_cut(self, number: int) -> bool:
+        """Whether numbers were taken back, but none before `number`. StoreError if there are."""
+        view = self.view
+        view.check()
+        if view.cuts == self._cuts:
+            return False
+        if view.cuts > self._cuts + 1 or number > view.cut + 1:
+            raise self._truncated()
+        if view.cutting:
+            return False  # it is looked at once more
+        self._cuts = view.cuts
+        return True
+
     def _check(self) -> None:
         """Raise `StoreError` if the data being read was truncated or replaced."""
         self.view.check()
         if self._fd >= 0:
             status = os.fstat(self._fd)
             size = max(status.st_size, START)  # its head may still be in progress
-            if status.st_nlink == 0 or size < self._offset + self.at:
-                raise StoreError(
-                    f"{self.view.path}: the journal was truncated while it was read; read it again"
-                )
+            at = self._offset + self.at
+            if status.st_nlink == 0 and at == START and self.view.holds(self._first):
+                self.close()  # it was empty, and was replaced: it is entered again
+            elif status.st_nlink == 0 or size < at:
+                raise self._truncated()
+
+    def _truncated(self) -> StoreError:
+        if self.view.cutting:
+            return StoreError(
+                f"{self.view.path}: the journal is being cut after number {self.view.cut}; read it"
+                " again when the broker has done that"
+            )
+        return StoreError(
+            f"{self.view.path}: the journal was truncated while it was read; read it again"
+        )

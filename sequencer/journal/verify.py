@@ -12,7 +12,7 @@ from sequencer.journal.errors import Damage, StoreError
 from sequencer.journal.header import INDEX, SEGMENT, START, decode_head, number_of, stem
 from sequencer.journal.highest import FILE as HIGHEST
 from sequencer.journal.highest import read_highest
-from sequencer.journal.identity import FILE, Identity, read_identity
+from sequencer.journal.identity import ANEW, FILE, Identity, read_identity
 from sequencer.journal.index import OFFSET, Summary, read_index, read_summary
 from sequencer.journal.survey import HEAD, Survey
 
@@ -47,6 +47,12 @@ def verify(path: str, progress: Progress = lambda done, total: None) -> Iterator
             raise StoreError(f"{path}: there is no store here; give the directory of a store")
         yield Finding("warning", FILE, 0, "missing or damaged; the next start rewrites it")
         identity = _from_heads(path, firsts)
+    if identity.pending is not None:
+        kind, number, _ = identity.pending
+        text = f"a change is not complete ({kind} after number {number}); the next start ends it"
+        yield Finding("info", FILE, 0, text)
+        if kind == ANEW:
+            return  # whatever is there is to be removed
     highest = read_highest(path, identity.journal)
     if highest is None:
         yield Finding("warning", HIGHEST, 0, "damaged; the next start rewrites it")

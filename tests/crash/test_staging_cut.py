@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.skipif(STAND_IN, reason="nats-server stages nothing"),
     pytest.mark.skipif(shim.COMPILER is None, reason=shim.WHY_NOT),
 ]
-CUTS = depth(12, 24)
+CUTS = depth(6, 24)
 BATCHES = 30
 PIECE = 60_000
 NOISE = b"PUB noise 20\r\nnoise 1 1 ..........\r\n"

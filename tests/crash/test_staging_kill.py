@@ -18,7 +18,7 @@ from tests.support.raw import QUIET, RawClient
 from tests.support.staging import Batch, judge
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server stages nothing")
-PUBLISHERS, BATCHES, KILLS = 3, depth(8, 16), depth(3, 6)
+PUBLISHERS, BATCHES, KILLS = 3, depth(8, 16), depth(2, 6)
 NOISE = b"PUB noise 20\r\nnoise 1 1 ..........\r\n"
 
 

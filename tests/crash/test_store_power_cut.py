@@ -25,7 +25,7 @@ from tests.support.depth import depth
 
 pytestmark = pytest.mark.skipif(shim.COMPILER is None, reason=shim.WHY_NOT)
 
-CUTS = depth(30, 60)
+CUTS = depth(15, 60)
 MEBIBYTE = 1 << 20
 RETAIN = 300_000  # bytes, some five segments
 

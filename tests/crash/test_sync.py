@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.skipif(STAND_IN, reason="nats-server has no journal"),
     pytest.mark.skipif(shim.COMPILER is None, reason=shim.WHY_NOT),
 ]
-CUTS = depth(14, 20)
+CUTS = depth(8, 20)
 
 
 class Told(NamedTuple):

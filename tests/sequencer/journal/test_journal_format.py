@@ -7,7 +7,7 @@ from pathlib import Path
 from sequencer.journal import Columns, Reader
 from sequencer.journal.columns import Collector
 from sequencer.journal.header import START, Head, encode_head, stem
-from sequencer.journal.identity import Identity, write_identity
+from sequencer.journal.identity import CUT, Identity, Underway, read_identity, write_identity
 from sequencer.journal.index import HEAD_SIZE, Marks, Summary, write_index
 from sequencer.journal.record import RecordBatch
 from tests.support.places import ROOT
@@ -62,7 +62,13 @@ def test_given_the_page_when_its_chunk_is_collected_then_it_is_those_bytes() -> 
 
 
 def test_given_the_bytes_of_the_page_when_read_then_they_are_the_messages(tmp_path: Path) -> None:
-    write_identity(str(tmp_path), Identity(JOURNAL, SALT, 1, TIME))
+    identity = Identity(JOURNAL, SALT, 1, TIME, 2, 6, Underway(CUT, 6, 1))
+    write_identity(str(tmp_path), identity)
+    assert read_identity(str(tmp_path)) == identity
+    fields = json.loads((tmp_path / "store.json").read_text())
+    listed = re.findall(r"^\| `([a-z]+)` \|", PAGE, re.MULTILINE)
+    assert listed == list(fields)
+    write_identity(str(tmp_path), identity._replace(pending=None))
     (tmp_path / f"{stem(7)}.segment").write_bytes(dumps()[0])
     (tmp_path / f"{stem(7)}.index").write_bytes(dumps()[1])
     reader = Reader(str(tmp_path))
@@ -71,6 +77,3 @@ def test_given_the_bytes_of_the_page_when_read_then_they_are_the_messages(tmp_pa
     items = list(reader.records())
     rows = list(Columns(dumps()[2]))
     assert [tuple(item) for item in items] == [tuple(row) for row in rows]
-    fields = json.loads((tmp_path / "store.json").read_text())
-    listed = re.findall(r"^\| `([a-z]+)` \|", PAGE, re.MULTILINE)
-    assert listed == list(fields)

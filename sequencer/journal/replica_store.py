@@ -1,0 +1,374 @@
+"""The journal of a cluster's member: a store whose numbers another member may give.
+
+The coordinator's sequencer writes into it, or a follower appends the coordinator's records, byte
+for byte. What a `Store` never does, it does: it takes back numbers that were not committed.
+
+    begin_epoch     what is written from now on is of this epoch, and begins a segment
+    truncate        everything above a number goes
+    begin_anew      everything goes; it goes on after a number
+    adopt           an empty store becomes one of another journal
+    install_segment another member's segment is the next one (sequencer/journal/segment_copy.py)
+
+All of these are for the writer's thread. The keeper's thread must not be in the middle of a call
+in truncate, begin_anew, adopt and install_segment; beside begin_epoch it may be. Each has synced
+what it says when it returns. After an OSError, nothing can be written until the same call, or
+another of these, succeeds. A crash leaves a store that opens: cut, or ending later.
+
+Segments are of one epoch each, so the heads of the segments are the table of epochs. A store that
+a single broker wrote is different: its segments may have records of several. The callers know the
+cluster's first number, and everything before it counts as epoch 0: see `since` in `epochs`.
+"""
+
+import errno
+import os
+from bisect import bisect_right
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from sequencer.journal.anew import begin_anew
+from sequencer.journal.disk import pwrite_all, shorten_file, sync_file, sync_folder
+from sequencer.journal.ending import Place, end_of
+from sequencer.journal.errors import StoreError
+from sequencer.journal.header import START, Head, decode_head, encode_head, stem
+from sequencer.journal.highest import Highest
+from sequencer.journal.identity import ANEW, CUT, Identity, Underway, write_identity
+from sequencer.journal.recovery import Recovery
+from sequencer.journal.rewrite import rewrite
+from sequencer.journal.segment import Segment
+from sequencer.journal.segment_copy import SegmentCopy
+from sequencer.journal.store import UNSYNCED_MAX, Store
+
+Epochs = tuple[tuple[int, int], ...]
+UNSYNCED_END: Final = 2 * UNSYNCED_MAX  # segments of many short epochs, before the keeper syncs
+
+
+class ReplicaStore(Store):
+    """See above. `epoch` is that of the records that may be written now."""
+
+    own_epochs = False
+
+    def __init__(self, found: Recovery) -> None:
+        super().__init__(found)
+        self.epoch = self._active.epoch
+        self._unfinished: Callable[[], None] | None = None  # what failed, and must be completed
+
+    # Epochs
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Write records of this epoch from now on. On OSError, it must be called again before that.
+
+        A follower calls it before records of another epoch than `epoch`, newer or older. An empty
+        segment just gets another head.
+        """
+        active = self._active
+        if epoch == self.epoch == active.epoch:
+            return
+        self._check_finished()
+        if epoch > self._identity.epoch:
+            self._identify(self._identity._replace(epoch=epoch))
+        if active.size == START:
+            self._rewrite_head(active, epoch)
+        elif active.epoch != epoch:
+            self._begin_segment(epoch)
+        self.epoch = epoch
+
+    def epochs(self, since: int = 0) -> Epochs:
+        """(epoch, first number of it), oldest first. Numbers before `since` count as epoch 0.
+
+        The first entry may be that of number `first - 1`, which is not here any more.
+        """
+        table: list[tuple[int, int]] = []
+        segments = self._segments[:]
+        oldest = segments[0]
+        if oldest.first > 1:
+            table.append((0 if oldest.first <= since else oldest.before, oldest.first - 1))
+        for segment in segments:
+            if segment.first < since:
+                _add(table, 0, segment)
+            if segment.last >= max(since, segment.first):
+                _add(table, segment.epoch, segment, since)
+        return tuple(table)
+
+    def epoch_of(self, number: int, since: int = 0) -> int:
+        """The epoch of a number that is here, or is `first - 1`."""
+        segments = self._segments
+        assert segments[0].first - 1 <= number <= self.last, "it is here"
+        if number < since:
+            return 0
+        if number < segments[0].first:
+            return segments[0].before
+        return segments[bisect_right(segments, number, key=lambda one: one.first) - 1].epoch
+
+    # Taking back
+
+    def truncate(self, number: int) -> None:
+        """Remove every record above `number`, which is `first - 1` or more."""
+        if self._unfinished is not None:
+            self._unfinished()
+            if not self.first - 1 <= number <= self.last:
+                raise OSError(errno.EIO, "the journal has other numbers now", self.path)
+        assert self.first - 1 <= number <= self.last, "it is here, or just before"
+        if number < self.last:
+            self._cut(number)
+
+    def begin_anew(self, number: int, epoch: int) -> None:
+        """Remove everything. The store goes on after `number`, which has this epoch elsewhere."""
+        self._begin_anew(number, epoch, self._identity)
+
+    def adopt(self, journal: str, salt: int) -> None:
+        """Become a store of this journal. StoreError if there are messages of another one."""
+        if (journal, salt) == (self.id, self.salt):
+            return
+        if self.last >= self.first:
+            raise StoreError(
+                f"{self.path}: this is journal {self.id}, with messages; it cannot become journal"
+                f" {journal}. Give an empty directory"
+            )
+        self._begin_anew(0, 0, self._identity._replace(journal=journal, salt=salt))
+
+    # Copying
+
+    def sealed_segments(self) -> list[Segment]:
+        """The segments that can be sent as they are: sealed, and without damage.
+
+        The sender holds one while it reads it; retention may delete it then.
+        """
+        damaged = {damage.segment for damage in self.damage[:]}
+        good = [one for one in self._segments[:-1] if one.indexed or one.marks is not None]
+        return [one for one in good if one.sealed and one.first not in damaged]
+
+    def install_segment(self, copy: SegmentCopy) -> None:
+        """Go on after a segment that another member has sent, and that was checked.
+
+        StoreError if it does not begin with the next number. On OSError nothing has changed. It is
+        here for a power cut after the next sync.
+        """
+        self._check_finished()
+        if copy.first != self.last + 1:
+            raise StoreError(
+                f"{self.path}: the copy of a segment begins with number {copy.first}; the next"
+                f" number is {self.last + 1}"
+            )
+        if copy.epoch > self._identity.epoch:
+            self._identify(self._identity._replace(epoch=copy.epoch))
+        if self._active.size > START:
+            self._begin_segment(self.epoch)
+        made = copy.install()
+        self._drop([self._active], self.last)
+        if len(self._segments) > 1:
+            self._segments[-2].following = made
+        self._segments[-1] = self._active = made
+        self._unsynced.append(made)
+        self._names_synced = self._torn = 0
+        self._written += made.size
+        self.last, self.newest_time = made.last, made.newest
+        self.epoch = made.epoch
+
+    def reserve(self, need: int) -> None:
+        self._check_finished()
+        super().reserve(need)
+
+    def close(self) -> None:
+        if self._unfinished is None:
+            super().close()
+        else:
+            self._close_files()
+
+    # How it is done
+
+    def _cut(self, number: int) -> None:
+        self._stop_building()
+        self._free_reserved()
+        kept = [segment for segment in self._segments if segment.first <= number]
+        cut = self._segments[len(kept) :]
+        newest = kept[-1] if kept else None
+        place = None
+        if newest is not None and (newest.last > number or newest.own_marks() is None):
+            place = end_of(newest, number, self.salt)
+        head = self._head_after(number, newest, place)
+        made = Segment.prepare(self.path, head)
+        try:
+            pending = Underway(CUT, number, head.epoch)
+            if self._identity.pending != pending:
+                counted = self._identity._replace(cuts=self._identity.cuts + 1, cut=number)
+                self._identify(counted._replace(pending=pending))
+            self._lower_highest(number)
+            self._unfinished = partial(self._cut, number)
+            self._active = self._unusable(number)
+            self._unlink(cut, number)
+            made.appear()
+            if newest is not None and place is not None:
+                self._shorten(newest, place)
+            sync_folder(self.path)
+            self._identify(self._identity._replace(pending=None))
+        except BaseException:
+            made.abandon()
+            self._give_up()
+            raise
+        self._unfinished = None
+        self._drop(cut, number)
+        if newest is not None:
+            newest.following, newest.sealed = made, True
+        self._go_on(kept, made, head.created)
+
+    def _give_up(self) -> None:
+        """A cut has failed. If nothing was changed yet, readers need not wait for it."""
+        if self._unfinished is None and self._identity.pending is not None:
+            with suppress(OSError):
+                self._identify(self._identity._replace(pending=None))
+
+    def _epoch_before(self) -> int:
+        active = self._active
+        return active.before if active.size == START else active.epoch
+
+    def _begin_segment(self, epoch: int) -> None:
+        unsynced = len(self._unsynced)
+        if unsynced >= UNSYNCED_MAX // 2 and self.crowded is not None:
+            self.crowded()
+        if unsynced >= UNSYNCED_END:
+            raise OSError(errno.EMFILE, "too many segments wait for the disk", self.path)
+        before, self.epoch = self.epoch, epoch
+        try:
+            self._roll(0)
+        except BaseException:
+            self.epoch = before
+            raise
+
+    def _rewrite_head(self, segment: Segment, epoch: int) -> None:
+        """Give an empty segment another epoch, synced before any record of it."""
+        segment.epoch = self.epoch = -1  # it is unknown, until this has succeeded
+        head = decode_head(os.pread(segment.fd, START, 0))
+        created = self.newest_time if head is None else head.created
+        fields = (self.salt, self.id, segment.first, created, epoch)
+        pwrite_all(segment.fd, encode_head(Head(*fields, before=segment.before)), 0)
+        sync_file(segment.file)
+        segment.epoch = epoch
+
+    def _head_after(self, number: int, newest: Segment | None, place: Place | None) -> Head:
+        """The head of the segment that follows when all above `number` is gone."""
+        if newest is not None:
+            epoch = before = newest.epoch
+            time = newest.newest if place is None else place.newest
+        else:
+            oldest = self._segments[0]
+            epoch, before = oldest.epoch, oldest.before
+            time = self._time_before(oldest)
+        return Head(self.salt, self.id, number + 1, time, epoch, before=before)
+
+    def _time_before(self, segment: Segment) -> int:
+        """No record before this segment has a later time."""
+        if segment.first == 1:
+            return 0
+        with suppress(FileNotFoundError), open(segment.file, "rb") as file:
+            head = decode_head(file.read(START))
+            return 0 if head is None else head.created
+        return 0
+
+    def _free_reserved(self) -> None:
+        """Give back the reserved space: a full disk must not prevent a cut."""
+        active = self._active
+        if self._unfinished is None:
+            os.ftruncate(active.fd, active.size)
+            active.reserved = active.size
+            self._torn = 0
+
+    def _lower_highest(self, number: int) -> None:
+        """`.highest` must not claim numbers that go. It never claims any that are not synced."""
+        if self._highest.number < 0:
+            self.sync()  # it could not be written: what it says is not known
+        if not 0 <= self._highest.number <= number:
+            self._highest.begin(number)
+
+    def _unlink(self, cut: list[Segment], number: int) -> None:
+        """Delete these segments, newest first, so that a crash leaves a store that ends later.
+
+        Not that which the next segment replaces, because there must always be one.
+        """
+        for segment in reversed(cut):
+            for file in (segment.index_file, segment.file):
+                if file == segment.index_file or segment.first != number + 1:
+                    with suppress(FileNotFoundError):
+                        os.unlink(file)
+        sync_folder(self.path)
+
+    def _shorten(self, segment: Segment, place: Place) -> None:
+        """Cut the end of a segment off, and sync it."""
+        with suppress(FileNotFoundError):
+            os.unlink(segment.index_file)
+        shorten_file(segment.file, place.offset)
+        self._written -= max(segment.size - place.offset, 0)
+        segment.size = place.offset
+        segment.marks, segment.indexed = place.marks, False
+        if self._suspect and segment.fd >= 0:
+            rewrite(segment, self.salt)
+            sync_file(segment.file)
+        segment.synced = segment.size
+        segment.last, segment.oldest, segment.newest = place.number, place.oldest, place.newest
+        if place.damage is not None:
+            self.damage[:] = [one for one in self.damage if one.segment != segment.first]
+            self.damage += place.damage
+
+    def _drop(self, cut: list[Segment], number: int) -> None:
+        """Forget segments that are not there any more. Readers that hold one find nothing in it."""
+        for segment in cut:
+            self._written -= segment.size
+            segment.gone = True
+            segment.size, segment.last = START, segment.first - 1
+            if segment in self._unsynced:
+                self._unsynced.remove(segment)
+            if segment.fd >= 0:
+                os.close(segment.fd)
+                segment.fd = -1
+        self.damage[:] = [one for one in self.damage if one.first <= number]
+
+    def _go_on(self, kept: list[Segment], made: Segment, newest_time: int) -> None:
+        """Write on in this segment; its head and name are synced."""
+        self._segments = [*kept, made]
+        self._active = made
+        self._unsynced.append(made)
+        self._written += START
+        self._names_synced = made.first
+        self.last = made.first - 1
+        self.epoch = made.epoch
+        self.newest_time = newest_time
+        self._torn = 0
+
+    def _begin_anew(self, number: int, epoch: int, identity: Identity) -> None:
+        self._stop_building()
+        self._free_reserved()
+        self._unfinished = partial(self._begin_anew, number, epoch, identity)
+        self._active = self._unusable(number)
+        known = max(identity.epoch, epoch, 1)
+        counted = identity._replace(epoch=known, cuts=identity.cuts + 1, cut=0)
+        self._highest.close()
+        self._identify(counted._replace(pending=Underway(ANEW, number, epoch)))
+        made = begin_anew(self.path, self._identity)
+        self._identity = self._identity._replace(pending=None)
+        self._unfinished = None
+        self._drop(self._segments, number)
+        self.damage.clear()
+        self.id, self.salt = identity.journal, identity.salt
+        self._written = self._deleted = 0
+        self._suspect = False
+        self._go_on([], made, 0)
+        self._highest = Highest(self.path, self.id)
+        self._note_highest(number)
+
+    def _identify(self, identity: Identity) -> None:
+        write_identity(self.path, identity)
+        self._identity = identity
+
+    def _unusable(self, number: int) -> Segment:
+        """In place of the newest segment while that is not known: every write to it fails."""
+        return Segment(os.path.join(self.path, stem(number + 1)), number + 1)
+
+    def _check_finished(self) -> None:
+        if self._unfinished is not None:
+            raise OSError(errno.EIO, "a cut of the journal is not complete", self.path)
+
+
+def _add(table: list[tuple[int, int]], epoch: int, segment: Segment, since: int = 0) -> None:
+    if not table or table[-1][0] != epoch:
+        table.append((epoch, max(segment.first, since)))
