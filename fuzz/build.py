@@ -39,6 +39,8 @@ SHRUNK = {
     "broker/dataplane/frame.pxd": {"MARGIN_MIN": 16},
     "sequencer/sequencer.pxd": {"BATCH_MAX": 2048},
     "sequencer/journal/record.pxd": {"BUFFER_MIN": 128, "BUFFER_MAX": 2048},
+    "sequencer/replica/forward_copies.pxd": {"BLOCK_MAX": 2048},
+    "sequencer/replica/forward_table.pxd": {"ROWS_MIN": 4, "ROWS_KEPT": 8},
     "sequencer/journal/columns.pxd": {"ROOM_MIN": 64, "ROWS_MIN": 2, "KNOWN_MIN": 400},
     "sublist/sublist.pxd": {
         "SLOTS_MIN": 8,

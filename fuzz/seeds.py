@@ -12,6 +12,7 @@ from fuzz.case_sublist import CHURN, COLLIDING_FROM, FLOODING, INSERT, PUBLISH, 
 from fuzz.seeds_feed import feed_seeds
 from fuzz.seeds_kept import PROGRAMS as KEPT_PROGRAMS
 from fuzz.seeds_kept import journal_seeds, player_seeds
+from fuzz.seeds_member import member_seeds
 
 CORPUS = ROOT / "tests" / "corpus"
 QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
@@ -369,6 +370,7 @@ SEEDS = {
     "cardinal": cardinal_seeds,
     "feed": feed_seeds,
     "journal": journal_seeds,
+    "member": member_seeds,
     "parser": parser_seeds,
     "plane": plane_seeds,
     "player": player_seeds,

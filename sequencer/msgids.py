@@ -2,6 +2,7 @@
 
     find(id, now)           the number of a message with this id in the window, or 0
     add(id, number, now)    a message with this id has just been numbered
+    forget_above(number)    a member of a cluster has cut its log there
 
 Rule 1  The window is exact. By time: what `find` returns was added less than `window_ns` ago.
         By count: it is among the last `count_max` ids added.
@@ -71,6 +72,24 @@ class Window:
         self._numbers.append(number)
         self._times.append(now)
 
+    @property
+    def newest(self) -> int:
+        """The number of the newest id; 0 if there is none."""
+        return self._numbers[-1] if len(self) else 0
+
+    def forget_above(self, number: int) -> None:
+        """Forget the ids of higher numbers: these messages were cut, and have no number.
+
+        It is as if they had never come, but what left the window because of them stays out: older
+        ids, and what was added before under the same id.
+        """
+        while len(self) and self._numbers[-1] > number:
+            key = self._ids.pop()
+            self._numbers.pop()
+            self._times.pop()
+            if self._places.get(key) == self._cut + len(self._ids):
+                del self._places[key]
+
     def _forget_old(self, now: int) -> None:
         for _ in range(min(len(self), FORGET_MAX)):
             if now - self._times[self._head] < self.window_ns:
@@ -79,7 +98,7 @@ class Window:
 
     def _forget_first(self) -> None:
         key = self._ids[self._head]
-        if self._places[key] == self._cut + self._head:  # else it was added again
+        if self._places.get(key) == self._cut + self._head:  # else it was added again
             del self._places[key]
         self._ids[self._head] = b""
         self._head += 1

@@ -18,11 +18,13 @@ cdef class Sequencer:
     cdef object trouble
     cdef readonly list feeds
 
+    cpdef skip_to(self, unsigned long long number)
     cpdef tick(self, unsigned long long now)
     @cython.locals(batch=RecordBatch, need=Py_ssize_t)
-    cdef unsigned long long take(self, Message message) except? 0
+    cpdef unsigned long long take(self, Message message) except? 0
     @cython.locals(batch=RecordBatch)
     cpdef bint release(self) except -1
+    cpdef bytes abandon(self)
     cpdef synced(self, unsigned long long number)
     cpdef hold_back(self)
     @cython.locals(batch=RecordBatch)

@@ -56,6 +56,7 @@ class Sequencer:
 
         If the journal fails, `trouble` gets the error. The state is then `full`, until `resume`.
         """
+        self.full = self.stuck = False
         self.journal = journal
         self.batch = RecordBatch(journal.salt, journal.epoch, journal.checked)
         self.number = self.written = self.safe = journal.last
@@ -63,6 +64,12 @@ class Sequencer:
         self.room = journal.room
         self.synced_only = synced_only
         self.trouble = trouble
+
+    def skip_to(self, number: int) -> None:
+        """The next number is the one after `number`. Only without a journal."""
+        assert self.batch is None, "a journal says which number is next"
+        assert number >= self.number, "a number is never given twice"
+        self.number = self.written = self.safe = number
 
     def tick(self, now: int) -> None:
         """Set the time, in ns since 1970; it never goes back."""
@@ -124,6 +131,20 @@ class Sequencer:
         self.journal.reserve(self.wanted)
         self.full = False
         self.room = self.journal.room
+
+    def abandon(self) -> bytes:
+        """Take back what is numbered and not written; return its records.
+
+        Nothing is numbered after that, until `keep`: another process gives the numbers.
+        """
+        batch = self.batch
+        assert batch is not None, "there is a journal"
+        with batch.view() as view:
+            records = bytes(view)
+        batch.clear()
+        self.number = self.written
+        self.hold_back()
+        return records
 
     def _reserve(self, need: int) -> bool:
         """Ask the journal to make room."""

@@ -4,10 +4,17 @@
 `Member.actions` collects them, and the driver (broker/cluster) carries them out in their order.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sequencer.replica.view import View
 
+# The status of a MemberReply, and of Done: as everywhere in `$SEQ.`.
+OK: Final = 200
+MISSING: Final = 404  # a stage; or nothing is known
+CONFLICT: Final = 409  # not the offset at which the stage goes on
+BUSY: Final = 423  # another batch of this application is being published
+RETRY: Final = 503  # there is no coordinator, or it has changed
+FULL: Final = 507  # the disk
 Epochs = tuple[tuple[int, int], ...]  # (epoch, first number of it), oldest first
 
 
@@ -95,6 +102,9 @@ class Leave(NamedTuple):
     """The member stops, and asks to be removed from the view."""
 
     epoch: int
+
+
+TO_COORDINATOR: Final = frozenset({Hello, Ack, Forward, StageFetch, MemberRequest, Takers, Leave})
 
 
 # From the coordinator to a member

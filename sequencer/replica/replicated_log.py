@@ -1,36 +1,43 @@
-"""What the core asks of the program around it: a log, a log of notes, and its own memory.
+"""What the core asks of the program around it: a log, notes, stages, and its own memory.
 
 The driver has them on disk (broker/cluster); the simulation has them in memory, and loses what a
 power cut takes.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
+from sequencer.journal.faces import WritableJournal
+from sequencer.message import Message
 from sequencer.replica.member_messages import Epochs, Note, Records
 from sequencer.replica.view import View
 
+StageKey = tuple[str, int, str]  # application, batch, name
+Stages = list[list[Any]]  # [name, bytes, crc32] of each, in the order of publishing
+NEW: Final = "0" * 16  # in place of a journal's id
 
-class ReplicatedLog(Protocol):
+
+class EpochJournal(WritableJournal, Protocol):
+    """Where the coordinator's sequencer writes."""
+
+    def begin_epoch(self, epoch: int) -> None:
+        """What is written from now on is of this epoch. Raises `OSError`."""
+
+
+class ReplicatedLog(EpochJournal, Protocol):
     """A journal. It is also the `WritableJournal` of the coordinator's sequencer."""
 
     @property
-    def salt(self) -> int: ...
+    def journal(self) -> str: ...  # its id, 16 hex digits; NEW while the store is new
     @property
     def first(self) -> int: ...  # the first number that is here; last + 1 if nothing is
     @property
-    def last(self) -> int: ...
-    @property
     def synced(self) -> int: ...  # a power cut takes nothing up to here
-    @property
-    def epoch(self) -> int: ...  # of the records that `write` appends
     def epochs(self) -> Epochs:
         """(epoch, first number here of it), oldest first; epoch 0 is before the cluster."""
 
     def epoch_of(self, number: int) -> int:
         """The epoch of `number`, which is here, or is `first - 1`."""
-
-    def begin_epoch(self, epoch: int) -> None:
-        """What the coordinator writes from now on is of this epoch."""
 
     def append(self, records: Records, time: int, last_time: int, ids: bool) -> None:
         """Append what the coordinator sent, after `last`. OSError: nothing is appended."""
@@ -46,7 +53,10 @@ class ReplicatedLog(Protocol):
         """Remove everything above `number`, and sync that."""
 
     def begin_anew(self, number: int, epoch: int, salt: int) -> None:
-        """Remove everything; go on after `number`, which has this epoch elsewhere. Synced."""
+        """Remove everything; go on after `number`, which has this epoch elsewhere. Synced.
+
+        A new store becomes one of the view's journal, with this salt.
+        """
 
 
 class NoteLog(Protocol):
@@ -64,6 +74,30 @@ class NoteLog(Protocol):
     def truncate(self, number: int) -> None: ...
     def begin_anew(self, notes: tuple[Note, ...]) -> None:
         """Replace everything by a SNAPSHOT and what comes after it."""
+
+
+class StageStore(Protocol):
+    """The stages of a member: files of rows that wait for their commit."""
+
+    def size(self, key: StageKey) -> int: ...  # 0: there is none
+    def write(self, key: StageKey, offset: int, data: bytes | memoryview) -> int:
+        """Append a piece; return the size. Known bytes are passed over. Raises `OSError`.
+
+        A piece that begins after the end is not written.
+        """
+
+    def read(self, key: StageKey, offset: int, most: int) -> bytes: ...
+    def rows(self, application: str, batch: int, stages: Stages) -> int:
+        """How many rows these have; -1 if one is missing, or has other bytes."""
+
+    def keep(self, application: str, batch: int, stages: Stages) -> bool:
+        """Sync them. False: one is missing, or it is not yet synced; asked again later."""
+
+    def publish(self, note: Note, row: int, most: int, take: Callable[[Message], int]) -> int:
+        """Number rows from `row` on (from 1), with the note's origin; return how many."""
+
+    def drop(self, application: str, batch: int, name: str = "") -> None:
+        """Remove one stage, or all of this batch and of those before it."""
 
 
 class MemberMemory(Protocol):

@@ -8,6 +8,8 @@ import json
 from typing import NamedTuple
 
 FORMAT = 1
+U32_MAX = (1 << 32) - 1
+LIMITS = {"run": (1 << 31) - 1, "first": (1 << 63) - 1}
 
 
 class View(NamedTuple):
@@ -43,11 +45,13 @@ def view_from_json(data: bytes) -> View:
         view = View(**fields)
     except BadView:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadView(f"not a view: {data[:200]!r}") from error
-    for name, kind in (("journal", str), ("coordinator", str), ("epoch", int), ("run", int)):
-        if not isinstance(getattr(view, name), kind):
-            raise BadView(f"its {name} is {getattr(view, name)!r}")
+    for name, value in view._asdict().items():
+        texts = name in ("journal", "coordinator")
+        number = type(value) is int and 0 <= value <= LIMITS.get(name, U32_MAX)
+        if name != "members" and not (isinstance(value, str) if texts else number):
+            raise BadView(f"its {name} is {value!r}")
     if not view.members or not all(isinstance(one, str) for one in view.members):
         raise BadView(f"its members are {view.members!r}")
     return view

@@ -50,6 +50,43 @@ def test_given_any_messages_when_looked_up_then_the_window_is_as_a_naive_one(
         assert window.duplicates == duplicates
 
 
+@given(
+    steps=st.lists(st.tuples(ids, st.sampled_from([0, 0, 1, 2]), st.integers(0, 20)), max_size=60),
+    window_ns=st.integers(5, 30),
+)
+def test_given_cuts_when_looked_up_then_what_was_cut_has_never_come(
+    steps: list[tuple[bytes, int, int]], window_ns: int
+) -> None:
+    window, naive = Window(window_ns, 1000), NaiveWindow(window_ns, 1000)
+    now = number = 0
+    for message_id, passed, cut in steps:
+        now += passed
+        if cut < 4:
+            number = max(number - cut, 0)
+            window.forget_above(number)
+            naive.added = [one for one in naive.added if one[1] <= number]
+        if not window.find(message_id, now):
+            number += 1
+            window.add(message_id, number, now)
+            naive.added.append((message_id, number, now))
+        assert window.newest == number
+        for one in (b"a", b"b", b"d" * 65):
+            assert window.find(one, now) == naive.find(one, now)
+
+
+def test_given_an_id_that_was_added_twice_when_cut_then_the_window_goes_on() -> None:
+    window = Window(10, 100)
+    assert window.newest == 0
+    window.add(b"a", 1, 0)
+    window.add(b"a", 2, 0)  # by a coordinator whose own window had forgotten it
+    window.forget_above(1)
+    assert (len(window), window.newest, window.find(b"a", 0)) == (1, 1, 0)
+    window.forget_above(0)
+    assert (len(window), window.newest) == (0, 0)
+    window.add(b"a", 1, 5)
+    assert window.find(b"a", 5) == 1
+
+
 def test_given_an_id_when_its_time_is_over_then_it_is_new_again() -> None:
     window = Window(120 * SECOND, 1000)
     window.add(b"order-7", 88485, 5 * SECOND)

@@ -1,0 +1,320 @@
+"""A member that does not coordinate: one connection to the coordinator, and its log as its own.
+
+    dialled --HELLO--> greeted --WELCOME: cut to what is common--> welcomed
+            --DATA up to `base`--> ready: what is not in the log is forwarded, in order
+
+Rule 14  Look first, then send again. A member that was cut off does not know what the coordinator
+         took of what it had sent. What it took is in its log up to `base`, and nothing else ever
+         will be. So nothing is forwarded before the log reaches `base`; then what is still
+         without a number is sent. Order is kept, nothing comes twice, and the coordinator keeps
+         no table of duplicates.
+Rule 7   An epoch is written down before anything is said in it. From then on no older coordinator
+         is heard or answered (`is_of_reign`).
+Rule 10  What the coordinator does not have is cut, and that is synced, before the first ACK.
+Rule 11  Acknowledged is on the disk: written, or with `sync = always` synced.
+
+A gap, damage or a full disk closes the connection, and never ends the process.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from sequencer.replica import member_messages as m
+from sequencer.replica.errors import BadRecords
+from sequencer.replica.log_matching import epoch_table
+from sequencer.replica.view import View
+
+if TYPE_CHECKING:
+    from sequencer.replica.member import Member
+
+
+class FollowerRole:
+    """Of one member, which writes it. A member that coordinates has an idle one."""
+
+    def __init__(self, member: "Member") -> None:
+        self.member = member
+        self.heard = member.now  # when the coordinator was heard last
+        self.connection = 0
+        self.to = ""  # whom the connection leads to, or the last attempt
+        self.epoch = 0  # in which this connection was welcomed
+        self.base = 0
+        self.is_ready = False
+        self.refused_at = 0.0  # when the coordinator's machine refused a connection
+        self.why = ""  # the coordinator's reason not to take this member
+        self._was_welcomed = False  # in the view's epoch
+        self._echo = 0
+        self._ack_due = False
+        self._dial_at = member.now
+        self._welcome: m.Welcome | None = None  # waits until the records that are cut can be read
+        self._later: list[Any] = []  # came after that
+
+    # The connection
+
+    def tick(self) -> None:
+        member, view = self.member, self.member.view
+        assert view is not None, "asked only with a view"
+        if self.to != view.coordinator:
+            self.leave()
+        is_other = view.coordinator != member.id
+        if not self.connection and is_other and member.now >= self._dial_at:
+            self._dial_at = member.now + member.settings.dial
+            self.to = view.coordinator
+            member.actions.append(m.Dial(view.coordinator))
+
+    def view_is_new(self, view: View) -> None:
+        """There is a new epoch: the coordinator of an older one is no longer heard (rule 7)."""
+        self.heard = self.member.now
+        self.refused_at = 0.0
+        self._was_welcomed = False
+        if self.epoch != view.epoch:
+            self.leave()
+            self._dial_at = self.member.now
+
+    def leave(self) -> None:
+        if self.connection:
+            self.member.actions.append(m.Close(self.connection))
+            self.disconnected(self.connection)
+
+    def dialled(self, connection: int, to: str) -> None:
+        """There is a connection to that member: say what the logs have."""
+        member = self.member
+        if member.reign is not None or to != self.to or self.connection:
+            member.actions.append(m.Close(connection))
+            return
+        self.connection = connection
+        self.refused_at = 0.0
+        hello = m.Hello(
+            protocols=member.settings.protocols,
+            cluster=member.cluster,
+            journal=member.log.journal,
+            member=member.id,
+            run=member.run,
+            sync=member.settings.sync,
+            epoch=member.memory.epoch,
+            epochs=epoch_table(member.log),
+            last=member.log.last,
+            note_epochs=member.notes.epochs(),
+            note_last=member.notes.last,
+        )
+        member.actions.append(m.Send(connection, hello))
+
+    def dial_failed(self, to: str, refused: bool) -> None:
+        """There is none. A machine that refuses it, and had answered, has lost that process."""
+        if to == self.to and not self.connection:
+            self._dial_at = min(self._dial_at, self.member.now + self.member.settings.dial / 2)
+            if refused and self._was_welcomed:
+                self.refused_at = self.refused_at or self.member.now
+
+    def disconnected(self, connection: int) -> None:
+        if connection != self.connection:
+            return
+        self.connection = self.epoch = 0
+        self.is_ready = self._ack_due = False
+        self._welcome, self._later = None, []
+        self._dial_at = self.member.now + (self.member.settings.refused if self.why else 0.0)
+        self.member.promises.connection_lost()
+
+    def is_of_reign(self, connection: int, epoch: int) -> bool:
+        """Whether this comes from the coordinator of the newest epoch known here (rule 7)."""
+        return connection == self.connection and epoch == self.epoch == self.member.memory.epoch
+
+    # What comes
+
+    def receive(self, connection: int, message: Any) -> None:
+        member = self.member
+        if isinstance(message, m.NotCoordinator):
+            self._refused(connection, message)
+        elif isinstance(message, m.HandOver):
+            member.learned(message.revision, message.view)
+        elif connection != self.connection:
+            return
+        elif isinstance(message, m.Welcome):
+            self._welcomed(connection, message)
+        elif self._welcome is not None:
+            self._later.append(_own(message))
+        elif isinstance(message, m.MemberReply):
+            member.promises.replied(message)
+        elif isinstance(message, m.AlreadyNumbered):
+            self._answered(message)
+        elif self.is_of_reign(connection, message.epoch):
+            self.heard = member.now
+            self._take(message)
+
+    def _take(self, message: Any) -> None:
+        """Something of the coordinator of this epoch."""
+        member = self.member
+        match message:
+            case m.Data():
+                if message.records is None or self._append(message.records):
+                    member.advance(message.watermark)
+                    member.advance_notes(message.note_watermark)
+                    self._look_whether_ready()
+            case m.Notes():
+                member.promises.take_notes(message.notes, message.note_watermark)
+                member.advance_notes(message.note_watermark)
+                self._ack_due = True
+            case m.StagePiece():
+                member.promises.take_piece(message)
+                self._ack_due = True
+            case m.StageDrop():
+                member.promises.drop_stage(message)
+            case m.Pulse():
+                self._echo = message.beat
+                self._ack_due = True
+                member.promises.fetch_again(message.note_watermark)
+                member.learned(message.revision, message.view)
+                member.advance(message.watermark)
+                member.advance_notes(message.note_watermark)
+
+    def _refused(self, connection: int, message: m.NotCoordinator) -> None:
+        if connection == self.connection:
+            self.why = message.why
+        if message.view is not None:
+            self.member.learned(message.revision, message.view)
+        if connection == self.connection:
+            self.leave()
+
+    def _answered(self, message: m.AlreadyNumbered) -> None:
+        """It is answered when its number is committed here: an old number may not be yet."""
+        if self.epoch:
+            try:
+                self.member.table.answered(message.origin, message.sequence, message.number)
+            except BadRecords as error:
+                self._give_up(str(error))
+            else:
+                self.member.settle_due = True
+
+    def _append(self, records: m.Records) -> bool:
+        """Check records, and append them as they are."""
+        member, log = self.member, self.member.log
+        if records.first != log.last + 1:
+            # A connection keeps the order, so something is broken.
+            self._give_up(f"number {records.first} comes where {log.last + 1} was to come")
+            return False
+        try:
+            found = member.table.inspect(records.data, records.first, records.epoch)
+            if found.last != records.last:
+                raise BadRecords(f"they end at {found.last} and not at {records.last}")
+            log.append(records, found.time, found.last_time, found.ids)
+        except BadRecords as error:
+            member.numbering.void_above(log.last, b"")
+            self._give_up(str(error))
+            return False
+        except OSError as error:
+            # The coordinator hears nothing of this member until it has room, and goes on without.
+            member.numbering.void_above(log.last, b"")
+            self._give_up(f"the journal cannot be written: {error}")
+            self._dial_at = member.now + member.settings.disk
+            return False
+        self._ack_due = True
+        return True
+
+    def _give_up(self, why: str) -> None:
+        """Close the connection, and begin again with another one."""
+        self.member.complaint = why
+        self.leave()
+
+    # The beginning: cut, copy, look
+
+    def _welcomed(self, connection: int, message: m.Welcome) -> None:
+        member = self.member
+        if message.epoch < member.memory.epoch:
+            self.leave()
+            return
+        self.why = ""
+        self.epoch = message.epoch
+        self._was_welcomed = True
+        member.learned(message.revision, message.view)
+        if self.connection != connection or member.memory.epoch != message.epoch:
+            self.leave()
+            return
+        self.heard = member.now
+        self._cut(message)
+
+    def readable(self) -> None:
+        """Records that were being read from the disk are in memory."""
+        if self._welcome is not None and self.epoch:
+            connection, welcome, later = self.connection, self._welcome, self._later
+            self._welcome, self._later = None, []
+            self._cut(welcome)
+            for message in later:
+                self.receive(connection, message)
+
+    def _cut(self, message: m.Welcome) -> None:
+        """Have the log end where it is still the coordinator's, and go on from there."""
+        member = self.member
+        try:
+            if message.anew:
+                is_done = member.begin_anew(message.common, message.base_epoch, message.salt)
+            else:
+                is_done = member.cut(message.common)
+            if is_done:
+                member.promises.cut_notes(message.note_common)
+        except OSError as error:
+            self._give_up(f"the journal cannot be cut: {error}")
+            self._dial_at = member.now + member.settings.disk
+            return
+        if not is_done:
+            self._welcome = message
+            return
+        self.base = message.base
+        self.is_ready = False
+        self._ack_due = True
+        self._look_whether_ready()
+
+    def _look_whether_ready(self) -> None:
+        """Rule 14: forward again when the log has all that was taken before."""
+        member = self.member
+        if not self.is_ready and self.connection and member.log.last >= self.base:
+            self.is_ready = True
+            member.drop_expired()
+            member.table.rewind()
+
+    # What goes
+
+    def flush(self) -> None:
+        """Say what is due: once for all that has happened."""
+        if self.is_ready:
+            self._forward()
+        if self._ack_due:
+            self._ack_due = False
+            self.acknowledge()
+
+    def synced(self) -> None:
+        self._ack_due = self._ack_due or (self.epoch != 0 and self._welcome is None)
+
+    def _forward(self) -> None:
+        member = self.member
+        while block := member.table.unsent(member.settings.block_bytes):
+            member.actions.append(m.Send(self.connection, m.Forward(self.epoch, block)))
+
+    def acknowledge(self) -> None:
+        """Say what is here, and as safe as it is to be (rule 11)."""
+        member, log = self.member, self.member.log
+        if not self.epoch or self.epoch != member.memory.epoch or self._welcome is not None:
+            return
+        number = log.synced if member.settings.is_always else log.last
+        pieces = member.promises.written
+        ack = m.Ack(self.epoch, number, member.notes.last, pieces, self._echo)
+        member.actions.append(m.Send(self.connection, ack))
+
+    def ask(self, request: m.MemberRequest) -> bool:
+        """Pass a client's request on; False: there is no coordinator now."""
+        if self.epoch and self._welcome is None:
+            self.member.actions.append(m.Send(self.connection, request))
+            return True
+        return False
+
+    def say_leave(self) -> None:
+        """Ask to be removed from the view."""
+        if self.epoch:
+            self.member.actions.append(m.Send(self.connection, m.Leave(self.epoch)))
+
+
+def _own(message: Any) -> Any:
+    """A message that waits: its bytes are the receive buffer's, so it gets a copy."""
+    if isinstance(message, m.Data) and message.records is not None:
+        records = message.records
+        return message._replace(records=records._replace(data=bytes(records.data)))
+    if isinstance(message, m.StagePiece | m.SegmentPart):
+        return message._replace(data=bytes(message.data))
+    return message

@@ -1,0 +1,444 @@
+"""The forward table: what this member's clients have published, and nobody has answered yet.
+
+    put      a client's message, to be forwarded: a copy of its record      number 0
+    note     one that this member's own sequencer has numbered: no copy     its number
+    unsent   the next records to forward
+    inspect  records that the coordinator sent: own entries get their numbers
+    settle   what is committed is final, and is freed
+
+`place` counts the entries from 1. All up to `settled` are final; their numbers are kept until
+`forget`. Three rules make it exactly once:
+
+Rule 1  Own records stand in the log in the table's order. A cut removes an end of the log, and
+        only what has no number is sent again, in order. So one cursor finds them.
+Rule 2  Only what has no number is sent, and a new connection first inspects what the log has.
+Rule 3  A number above a cut no longer counts. Its entry needs a copy again: from the cut records.
+
+An entry takes 40 bytes, and its copy. Copies lie in the entries' order. Written by the member.
+"""
+
+import cython
+
+from sequencer.journal.record import Walk
+from sequencer.message import Message
+from sequencer.replica.errors import BadRecords
+from sequencer.replica.forward_copies import ForwardCopies
+from sequencer.replica.forwarded import Inspected
+
+if cython.compiled:
+    from cython.cimports.libc.limits import ULLONG_MAX
+else:
+    from sequencer.journal.layout import BAD, ID_FLAG, MORE, RECORD
+
+    ULLONG_MAX = (1 << 64) - 1
+    ROWS_MIN = 1024
+    ROWS_KEPT = 1 << 14  # 640 KiB
+    STRANGERS_MAX = 1 << 16
+    WASTE_MAX = 1 << 30  # entries: about a second
+
+NUMBER_MAX = (1 << 63) - 1
+U64 = 8
+
+
+class ForwardTable:
+    """One per process of a member. ULLONG_MAX: of a number, nobody; of a time or a copy, none."""
+
+    def __init__(self, run: int, salt: int) -> None:
+        assert 0 <= run < 1 << 31, "a run is 31 bits"
+        self.run = run  # the high half of the origins of this member's clients
+        self.copies = ForwardCopies()
+        self.walk = Walk(salt)
+        self.copy_walk = Walk(0, False)
+        self.placed = self.settled = 0  # the newest place; the newest final one
+        self.forgotten = 0
+        self.base = 1  # the place of row 0
+        self.room = 0  # rows
+        if not cython.compiled:
+            nothing = memoryview(b"").cast("Q")
+            self.numbers = self.origins = self.sequences = self.times = self.ats = nothing
+        self._move_rows(ROWS_MIN)
+        self.first_time = self.last_time = 0  # of what `inspect` has walked
+        self.has_ids = False
+        self.sent = 0  # up to here everything is sent on this connection, or needs not be
+        self.tried = 0  # up to here everything has been sent or numbered at some time
+        self.looked = self.replied = 0  # where the next number in the log, or known one, belongs
+        # Origins that were looked for, and have no entry without a number. They make a search
+        # short where a client was dropped whose records come nevertheless.
+        self.strangers: set[int] = set()
+        self.has_strangers = False
+        self.wasted = 0  # entries passed over in vain: no peer makes this process search for long
+
+    @property
+    def salt(self) -> int:
+        """Of the journal's records."""
+        return self.walk.salt
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the copies."""
+        return self.copies.held
+
+    def know_salt(self, salt: int) -> None:
+        """The journal has begun anew, with this salt."""
+        self.walk = Walk(salt)
+
+    # New entries
+
+    def put(self, message: Message, now: int) -> int:
+        """Copy a client's message; return its place."""
+        at = self.copies.add(message)
+        row = self._add_row(0, message.origin, message.origin_sequence)
+        self.ats[row] = at
+        self.times[row] = now if message.flags & ID_FLAG else ULLONG_MAX
+        return self.placed
+
+    def note(self, number: int, origin: int = 0, sequence: int = 0) -> int:
+        """Add an entry that has a number already; return its place."""
+        row = self._add_row(number, origin, sequence)
+        self.ats[row] = ULLONG_MAX
+        self.times[row] = ULLONG_MAX
+        self.tried = self.placed
+        return self.placed
+
+    def known(self, place: int, number: int) -> None:
+        """This entry's message has a number: its id had it, or it was just given."""
+        assert self.settled < place <= self.placed, "an entry that is not final"
+        self.numbers[place - self.base] = number
+        if place > self.tried:
+            self.tried = place
+
+    # What the coordinator sends
+
+    def inspect(self, data: bytes | bytearray | memoryview, first: int, epoch: int) -> Inspected:
+        """Check records, and give own entries the numbers that they have there.
+
+        All are of `epoch`, have consecutive numbers from `first` on, right checksums, and times
+        that do not fall. If not, BadRecords is raised, and no entry has a number from `first` on.
+        """
+        if not 1 <= first <= NUMBER_MAX:
+            raise BadRecords(f"{first} is given as a number")
+        walk, tried = self.walk, self.tried
+        walk.begin(data, 0, len(data))
+        try:
+            last = self._inspect(first, epoch)
+            if last < first or walk.after != walk.stop:
+                raise BadRecords(self._complaint(last + 1, epoch))
+            found = Inspected(last, self.first_time, self.last_time, self.has_ids)
+        except BadRecords:
+            self._void(first - 1)
+            self.tried = tried
+            raise
+        finally:
+            walk.begin(b"", 0, 0)  # the bytes are not kept
+        return found
+
+    def answered(self, origin: int, sequence: int, number: int) -> bool:
+        """The coordinator found the number of a forwarded message by its id.
+
+        Such answers come in the order of forwarding. False: no entry waits for it.
+        """
+        if not 1 <= number <= NUMBER_MAX:
+            raise BadRecords(f"{number} is given as a number")
+        if self.replied < self.settled:
+            self.replied = self.settled
+        place = self._find(self.replied, origin, sequence)
+        if place == 0:
+            return False
+        self.replied = place
+        self.known(place, number)
+        return True
+
+    # What goes to the coordinator
+
+    def rewind(self) -> None:
+        """There is a new connection: everything without a number is to be sent, again or not."""
+        self.sent = self.looked = self.replied = self.settled
+        self.wasted = 0
+        self._forget_strangers()
+
+    def unsent(self, most: int) -> bytes:
+        """Return the next records to send: at most so many bytes, or one record; b"": none."""
+        if self.sent < self.settled:
+            self.sent = self.settled
+        place = self.sent + 1
+        while place <= self.placed and self.numbers[place - self.base]:
+            place += 1
+        self.sent = place - 1
+        if place > self.placed:
+            return b""
+        start = self.ats[place - self.base]
+        size = 0
+        # What lies together goes together. What is cut off here is the start of the next block.
+        while place <= self.placed and not self.numbers[place - self.base]:
+            at = self.ats[place - self.base]
+            length = self.copies.size_at(at)
+            if at != start + size or (size and size + length > most):
+                break
+            size += length
+            place += 1
+        self.sent = place - 1
+        if self.sent > self.tried:
+            self.tried = self.sent
+        return self.copies.cut_out(start, size)
+
+    # Cuts and commits
+
+    def void_above(self, number: int, cut: bytes | bytearray | memoryview) -> None:
+        """Numbers above this one no longer count. `cut` is what the log had above it.
+
+        Entries without a copy get it from there. They are sent after the next `rewind`.
+        """
+        for place in range(self.settled + 1, self.placed + 1):
+            row = place - self.base
+            if number < self.numbers[row] < ULLONG_MAX and self.ats[row] == ULLONG_MAX:
+                self._copy_again(number, cut)
+                break
+        self._void(number)
+
+    def settle(self, watermark: int) -> int:
+        """Make final, in order, what is committed; return the newest place that is final."""
+        place = self.settled + 1
+        while place <= self.placed:
+            row = place - self.base
+            number = self.numbers[row]
+            if number == 0 or (number > watermark and number != ULLONG_MAX):
+                break
+            if self.ats[row] != ULLONG_MAX:
+                self.copies.free(self.ats[row])
+            place += 1
+        self.settled = place - 1
+        return self.settled
+
+    def number_of(self, place: int) -> int:
+        """The number of an entry that is not forgotten: 0 while it has none, or NOBODY."""
+        assert self.forgotten < place <= self.placed, "an entry that is not forgotten"
+        return self.numbers[place - self.base]
+
+    def forget(self, place: int) -> None:
+        """The answers up to this place are given: free their numbers."""
+        assert self.forgotten <= place <= self.settled, "only what is final is forgotten"
+        self.forgotten = place
+        if self.placed == place:
+            self.base = place + 1
+        live = self.placed - place
+        if self.room > ROWS_KEPT and live * 8 < self.room:
+            self._move_rows(self.room // 4)
+
+    # Origins
+
+    def sent_origins(self) -> frozenset[int]:
+        """The origins of entries that were ever sent or numbered, and are not final."""
+        return self._origins(self.tried)
+
+    def all_origins(self) -> frozenset[int]:
+        """The origins of all entries that are not final."""
+        return self._origins(self.placed)
+
+    def expired(self, before: int) -> frozenset[int]:
+        """The origins of entries with an id that were put before this time, without a number."""
+        found = set()
+        for place in range(self.settled + 1, self.placed + 1):
+            row = place - self.base
+            if self.times[row] < before and not self.numbers[row]:
+                found.add(self.origins[row])
+        return frozenset(found)
+
+    def drop(self, origins: frozenset[int]) -> None:
+        """Nobody waits any more for what these origins have published."""
+        for place in range(self.settled + 1, self.placed + 1):
+            row = place - self.base
+            if self.origins[row] in origins:
+                self.numbers[row] = ULLONG_MAX
+
+    # For a new coordinator
+
+    def next_unnumbered(self, after: int) -> int:
+        """The first place after this one whose entry has no number; 0: there is none."""
+        place = max(after, self.settled) + 1
+        while place <= self.placed:
+            if not self.numbers[place - self.base]:
+                return place
+            place += 1
+        return 0
+
+    def message_at(self, place: int) -> Walk:
+        """The record of an entry without a number, until the next call."""
+        self.copies.seek(self.copy_walk, self.ats[place - self.base])
+        return self.copy_walk
+
+    # Inside
+
+    def _add_row(self, number: int, origin: int, sequence: int) -> int:
+        row = self.placed + 1 - self.base
+        if row == self.room:
+            self._make_room()
+            row = self.placed + 1 - self.base
+        if self.has_strangers:
+            self._meet(origin)
+        self.numbers[row] = number
+        self.origins[row] = origin
+        self.sequences[row] = sequence
+        self.placed += 1
+        return row
+
+    def _make_room(self) -> int:
+        live = self.placed - self.forgotten
+        return self._move_rows(self.room * 2 if live * 2 > self.room else self.room)
+
+    def _move_rows(self, room: int) -> int:
+        """Give the rows that are not forgotten another place, with so much room."""
+        first, live = self.forgotten + 1 - self.base, self.placed - self.forgotten
+        table = bytearray(5 * U64 * room)
+        if cython.compiled:
+            words = cython.cast("unsigned long long *", cython.cast("unsigned char *", table))
+            numbers, origins, sequences = words, words + room, words + 2 * room
+            times, ats = words + 3 * room, words + 4 * room
+        else:
+            whole = memoryview(table).cast("Q")
+            numbers, origins, sequences, times, ats = (
+                whole[at * room : (at + 1) * room] for at in range(5)
+            )
+        for row in range(live):
+            numbers[row] = self.numbers[first + row]
+            origins[row] = self.origins[first + row]
+            sequences[row] = self.sequences[first + row]
+            times[row] = self.times[first + row]
+            ats[row] = self.ats[first + row]
+        self.numbers, self.origins, self.sequences = numbers, origins, sequences
+        self.times, self.ats = times, ats
+        self.table = table
+        self.room = room
+        self.base = self.forgotten + 1
+        return 0
+
+    def _inspect(self, first: int, epoch: int) -> int:
+        """Walk the records that are sound; return the number of the last one of them."""
+        walk = self.walk
+        number = first - 1
+        time = 0
+        ids = False
+        while walk.next() == RECORD:
+            if walk.number != number + 1 or walk.epoch != epoch or walk.time < time:
+                walk.after = walk.at
+                break
+            number += 1
+            time = walk.time
+            if number == first:
+                self.first_time = time
+            if walk.flags & ID_FLAG:
+                ids = True
+            if walk.origin >> 32 == self.run:
+                self._mark(walk.origin, walk.origin_sequence, number)
+        self.last_time = time
+        self.has_ids = ids
+        return number
+
+    def _mark(self, origin: int, sequence: int, number: int) -> int:
+        """Give the entry of this record its number, if there is one."""
+        if self.looked < self.settled:
+            self.looked = self.settled
+        place = self._find(self.looked, origin, sequence)
+        if place:
+            self.looked = place
+            self.numbers[place - self.base] = number
+            if place > self.tried:
+                self.tried = place
+        return 0
+
+    def _find(self, after: int, origin: int, sequence: int) -> int:
+        """The first place after this one of an entry without a number; 0: there is none."""
+        if self.has_strangers and self._is_stranger(origin):
+            return 0
+        stranger = True
+        start, stop = after + 1 - self.base, self.placed + 1 - self.base
+        for row in range(start, stop):
+            if self.origins[row] == origin and not self.numbers[row]:
+                if self.sequences[row] == sequence:
+                    return row + self.base
+                stranger = False
+        stop, start = start, self.settled + 1 - self.base
+        for row in range(start, stop):
+            if self.origins[row] == origin and not self.numbers[row]:
+                stranger = False
+        self.wasted += self.placed - self.settled
+        if self.wasted > WASTE_MAX:
+            self._refuse()
+        if stranger:
+            self._remember_stranger(origin)
+        return 0
+
+    def _refuse(self) -> None:
+        raise BadRecords("too many records of this member are not known here")
+
+    def _is_stranger(self, origin: int) -> bool:
+        return origin in self.strangers
+
+    def _remember_stranger(self, origin: int) -> None:
+        if len(self.strangers) == STRANGERS_MAX:
+            self.strangers.clear()
+        self.strangers.add(origin)
+        self.has_strangers = True
+
+    def _meet(self, origin: int) -> None:
+        self.strangers.discard(origin)
+
+    def _forget_strangers(self) -> None:
+        self.strangers.clear()
+        self.has_strangers = False
+
+    def _void(self, number: int) -> None:
+        """Take back the numbers above this one, of entries with a copy."""
+        for place in range(self.settled + 1, self.placed + 1):
+            row = place - self.base
+            has_copy = self.ats[row] != ULLONG_MAX
+            if has_copy and number < self.numbers[row] < ULLONG_MAX:
+                self.numbers[row] = 0
+        self.looked = self.replied = self.settled
+        self._forget_strangers()
+
+    def _copy_again(self, number: int, cut: bytes | bytearray | memoryview) -> None:
+        """Make all copies again, in order, with those of numbers above this one from `cut`."""
+        before, self.copies = self.copies, ForwardCopies()
+        walk, old = self.walk, self.copy_walk
+        walk.begin(cut, 0, len(cut))
+        for place in range(self.settled + 1, self.placed + 1):
+            row = place - self.base
+            own = self.numbers[row]
+            at = self.ats[row]
+            if at != ULLONG_MAX:
+                before.seek(old, at)
+                self.ats[row] = self.copies.add(old)
+                before.free(at)
+            elif number < own < ULLONG_MAX:
+                while walk.after == 0 or walk.number != own:
+                    state = walk.skim()
+                    assert state == RECORD, "what is cut has each number that was noted"
+                self.ats[row] = self.copies.add(walk)
+                self.origins[row] = walk.origin
+                self.sequences[row] = walk.origin_sequence
+                if walk.flags & ID_FLAG:
+                    self.times[row] = walk.time
+        walk.begin(b"", 0, 0)
+        old.begin(b"", 0, 0)
+
+    def _origins(self, last: int) -> frozenset[int]:
+        found = set()
+        for place in range(self.settled + 1, last + 1):
+            row = place - self.base
+            if self.numbers[row] != ULLONG_MAX:
+                found.add(self.origins[row])
+        return frozenset(found)
+
+    def _complaint(self, number: int, epoch: int) -> str:
+        """What is wrong with the record at which `_inspect` stopped; `number` was to come."""
+        walk = self.walk
+        state = walk.next()
+        if state == MORE:
+            return f"number {number} ends too early" if walk.at < walk.stop else "no records"
+        if state == BAD:
+            return f"number {number} is damaged"
+        if walk.number != number:
+            return f"number {walk.number} comes where {number} was to come"
+        if walk.epoch != epoch:
+            return f"number {number} is of epoch {walk.epoch}, not of {epoch}"
+        return f"number {number} has a time before that of the number before it"

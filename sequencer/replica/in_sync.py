@@ -1,0 +1,202 @@
+"""Who is in sync: who must have a number before it is committed, who goes, and who comes.
+
+Rule 4  Committing counts everybody who might be in the view: those of the last known view, of all
+        swaps proposed on its revision, and the one that is joining. So a removed member counts
+        until the engine has said that it is removed, and a joiner counts before it is proposed.
+Rule 5  The view never shrinks below `min_in_sync`. A dead member that cannot be removed stays in
+        it, and publishing waits, until it returns, or until a learner that has caught up takes
+        its place, both in one swap.
+Rule 13 A joiner has everything before it counts as one that has: (1) it was close to the head for
+        some time: it is joining, nothing is committed without it; (2) it has all that may be
+        committed: it is proposed; (3) it is in the view. One that is silent in (1) is forgotten;
+        once proposed it counts until the revision moves. In (2), this coordinator's watermark
+        alone does not say what was committed: others may know a higher one. All of that is at or
+        below the log's end when the reign began.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sequencer.replica import member_messages as m
+from sequencer.replica.member_link import MemberLink
+from sequencer.replica.view import View
+
+if TYPE_CHECKING:
+    from sequencer.replica.reign import Reign
+
+
+@dataclass
+class Removal:
+    """A member's process was removed for slowness: it may come again, but not at once."""
+
+    wait: float
+    until: float
+
+
+class InSync:
+    """Of one reign, which writes it."""
+
+    def __init__(self, reign: "Reign") -> None:
+        self.reign = reign
+        self.member = reign.member
+        self.proposals: list[View] = []  # on this revision: any of them may have been accepted
+        self.joining = ""  # it counts before the engine has it
+        self.heard: dict[str, float] = {}  # when the pulse was sent that it echoed last
+        self.stalled: dict[str, float] = {}  # since when it acknowledges nothing, and owes it
+        self.removals: dict[tuple[str, int], Removal] = {}  # by member and run
+        self._began = self.member.now
+        self._swap_at = self.member.now
+
+    @property
+    def view(self) -> View:
+        view = self.member.view
+        assert view is not None, "a coordinator has a view"
+        return view
+
+    # Who must have a number
+
+    def required(self) -> set[str]:
+        """All who may come to coordinate after this one (rule 4)."""
+        names = set(self.view.members)
+        for proposal in self.proposals:
+            names.update(proposal.members)
+        if self.joining:
+            names.add(self.joining)
+        return names
+
+    def is_enough(self) -> bool:
+        """Whether so many members have what is committed as must have it (rule 5)."""
+        return len(self.view.members) >= self.view.min_in_sync
+
+    def view_changed(self) -> None:
+        """The engine has another view of this epoch: whatever was proposed before is decided."""
+        self.proposals = []
+        if self.joining in self.view.members:
+            self.joining = ""
+
+    # Who is silent
+
+    def came(self, name: str) -> None:
+        self.heard[name] = self.member.now
+        self.stalled.pop(name, None)
+
+    def acknowledged(self, name: str, is_more: bool, owes: bool) -> None:
+        """It said how far it is: whether that is further than before, and less than it was sent."""
+        if is_more or not owes:
+            self.stalled.pop(name, None)
+        else:
+            self.stalled.setdefault(name, self.member.now)
+
+    def slept(self) -> None:
+        """This process was stopped, and heard nobody meanwhile."""
+        self._began = self.member.now
+        self.heard = dict.fromkeys(self.heard, self.member.now)
+        self.stalled = {}
+
+    def is_silent(self, name: str) -> bool:
+        member = self.member
+        since = max(self.heard.get(name, 0.0), self._began)
+        stalled = member.now - self.stalled.get(name, member.now)
+        return member.now - since > member.settings.slow or stalled > member.settings.stuck
+
+    # Who goes, and who comes
+
+    def review(self) -> None:
+        """Propose who goes and who comes. A proposal stays one until the revision has moved."""
+        member, view = self.member, self.view
+        if member.now < self._swap_at:
+            return
+        going = {one for one in view.members if one != member.id and self.is_unfit(one)}
+        staying = tuple(one for one in view.members if one not in going)
+        joined = self._joiner(view)
+        proposed = staying + joined
+        if len(proposed) < min(self.least(view), len(view.members)):
+            proposed = view.members + joined  # rule 5: too few would be left
+        protocol = self._protocol(proposed)
+        wanted = view._replace(members=proposed, protocol=protocol)
+        if wanted != view:
+            self._swap_at = member.now + member.settings.engine
+            self.propose(wanted)
+            self._note_removals(going - set(proposed))
+
+    def least(self, view: View) -> int:
+        return view.min_in_sync
+
+    def propose(self, wanted: View) -> None:
+        """Ask for a view. From now on its members count, whether or not that is answered."""
+        if wanted not in self.proposals:
+            self.proposals.append(wanted)
+        self.member.propose(wanted)
+        self.member.actions.append(m.ReadView())
+
+    def is_unfit(self, name: str) -> bool:
+        """Whether that member is to go."""
+        link = self.reign.link_of(name)
+        return self.is_silent(name) or (link is not None and link.is_leaving)
+
+    def _joiner(self, view: View) -> tuple[str, ...]:
+        """Who comes, if it has all that is committed by now (rule 13)."""
+        if self.joining and (self.is_silent(self.joining) or not self.reign.link_of(self.joining)):
+            self.joining = ""  # proposals that name it count on
+        if not self.joining:
+            for link in self.reign.links.values():
+                if link.member not in view.members and self._may_join(link):
+                    self.joining = link.member
+                    break
+        return (self.joining,) if self.joining and self.has_everything(self.joining) else ()
+
+    def has_everything(self, name: str) -> bool:
+        """Whether that member has all that is committed, by this coordinator or before."""
+        number, note = self.reign.level(name)
+        needed = max(self.member.watermark, self.reign.inherited[0])
+        return number >= needed and note >= self._notes_needed
+
+    @property
+    def _notes_needed(self) -> int:
+        return max(self.member.note_watermark, self.reign.inherited[1])
+
+    def _may_join(self, link: MemberLink) -> bool:
+        """Whether a learner was close to the head for long enough."""
+        member, settings = self.member, self.member.settings
+        is_near = link.bytes <= settings.near_bytes and link.sent == member.log.last
+        # A promise whose stages are gone can be taken only when it is known to be kept.
+        has_notes = self.reign.level(link.member)[1] >= self._notes_needed
+        is_known = link.member in self.reign.acked and not link.is_leaving
+        if not (is_near and has_notes and is_known):
+            link.near_since = 0.0
+            return False
+        link.near_since = link.near_since or member.now
+        removal = self.removals.get((link.member, link.run))
+        return (
+            member.now - link.near_since >= settings.near_time
+            and not self.is_silent(link.member)
+            and (removal is None or member.now >= removal.until)
+        )
+
+    def _note_removals(self, removed: set[str]) -> None:
+        """Who was slow, and is connected, waits before it comes again: longer each time."""
+        member, settings = self.member, self.member.settings
+        for name in removed:
+            link = self.reign.link_of(name)
+            if link is None or link.is_leaving:
+                continue
+            key = name, link.run
+            before = self.removals.get(key)
+            if before is not None and member.now < before.until:
+                continue  # the same removal is proposed again
+            if before is not None and member.now < before.until + 2 * before.wait:
+                wait = min(2 * before.wait, settings.rejoin_max)
+            else:
+                wait = settings.rejoin
+            self.removals[key] = Removal(wait, member.now + wait)
+
+    def _protocol(self, members: tuple[str, ...]) -> int:
+        """The highest protocol that all of these speak; it never falls."""
+        view, highest = self.view, [self.member.settings.protocols[1]]
+        for name in members:
+            if name != self.member.id:
+                link = self.reign.link_of(name)
+                if link is None:
+                    return view.protocol
+                highest.append(link.protocols[1])
+        return max(view.protocol, min(highest))

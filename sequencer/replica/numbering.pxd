@@ -1,0 +1,34 @@
+# The compiler's view of numbering.py: types only, never behaviour.
+cimport cython
+from sequencer.journal.record cimport ID_FLAG, RECORD, Walk
+from sequencer.message cimport Message
+from sequencer.replica.forward_table cimport ForwardTable
+from sequencer.sequencer cimport Sequencer
+
+@cython.final
+cdef class Numbering:
+    cdef readonly ForwardTable table
+    cdef readonly Sequencer sequencer
+    cdef readonly object window
+    cdef Walk walk
+    cdef readonly bint coordinates, owes
+    cdef bint repeated
+
+    @cython.locals(number='unsigned long long', place='unsigned long long')
+    cpdef unsigned long long take(self, Message message, unsigned long long now) except? 0
+    cpdef unsigned long long take_row(self, Message message) except? 0
+    @cython.locals(walk=Walk, answers=list)
+    cpdef tuple take_forwarded(self, object data, unsigned long long now, unsigned int run)
+    cpdef void_above(self, unsigned long long number, object cut)
+    cpdef committed(self, Walk walk)
+
+    cdef unsigned long long _number(self, Message message) except? 0
+    @cython.locals(number='unsigned long long')
+    cdef unsigned long long _number_once(self, Message message) except? 0
+    @cython.locals(walk=Walk)
+    cdef bint _take_next(self, unsigned int run) except -1
+    @cython.locals(table=ForwardTable, count=Py_ssize_t, place='unsigned long long',
+                   number='unsigned long long')
+    cdef Py_ssize_t _reclaim(self) except -1
+    @cython.locals(data='const char *')
+    cdef bytes _id_of(self, Message message)

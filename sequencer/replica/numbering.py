@@ -1,0 +1,185 @@
+"""Who gives a message its number: this member's sequencer, or the coordinator's.
+
+    take             a client's message: numbered here by a coordinator; else to be forwarded
+    take_forwarded   what another member's clients have published
+    take_row         a row of a batch
+    reclaim          a new coordinator numbers what its own clients still wait for
+
+Only a coordinator looks for a Nats-Msg-Id. A message whose id has a number gets no other one: it
+is answered with the old number, as soon as that is committed. All others only remember the ids
+of what is committed, because they may come to coordinate.
+"""
+
+from collections.abc import Callable
+
+import cython
+
+from sequencer.journal.record import Walk
+from sequencer.message import Message
+from sequencer.msgids import Window, id_of
+from sequencer.replica.errors import BadRecords
+from sequencer.replica.forward_table import ForwardTable
+from sequencer.replica.member_messages import AlreadyNumbered
+from sequencer.replica.replicated_log import EpochJournal
+from sequencer.sequencer import Sequencer
+
+if not cython.compiled:
+    from sequencer.journal.layout import ID_FLAG, RECORD
+
+
+class Numbering:
+    """One per process of a member, for its one thread."""
+
+    def __init__(self, table: ForwardTable, sequencer: Sequencer, window: Window | None) -> None:
+        self.table = table
+        self.sequencer = sequencer
+        self.window = window
+        self.walk = Walk(0, False)
+        self.coordinates = False
+        self.owes = False  # entries of the table wait for a number, and come before new ones
+        self.repeated = False  # the last message had a number already, by its id
+
+    def take(self, message: Message, now: int) -> int:
+        """Take a client's message; return its place in the table, or 0 if there is no room."""
+        if not self.coordinates:
+            return self.table.put(message, now)
+        self.sequencer.tick(now)
+        if self.owes:
+            self._reclaim()
+            if self.owes:
+                return 0
+        number = self._number(message)
+        if number == 0:
+            return 0
+        if not self.repeated:
+            return self.table.note(number, message.origin, message.origin_sequence)
+        # With a copy: the record of that number is another message. If it is cut, only the copy
+        # has this one.
+        place = self.table.put(message, now)
+        self.table.known(place, number)
+        return place
+
+    def take_row(self, message: Message) -> int:
+        """Number a row of a batch; return 0 if there is no room."""
+        return self.sequencer.take(message)
+
+    def take_forwarded(
+        self, data: bytes | bytearray | memoryview, now: int, run: int
+    ) -> tuple[list[AlreadyNumbered], int]:
+        """Number the records that the member of this run has forwarded, in their order.
+
+        Return which of them have a number by their id, and how many bytes were taken: all, unless
+        the journal has no room. Raises BadRecords; what comes before the bad record is numbered.
+        """
+        self.sequencer.tick(now)
+        self.walk.begin(data, 0, len(data))
+        answers: list[AlreadyNumbered] = []
+        try:
+            while self._take_next(run):
+                walk = self.walk
+                answers.append(AlreadyNumbered(walk.origin, walk.origin_sequence, walk.number))
+            return answers, self.walk.at
+        finally:
+            self.walk.begin(b"", 0, 0)  # the bytes are not kept
+
+    # Reigns
+
+    def begin_reign(
+        self, log: EpochJournal, epoch: int, trouble: Callable[[OSError], None]
+    ) -> None:
+        """Give the numbers after the log's end, in this epoch; `trouble` is as in `keep`."""
+        log.begin_epoch(epoch)
+        self.sequencer.keep(log, False, trouble)
+        self.coordinates = True
+
+    def reclaim(self, now: int = 0) -> int:
+        """Number every entry of the table that has no number; return how many.
+
+        If the journal has no room, the rest gets its numbers before the next message does.
+        """
+        assert self.coordinates, "only a coordinator gives numbers"
+        self.sequencer.tick(now)
+        return self._reclaim()
+
+    def end_reign(self) -> None:
+        """Give no numbers any more. What is numbered and not written is to be forwarded."""
+        self.coordinates = self.owes = False
+        unwritten = self.sequencer.abandon()
+        self.void_above(self.sequencer.number, unwritten)
+
+    def void_above(self, number: int, cut: bytes | bytearray | memoryview) -> None:
+        """The log ends at `number`: forget what had a number above, which `cut` contains."""
+        self.table.void_above(number, cut)
+        if self.window is not None:
+            self.window.forget_above(number)
+
+    def committed(self, walk: Walk) -> None:
+        """Remember the id of a committed record; one that is remembered is passed over."""
+        window = self.window
+        if walk.flags & ID_FLAG and window is not None and walk.number > window.newest:
+            message_id = self._id_of(walk)
+            if message_id:
+                window.add(message_id, walk.number, walk.time)
+
+    # Inside
+
+    def _number(self, message: Message) -> int:
+        """The number of a message, or 0 if there is no room; `repeated`: its id had it."""
+        self.repeated = False
+        if message.flags & ID_FLAG and self.window is not None:
+            return self._number_once(message)
+        return self.sequencer.take(message)
+
+    def _number_once(self, message: Message) -> int:
+        window = self.window
+        assert window is not None, "ids are looked for where there is a window"
+        message_id = self._id_of(message)
+        if not message_id:
+            return self.sequencer.take(message)
+        number = window.find(message_id, self.sequencer.now)
+        if number:
+            message.number = number
+            self.repeated = True
+        elif number := self.sequencer.take(message):
+            window.add(message_id, number, self.sequencer.now)
+        return number
+
+    def _take_next(self, run: int) -> bool:
+        """Number records until one has a number by its id. False: the end, or no room."""
+        walk = self.walk
+        while walk.next() == RECORD:
+            if walk.number or walk.time or walk.epoch or not walk.subject_size:
+                raise BadRecords(f"a forwarded record at byte {walk.at} is not a new message")
+            if walk.origin >> 32 != run:
+                raise BadRecords(
+                    f"a record of run {walk.origin >> 32} is forwarded by the member of run {run}"
+                )
+            if self._number(walk) == 0:
+                return False
+            if self.repeated:
+                return True
+        if walk.after != walk.stop:
+            raise BadRecords(f"a forwarded record at byte {walk.at} is damaged")
+        return False
+
+    def _reclaim(self) -> int:
+        table = self.table
+        count = place = 0
+        self.owes = True
+        while True:
+            place = table.next_unnumbered(place)
+            if place == 0:
+                self.owes = False
+                return count
+            number = self._number(table.message_at(place))
+            if number == 0:
+                return count
+            table.known(place, number)
+            count += 1
+
+    def _id_of(self, message: Message) -> bytes:
+        if cython.compiled:
+            data = cython.cast("const char *", message.data) + message.body
+            return id_of(data[: message.header_size])
+        else:
+            return id_of(message.data[message.body : message.body + message.header_size])

@@ -1,0 +1,452 @@
+"""The coordinator of one epoch: it numbers, replicates, commits, and says who is in sync.
+
+    begin   look through what the log has above the watermark; then give numbers after its end
+    flush   write what was numbered, commit what all have, send each member what it has not got
+    tick    pulses; who is silent goes, who has caught up comes (in_sync)
+
+Rule 8  Collect before assign. The log of a member of the view has every committed number. All of it
+        is kept, also what is above this member's watermark, and goes to the others as it is. New
+        numbers come after its end, and never after its watermark: others may know a higher one.
+Rule 11 The coordinator's own disk counts like any other. An ACK counts in its epoch only.
+
+A coordinator keeps the newest connection of each member: a HELLO closes the older one, and what was
+sent on that and is not read yet is not taken. Otherwise the member would send it again.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sequencer.journal.layout import RECORD
+from sequencer.journal.record import Walk
+from sequencer.replica import member_messages as m
+from sequencer.replica.errors import BadRecords
+from sequencer.replica.hand_over import HandingOver
+from sequencer.replica.in_sync import InSync
+from sequencer.replica.log_matching import epoch_table, last_common
+from sequencer.replica.member_link import MemberLink
+from sequencer.replica.replicated_log import NEW
+from sequencer.replica.uncommitted import UncommittedLog
+
+if TYPE_CHECKING:
+    from sequencer.replica.member import Member
+
+NOTES_MAX = 64  # in one message
+PULSES_KEPT = 64  # an echo of an older one says nothing
+
+
+class Reign:
+    """From the moment at which the engine has this process as coordinator, until a higher epoch."""
+
+    in_sync_kind = InSync
+
+    def __init__(self, member: "Member") -> None:
+        self.member = member
+        self.epoch = member.memory.epoch
+        self.links: dict[int, MemberLink] = {}  # by connection
+        self.acked: dict[str, tuple[int, int]] = {}  # number and note, in this epoch
+        self.journal = UncommittedLog(member.log)
+        self.in_sync = self.in_sync_kind(self)
+        self.handing = HandingOver(self)
+        # What others may have committed before this reign is up to here.
+        self.inherited = member.log.last, member.notes.last
+        self.is_begun = False
+        self.commit_is_due = True
+        self.trouble: Callable[[OSError], None] = self._note_trouble
+        self._recalled = 0
+        self._early: list[tuple[int, m.Hello]] = []  # came before the reign had begun
+        self._pulses: dict[int, float] = {}
+        self._beat = 0
+        self._pulse_at = member.now
+        self._hand_over_at = self._take_at = member.now
+
+    # The beginning and the end
+
+    def begin(self) -> None:
+        """All of the log is kept; ids and promises are found in it (rule 8)."""
+        member = self.member
+        member.promises.take_over()
+        self._recalled = min(member.remembered, member.promises.rows_after)
+        self._recalled = max(self._recalled, member.log.first - 1)
+        self._recall()
+
+    def _recall(self) -> None:
+        """Walk what no id is remembered of, or what a promise may have published; then begin."""
+        member = self.member
+        walk = Walk(member.log.salt, False)
+        while self._recalled < member.log.last:
+            records = member.log.read(self._recalled, member.settings.block_bytes)
+            if records is None:
+                return
+            walk.begin(records.data, 0, len(records.data))
+            while walk.next() == RECORD:
+                member.numbering.committed(walk)
+                member.promises.found(walk)
+            self._recalled = records.last
+        self._begin()
+
+    def _begin(self) -> None:
+        member = self.member
+        self.is_begun = True
+        # The answer to an id may have named a number that is not here.
+        member.numbering.void_above(member.log.last, b"")
+        member.drop_expired()
+        self.take_again()
+        early, self._early = self._early, []
+        for connection, hello in early:
+            self._hello(connection, hello)
+
+    def end(self) -> None:
+        """There is a higher epoch. Whom it names is told at once, and the others when they ask."""
+        member = self.member
+        if member.numbering.coordinates:
+            member.numbering.sequencer.release()
+            member.numbering.end_reign()
+        if self.is_begun:
+            member.remembered = member.log.last
+        view = member.view
+        assert view is not None, "it says who coordinates now"
+        for connection, link in self.links.items():
+            if link.member == view.coordinator:
+                news: Any = m.HandOver(member.revision, view)
+            else:
+                news = m.NotCoordinator("", member.revision, view)
+            member.actions += [m.Send(connection, news), m.Close(connection)]
+        self.links = {}
+
+    def view_changed(self) -> None:
+        """The engine has another view of this epoch."""
+        self.in_sync.view_changed()
+        self.commit_is_due = True
+
+    def slept(self) -> None:
+        self.in_sync.slept()
+
+    def readable(self) -> None:
+        for link in self.links.values():
+            link.is_read = False
+        if not self.is_begun:
+            self._recall()
+
+    # Whether messages are taken
+
+    def stop_taking(self) -> None:
+        """From now on messages wait: what was numbered is written.
+
+        What the disk has refused loses its numbers. Whoever forwarded it must look, and send again.
+        """
+        numbering = self.member.numbering
+        numbering.sequencer.release()
+        if numbering.sequencer.stuck:
+            for connection in list(self.links):
+                self._drop(connection, "what it has forwarded could not be written")
+        numbering.end_reign()
+
+    def take_again(self) -> None:
+        """Give numbers; those that wait here come first. If the disk fails, tried again later."""
+        member = self.member
+        self._take_at = member.now + member.settings.disk
+        try:
+            member.numbering.begin_reign(self.journal, self.epoch, self.trouble)
+        except OSError as error:
+            self._note_trouble(error)
+        else:
+            member.numbering.reclaim(member.wall)
+
+    @property
+    def is_taking(self) -> bool:
+        numbering = self.member.numbering
+        return numbering.coordinates and not numbering.sequencer.full and not self.is_behind
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much waits to be committed that nothing more is taken."""
+        return self.journal.bytes > self.member.settings.uncommitted_bytes
+
+    def _take_held(self, link: MemberLink) -> None:
+        """Number what a member has forwarded, in its order, as far as there is room."""
+        member = self.member
+        while link.held and self.is_taking:
+            data, since = link.held.popleft()
+            if member.now - since > member.settings.id_window / 2:
+                # The member looks which ids are too old by now, and forwards the rest again.
+                self._drop(link.connection, "what it forwarded has waited for too long")
+                return
+            try:
+                answers, taken = member.numbering.take_forwarded(data, member.wall, link.run)
+            except BadRecords as error:
+                self._drop(link.connection, str(error))
+                return
+            for answer in answers:
+                member.actions.append(m.Send(link.connection, answer))
+            if taken < len(data):
+                link.held.appendleft((bytes(data[taken:]), since))
+                return
+
+    def _note_trouble(self, error: OSError) -> None:
+        self.member.complaint = f"the journal cannot be written: {error}"
+
+    # What members say
+
+    def receive(self, connection: int, message: Any) -> None:
+        if isinstance(message, m.Hello):
+            if self.is_begun:
+                self._hello(connection, message)
+            else:
+                self._early.append((connection, message))
+            return
+        link = self.links.get(connection)
+        if link is None:
+            return
+        if isinstance(message, m.MemberRequest):
+            self.member.promises.serve(message, connection)
+        elif message.epoch == self.epoch:
+            self._take(link, message)
+
+    def _take(self, link: MemberLink, message: Any) -> None:
+        """Something that a member says in this epoch."""
+        match message:
+            case m.Ack():
+                self._acknowledged(link, message)
+            case m.Forward():
+                is_first = not link.held
+                # The bytes are the receive buffer's: what waits must be a copy.
+                data = message.data if is_first and self.is_taking else bytes(message.data)
+                link.held.append((data, self.member.now))
+                if is_first:
+                    self._take_held(link)
+            case m.StageFetch():
+                self.member.promises.pieces.send_rest(link, message)
+            case m.Leave():
+                link.is_leaving = True
+                self.in_sync.review()
+
+    def _acknowledged(self, link: MemberLink, message: m.Ack) -> None:
+        if message.number > link.sent or message.note > link.note_sent:
+            self._drop(link.connection, "it has acknowledged what it was not sent")
+            return
+        if message.echo in self._pulses:
+            self.in_sync.heard[link.member] = self._pulses[message.echo]
+        had = self.acked.get(link.member, (0, 0))
+        have = max(had[0], message.number), max(had[1], message.note)
+        self.acked[link.member] = have
+        self.commit_is_due = self.commit_is_due or have != had
+        link.acknowledge(message.number)
+        self.in_sync.acknowledged(link.member, have != had, message.number < link.sent)
+        self.member.promises.pieces.written(link, message.pieces)
+
+    def disconnected(self, connection: int) -> None:
+        self._early = [one for one in self._early if one[0] != connection]
+        if self.links.pop(connection, None) is not None:
+            self.member.promises.link_lost(connection)
+
+    def _drop(self, connection: int, why: str) -> None:
+        """Close a connection on which something is wrong; the member makes another one."""
+        self.member.complaint = f"member {self.links[connection].member}: {why}"
+        self.member.actions.append(m.Close(connection))
+        self.disconnected(connection)
+
+    def link_of(self, name: str) -> MemberLink | None:
+        """The connection of a member, if it has one."""
+        return next((link for link in self.links.values() if link.member == name), None)
+
+    # HELLO
+
+    def _hello(self, connection: int, message: m.Hello) -> None:
+        member = self.member
+        if message.epoch > self.epoch:  # this one was deposed, and did not know it
+            member.actions += [m.ReadView(), m.Send(connection, m.NotCoordinator("", 0, None))]
+            return
+        if why := self.refusal(message):
+            refused = m.NotCoordinator(why, member.revision, member.view)
+            member.actions.append(m.Send(connection, refused))
+            return
+        self.replace(message.member)
+        welcome, note_common = self._match(message)
+        link = MemberLink(connection, message, welcome.common, note_common)
+        self.links[connection] = link
+        self.in_sync.came(message.member)
+        member.actions.append(m.Send(connection, welcome))
+
+    def _match(self, message: m.Hello) -> tuple[m.Welcome, int]:
+        """Say where the member's logs and these part."""
+        member, log, notes = self.member, self.member.log, self.member.notes
+        assert member.view is not None, "a coordinator has a view"
+        common = last_common(epoch_table(log), log.last, message.epochs, message.last)
+        # What comes next was deleted here, or the store has no journal yet.
+        anew = common < log.first - 1 or message.journal == NEW
+        common = max(common, log.first - 1)
+        note_common = last_common(
+            notes.epochs(), notes.last, message.note_epochs, message.note_last
+        )
+        numbering = member.numbering
+        base = numbering.sequencer.number if numbering.coordinates else log.last
+        welcome = m.Welcome(
+            epoch=self.epoch,
+            revision=member.revision,
+            view=member.view,
+            common=common,
+            base=base,
+            base_epoch=log.epoch_of(common) if common else 0,
+            anew=anew,
+            salt=log.salt,
+            note_common=note_common,
+        )
+        return welcome, note_common
+
+    def refusal(self, hello: m.Hello) -> str:
+        """Why that member cannot be taken; "" if it can."""
+        member, view = self.member, self.in_sync.view
+        low, high = hello.protocols
+        if hello.cluster != member.cluster:
+            return f"this is cluster {member.cluster}, not {hello.cluster}"
+        if not low <= view.protocol <= high:
+            return f"the members speak protocol {view.protocol}; this one speaks {low} to {high}"
+        if hello.journal not in (NEW, view.journal):
+            return f"the cluster's journal is {view.journal}; this store is {hello.journal}"
+        if hello.sync != member.settings.sync:
+            return f"journal.sync is {member.settings.sync} in this cluster, not {hello.sync}"
+        if hello.member == member.id:
+            return f"member {hello.member} coordinates already: this store is a copy of its"
+        return ""
+
+    def replace(self, name: str) -> None:
+        """What this member has sent on an older connection, and is not read, is not taken."""
+        link = self.link_of(name)
+        if link is not None:
+            self.member.actions.append(m.Close(link.connection))
+            self.disconnected(link.connection)
+
+    # What is due
+
+    def flush(self) -> None:
+        """Write, commit, and send: once for all that has happened."""
+        if not self.is_begun:
+            return
+        numbering = self.member.numbering
+        if numbering.owes and self.is_taking:
+            numbering.reclaim(self.member.wall)  # the disk was full, and has room again
+        for link in list(self.links.values()):
+            if link.held:
+                self._take_held(link)
+        self.release()
+        if self.commit_is_due:
+            self.commit()
+        elif self.member.promises.running:
+            self.member.promises.go_on()
+        blocks: dict[int, m.Records | None] = {}
+        for link in list(self.links.values()):
+            self._send(link, blocks)
+        self.handing.go_on()
+
+    def release(self) -> None:
+        """Write what is numbered. If this member is the only one in sync, that commits it."""
+        if self.member.numbering.coordinates:
+            self.member.numbering.sequencer.release()
+        if not self.links:
+            self.commit_is_due = True
+
+    def _send(self, link: MemberLink, blocks: dict[int, m.Records | None]) -> None:
+        """What a member has not got yet. `blocks`: what was read for others, by number."""
+        member, log = self.member, self.member.log
+        if link.sent < log.first - 1:
+            # Retention has deleted what it needs next: it is to begin anew.
+            self._drop(link.connection, f"number {link.sent + 1} is deleted")
+            return
+        marks = member.watermark, member.note_watermark
+        while link.sent < log.last and not link.is_read:
+            if link.bytes >= member.settings.window_bytes:
+                break
+            if link.sent not in blocks:
+                blocks[link.sent] = log.read(link.sent, member.settings.block_bytes)
+            records = blocks[link.sent]
+            if records is None:
+                link.is_read = True
+                break
+            link.add(records.last, len(records.data))
+            link.watermark, link.note_watermark = marks
+            member.actions.append(m.Send(link.connection, m.Data(self.epoch, *marks, records)))
+        if link.note_sent < member.notes.last:
+            self._send_notes(link)
+        if marks != (link.watermark, link.note_watermark):
+            link.watermark, link.note_watermark = marks
+            member.actions.append(m.Send(link.connection, m.Data(self.epoch, *marks, None)))
+
+    def _send_notes(self, link: MemberLink) -> None:
+        member, notes = self.member, self.member.notes
+        while link.note_sent < notes.last:
+            end = min(link.note_sent + NOTES_MAX, notes.last)
+            some = tuple(notes.at(one) for one in range(link.note_sent + 1, end + 1))
+            link.note_sent = end
+            said = m.Notes(self.epoch, member.note_watermark, some)
+            member.actions.append(m.Send(link.connection, said))
+
+    # What is committed
+
+    def level(self, name: str) -> tuple[int, int]:
+        """What that member has: number and note."""
+        if name != self.member.id:
+            return self.acked.get(name, (0, 0))
+        log = self.member.log
+        number = log.synced if self.member.settings.is_always else log.last
+        return number, self.member.notes.last
+
+    def commit(self) -> None:
+        """Committed is what all have that must have it, if there are enough of them."""
+        member = self.member
+        self.commit_is_due = False
+        if not self.in_sync.is_enough():
+            return
+        levels = [self.level(name) for name in self.in_sync.required()]
+        member.advance(min(number for number, _ in levels))
+        member.advance_notes(min(note for _, note in levels))
+        self.journal.committed(member.watermark)
+        member.promises.go_on()
+
+    @property
+    def least_acknowledged(self) -> int:
+        """The number up to which all members that count have the log."""
+        return min(self.level(name)[0] for name in self.in_sync.required())
+
+    # From time to time
+
+    def tick(self) -> None:
+        member = self.member
+        if not self.is_begun:
+            return
+        self.commit_is_due = True  # a joiner may have been forgotten
+        if member.now >= self._pulse_at:
+            self._pulse()
+        self.in_sync.review()
+        numbering = member.numbering
+        if not (numbering.coordinates or self.handing.to) and member.now >= self._take_at:
+            self.take_again()
+        is_full = not numbering.coordinates or numbering.sequencer.full
+        if (is_full or member.is_leaving) and member.now >= self._hand_over_at:
+            self._hand_over_at = member.now + member.settings.disk
+            self.hand_over_to_any()
+
+    def _pulse(self) -> None:
+        member = self.member
+        self._pulse_at = member.now + member.settings.pulse
+        self._beat += 1
+        self._pulses[self._beat] = member.now
+        self._pulses.pop(self._beat - PULSES_KEPT, None)
+        marks = (member.watermark, member.note_watermark, member.revision, self.in_sync.view)
+        for connection, link in self.links.items():
+            link.watermark, link.note_watermark = marks[:2]
+            pulse = m.Pulse(self.epoch, self._beat, *marks)
+            member.actions.append(m.Send(connection, pulse))
+
+    # Handing over
+
+    def hand_over(self, to: str) -> str:
+        return self.handing.begin(to)
+
+    def hand_over_to_any(self) -> str:
+        """Make the member coordinator that has most; "", or why that is not possible."""
+        members = [
+            (self.level(link.member), link.member)
+            for link in self.links.values()
+            if link.member in self.in_sync.view.members and not link.is_leaving
+        ]
+        return self.hand_over(max(members)[1]) if members else "no other member is in sync"

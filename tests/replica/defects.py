@@ -1,0 +1,443 @@
+"""Defects, planted one at a time: what a hurried developer might write. Each must be caught.
+
+A defect is a member (or an engine) of which one rule is another; the core knows nothing of them.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+from sequencer.replica import member_messages as m
+from sequencer.replica.follower_role import FollowerRole
+from sequencer.replica.forwarded import NOBODY
+from sequencer.replica.hand_over import HandingOver
+from sequencer.replica.in_sync import InSync
+from sequencer.replica.member import Member
+from sequencer.replica.promises import Promises
+from sequencer.replica.reign import Reign
+from sequencer.replica.view import View
+from tests.replica.world import Engine
+
+DEFECTS: dict[str, dict[str, Any]] = {}
+
+
+def planted(name: str, **parts: Any) -> None:
+    """A member with other parts than it should have."""
+    sync = parts.pop("in_sync_kind", None)
+    if sync is not None:
+        parts["reign_kind"] = type("Reigning", (Reign,), {"in_sync_kind": sync})
+    DEFECTS[name] = {"member": type("Defective", (Member,), parts)}
+
+
+# Delivered when the coordinator has it, as JGroups' SEQUENCER does
+
+
+class Eager(InSync):
+    def required(self) -> set[str]:
+        return {self.member.id}
+
+
+planted("deliver before all have it", in_sync_kind=Eager)
+
+
+# Delivered by members when it comes, before the watermark says so
+
+
+class Hasty(FollowerRole):
+    def _take(self, message: Any) -> None:
+        if isinstance(message, m.Data) and message.records is not None:
+            message = message._replace(watermark=max(message.records.last, message.watermark))
+        super()._take(message)
+
+
+planted("deliver when it comes", follower_kind=Hasty)
+
+
+# No fencing: an old coordinator is heard on as long as its connection is there
+
+
+class Unfenced(FollowerRole):
+    def is_of_reign(self, connection: int, epoch: int) -> bool:
+        return connection == self.connection and bool(self.epoch)
+
+    def view_is_new(self, view: View) -> None:
+        self.heard = self.member.now
+
+    def tick(self) -> None:
+        if not self.connection:
+            super().tick()
+
+    def acknowledge(self) -> None:
+        member, log = self.member, self.member.log
+        if self.epoch and self._welcome is None:
+            number = log.synced if member.settings.is_always else log.last
+            notes, pieces = member.notes.last, member.promises.written
+            ack = m.Ack(self.epoch, number, notes, pieces, self._echo)
+            member.actions.append(m.Send(self.connection, ack))
+
+
+class Believing(Reign):
+    def _acknowledged(self, link: Any, message: m.Ack) -> None:
+        super()._acknowledged(link, message._replace(number=min(message.number, link.sent)))
+
+
+class Obedient(Member):
+    """Answers its old coordinator even when it coordinates itself."""
+
+    def flush(self) -> None:
+        super().flush()
+        if self.reign is not None:
+            self.follower.flush()
+
+
+DEFECTS["no fencing by epoch"] = {
+    "member": type("Defective", (Obedient,), {"follower_kind": Unfenced, "reign_kind": Believing})
+}
+
+
+# The epoch is not written down: a restart believes an older view
+
+
+class Forgetful(Member):
+    def __init__(self, memory: Any, *args: Any, **more: Any) -> None:
+        old = getattr(memory, "first_heard", None)
+        memory.epoch = memory.revision = 0
+        memory.view = None
+        super().__init__(memory, *args, **more)
+        if old is not None:
+            self.learned(*old)
+
+    def learned(self, revision: int, view: View) -> None:
+        memory: Any = self.memory
+        if view.epoch > memory.epoch:  # what is on the disk is one behind
+            memory.first_heard = getattr(memory, "heard", None)
+            memory.heard = (revision, view)
+        super().learned(revision, view)
+
+
+DEFECTS["epoch not on the disk"] = {"member": Forgetful}
+
+
+# A new coordinator drops what it does not know to be committed, and numbers from there
+
+
+class Hurried(Reign):
+    def begin(self) -> None:
+        self.member.cut(self.member.watermark)
+        super().begin()
+
+
+planted("no collect before assign", reign_kind=Hurried)
+
+
+# Forwarded again at once; the coordinator drops duplicates by a window
+
+
+class Resending(FollowerRole):
+    """Does not wait until the log has what was taken."""
+
+    def _look_whether_ready(self) -> None:
+        base, self.base = self.base, 0
+        super()._look_whether_ready()
+        self.base = base
+
+
+class Windowed(Reign):
+    SIZE = 20
+
+    def _take(self, link: Any, message: Any) -> None:
+        if isinstance(message, m.Forward):
+            message = message._replace(data=self._unknown(bytes(message.data)))
+        super()._take(link, message)
+
+    def _unknown(self, data: bytes) -> bytes:
+        from tests.replica.machine_disk import split
+
+        log = self.member.log
+        known = {
+            log.at(number)[24:40]
+            for number in range(max(log.last - self.SIZE, log.first), log.last + 1)
+        }
+        return b"".join(one for one in split(data) if one[24:40] not in known)
+
+
+planted("forwards deduplicated by a window", follower_kind=Resending, reign_kind=Windowed)
+planted("forward before the base is here", follower_kind=Resending)
+
+
+# What a deposed coordinator had numbered, and loses, is not given back
+
+
+class Losing(Member):
+    def cut(self, number: int) -> bool:
+        last, done = self.log.last, super().cut(number)
+        if done and last > number:
+            self.table.drop(self.table.sent_origins())
+        return done
+
+
+DEFECTS["cut records are not forwarded again"] = {"member": Losing}
+
+
+# Members cut their logs to what the coordinator knows to be committed, not to what is common
+
+
+class Cutting(Member):
+    def cut(self, number: int) -> bool:
+        self.watermark = min(self.watermark, number)
+        self.delivered = min(self.delivered, number)
+        return super().cut(number)
+
+
+class Marked(Reign):
+    def _match(self, message: m.Hello) -> tuple[m.Welcome, int]:
+        last = min(message.last, max(self.member.watermark, self.member.log.first - 1))
+        table = tuple(one for one in message.epochs if one[1] <= last)
+        return super()._match(message._replace(epochs=table, last=last))
+
+
+DEFECTS["cut to the coordinator's watermark"] = {
+    "member": type("Defective", (Cutting,), {"reign_kind": Marked})
+}
+
+
+# Logs are compared by number alone
+
+
+class Numbered(Reign):
+    def _match(self, message: m.Hello) -> tuple[m.Welcome, int]:
+        log = self.member.log
+        last = min(message.last, log.last)
+        table = tuple(one for one in log.epochs() if one[1] <= last)
+        return super()._match(message._replace(epochs=table, last=last))
+
+
+planted("logs compared by number alone", reign_kind=Numbered)
+
+
+# The view is set, and not compared
+
+
+class Blind(Engine):
+    def swap(self, revision: int, view: View) -> bool:
+        return super().swap(self.revision, view)
+
+
+DEFECTS["swap without compare"] = {"engine": Blind}
+
+
+# Two coordinators: who hears nothing begins a reign, and asks nobody
+
+
+class Usurper(Member):
+    def propose(self, view: View) -> None:
+        if view.coordinator == self.id and self.reign is None:
+            self.learned(self.revision + 1, view)
+        else:
+            super().propose(view)
+
+
+DEFECTS["takes over without the engine"] = {"member": Usurper}
+
+
+# A new member counts when the view has it, and not before
+
+
+class Lax(InSync):
+    def required(self) -> set[str]:
+        return set(self.view.members)
+
+    def _joiner(self, view: View) -> tuple[str, ...]:
+        for link in self.reign.links.values():
+            known = link.member in self.reign.acked and not self.is_silent(link.member)
+            is_near = self.reign.level(link.member)[0] + 64 >= self.member.log.last
+            if link.member not in view.members and known and is_near:
+                return (link.member,)
+        return ()
+
+
+planted("a joiner does not count before the swap", in_sync_kind=Lax)
+
+
+# A silent member does not count any more as soon as that is proposed
+
+
+class Rash(InSync):
+    def required(self) -> set[str]:
+        names = super().required()
+        for proposal in self.proposals:
+            names &= set(proposal.members)
+        return names
+
+
+planted("who is to go does not count before the swap", in_sync_kind=Rash)
+
+
+# The view may shrink below what is to be in sync
+
+
+class Shrinking(InSync):
+    def least(self, view: View) -> int:
+        return 1
+
+    def is_enough(self) -> bool:
+        return True
+
+
+planted("the view shrinks below min_in_sync", in_sync_kind=Shrinking)
+
+
+# Acknowledged before the disk has it, with sync = always
+
+
+class Unsynced(FollowerRole):
+    def acknowledge(self) -> None:
+        settings = self.member.settings
+        self.member.settings = dataclasses.replace(settings, sync="interval")
+        super().acknowledge()
+        self.member.settings = settings
+
+
+planted("acknowledged before it is synced", follower_kind=Unsynced)
+
+
+# An old connection of a member is read on after it has made a new one
+
+
+class Hearing(Reign):
+    def replace(self, name: str) -> None:
+        pass
+
+
+planted("an old connection is read on", reign_kind=Hearing)
+
+
+# A duplicate is answered before the first one is committed
+
+
+class Blurting(FollowerRole):
+    def _answered(self, message: m.AlreadyNumbered) -> None:
+        if self.epoch:
+            self.member.actions.append(Blurted(message.origin, message.sequence, message.number))
+        super()._answered(message)
+
+
+class Blurted(NamedTuple):
+    """An answer that is given at once."""
+
+    origin: int
+    sequence: int
+    number: int
+
+
+planted("a duplicate is answered at once", follower_kind=Blurting)
+
+
+# Rows of a batch are published when the coordinator has its promise
+
+
+class Promising(Promises):
+    def is_promised(self, commit: Any) -> bool:
+        return True
+
+
+planted("rows before the promise is everywhere", promises_kind=Promising)
+
+
+# A member takes a promise without having the stage
+
+
+class Hollow(Promises):
+    def is_here(self, note: m.Note) -> bool:
+        return True
+
+    def go_on(self) -> None:
+        whole, files = self.running, self.stages.files  # type: ignore[union-attr]
+        self.running = {
+            name: one
+            for name, one in whole.items()
+            if all(
+                (name, one.note.fields["batch"], stage) in files
+                for stage, _, _ in one.note.fields["stages"]
+            )
+        }
+        super().go_on()
+        self.running = whole
+
+
+planted("a promise without its stage", promises_kind=Hollow)
+
+
+# A new coordinator publishes a batch again from its first row
+
+
+class Again(Promises):
+    def count_row(self, commit: Any, number: int) -> None:
+        pass
+
+
+planted("a batch is begun again", promises_kind=Again)
+
+
+# DONE before the rows are committed
+
+
+class Early(Promises):
+    def is_safe(self, commit: Any) -> bool:
+        return True
+
+
+planted("a batch is done before its rows are", promises_kind=Early)
+
+
+# A restarted process goes on with the reign of the one before
+
+
+class Undead(Member):
+    def learned(self, revision: int, view: View) -> None:
+        is_fresh = revision > self.revision and self.reign is None
+        super().learned(revision, view)
+        is_own = view.coordinator == self.id and view.epoch == self.memory.epoch
+        if is_fresh and is_own and self.reign is None:
+            self._begin_reign()
+
+
+DEFECTS["a restarted process goes on with its reign"] = {"member": Undead}
+
+
+# A member whose disk lost what it had acknowledged keeps its id
+
+DEFECTS["a member that lost its tail keeps its place"] = {"keeps_name": True}
+
+
+# A joiner is measured by this coordinator's watermark: others may know a higher one
+
+
+class Nearsighted(Reign):
+    def begin(self) -> None:
+        self.inherited = 0, 0
+        super().begin()
+
+
+planted("a joiner is measured by the watermark alone", reign_kind=Nearsighted)
+
+
+# A piece of a stage is answered when the coordinator has it
+
+
+class Boasting(Promises):
+    def is_everywhere(self, staged: Any) -> bool:
+        return True
+
+
+# A coordinator that hands over goes on taking
+
+
+class Grasping(HandingOver):
+    def begin(self, to: str) -> str:
+        stop, self.reign.stop_taking = self.reign.stop_taking, lambda: None  # type: ignore[method-assign]
+        why = super().begin(to)
+        self.reign.stop_taking = stop  # type: ignore[method-assign]
+        return why
+
+
+__all__ = ["DEFECTS", "NOBODY"]

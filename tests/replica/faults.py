@@ -1,0 +1,163 @@
+"""What goes wrong, and when; and a whole run: trouble, then all is well, then the last look."""
+
+from typing import Any
+
+from tests.replica.clients import Clients
+from tests.replica.messages_made import published_in
+from tests.replica.process import Node
+
+TROUBLE = 2600.0  # milliseconds of trouble
+QUIET = 12_000.0  # in which it must have settled
+
+
+class Run(Clients):
+    """A cluster with clients, and with trouble."""
+
+    def __init__(self, seed: int, kinds: dict[str, Any] | None = None) -> None:
+        super().__init__(seed, kinds)
+        self.rate = self.random.choice([0.0, 120.0, 250.0, 500.0])
+        kinds = {self._killed: 2, self._power: 1, self._partition: 2, self._one_way: 1}
+        kinds |= {self._pause: 2, self._slow: 1, self._engine_down: 1, self._everybody: 1}
+        kinds |= {self._retain: 1, self._hand_over: 1, self._reset: 2, self._fill: 1}
+        self.troubles = [kind for kind, weight in kinds.items() for _ in range(weight)]
+        if self.rate:
+            self.at(300, self._trouble)
+
+    def go(self) -> "Run":
+        self.run(TROUBLE)
+        self.end(QUIET)
+        return self
+
+    def end(self, until: float) -> None:
+        """Heal everything; all must be as it should be by then."""
+        self._heal()
+        self.at(300, self._stop)
+        self.run(until, self._is_settled)
+        members = [node.member for node in self.nodes.values()]
+        self.checker.final(members, self.pending(), self.unfinished())
+
+    def _stop(self) -> None:
+        self.is_publishing = False
+
+    def _is_settled(self) -> bool:
+        members = [node.member for node in self.nodes.values()]
+        if self.is_publishing or self.pending() or self.unfinished() or None in members:
+            return False
+        marks = {(mb.delivered, mb.log.last, mb.note_watermark) for mb in members if mb}
+        return len(marks) == 1 and all(a == b for a, b, _ in marks)
+
+    def coordinator(self) -> Node | None:
+        name = self.engine.view.coordinator
+        return next((n for n in self.nodes.values() if n.disk.memory.member == name), None)
+
+    def _trouble(self) -> None:
+        if self.is_healed:
+            return
+        rng = self.random
+        self.at(rng.uniform(0.2, 1.8) * self.rate, self._trouble)
+        node = rng.choice(list(self.nodes.values()))
+        if rng.random() < 0.4:  # more of it for the coordinator
+            node = self.coordinator() or node
+        rng.choice(self.troubles)(node)
+
+    def _killed(self, node: Node) -> None:
+        self._kill(node, False)
+
+    def _power(self, node: Node) -> None:
+        if self.may_lose(node):
+            self._kill(node, True)
+
+    def _pause(self, node: Node) -> None:
+        self.count("pause")
+        node.paused = self.now + self.random.uniform(50, 1300)
+
+    def _slow(self, node: Node) -> None:
+        self.count("slow")
+        node.slow = self.random.choice([0.0, 30.0, 120.0])
+        node.slow_disk = self.random.choice([0.0, 100.0, 400.0])
+
+    def _engine_down(self, _: Node) -> None:
+        self.count("engine down")
+        self.engine.is_down = True
+        self.at(self.random.uniform(100, 1200), self._engine_up)
+
+    def _kill(self, node: Node, power: bool) -> None:
+        self.crash(node, power)
+        if self.random.random() < 0.3:  # it starts without the engine
+            self._cut({(node.name, "engine"), ("engine", node.name)})
+        self.at(self.random.uniform(20, 900), lambda: self.start(node))
+
+    def _reset(self, node: Node) -> None:
+        """A connection ends at one side, while what was sent on it is still on its way."""
+        mine = [c for c in self.connections.values() if node in c.nodes and all(c.is_open)]
+        if mine:
+            self.count("reset")
+            connection = self.random.choice(mine)
+            side = self.random.randint(0, 1)
+            connection.held[1 - side] = self.now + self.random.choice([0.0, 60.0, 250.0])
+            self.hang_up(connection, side, cut=False)
+
+    def _everybody(self, _: Node) -> None:
+        power = self.always and self.random.random() < 0.5
+        for node in self.nodes.values():
+            self._kill(node, power)
+
+    def _partition(self, _: Node) -> None:
+        self.count("partition")
+        rng = self.random
+        names = [*self.nodes, "engine"]
+        side = {name for name in names if rng.random() < 0.5}
+        self._cut({(a, b) for a in names for b in names if (a in side) != (b in side)})
+
+    def _one_way(self, node: Node) -> None:
+        self.count("one way")
+        other = self.random.choice([name for name in [*self.nodes, "engine"] if name != node.name])
+        pairs = {(node.name, other), (other, node.name)}
+        self._cut(pairs if self.random.random() < 0.3 else {self.random.choice(sorted(pairs))})
+
+    def _cut(self, pairs: set[tuple[str, str]]) -> None:
+        self.cut |= pairs
+        self.at(self.random.uniform(100, 1300), lambda: self.cut.difference_update(pairs))
+
+    def _engine_up(self) -> None:
+        self.engine.is_down = False
+
+    def _fill(self, node: Node) -> None:
+        """Its disk is full for a while."""
+        self.count("disk full")
+        node.disk.fill(True)
+        self.at(self.random.uniform(50, 900), lambda: node.disk.fill(False))
+
+    def _retain(self, node: Node) -> None:
+        """Delete the beginning of a log, but nothing that a batch or another member counts on."""
+        member = node.member
+        if member is None or node.paused > self.now:
+            return
+        self.count("retain")
+        # Nor an id that somebody may still publish again: the window is shorter than retention.
+        ids = {payload for one in self.publishers for payload in one.waiting.values()}
+        log = node.disk.log
+        most = min(member.delivered - 5, member.keep_after)
+        for number in range(log.first, most + 1):
+            if published_in(log.at(number)).id in ids:
+                most = number - 1
+                break
+        log.retain(most)
+
+    def _hand_over(self, _: Node) -> None:
+        node = self.coordinator()
+        others = [one for one in self.engine.view.members if one != self.engine.view.coordinator]
+        if node is not None and node.member is not None and others:
+            self.count("hand over")
+            to = self.random.choice(others)
+            self.call(node, node.run, lambda process: process.member.hand_over(to))
+
+    def _heal(self) -> None:
+        self.is_healed = True
+        self.cut.clear()
+        self.engine.is_down = False
+        for node in self.nodes.values():
+            node.paused = min(node.paused, self.now)
+            node.slow = node.slow_disk = 0.0
+            node.disk.fill(False)
+            self.start(node)

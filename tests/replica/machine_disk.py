@@ -1,0 +1,286 @@
+"""A machine's disk in memory: journal, notes, stages, and what a member remembers of itself.
+
+It keeps real records. A power cut takes what is not synced; a full disk refuses what is written.
+"""
+
+import errno
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from sequencer.message import Message
+from sequencer.replica.member_messages import Epochs, Note, Records
+from sequencer.replica.replicated_log import NEW
+from sequencer.replica.view import View
+from tests.replica.checker import Breach
+from tests.replica.messages_made import message_of
+
+LENGTH = struct.Struct("<I")
+EPOCH = struct.Struct("<I")
+NUMBER = struct.Struct("<Q")
+SALT = 0x5EA1A7
+ROOM = 4096  # bytes that the journal promises at once
+
+
+def split(data: bytes) -> list[bytes]:
+    """The records of a block."""
+    found, at = [], 0
+    while at < len(data):
+        length = (LENGTH.unpack_from(data, at + 4)[0] + 7) & ~7
+        found.append(data[at : at + length])
+        at += length
+    return found
+
+
+class DiskFull(OSError):
+    def __init__(self) -> None:
+        super().__init__(errno.ENOSPC, "the disk is full")
+
+
+class JournalInMemory:
+    """A `ReplicatedLog`. Numbers from `base` + 1 to `last`, without a gap; epochs never fall."""
+
+    checked = True
+
+    def __init__(self, written: dict[tuple[int, int], bytes], is_new: bool) -> None:
+        self.written = written  # by all members: one record for each (epoch, number)
+        self.journal = NEW if is_new else "1141c2c3a6b8558d"
+        self.salt = 0 if is_new else SALT
+        self.base = self.base_epoch = self.last = 0
+        self.epoch = 0
+        self.records: list[bytes] = []
+        self.record_epochs: list[int] = []
+        self.synced = 0
+        self.cuts = 0  # a sync that was begun before one says nothing about what came after it
+        self.is_full = False
+        self.cold: Callable[[int], bool] = lambda _: False  # whether it must be read first
+
+    @property
+    def first(self) -> int:
+        return self.base + 1
+
+    @property
+    def room(self) -> int:
+        return 0 if self.is_full else ROOM
+
+    @property
+    def newest_time(self) -> int:
+        return NUMBER.unpack_from(self.records[-1], 16)[0] if self.records else 0
+
+    def reserve(self, need: int) -> None:
+        if self.is_full:
+            raise DiskFull
+
+    def at(self, number: int) -> bytes:
+        assert self.base < number <= self.last, "it is here"
+        return self.records[number - self.base - 1]
+
+    def epoch_of(self, number: int) -> int:
+        return (
+            self.base_epoch if number == self.base else self.record_epochs[number - self.base - 1]
+        )
+
+    def epochs(self) -> Epochs:
+        table: list[tuple[int, int]] = []
+        for number, epoch in enumerate(self.record_epochs, self.first):
+            if not table or table[-1][0] != epoch:
+                table.append((epoch, number))
+        return tuple(table)
+
+    def begin_epoch(self, epoch: int) -> None:
+        if self.is_full and epoch != self.epoch:
+            raise DiskFull
+        self.epoch = epoch
+
+    def write(self, view: memoryview, first: int, last: int, time: int, ids: bool) -> None:
+        self._add(bytes(view), first, last, self.epoch)
+
+    def append(self, records: Records, time: int, last_time: int, ids: bool) -> None:
+        self._add(bytes(records.data), records.first, records.last, records.epoch)
+
+    def _add(self, data: bytes, first: int, last: int, epoch: int) -> None:
+        if self.is_full:
+            raise DiskFull
+        assert first == self.last + 1, "numbers have no gap"
+        assert not self.records or epoch >= self.record_epochs[-1], "epochs never fall"
+        for number, record in enumerate(split(data), first):
+            assert NUMBER.unpack_from(record, 8)[0] == number, "its number is in the record"
+            assert EPOCH.unpack_from(record, 40)[0] == epoch, "and its epoch"
+            if self.written.setdefault((epoch, number), record) != record:
+                raise Breach(f"epoch: two records {number} of epoch {epoch}")
+            self.records.append(record)
+            self.record_epochs.append(epoch)
+        self.last = self.base + len(self.records)
+        assert self.last == last, "all that was announced"
+
+    def read(self, after: int, most: int) -> Records | None:
+        assert self.base <= after < self.last, "it is here"
+        if self.cold(after):
+            return None
+        at = start = after - self.base
+        epoch, size = self.record_epochs[at], 0
+        records = self.records
+        while at < len(records) and self.record_epochs[at] == epoch:
+            size += len(records[at])
+            if size > most and at > start:
+                break
+            at += 1
+        return Records(after + 1, self.base + at, epoch, b"".join(records[start:at]))
+
+    def truncate(self, number: int) -> None:
+        del self.records[number - self.base :]
+        del self.record_epochs[number - self.base :]
+        self.last = number
+        self.synced = min(self.synced, number)
+        self.cuts += 1
+
+    def begin_anew(self, number: int, epoch: int, salt: int) -> None:
+        self.base, self.base_epoch, self.last = number, epoch, number
+        self.records, self.record_epochs = [], []
+        self.synced = number
+        self.cuts += 1
+        self.journal, self.salt = "1141c2c3a6b8558d", salt
+
+    def retain(self, base: int) -> None:
+        """Delete what is before and at `base`."""
+        if base > self.base:
+            self.base_epoch = self.epoch_of(base)
+            del self.records[: base - self.base]
+            del self.record_epochs[: base - self.base]
+            self.base = base
+
+
+class NotesInMemory:
+    """A `NoteLog`. It is always synced."""
+
+    def __init__(self, written: dict[tuple[int, int], Note]) -> None:
+        self.written = written
+        self.notes: list[Note] = []
+        self.base = 0
+        self.is_full = False
+
+    @property
+    def first(self) -> int:
+        return self.base + 1
+
+    @property
+    def last(self) -> int:
+        return self.base + len(self.notes)
+
+    def at(self, number: int) -> Note:
+        return self.notes[number - self.first]
+
+    def epochs(self) -> Epochs:
+        table: dict[int, int] = {}
+        for note in self.notes:
+            table.setdefault(note.epoch, note.number)
+        return tuple(table.items())
+
+    def append(self, note: Note) -> None:
+        if self.is_full:
+            raise DiskFull
+        assert note.number == self.last + 1, "notes have no gap"
+        if self.written.setdefault((note.epoch, note.number), note) != note:
+            raise Breach(f"epoch: two notes {note.number} of epoch {note.epoch}")
+        self.notes.append(note)
+
+    def truncate(self, number: int) -> None:
+        del self.notes[number - self.base :]
+
+    def begin_anew(self, notes: tuple[Note, ...]) -> None:
+        self.base = notes[0].number - 1
+        self.notes = list(notes)
+
+
+class MemoryOfMember:
+    """What cluster/member.json has."""
+
+    def __init__(self, member: str) -> None:
+        self.member = member
+        self.epoch = self.revision = 0
+        self.view: View | None = None
+
+    def learn(self, epoch: int, revision: int, view: View) -> None:
+        self.epoch, self.revision, self.view = epoch, revision, view
+
+
+class StagesInMemory:
+    """A `StageStore`: the rows of a stage are its lines."""
+
+    def __init__(self) -> None:
+        self.files: dict[tuple[str, int, str], bytes] = {}
+        self.kept: set[tuple[str, int]] = set()  # synced
+        self.is_full = False
+
+    def size(self, key: tuple[str, int, str]) -> int:
+        return len(self.files.get(key, b""))
+
+    def write(self, key: tuple[str, int, str], offset: int, data: bytes | memoryview) -> int:
+        if self.is_full:
+            raise DiskFull
+        have = self.files.get(key, b"")
+        if offset <= len(have):
+            self.files[key] = have + bytes(data)[len(have) - offset :]
+        return len(self.files.get(key, b""))
+
+    def read(self, key: tuple[str, int, str], offset: int, most: int) -> bytes:
+        return self.files.get(key, b"")[offset : offset + most]
+
+    def rows(self, application: str, batch: int, stages: list[list[Any]]) -> int:
+        count = 0
+        for name, size, crc in stages:
+            data = self.files.get((application, batch, name), b"")
+            if (len(data), zlib.crc32(data)) != (size, crc):
+                return -1
+            count += data.count(b"\n")
+        return count
+
+    def keep(self, application: str, batch: int, stages: list[list[Any]]) -> bool:
+        if self.rows(application, batch, stages) < 0:
+            return False
+        self.kept.add((application, batch))
+        return True
+
+    def publish(self, note: Note, row: int, most: int, take: Callable[[Message], int]) -> int:
+        fields = note.fields
+        lines = b"".join(
+            self.files[fields["application"], fields["batch"], name]
+            for name, _, _ in fields["stages"]
+        ).splitlines()
+        done = 0
+        for nth in range(row, row + most):
+            if not take(message_of(fields["origin"], nth, "", lines[nth - 1].decode())):
+                break
+            done += 1
+        return done
+
+    def drop(self, application: str, batch: int, name: str = "") -> None:
+        for key in list(self.files):
+            if key[0] == application and (key[1:] == (batch, name) if name else key[1] <= batch):
+                del self.files[key]
+
+    def forget(self, application: str, batch: int) -> None:
+        """Stages that nobody has promised may go at any time."""
+        if (application, batch) not in self.kept:
+            for key in [key for key in self.files if key[:2] == (application, batch)]:
+                del self.files[key]
+
+    def lose(self, chance: Callable[[], bool]) -> None:
+        """A power cut: what was not synced may be gone."""
+        for key in list(self.files):
+            if key[:2] not in self.kept and chance():
+                del self.files[key]
+
+
+class Disk:
+    """All that outlives a process."""
+
+    def __init__(self, member: str, checker: Any, is_new: bool = False) -> None:
+        self.memory = MemoryOfMember(member)
+        self.log = JournalInMemory(checker.written, is_new)
+        self.notes = NotesInMemory(checker.notes)
+        self.stages = StagesInMemory()
+
+    def fill(self, is_full: bool) -> None:
+        self.log.is_full = self.notes.is_full = self.stages.is_full = is_full

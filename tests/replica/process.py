@@ -1,0 +1,179 @@
+"""A simulated process: a member as the broker drives it, with its forward table and its clients."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sequencer.journal.record import Walk
+from sequencer.msgids import Window
+from sequencer.replica import member_messages as m
+from sequencer.replica.forward_table import ForwardTable
+from sequencer.replica.forwarded import NOBODY
+from sequencer.replica.member import Member
+from sequencer.replica.numbering import Numbering
+from sequencer.sequencer import Sequencer
+from tests.replica.checker import Breach
+from tests.replica.machine_disk import Disk
+from tests.replica.messages_made import message_of
+
+if TYPE_CHECKING:
+    from tests.replica.world import World
+
+NS = 1_000_000
+BEGINNING = 1_700_000_000_000  # ms since 1970
+IDS_MAX = 1 << 20
+ID_FLAG_AT = 44
+
+
+@dataclass
+class Node:
+    """A machine: it has a disk, and a process or none."""
+
+    name: str
+    disk: Disk
+    skew: float = 0.0  # of its clock
+    process: "Process | None" = None
+    run: int = 0
+    paused: float = 0.0
+    slow: float = 0.0  # more delay for what it hears, until it is healed
+    slow_disk: float = 0.0
+    is_syncing: bool = False
+    generation: int = 0
+    clients: int = 0
+    inbox: deque[Any] = field(default_factory=deque)  # what came while the process was stopped
+
+    @property
+    def member(self) -> Member | None:
+        return None if self.process is None else self.process.member
+
+
+class Process:
+    """One run of a member: what the broker's driver does, on a world that is not real."""
+
+    def __init__(self, world: "World", node: Node) -> None:
+        disk, settings = node.disk, world.settings
+        self.world = world
+        self.node = node
+        self.run = node.run
+        self.table = ForwardTable(node.run, disk.log.salt)
+        self.window = Window(int(settings.id_window * NS), IDS_MAX)
+        self.sequencer = Sequencer()
+        numbering = Numbering(self.table, self.sequencer, self.window)
+        kind = world.kinds.get("member", Member)
+        self.member: Member = kind(
+            *(disk.memory, disk.log, disk.notes, numbering, node.run, "sim", settings, world.now),
+            stages=disk.stages,
+        )
+        self.numbering = numbering
+        self.walk = Walk(disk.log.salt, False)
+        self.waiting: deque[tuple[int, int, int]] = deque()  # place, origin, nth
+        self.final = 0  # all places up to here are answered
+        self.actions: deque[Any] = deque()
+        self.is_acting = False
+        self.flush_is_due = False
+        self._remember_all()
+
+    def _remember_all(self) -> None:
+        """The id window of the journal as it was found."""
+        log = self.member.log
+        for number in range(log.first, log.last + 1):
+            self._remember(log.at(number))
+        self.member.remembered = log.last
+
+    def _remember(self, record: bytes) -> None:
+        if record[ID_FLAG_AT] & 1:
+            self.walk.begin(record, 0, len(record))
+            self.walk.next()
+            self.numbering.committed(self.walk)
+
+    @property
+    def wall(self) -> int:
+        return int((BEGINNING + self.world.now + self.node.skew) * NS)
+
+    # Events
+
+    def do(self, what: Callable[["Process"], Any]) -> None:
+        """Something happens; at once or a little later all that is due is said."""
+        self.member.now = self.world.now
+        self.member.wall = self.wall
+        what(self)
+        if self.world.random.random() < 0.1:
+            if not self.flush_is_due:
+                self.flush_is_due = True
+                self.world.at(1, lambda: self.world.call(self.node, self.run, lambda _: None))
+        else:
+            self.flush_is_due = False
+            self.member.flush()
+        self._act()
+
+    def _act(self) -> None:
+        """Do what the member asks for, in that order, also if it asks for more meanwhile."""
+        self.actions += self.member.actions
+        self.member.actions = []
+        if self.is_acting:
+            return
+        self.is_acting = True
+        try:
+            while self.actions and self.node.process is self:
+                self._carry_out(self.actions.popleft())
+        finally:
+            self.is_acting = False
+
+    def publish(self, origin: int, nth: int, message_id: str, payload: str) -> bool:
+        """A client here publishes; False: it is refused."""
+        place = self.numbering.take(message_of(origin, nth, message_id, payload), self.wall)
+        if place:
+            self.waiting.append((place, origin, nth))
+        return bool(place)
+
+    # What the member asks for
+
+    def _carry_out(self, action: Any) -> None:
+        world, node = self.world, self.node
+        match action:
+            case m.Send():
+                world.send(node, action.connection, action.message)
+            case m.Dial():
+                world.dial(node, action.member)
+            case m.Close():
+                world.close(node, action.connection)
+            case m.ReadView():
+                world.ask_engine(node, None)
+            case m.SwapView():
+                world.ask_engine(node, action)
+            case m.Deliver():
+                self._deliver(action.number)
+                self._settle()
+            case m.Missed():
+                assert self.member.delivered >= action.last, "the member has passed over them"
+            case m.Abandon():
+                self._settle()
+                world.abandoned(node, action.origins)
+            case m.Done():
+                world.done(node, action)
+            case m.Stop():
+                raise Breach(f"stop: {action.why}")
+            case (origin, sequence, number):  # of a planted defect
+                world.published(node, origin, sequence, number)
+
+    def _deliver(self, number: int) -> None:
+        """Show what is committed; and remember its ids, for this member may come to coordinate."""
+        world, member = self.world, self.member
+        disks = [one.disk for one in world.nodes.values()]
+        for one in range(member.delivered + 1, number + 1):
+            record = member.log.at(one)
+            world.checker.delivered(one, record, disks, len(world.lost))
+            member.delivered = one
+            self._remember(record)
+        member.remembered = max(member.remembered, number)
+
+    def _settle(self) -> None:
+        """Answer whose number is committed."""
+        final = self.table.settle(self.member.delivered)
+        while self.waiting and self.waiting[0][0] <= final:
+            place, origin, nth = self.waiting.popleft()
+            number = self.table.number_of(place)
+            if number != NOBODY:
+                self.world.published(self.node, origin, nth, number)
+        self.table.forget(final)
