@@ -2,7 +2,7 @@
 
 It imports only what a running broker needs. asyncio imports `ssl` if it can, which takes four
 megabytes, a fifth of a broker's memory. No listener uses TLS, so this prevents the import, unless
-uvloop is used, which needs it.
+uvloop is used, which needs it, or the broker is a member of a cluster: etcd may want TLS.
 """
 
 import importlib.util
@@ -30,7 +30,7 @@ def main() -> int:
         print("seriatim: this is the broker's own process; run: seriatim serve", file=sys.stderr)
         return 1
     uvloop = settings.loop != "asyncio" and importlib.util.find_spec("uvloop") is not None
-    if not uvloop:
+    if not uvloop and not settings.cluster.name:
         sys.modules["ssl"] = None  # type: ignore[assignment]
     from broker.process import run
 

@@ -4,6 +4,7 @@ The server makes it once, before the first client comes; nothing in it is replac
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.dataplane.client_session import HeldPublisher
@@ -26,6 +27,7 @@ class Core:
     journal: Store | Ring | None  # None: messages are not kept
     replays: Replays | None  # if there is a journal
     keeper: Keeper | None  # if the journal is on disk
+    cluster_facts: Callable[[], dict[str, object]] | None = None  # for `$SEQ.INFO` of a member
 
     def hold(self, publisher: HeldPublisher) -> None:
         """Make a publisher wait for the subscribers that it has outrun in this event."""

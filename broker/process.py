@@ -104,7 +104,12 @@ async def _serve(settings: Settings, handler: logging.Handler) -> int:
     for number in (signal.SIGHUP, signal.SIGUSR2):
         loop.add_signal_handler(number, log.warning, "%s is ignored", number.name)
     _raise_file_limit()
-    server = Server(settings)
+    cluster = None
+    if settings.cluster.name:
+        from broker.cluster.cluster_member import ClusterMember  # only if needed
+
+        cluster = await ClusterMember.join(settings, loop)
+    server = Server(settings, cluster)
     monitor = None
     if settings.http_port:
         from broker.monitor import Monitor  # prometheus_client takes six megabytes
@@ -112,10 +117,16 @@ async def _serve(settings: Settings, handler: logging.Handler) -> int:
         host = settings.http_host or settings.host
         monitor = Monitor(server, loop, host, max(settings.http_port, 0))
         monitor.start()
-    await server.start()
-    gc.freeze()  # everything so far stays: the collector need not look at it again
-    gc.set_threshold(*GC_THRESHOLDS)
-    await stop.wait()
+    starting = loop.create_task(server.start())
+    stopped = loop.create_task(stop.wait())
+    await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        starting.result()
+        gc.freeze()  # everything so far stays: the collector need not look at it again
+        gc.set_threshold(*GC_THRESHOLDS)
+        await stopped
+    else:  # a member waits for its cluster
+        starting.cancel()
     log.info("Stopping: delivering what was accepted")
     await server.stop()
     if monitor is not None:
@@ -124,4 +135,4 @@ async def _serve(settings: Settings, handler: logging.Handler) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):  # one more must not spoil a stop that is done
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
-    return 0
+    return 1 if server.failed else 0

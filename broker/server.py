@@ -4,10 +4,11 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import socket
 import time
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from broker import addresses
 from broker.clients.closings import Closings
@@ -31,6 +32,7 @@ from broker.trimming import Trimmer
 from broker.version import NATS_VERSION, PYTHON, VERSION
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
+from sequencer.msgids import Window
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
@@ -57,23 +59,56 @@ class Traffic(NamedTuple):
     out_bytes: int
 
 
+class ClusterSide(Protocol):
+    """What makes a broker a member of a cluster: broker/cluster/cluster_member.py."""
+
+    @property
+    def journal(self) -> Store: ...
+    @property
+    def run(self) -> int: ...  # in the high half of its publishers' origins
+    @property
+    def window(self) -> Window | None: ...
+    def facts(self) -> dict[str, object]:
+        """What `$SEQ.INFO` says of the cluster."""
+
+    def client_addresses(self) -> list[str]:
+        """HOST:PORT of all members that are there, the coordinator last."""
+
+    @property
+    def unanswered(self) -> int: ...  # publishes of this broker's clients that wait for an answer
+    def make_plane(self, sublist: Sublist, hold_pending: int) -> Plane:
+        """The plane of a member."""
+
+    def keep(self, server: "Server") -> tuple[Replays, Keeper]:
+        """Make what keeps and replays what is committed."""
+
+    async def start(self) -> None:
+        """Take part, and return when this member has caught up. Raises `OSError`."""
+
+    async def stop(self) -> None:
+        """Hand over or leave, and take part no more."""
+
+
 class Server:
     """Made and used within one event loop, by its one thread."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, cluster: ClusterSide | None = None) -> None:
         self.settings = settings
+        self.cluster = cluster
         self.loop = asyncio.get_running_loop()
         self.server_id = "N" + "".join(ID_ALPHABET[byte % 32] for byte in os.urandom(55))
         self.name = settings.server_name or self.server_id
         self.started_at = time.time()
-        self._run = int.from_bytes(os.urandom(4), "big")  # tells our publishers from earlier ones
+        # Tells our publishers from those of earlier processes.
+        self._run = cluster.run if cluster else int.from_bytes(os.urandom(4), "big")
         self.sessions: dict[int, Session] = {}
         self.total_connections = 0
         self._cids = 0  # cids given so far, to clients of every kind
         self.slow_consumers = 0
+        self.failed = ""  # why it stops by itself
         self.addresses: list[tuple[str, int]] = []
         limits = settings.limits
-        self.plane = _make_plane(settings)
+        self.plane = _make_plane(settings, cluster)
         self.control = Control(self.plane, limits.max_subscriptions, limits.max_matches)
         self.control.sessions = self.sessions
         self.control.dropping.later = self.loop.call_soon
@@ -83,15 +118,15 @@ class Server:
             from broker.feeds.feeds import Feeds  # a megabyte that other brokers need not load
 
             self.feeds = Feeds(settings, self.plane.sequencer, self.loop)
-        self.journal = open_journal(settings)
-        self.window = open_window(settings, self.journal)
+        self.journal = cluster.journal if cluster else open_journal(settings)
+        self.window = cluster.window if cluster else open_window(settings, self.journal)
         self.replays: Replays | None = None
         self.keeper: Keeper | None = None
-        if self.journal is not None:
-            self._keep(self.journal)
-        if self.window is not None:
-            self.plane.know_ids(self.window)
-        self.core = Core(settings, self.loop, self.plane, self.journal, self.replays, self.keeper)
+        self._keep_all(cluster)
+        self.core = Core(
+            *(settings, self.loop, self.plane, self.journal, self.replays, self.keeper),
+            cluster.facts if cluster is not None else None,
+        )
         self.control.request_handler = RequestHandler(self.core, self.open_staging)
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
@@ -134,6 +169,22 @@ class Server:
             self.staging = StagingService(self.core)
         return self.staging
 
+    def _keep_all(self, cluster: ClusterSide | None) -> None:
+        """Keep what is numbered, here or in the cluster, if it is to be kept."""
+        if cluster is not None:
+            self._take_part(cluster)
+            return
+        if self.journal is not None:
+            self._keep(self.journal)
+        if self.window is not None:
+            self.plane.know_ids(self.window)
+
+    def _take_part(self, cluster: ClusterSide) -> None:
+        """Serve what the cluster has committed."""
+        self.control.has_groups = False  # each member would deliver to one of its own
+        self.replays, self.keeper = cluster.keep(self)
+        self.control.replays, self.control.keeper = self.replays, self.keeper
+
     def _keep(self, journal: Store | Ring) -> None:
         """Keep everything that is numbered: in the journal, the feeds and the replays."""
         plane, settings = self.plane, self.settings
@@ -158,6 +209,8 @@ class Server:
         self._trimmer.start()
         if self.keeper is not None:
             self.keeper.start()
+        if self.cluster is not None:
+            await self.cluster.start()
         if self.feeds is not None:
             await self.feeds.start()
         if self.settings.port:
@@ -192,6 +245,8 @@ class Server:
         if self.cquencer is not None:
             self.cquencer.close()
         await asyncio.sleep(0)  # the transports report the end to their sessions
+        if self.cluster is not None:
+            await self.cluster.stop()
         if self.feeds is not None:
             await self.feeds.stop(deadline)
         if self.keeper is not None:
@@ -200,6 +255,7 @@ class Server:
     def _undrained(self) -> int:
         """How many clients have not acknowledged everything that is meant for them."""
         late = sum(not session.is_drained() for session in self.sessions.values())
+        late += self.cluster.unanswered if self.cluster is not None else 0
         return late + (self.cquencer.undrained() if self.cquencer is not None else 0)
 
     def _open(self, host: str, port: int, frame: str) -> None:
@@ -283,9 +339,30 @@ class Server:
             "client_ip": session.ip,
             "frame": session.frame,
         }
+        if self.cluster is not None:
+            fields["cluster"] = self.settings.cluster.name
+            fields["connect_urls"] = self.cluster.client_addresses()
         if greeting:
             fields |= {"connect_info": True, "remote_account": "$G"}
         return b"INFO %b \r\n" % json.dumps(fields, separators=(",", ":")).encode()
+
+    # What a cluster asks for
+
+    def abandon(self, origin: int) -> None:
+        """Close the connection of a publisher: what became of its messages is not known."""
+        session = self.sessions.get(origin & 0xFFFFFFFF)
+        if session is not None:
+            log.warning("%s - what became of its last messages is not known", session.label)
+            session.close()
+
+    def delivered(self) -> None:
+        """More messages were delivered: serve those that wait for them."""
+        self.core.advance()
+
+    def fatal(self, why: str) -> None:
+        """Stop the broker, which cannot go on."""
+        self.failed = why
+        signal.raise_signal(signal.SIGTERM)
 
     # Figures
 
@@ -318,14 +395,18 @@ class Server:
         return self.plane.sublist.statistics()
 
 
-def _make_plane(settings: Settings) -> Plane:
+def _make_plane(settings: Settings, cluster: ClusterSide | None) -> Plane:
     """Make the data plane with the limits of the settings."""
     limits = settings.limits
     exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
     sublist = Sublist(classifier(exclude), limits.max_routes)
     sublist.max_match_nodes = limits.max_match_nodes
     # Below max_pending; otherwise a flood would disconnect readers that could keep up.
-    plane = Plane(sublist, Sequencer(), min(limits.hold_pending, limits.max_pending // 2))
+    hold_pending = min(limits.hold_pending, limits.max_pending // 2)
+    if cluster is not None:
+        plane = cluster.make_plane(sublist, hold_pending)
+    else:
+        plane = Plane(sublist, Sequencer(), hold_pending)
     plane.gate.budget.limit = limits.max_pending_total
     return plane
 

@@ -172,6 +172,15 @@ class SubscribeForbidden(Refused):
         self.reply = words % (quoted(subject), group)
 
 
+class GroupForbidden(Refused):
+    """A member of a queue group, where there are none."""
+
+    def __init__(self, subject: bytes, queue: bytes, why: bytes) -> None:
+        super().__init__(f"subscribe to {subject!r}, queue {queue!r}: {why!r}")
+        words = b"-ERR 'Permissions Violation for Subscription to %b using queue %b: %b'\r\n"
+        self.reply = words % (quoted(subject), quoted(queue), why)
+
+
 class TooManyNodes(Refused):
     """With this pattern, matching one subject could visit too many nodes."""
 
@@ -204,6 +213,18 @@ class ReplayRefused(Refused):
         super().__init__(f"replay of {subject!r}: {reason!r}")
         words = b"-ERR 'Permissions Violation for Subscription to %b: %b'\r\n"
         self.reply = words % (quoted(subject), reason)
+
+
+class ClusterUnavailable(Refused):
+    """The message was refused before it got a number: the cluster cannot order any at the moment.
+
+    Clients stay connected after an error with these words.
+    """
+
+    def __init__(self, subject: bytes, problem: bytes) -> None:
+        super().__init__(f"publish to {subject!r}: {problem!r}")
+        words = b"-ERR 'Permissions Violation for Publish to %b: %b'\r\n"
+        self.reply = words % (quoted(subject), problem)
 
 
 class JournalFull(Refused):

@@ -64,6 +64,7 @@ class Control:
         self.replays: Replays | None = None  # if there is a journal, or a ring
         self.keeper: Keeper | None = None  # if the journal is on disk
         self.request_handler: RequestHandler | None = None
+        self.has_groups = True  # False: queue groups are refused
         self.sessions: Mapping[int, Session] = {}
         self.dropping = Dropping(self.sublist, self.remove)
         self.matches = Matches(max_matches)
@@ -170,8 +171,10 @@ class Control:
         if report:
             self._tell(connection, error)
 
-    def no_room_for(self, subject: bytes) -> errors.JournalFull:
+    def no_room_for(self, subject: bytes) -> errors.Refused:
         """Count a refused message; return the error for its publisher."""
+        if self.plane.unavailable:
+            return errors.ClusterUnavailable(subject, self.plane.unavailable)
         problem = self.keeper.problem if self.keeper is not None else ""
         if self.keeper is not None:
             self.keeper.refused += 1
@@ -266,6 +269,9 @@ class Control:
         read_object(self._text(connection))  # ignored, if it is valid
 
     def _ping(self, connection: Connection) -> None:
+        self.plane.in_order(connection, lambda: self._pong_in_turn(connection))
+
+    def _pong_in_turn(self, connection: Connection) -> None:
         if connection.detached and self.replays is not None:
             self.replays.in_turn(connection, lambda: self._pong_to(connection))
         else:
@@ -293,6 +299,8 @@ class Control:
         elif sid not in connection.subs:
             if not is_pattern(subject):
                 raise errors.InvalidSubject(f"subscription to {subject!r}")
+            if queue is not None and not self.has_groups:
+                raise errors.GroupForbidden(subject, queue, b"a cluster has no queue groups")
             self._judge(connection, subject)
             sub = Subscription(subject, sid, queue, connection)
             sub.last_seen = self.plane.sequencer.number
@@ -395,20 +403,20 @@ class Control:
                 self._tell(connection, errors.PublishForbidden(PUBLISH_PREFIX + subject))
             return
         if message.payload_size == 0:
-            number = self.plane.sequencer.number
             if connection.verbose:
                 self.plane.say(connection, b"+OK\r\n")
-        else:
-            number = self.plane.sequence(connection, message, self.sublist.route(subject))
-            if number == 0:
-                self.no_room(connection, subject, reply)
-                return
-        if reply:
-            self.plane.answer(connection, reply, encode(b"%d" % number), b"")
+            if reply:
+                number = encode(b"%d" % self.plane.sequencer.number)
+                self.plane.answer(connection, reply, number, b"")
+        elif not self.plane.acknowledge(connection, message, self.sublist.route(subject), reply):
+            self.no_room(connection, subject, reply)
 
     def no_room(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """A message that wants an answer was refused."""
-        if reply and connection.headers:
+        if reply and connection.headers and self.plane.unavailable:
+            status = b"NATS/1.0 503 %b\r\n\r\n" % self.plane.unavailable
+            self.plane.answer(connection, reply, b"", status)
+        elif reply and connection.headers:
             self.plane.answer(connection, reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
             if self.keeper is not None:
                 self.keeper.refused += 1

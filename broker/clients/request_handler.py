@@ -160,6 +160,8 @@ class RequestHandler:
         """Pass the request to the staging service. Raises `BadRequest` and `PublishForbidden`."""
         if not self._core.settings.staging.max_bytes:
             raise errors.PublishForbidden(subject, "staging is turned off (staging.max_bytes is 0)")
+        if self._core.settings.cluster.name:
+            raise errors.PublishForbidden(subject, "a cluster has no staging")
         _need_headers(connection)
         self._accept(connection)
         try:
@@ -179,6 +181,8 @@ class RequestHandler:
         in_memory = isinstance(journal, Ring)
         last = sequencer.number
         facts: dict[str, Any] = {"journal": "", "epoch": 0, "first": last + 1, "last": last}
+        if self._core.cluster_facts is not None:
+            facts |= self._core.cluster_facts()
         times = (0, 0)
         if journal is not None:
             facts |= {"journal": journal.id, "epoch": journal.epoch, "first": journal.first}

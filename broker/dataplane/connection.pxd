@@ -33,6 +33,7 @@ cdef class Connection:
     cdef readonly bint fenced
     cdef bint shutting
     cdef public unsigned long long origin
+    cdef public unsigned long long placed
     cdef public Py_ssize_t deferred_numbers
     # the client's options
     cdef public bint verbose, pedantic, echo, headers, no_responders

@@ -106,6 +106,7 @@ class Connection:
             0  # numbers that its members of queue groups still get from the journal
         )
         self.origin = 0  # identifies the publisher in the journal's records
+        self.placed = 0  # in a cluster, the place of its newest publish in the forward table
         self.dirty = False  # in the gate's list of connections to flush
         self.writable = True  # the socket takes what is written
         self.lagging = False  # it has held its publishers for as long as allowed

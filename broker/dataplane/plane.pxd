@@ -27,7 +27,7 @@ cdef enum:
     WORK_MAX = 262144
     ROUTES_NEAR = 8192
 
-@cython.final
+# Not final: in a cluster, `ClusterPlane` overrides some of its methods.
 cdef class Plane:
     cdef readonly Sublist sublist
     cdef readonly Sequencer sequencer
@@ -42,6 +42,7 @@ cdef class Plane:
     cdef readonly bint interrupted
     cdef bint refused
     cdef unsigned int random
+    cdef public bytes unavailable
 
     @cython.locals(parser=Parser, message=Message, op=int)
     cpdef Py_ssize_t receive(self, Connection connection, bytearray buffer, Py_ssize_t stop) except -1
@@ -52,14 +53,21 @@ cdef class Plane:
     cdef unsigned long long submit(self, Message message, Route route) except? 0
     @cython.locals(message=Message, route=Route, subject_size=Py_ssize_t)
     cdef int _publish(self, Connection connection, Parser parser, Py_ssize_t header_size) except -1
-    @cython.locals(usual=bint, reply=bytes, fresh=bint)
+    @cython.locals(usual=bint, reply=bytes)
     cdef int _publish_uncommon(self, Connection connection, Message message, Route route) except -1
     @cython.locals(reply_size=Py_ssize_t, subject=Py_ssize_t, size=Py_ssize_t,
-                   digest='unsigned int', route=Route, fresh=bint)
+                   digest='unsigned int', route=Route)
     cdef int _publish_acknowledged(self, Connection connection, Message message) except -1
     @cython.locals(fresh=bint)
-    cpdef unsigned long long sequence(self, Connection connection, Message message,
-                                      Route route) except? 0
+    cdef int _publish_ordinary(self, Connection connection, Message message, Route route,
+                               bytes reply) except -1
+    @cython.locals(fresh=bint)
+    cdef int _acknowledge(self, Connection connection, Message message, Route route,
+                          Py_ssize_t reply_size) except -1
+    @cython.locals(fresh=bint)
+    cpdef bint acknowledge(self, Connection connection, Message message, Route route,
+                           bytes reply) except -1
+    cpdef in_order(self, Connection connection, action)
     @cython.locals(parser=Parser, only=bint)
     cdef bint _trace_only(self, Connection connection, Message message, Route route) except -1
     @cython.locals(found=bytes, ours=bint)
@@ -80,4 +88,5 @@ cdef class Plane:
     cpdef bint listens(self, Connection asker, bytes reply) except -1
     cpdef release(self, Connection last)
 
+cdef int under(Message message, Route route) noexcept
 cdef int describe(Message message, Parser parser, Py_ssize_t header_size) noexcept

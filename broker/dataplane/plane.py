@@ -16,7 +16,7 @@ How each kind of publish is handled. The first must be fast; `_publish` tells it
     from a verbose or pedantic client  _publish_uncommon      yes     +OK, the subject is checked
     to an excluded subject             _publish_uncommon      no      unframed, not in the journal
     $SEQ.PUB.<subject>, silent client  _publish_acknowledged  yes     the number is the answer
-    $SEQ.PUB. in other cases           control -> sequence    yes     the same, in plain Python
+    $SEQ.PUB. in other cases           control -> acknowledge yes     the same, in plain Python
     $SEQ. (a request), reserved        control                no      an answer, or -ERR
     Nats-Trace-Only: true              control.trace_only     no      nobody gets it
     from cquencer, or a stage          submit                 yes     filled by port or stage
@@ -44,7 +44,7 @@ How each kind of publish is handled. The first must be fast; `_publish` tells it
 # clients with the same settings writes one head, and one line for each different sid.
 #
 # Everything rare goes to `control`. It is plain Python, and may call back: `say`, `answer`,
-# `sequence`. `message` stays the current one until `control` returns. What control wants to
+# `acknowledge`. `message` stays the current one until `control` returns. What control wants to
 # keep, it copies.
 #
 # A client may leave during a fan-out, for example because it is disconnected or has had its last
@@ -56,6 +56,7 @@ How each kind of publish is handled. The first must be fast; `_publish` tells it
 # reads no clock and touches no socket.
 
 from collections import deque
+from collections.abc import Callable
 
 import cython
 
@@ -68,6 +69,7 @@ from broker.dataplane.reply_publisher import ReplyPublisher
 from parser.machine import Parser
 from sequencer.message import Message
 from sequencer.msgids import Window, id_of
+from sequencer.netstring import encode
 from sequencer.sequencer import Sequencer
 from sublist.route import Route
 from sublist.subject import is_literal
@@ -107,6 +109,7 @@ class Plane:
         self.interrupted = False
         self.refused = False  # the current publisher already knows that there is no room
         self.random = 2463534242  # xorshift32, for queue groups
+        self.unavailable = b""  # why a cluster takes no messages at the moment; empty: it does
 
     def attach(self, control: PlaneControl) -> None:
         """Set what handles everything that is not a message. Once, before the first `receive`."""
@@ -220,6 +223,12 @@ class Plane:
             self.work += CONTROL_WORK
             self.control.publish_special(connection, message, route, reply)
             return 0
+        return self._publish_ordinary(connection, message, route, reply)
+
+    def _publish_ordinary(
+        self, connection: Connection, message: Message, route: Route, reply: bytes
+    ) -> int:
+        """Number a message and deliver it; confirm it, or report that there is no room."""
         message.number = 0
         fresh = route.kind != ORDINARY or self._take_once(connection, message)
         if fresh and message.number == 0 and route.kind == ORDINARY:
@@ -239,6 +248,12 @@ class Plane:
         subject, size = message.subject, message.subject_size
         digest = digest_span(message.data, subject, size)
         route = self.sublist.find(message.data, subject, size, digest)
+        return self._acknowledge(connection, message, route, reply_size)
+
+    def _acknowledge(
+        self, connection: Connection, message: Message, route: Route, reply_size: int
+    ) -> int:
+        """Number a message, deliver it without its reply, and answer with the number."""
         fresh = self._take_once(connection, message)
         if message.number == 0:
             self.work += CONTROL_WORK
@@ -252,21 +267,28 @@ class Plane:
             self.work += self.reply_publisher.acknowledge(connection, message)
         return 0
 
-    def sequence(self, connection: Connection, message: Message, route: Route) -> int:
-        """Publish a message under the subject of a route, without its reply.
+    def acknowledge(
+        self, connection: Connection, message: Message, route: Route, reply: bytes
+    ) -> bool:
+        """Publish a message under the subject of a route, without its reply, and answer that.
 
-        Returns its number, or the old one if the message's id is known; 0 if there is no room.
+        The answer is its number, or the old one if the message's id is known. False if there is no
+        room.
         """
-        message.subject_data = route.text
-        message.subject = 0
-        message.subject_size = route.size
-        message.reply_size = 0
+        under(message, route)
         fresh = self._take_once(connection, message)
-        if message.number:
-            self._confirm(connection)
-            if fresh:
-                self._fan_out(message, route)
-        return message.number
+        if message.number == 0:
+            return False
+        self._confirm(connection)
+        if fresh:
+            self._fan_out(message, route)
+        if reply:
+            self.answer(connection, reply, encode(b"%d" % message.number), b"")
+        return True
+
+    def in_order(self, connection: Connection, action: Callable[[], None]) -> None:
+        """Run an action after the answers to everything that this client has published: now."""
+        action()
 
     def _trace_only(self, connection: Connection, message: Message, route: Route) -> bool:
         """Whether a message with headers is only to be traced; control has then handled it."""
@@ -399,6 +421,15 @@ class Plane:
     def release(self, last: Connection | None) -> None:
         """Release what was caused so far; `last` comes after all others."""
         self.gate.release(last)
+
+
+def under(message: Message, route: Route) -> int:
+    """Give a message the subject of a route, and no reply."""
+    message.subject_data = route.text
+    message.subject = 0
+    message.subject_size = route.size
+    message.reply_size = 0
+    return 0
 
 
 def describe(message: Message, parser: Parser, header_size: int) -> int:

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from broker.dataplane.connection import Connection
-from parser.errors import JournalFull
+from parser.errors import Refused
 from sequencer.message import Message
 from sublist.route import Route
 from sublist.subscription import Subscription
@@ -37,7 +37,7 @@ class PlaneControl(Protocol):
     def no_room(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """The same, for a message that asks for its number."""
 
-    def no_room_for(self, subject: bytes) -> JournalFull:
+    def no_room_for(self, subject: bytes) -> Refused:
         """The same for cquencer's port, which answers its client itself."""
 
     # Asked by the gate

@@ -29,6 +29,7 @@ cdef class ReplayWriter:
     cdef readonly unsigned long long number, found, messages
     cdef readonly long long looked
 
+    cpdef know_salt(self, unsigned int salt)
     @cython.locals(walk=Walk, outcome=int, few=tuple, heard=bint)
     cpdef Py_ssize_t play(self, Connection connection, Subscription sub, unsigned long long number,
                           unsigned long long until, unsigned long long since,

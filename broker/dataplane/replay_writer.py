@@ -44,6 +44,10 @@ class ReplayWriter:
         self.looked = 0  # work of the last `play` apart from that for each record, in offers
         self.messages = 0  # delivered by all replays so far
 
+    def know_salt(self, salt: int) -> None:
+        """The journal has become another one, with this salt. Only while nothing is played."""
+        self.walk = Walk(salt, self.walk.checked)
+
     def play(
         self,
         connection: Connection,

@@ -167,8 +167,10 @@ class Replay(Cursor):
 
     def play(self, buffer: bytearray, stop: int) -> int:
         replay_writer = self.replay_writer
+        last = self.replays.journal.last  # in a cluster, the files have more than may be shown
+        until = min(self.until, last) if self.until else last
         consumed = replay_writer.play(
-            self.connection, self.sub, self.number, self.until, self.since, buffer, 0, stop
+            self.connection, self.sub, self.number, until, self.since, buffer, 0, stop
         )
         self.number = replay_writer.number
         self.outcome = replay_writer.outcome
@@ -225,7 +227,8 @@ class CatchUp(Cursor):
 
     def play(self, buffer: bytearray, stop: int) -> int:
         replay_writer = self.replay_writer
-        until = self._deferred[0][0] if self._deferred else 0
+        last = self.replays.journal.last
+        until = min(self._deferred[0][0], last) if self._deferred else last
         consumed = replay_writer.play(self.connection, None, self.number, until, 0, buffer, 0, stop)
         self.work += LOOK_WORK * replay_writer.looked
         self.number = replay_writer.number

@@ -13,9 +13,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.journal_settings import JournalSettings
-from broker.settings.network_kinds import CODEC, GROUP, HOST, INTERFACE, PORT
+from broker.settings.network_kinds import (
+    ADDRESS,
+    CODEC,
+    ENDPOINTS,
+    GROUP,
+    HOST,
+    INTERFACE,
+    NAME,
+    PORT,
+)
 from broker.settings.settings import Limits, Listener, SequencerSettings, Settings
 from broker.settings.staging_settings import StagingSettings
 from seriatim.settings.amounts import COUNT, DURATION, SIZE
@@ -25,6 +35,7 @@ from seriatim.settings.subjects import LIST, PATTERN, SUBJECT
 PREFIX = "SERIATIM_"
 SECTIONS: dict[str, type] = {
     "": Settings,
+    "cluster": ClusterSettings,
     "journal": JournalSettings,
     "limits": Limits,
     "sequencer": SequencerSettings,
@@ -44,6 +55,9 @@ KINDS: dict[str, SettingKind] = {
     "pattern": PATTERN,  # a subject with wildcards
     "port": PORT,
     "host": HOST,
+    "address": ADDRESS,  # HOST:PORT
+    "endpoints": ENDPOINTS,  # of etcd
+    "name": NAME,  # of a cluster
     "group": GROUP,  # a multicast address
     "interface": INTERFACE,
     "codec": CODEC,

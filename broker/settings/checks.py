@@ -6,14 +6,30 @@ from typing import Any
 from broker.addresses import overlap
 from broker.dataplane.kinds import ORDINARY, classifier
 from broker.settings.catalog import LISTENERS, SETTINGS
+from broker.settings.cluster_checks import cluster_relations
 from broker.settings.feed_checks import feed_relations
 from broker.settings.tables import show_entry
 from seriatim.settings.checked import quoted
 
 ADDRESSES = frozenset(
-    ("host", "port", "http_host", "http_port", "listeners", "sequencer.host", "sequencer.port")
+    (
+        *("host", "port", "http_host", "http_port", "listeners", "sequencer.host"),
+        *("sequencer.port", "cluster.name", "cluster.host", "cluster.port"),
+    )
 )
-PLACES = {"monitoring": "http_port", "cquencer's port": "sequencer.port"}
+PLACES = {
+    "monitoring": "http_port",
+    "cquencer's port": "sequencer.port",
+    "the port for members": "cluster.port",
+}
+
+# What the settings of a cluster are compared with.
+CLUSTERED = frozenset(
+    (
+        *("host", "feeds", "sequencer.exclude", "sequencer.port"),
+        *("journal.enabled", "journal.retain_age", "journal.dedupe_window"),
+    )
+)
 
 # (smaller, larger, why): the first must not be above the second.
 ORDERED = (
@@ -51,6 +67,10 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
             )
     if not broken & {"sequencer.subject", "sequencer.exclude"}:
         problems += _unnumbered(values, origins)
+    if not broken & (CLUSTERED | {path for path in values if path.startswith("cluster.")}):
+        problems += cluster_relations(
+            values, lambda path: SETTINGS[path].show(values[path]), lambda p: _place(p, origins)
+        )
     if not broken & {"feeds", "host", "journal.enabled", "journal.ring_bytes"}:
         problems += [f"{_place('feeds', origins)}: {one}" for one in feed_relations(values)]
     if values["log_file"] and values["log_file"] == values["pid_file"]:
@@ -114,6 +134,9 @@ def _shared_addresses(values: Mapping[str, Any], origins: Mapping[str, str]) -> 
         taken.append((f"the listener {shown}", listener.host, listener.port))
     if values["http_port"] != 0:
         taken.append(("monitoring", values["http_host"], values["http_port"]))
+    if values["cluster.name"]:
+        host = values["cluster.host"] or values["host"]
+        taken.append(("the port for members", host, values["cluster.port"]))
     for at, (name, host, port) in enumerate(taken):
         for other_name, other_host, other_port in taken[:at]:
             if port == other_port and port > 0 and overlap(host, other_host):

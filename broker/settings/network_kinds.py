@@ -1,9 +1,10 @@
-"""Kinds of settings that only the broker has: ports, hosts, groups, interfaces and codecs."""
+"""Kinds of settings that only the broker has: ports, hosts, addresses, endpoints, groups..."""
 
-from typing import Final
+import re
+from typing import Any, Final
 
 from seriatim.settings.amounts import read_whole_number
-from seriatim.settings.checked import Setting, SettingKind, WrongValue, quoted
+from seriatim.settings.checked import Setting, SettingKind, WrongValue, quoted, shown_raw
 
 INTERFACE_NAME_MAX: Final = 15  # Linux' own limit
 
@@ -91,6 +92,54 @@ def _check_codec(setting: Setting, name: str) -> str:
     return name
 
 
+def host_and_port(text: str) -> tuple[str, int]:
+    """The parts of HOST:PORT; an IPv6 address is in brackets. Raises `WrongValue`."""
+    host, colon, port = text.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    blank = any(character.isspace() or character in "/@" for character in text)
+    whole = colon and bare and port.isascii() and port.isdigit() and len(port) <= 5
+    if blank or not whole or (":" in bare and bare == host) or not 0 < int(port) < 65536:
+        raise WrongValue(f"{quoted(text)} is not an address; {ADDRESS.how}")
+    return bare, int(port)
+
+
+def _address(setting: Setting, value: str) -> str:
+    """Check HOST:PORT; empty means none."""
+    if value:
+        host_and_port(value)
+    return value
+
+
+def _endpoints(setting: Setting, entries: tuple[Any, ...]) -> tuple[str, ...]:
+    """Check etcd's endpoints: HOST:PORT, or a URL of http or https with nothing after the port."""
+    found: list[str] = []
+    for entry in entries:
+        if not isinstance(entry, str):
+            raise WrongValue(f"{shown_raw(entry)} is not a string; {ENDPOINTS.how}")
+        scheme, slashes, place = entry.rstrip("/").rpartition("://")
+        if slashes and scheme not in ("http", "https"):
+            raise WrongValue(f"{quoted(entry)} is not an endpoint of etcd; {ENDPOINTS.how}")
+        try:
+            host_and_port(place)
+        except WrongValue:
+            raise WrongValue(
+                f"{quoted(entry)} is not an endpoint of etcd; {ENDPOINTS.how}"
+            ) from None
+        found.append(f"{scheme or 'http'}://{place}")
+    if len({one.partition("://")[0] for one in found}) > 1:
+        raise WrongValue("some endpoints have http and others https; give one of them to all")
+    if len(set(found)) < len(found):
+        raise WrongValue("an endpoint is given twice; give each once")
+    return tuple(found)
+
+
+def _name(setting: Setting, value: str) -> str:
+    """Check the name of a cluster, which is a part of keys in etcd; empty means none."""
+    if value and not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", value):
+        raise WrongValue(f"{quoted(value)} is not the name of a cluster; {NAME.how}")
+    return value
+
+
 PORT: Final = SettingKind(
     how="",
     noun="a port",
@@ -104,6 +153,28 @@ HOST: Final = SettingKind(
     noun="a string",
     check=_host,
     allowed=lambda setting: "an IP address or a host name",
+)
+ADDRESS: Final = SettingKind(
+    how="give HOST:PORT, such as broker-1:4222 or [fd00::1]:4222",
+    noun="an address",
+    check=_address,
+    allowed=lambda setting: "HOST:PORT",
+)
+ENDPOINTS: Final = SettingKind(
+    how="give http://HOST:PORT or https://HOST:PORT, several with commas between them",
+    noun="a list",
+    native=(list,),
+    read=lambda setting, text: tuple(word for word in re.split(r"[,\s]+", text) if word),
+    make=tuple,
+    check=_endpoints,
+    show=lambda value: ",".join(map(str, value)),
+    allowed=lambda setting: "http://HOST:PORT or https://HOST:PORT, one or several",
+)
+NAME: Final = SettingKind(
+    how="give up to 64 letters, digits, dots, dashes and underscores",
+    noun="a string",
+    check=_name,
+    allowed=lambda setting: "up to 64 letters, digits, dots, dashes and underscores",
 )
 GROUP: Final = SettingKind(
     how="give 224.0.0.0 to 239.255.255.255, or of IPv6 an address in ff00::/8",

@@ -14,6 +14,7 @@ from typing import Any
 
 from broker.settings import checks
 from broker.settings.catalog import PREFIX, SECTIONS, SETTINGS, TABLES, BrokerSetting, Table
+from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.errors import WrongSettings
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.settings import Limits, SequencerSettings, Settings
@@ -55,7 +56,6 @@ ALIASES = {
 }
 NOT_YET = {
     "authorization": "clients are not authenticated yet",
-    "cluster": "brokers do not form clusters yet",
     "jetstream": "there is no JetStream here",
     "tls": "connections are not encrypted yet",
 }
@@ -113,31 +113,60 @@ def resolve(
     `flags` holds texts by path, a bool for a flag, and lists of texts for `listeners` and
     `feeds`.
     """
-    config_file = config or environment.get(CONFIG_VARIABLE)
-    from_flags = _flag_layer(flags)
-    from_environment = _environment_layer(environment)
-    from_file = _file_layer(config_file) if config_file else Layer()
-    layers = (from_file, from_environment, from_flags)
-
-    values = {path: setting.default for path, setting in SETTINGS.items()}
+    layers = _layers(flags, environment, config)
+    values = _values(layers, environment)
     origins = dict.fromkeys([*SETTINGS, *TABLES], DEFAULT)
     frame = _strongest(layers, "frame") or SETTINGS["frame"].default
     for layer in layers:
-        values |= layer.values
         origins |= {path: layer.written[path] for path in layer.values}
     for path, table in TABLES.items():
         values[path] = tuple(make(table, entry, frame) for entry in values.get(path, ()))
     if not values["http_host"]:
         values["http_host"] = values["host"]
-    if not values["store_dir"]:
-        values["store_dir"] = default_store_dir(environment)
 
-    problems = [*problems, *(p for layer in reversed(layers) for p in layer.problems)]
+    problems = [*problems, *_problems(layers)]
     broken = set().union(*(layer.broken() for layer in layers))
     problems += checks.relations(values, origins, broken)
     if problems:
         raise WrongSettings(problems)
     return Effective(_settings(values), origins)
+
+
+def look_up(
+    flags: Mapping[str, Any], environment: Mapping[str, str], config: str | None = None
+) -> dict[str, Any]:
+    """The settings by path, from the same places, for a command that starts no broker.
+
+    Raises `WrongSettings` for wrong values, but does not check whether they fit together.
+    """
+    layers = _layers(flags, environment, config)
+    problems = _problems(layers)
+    if problems:
+        raise WrongSettings(problems)
+    return _values(layers, environment)
+
+
+def _layers(
+    flags: Mapping[str, Any], environment: Mapping[str, str], config: str | None
+) -> tuple[Layer, ...]:
+    """All sources, the weakest first."""
+    config_file = config or environment.get(CONFIG_VARIABLE)
+    from_file = _file_layer(config_file) if config_file else Layer()
+    return from_file, _environment_layer(environment), _flag_layer(flags)
+
+
+def _problems(layers: Sequence[Layer]) -> list[str]:
+    return [problem for layer in reversed(layers) for problem in layer.problems]
+
+
+def _values(layers: Sequence[Layer], environment: Mapping[str, str]) -> dict[str, Any]:
+    """What the strongest source says about each setting."""
+    values = {path: setting.default for path, setting in SETTINGS.items()}
+    for layer in layers:
+        values |= layer.values
+    if not values["store_dir"]:
+        values["store_dir"] = default_store_dir(environment)
+    return values
 
 
 def _settings(values: Mapping[str, Any]) -> Settings:
@@ -147,6 +176,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
     return Settings(
         **section(""),
         **{path: values[path] for path in TABLES},
+        cluster=ClusterSettings(**section("cluster")),
         limits=Limits(**section("limits")),
         sequencer=SequencerSettings(**section("sequencer")),
         journal=JournalSettings(**section("journal")),

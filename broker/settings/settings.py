@@ -1,7 +1,7 @@
 """Every setting of the broker: its name, kind, default, bounds and reason, in one table.
 
-A setting is a field, as seriatim/settings/setting.py explains. Those of the journal, the feeds and
-staging are in journal_settings.py, feed_settings.py and staging_settings.py.
+A setting is a field, as seriatim/settings/setting.py explains. Those of the cluster, the
+journal, the feeds and staging are in files of their own.
 
 The running broker imports this module, so it imports nothing that asyncio does not. It checks
 nothing: `seriatim serve` has checked what comes through `settings_from_json`.
@@ -11,6 +11,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 
+from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.staging_settings import StagingSettings
@@ -382,6 +383,7 @@ class Settings:
     )
     listeners: tuple[Listener, ...] = dataclasses.field(default=())
     feeds: tuple[FeedSettings, ...] = dataclasses.field(default=())
+    cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
     limits: Limits = dataclasses.field(default_factory=Limits)
     sequencer: SequencerSettings = dataclasses.field(default_factory=SequencerSettings)
     journal: JournalSettings = dataclasses.field(default_factory=JournalSettings)
@@ -398,6 +400,8 @@ def settings_from_json(text: str | bytes) -> Settings:
     raw = json.loads(text)
     raw["listeners"] = tuple(Listener(**listener) for listener in raw["listeners"])
     raw["feeds"] = tuple(FeedSettings(**feed) for feed in raw["feeds"])
+    raw["cluster"]["etcd"] = tuple(raw["cluster"]["etcd"])
+    raw["cluster"] = ClusterSettings(**raw["cluster"])
     raw["limits"] = Limits(**raw["limits"])
     raw["sequencer"]["exclude"] = tuple(raw["sequencer"]["exclude"])
     raw["sequencer"] = SequencerSettings(**raw["sequencer"])

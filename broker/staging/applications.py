@@ -15,8 +15,8 @@ belongs to a commit that was not answered, and does not count.
 import os
 from dataclasses import asdict, dataclass
 
+from broker.sealed_lines import seal, unseal
 from broker.settings.staging_settings import StagingSettings
-from broker.staging.logged_lines import seal, unseal
 from broker.staging.operations_asked import Refusal
 from broker.staging.shares import Owner, Shares, owner_at
 from sequencer.journal.disk import FILE_MODE, pwrite_all, replace, sync_file, sync_folder

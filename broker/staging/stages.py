@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from broker.dataplane.staged_rows import Staged
+from broker.sealed_lines import seal, unseal
 from broker.settings.staging_settings import StagingSettings
-from broker.staging.logged_lines import seal, unseal
 from broker.staging.operations_asked import Key, Refusal, StagedPiece
 from broker.staging.shares import NOBODY, Owner, Shares, owner_at
 from parser.machine import Parser

@@ -7,6 +7,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from seriatim.cli.cardinal.cardinal_commands import app as cardinal
+from seriatim.cli.cluster.cluster_commands import app as cluster
 from seriatim.cli.cquencer.cq import PortFirst, cq
 from seriatim.cli.cquencer.destn import destn
 from seriatim.cli.cquencer.sendr import sendr
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.add_typer(journal)
 app.add_typer(cardinal)
+app.add_typer(cluster)
 app.add_typer(spark)
 
 HELP = {"h": Flag("--help", False), "help": Flag("--help", False)}
@@ -118,7 +120,7 @@ Json = Annotated[
 def run(argv: list[str]) -> int:
     """Run the command in `argv`. Raises `CliError` and whatever the command raises."""
     problems: list[str] = []
-    if argv in ([], ["journal"], ["cardinal"], ["spark"]):
+    if argv in ([], ["journal"], ["cardinal"], ["cluster"], ["spark"]):
         argv = [*argv, "--help"]
     if argv[0] in OWN_FLAGS:
         done = normalise(argv[1:], OWN_FLAGS[argv[0]])

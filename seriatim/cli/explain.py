@@ -39,6 +39,7 @@ the effective settings, and where each value comes from.
 """
 SECTION_TITLES = {
     "": "The broker",
+    "cluster": "Cluster: `[cluster]`",
     "journal": "Journal: `[journal]`",
     "limits": "Limits: `[limits]`",
     "sequencer": "Sequencer: `[sequencer]`",
@@ -169,6 +170,6 @@ def _comment(text: str) -> list[str]:
 def _toml_value(setting: BrokerSetting, value: Any) -> str:
     if setting.kind in ("count", "port", "flag"):
         return setting.show(value)
-    if setting.kind == "list":
+    if setting.kind in ("list", "endpoints"):
         return json.dumps(list(value), ensure_ascii=False)
     return json.dumps(setting.show(value), ensure_ascii=False)

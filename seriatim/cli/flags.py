@@ -17,7 +17,8 @@ from seriatim.settings.checked import FLAG_WORDS, closest
 
 _AUTH = "clients are not authenticated yet, so it would protect nothing; bind to a trusted address"
 _TLS = "connections are not encrypted yet; put a TLS proxy before the broker, or leave it out"
-_CLUSTER = "brokers do not form clusters yet; leave it out"
+_CLUSTER = "members find each other by etcd; use --cluster NAME --etcd ENDPOINTS"
+_ADVERTISE = "use --advertise HOST:PORT, in a cluster"
 _PLAIN = "this does not exist here yet; leave it out"
 
 # nats-server's flags that do not exist here: the reason given, by name. True: it takes a value.
@@ -26,11 +27,10 @@ REFUSED: dict[str, tuple[str, bool]] = {
     **dict.fromkeys(("tls", "tlsverify"), (_TLS, False)),
     **dict.fromkeys(("tlscert", "tlskey", "tlscacert"), (_TLS, True)),
     **dict.fromkeys(("ms", "https_port"), (_TLS, True)),
-    **dict.fromkeys(
-        ("routes", "cluster", "cluster_name", "cluster_advertise", "cluster_listen"),
-        (_CLUSTER, True),
-    ),
-    **dict.fromkeys(("no_advertise", "connect_retries", "client_advertise"), (_CLUSTER, True)),
+    **dict.fromkeys(("routes", "connect_retries"), (_CLUSTER, True)),
+    "cluster_listen": ("use --cluster_host and --cluster_port", True),
+    "client_advertise": (_ADVERTISE, True),
+    "no_advertise": (_ADVERTISE, False),
     **dict.fromkeys(("js", "jetstream"), ("there is no JetStream here; leave it out", False)),
     **dict.fromkeys(("s", "syslog"), ("log to standard error or to a file with -l", False)),
     **dict.fromkeys(("r", "remote_syslog"), ("log to standard error or to a file with -l", True)),
@@ -45,6 +45,7 @@ REFUSED: dict[str, tuple[str, bool]] = {
 TOGETHER = {"DV": ("D", "V")}
 PANELS = {
     "": "The broker",
+    "cluster": "Cluster",
     "journal": "Journal",
     "limits": "Limits",
     "sequencer": "Sequencer",
@@ -191,7 +192,8 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
             names = [*setting.flags[:-1], f"{setting.flag}/--no-{setting.flag[2:]}"]
             kind: Any = bool
         else:
-            names, kind = list(setting.flags), list[str] if setting.kind == "list" else str
+            several = setting.kind in ("list", "endpoints")
+            names, kind = list(setting.flags), list[str] if several else str
         option = typer.Option(
             *names,
             help=option_text(setting),
@@ -238,5 +240,10 @@ def _metavar(setting: BrokerSetting) -> str:
         "loop": "LOOP",
         "store_dir": "DIR",
         "sequencer.exclude": "SUBJECT",
+        "cluster.etcd": "URL,URL,...",
+        "cluster.secret_file": "FILE",
+        "cluster.advertise": "HOST:PORT",
+        "cluster.member_advertise": "HOST:PORT",
+        **{f"cluster.etcd_{name}": "FILE" for name in ("password_file", "ca", "cert", "key")},
     }
     return words.get(setting.path, setting.kind.upper())

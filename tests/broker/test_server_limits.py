@@ -208,7 +208,11 @@ def test_given_idle_connections_that_sent_a_long_message_then_they_hold_no_buffe
         assert growth(broker, work) < 12 * MIB
 
 
-@pytest.mark.parametrize("pattern", [b"%b.reply", b"%b.*"], ids=["literal", "wildcard"])
+@pytest.mark.parametrize(
+    "pattern",
+    [pytest.param(b"%b.reply", id="literal", marks=pytest.mark.slow), b"%b.*"],
+    ids=["literal", "wildcard"],
+)
 def test_given_clients_that_come_ask_and_go_then_nothing_is_kept_of_them(pattern: bytes) -> None:
     with SeriatimServer() as broker:
 

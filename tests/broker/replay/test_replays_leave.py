@@ -9,6 +9,7 @@ import pytest
 
 from broker.version import is_compiled
 from tests.support.churn import ENDINGS, KINDS, LIMITS, NEVER, Churned, Party, play, possible
+from tests.support.depth import depth
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import HEADERS, RawClient
 
@@ -16,14 +17,14 @@ pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
 
 MIB = 1 << 20
 FILES = 8  # segments that are open
-ROUNDS = 3 if is_compiled() else 1  # after those that warm up
+ROUNDS = depth(1, 3) if is_compiled() else 1  # after those that warm up
 WARM = 2  # rounds; the allocator grows by up to 1 MB in the first, and then by half of that in all
 COUNT = 2000 if is_compiled() else 40  # of a kind, each time
 SEGMENTS = ["--segment_bytes", "1MiB", "--retain_bytes", "64MiB"]
 # What stays in the allocator's corners is less. 250 bytes of each of one kind would be as much.
 GROWN_MAX = 1_500_000
 HANGS_S = 10.0
-ABANDONED, WAITING = (200_000, 50_000) if is_compiled() else (5000, 5000)
+ABANDONED, WAITING = (depth(50_000, 200_000), 50_000) if is_compiled() else (5000, 5000)
 
 
 @pytest.mark.parametrize(

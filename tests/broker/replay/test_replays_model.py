@@ -20,6 +20,7 @@ from testkit.model_frame import split_frame
 from testkit.model_subject import tokens_match
 from testkit.peer import Peer
 from testkit.stage import Stage
+from tests.support.depth import depth
 from tests.support.raw import Operation, next_operation
 from tests.support.stores import in_memory
 
@@ -360,7 +361,7 @@ def folder() -> Iterator[Path]:
         yield path
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(depth(10, 25)))
 @pytest.mark.parametrize("sync", ["never", "interval", "always"])
 def test_given_any_program_when_it_is_played_then_all_is_heard_once_and_never_too_early(
     folder: Path, seed: int, sync: str
@@ -370,6 +371,6 @@ def test_given_any_program_when_it_is_played_then_all_is_heard_once_and_never_to
     Play(seed, journal, sync).run()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(depth(5, 10)))
 def test_given_a_ring_when_a_program_is_played_then_all_is_heard_once(seed: int) -> None:
     Play(seed, Ring(1 << 28), "never").run()

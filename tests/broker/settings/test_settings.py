@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from broker.settings import settings as table
 from broker.settings.catalog import FEEDS, LISTENERS, SETTINGS, BrokerSetting
+from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.settings import (
@@ -42,7 +43,7 @@ def any_value(setting: BrokerSetting) -> st.SearchStrategy[Any]:
             return st.sampled_from(setting.choices)
         case "flag":
             return st.booleans()
-        case "list":
+        case "list" | "endpoints":
             return st.lists(st.text(), max_size=3).map(tuple)
     return st.text()
 
@@ -62,6 +63,7 @@ any_settings = any_of(
     section(""),
     listeners=st.lists(any_of(Listener, LISTENERS.settings), max_size=2).map(tuple),
     feeds=st.lists(any_of(FeedSettings, FEEDS.settings), max_size=2).map(tuple),
+    cluster=any_of(ClusterSettings, section("cluster")),
     limits=any_of(Limits, section("limits")),
     sequencer=any_of(SequencerSettings, section("sequencer")),
     journal=any_of(JournalSettings, section("journal")),
@@ -97,9 +99,16 @@ def test_given_all_settings_when_compared_then_no_two_share_a_flag_or_a_variable
 
 
 def test_given_the_table_when_counted_then_every_field_is_a_setting() -> None:
-    tables = (Settings, JournalSettings, Limits, SequencerSettings, StagingSettings)
+    tables = (
+        Settings,
+        ClusterSettings,
+        JournalSettings,
+        Limits,
+        SequencerSettings,
+        StagingSettings,
+    )
     fields = [field for table in tables for field in dataclasses.fields(table)]
-    groups = {"feeds", "journal", "listeners", "limits", "sequencer", "staging"}
+    groups = {"cluster", "feeds", "journal", "listeners", "limits", "sequencer", "staging"}
     assert {f.name for f in fields} - groups == {setting.name for setting in SETTINGS.values()}
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.replay.requests import BadRequest
-from broker.staging.logged_lines import seal, unseal
+from broker.sealed_lines import seal, unseal
 from broker.staging.operations_asked import (
     BATCH_MAX,
     AbortRequest,

@@ -8,8 +8,8 @@ from zlib import crc32
 
 import pytest
 
+from broker.sealed_lines import seal, unseal
 from broker.staging.intents import Intent, found_intents, intent_file
-from broker.staging.logged_lines import seal, unseal
 from broker.staging.staging_service import StagingService
 from sequencer.journal.record import RecordBatch as Records
 from tests.crash.staging import kept, settled

@@ -1,4 +1,4 @@
-"""Lines of JSON with a checksum in front, which staging writes to its files.
+"""Lines of JSON with a checksum in front, which staging and members write to their files.
 
     1c291ca3 {"application":"query-1","batch":7}
 

@@ -1,0 +1,61 @@
+# The compiler's view of cluster_plane.py: types only, never behaviour.
+cimport cython
+from broker.dataplane.connection cimport Connection
+from broker.dataplane.plane cimport Plane, under
+from sequencer.journal.record cimport RECORD, Walk
+from sequencer.message cimport Message
+from sequencer.replica.forward_table cimport ForwardTable
+from sequencer.replica.numbering cimport Numbering
+from sublist.route cimport Route
+from sublist.subject cimport digest_span
+
+cdef enum:
+    ID_FLAG = 1
+    CONTROL_WORK = 64
+    WORK_MAX = 262144
+    ANSWER_BYTES = 128
+
+cdef enum:
+    ORDINARY
+
+# Not final: Cython takes the methods that it overrides for final ones then.
+cdef class ClusterPlane(Plane):
+    cdef readonly Numbering numbering
+    cdef readonly unsigned long long run
+    cdef Py_ssize_t bytes_max
+    cdef Walk walk
+    cdef object waiting
+    cdef readonly Py_ssize_t answer_bytes
+    cdef unsigned long long forgotten
+    cdef dict mutes
+    cdef readonly list held
+    cdef public bint flushing
+    cdef object flush_soon
+
+    @cython.locals(place='unsigned long long')
+    cdef unsigned long long submit(self, Message message, Route route) except? 0
+    @cython.locals(place='unsigned long long')
+    cdef int _publish_ordinary(self, Connection connection, Message message, Route route,
+                               bytes reply) except -1
+    @cython.locals(place='unsigned long long', reply=bytes)
+    cdef int _acknowledge(self, Connection connection, Message message, Route route,
+                          Py_ssize_t reply_size) except -1
+    @cython.locals(place='unsigned long long')
+    cpdef bint acknowledge(self, Connection connection, Message message, Route route,
+                           bytes reply) except -1
+    cpdef in_order(self, Connection connection, action)
+    cdef int _mark_id(self, Connection connection, Message message) except -1
+    @cython.locals(connection=Connection)
+    cdef int _placed(self, unsigned long long place) except -1
+    cdef int _await(self, unsigned long long place, int kind, Connection connection, object what) except -1
+    @cython.locals(item=Connection)
+    cpdef go_on(self)
+    @cython.locals(walk=Walk, table=ForwardTable, route=Route, digest='unsigned int',
+                   number='unsigned long long')
+    cpdef bint deliver(self, bytes buffer, unsigned long long until) except -1
+    @cython.locals(settled='unsigned long long')
+    cpdef settle(self)
+    @cython.locals(item=Connection)
+    cdef int _forget_mutes(self, unsigned long long settled) except -1
+    @cython.locals(place='unsigned long long', kind=int, connection=Connection)
+    cdef int _answer(self, unsigned long long settled, bint before) except -1

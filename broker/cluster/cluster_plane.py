@@ -1,0 +1,252 @@
+"""The plane of a member: publishes go to the order of the cluster, and come back when committed.
+
+    receive  PUB --> submit --> Numbering.take       a place in the forward table, and no number yet
+    deliver  committed records --> _fan_out          as a single broker does, in the same order
+             answers: +OK, the number, PONG          as soon as the publish before them is committed
+
+Nothing that is not committed enters an outbox: what is there cannot be taken back. So this plane's
+own sequencer has no journal. It counts what was delivered, and the rooms around it (replays,
+`$SEQ.` requests, INFO) see only that.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import cython
+
+from broker.dataplane.connection import Connection
+from broker.dataplane.plane import Plane
+from sequencer.journal.record import Walk
+from sequencer.message import Message
+from sequencer.msgids import id_of
+from sequencer.netstring import encode
+from sequencer.replica.numbering import Numbering
+from sequencer.sequencer import Sequencer
+from sublist.route import Route
+from sublist.sublist import Sublist
+
+if not cython.compiled:
+    from broker.dataplane.kinds import ORDINARY
+    from broker.dataplane.plane import under
+    from sequencer.journal.layout import ID_FLAG, RECORD
+    from sublist.subject import digest_span
+
+    CONTROL_WORK = 64
+    WORK_MAX = 1 << 18
+    ANSWER_BYTES = 128  # that an answer which waits is counted as: a tuple, and its reply subject
+
+CONFIRM = 0  # +OK
+NUMBER = 1  # the number, to a reply subject
+ACTION = 2  # a call
+
+
+class ClusterPlane(Plane):
+    """One per member of a cluster, for its one thread."""
+
+    def __init__(self, sublist: Sublist, hold_pending: int) -> None:
+        super().__init__(sublist, Sequencer(), hold_pending)
+        self.numbering: Numbering  # from `join` on
+        self.run = 0
+        self.bytes_max = 0
+        self.walk = Walk(0, False)  # the log has checked what it reads
+        self.waiting: deque[tuple[int, int, Connection, Any]] = deque()  # answers, by place
+        self.answer_bytes = 0
+        self.forgotten = 0  # the place up to which the table has been told to forget numbers
+        self.mutes: dict[int, Connection] = {}  # publishers that do not get their own messages
+        self.held: list[Connection] = []  # publishers that wait for room in the forward table
+        self.flushing = False  # `flush_soon` was called, and the driver has not come yet
+        self.flush_soon: Callable[[], None]  # from `join` on: something was published
+
+    def join(
+        self,
+        numbering: Numbering,
+        run: int,
+        bytes_max: int,
+        flush_soon: Callable[[], None],
+    ) -> None:
+        """Publish through `numbering` as process `run`. Once, before the first client comes.
+
+        Publishers wait while what is not answered takes more than `bytes_max`.
+        """
+        self.numbering = numbering
+        self.run = run
+        self.bytes_max = bytes_max
+        self.flush_soon = flush_soon
+
+    def skip_to(self, number: int) -> None:
+        """Nothing up to `number` can be delivered: it was deleted everywhere, or before."""
+        self.sequencer.skip_to(number)
+
+    # Publishes
+
+    def submit(self, message: Message, route: Route) -> int:
+        """Give a message a place in the cluster's order; 0 if it is refused."""
+        if self.unavailable:
+            return 0
+        place = self.numbering.take(message, self.sequencer.now)
+        if place:
+            self._placed(place)
+        return place
+
+    def _publish_ordinary(
+        self, connection: Connection, message: Message, route: Route, reply: bytes
+    ) -> int:
+        if route.kind != ORDINARY:
+            return Plane._publish_ordinary(self, connection, message, route, reply)
+        self._mark_id(connection, message)
+        place = self.submit(message, route)
+        if place == 0:
+            return self._refuse(connection, route)
+        if connection.verbose:
+            self._await(place, CONFIRM, connection, None)
+        return 0
+
+    def _acknowledge(
+        self, connection: Connection, message: Message, route: Route, reply_size: int
+    ) -> int:
+        reply = bytes(message.buffer[message.reply : message.reply + reply_size])
+        self._mark_id(connection, message)
+        place = self.submit(message, route)
+        if place == 0:
+            self.work += CONTROL_WORK
+            self.control.no_room(connection, route.subject, reply)
+        elif reply:
+            self._await(place, NUMBER, connection, reply)
+        return 0
+
+    def acknowledge(
+        self, connection: Connection, message: Message, route: Route, reply: bytes
+    ) -> bool:
+        under(message, route)
+        self._mark_id(connection, message)
+        place = self.submit(message, route)
+        if place == 0:
+            return False
+        if connection.verbose:
+            self._await(place, CONFIRM, connection, None)
+        if reply:
+            self._await(place, NUMBER, connection, reply)
+        return True
+
+    def in_order(self, connection: Connection, action: Callable[[], None]) -> None:
+        """Run an action after the answers to everything that this client has published."""
+        if connection.placed > self.numbering.table.settled:
+            self._await(connection.placed, ACTION, connection, action)
+        else:
+            action()
+
+    def _mark_id(self, connection: Connection, message: Message) -> int:
+        """Mark a message with a Nats-Msg-Id: the coordinator looks for the mark."""
+        ours = message.header_size and message.mentions_nats
+        if not ours or not connection.parser.mentions(b"Nats-Msg-Id", 11):
+            return 0
+        if id_of(bytes(message.buffer[message.body : message.payload])):
+            message.flags = ID_FLAG
+        return 0
+
+    def _placed(self, place: int) -> int:
+        """A publish of the current connection has this place."""
+        if not self.flushing:
+            self.flushing = True
+            self.flush_soon()
+        connection = self.gate.reader
+        if connection is None:
+            return 0
+        connection.placed = place
+        if not connection.echo:
+            self.mutes[connection.origin] = connection
+        if self.numbering.table.held_bytes + self.answer_bytes > self.bytes_max:
+            self.held.append(connection)
+            connection.session.wait()
+            self.work += 2 * WORK_MAX  # the rest of what was read waits, too
+        return 0
+
+    def _await(self, place: int, kind: int, connection: Connection, what: Any) -> int:
+        self.waiting.append((place, kind, connection, what))
+        self.answer_bytes += ANSWER_BYTES
+        return 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether publishers wait, for an answer or for room."""
+        return bool(self.waiting or self.held) or self.numbering.table.placed > self.forgotten
+
+    def go_on(self) -> None:
+        """Let publishers go on that wait for room, if there is room again."""
+        if not self.held or self.numbering.table.held_bytes + self.answer_bytes > self.bytes_max:
+            return
+        held, self.held = self.held, []
+        for item in held:
+            if not item.closed:
+                item.session.proceed()
+
+    # Committed records
+
+    def deliver(self, buffer: bytes, until: int) -> bool:
+        """Fan out the records in `buffer` up to number `until`: they are committed.
+
+        True: it stopped early, because others should get their turn. Call `release` afterwards.
+        """
+        walk, table = self.walk, self.numbering.table
+        walk.begin(buffer, 0, len(buffer))
+        self.begin()
+        while walk.skim() == RECORD and walk.number <= until:
+            digest = digest_span(walk.data, walk.subject, walk.subject_size)
+            route = self.sublist.find(walk.data, walk.subject, walk.subject_size, digest)
+            number = walk.number
+            assert number == self.sequencer.number + 1, "committed numbers have no gap"
+            self.sequencer.take(walk)
+            self.numbering.committed(walk)
+            if walk.origin >> 32 == self.run:
+                self.mute = self.mutes.get(walk.origin) if self.mutes else None
+                if self.waiting:
+                    self._answer(table.settle(number), True)
+                self._fan_out(walk, route)
+                self.mute = None
+                if self.waiting:
+                    self._answer(table.settled, False)
+            elif route.fanout.plain or route.fanout.groups is not None:
+                self._fan_out(walk, route)
+            if self.is_spent():
+                return True
+        return False
+
+    def settle(self) -> None:
+        """Answer whatever is committed now, also publishes whose id had a number before."""
+        settled = self.numbering.table.settle(self.sequencer.number)
+        self._answer(settled, False)
+        self.numbering.table.forget(settled)
+        self.forgotten = settled
+        if self.mutes:
+            self._forget_mutes(settled)
+        self.go_on()
+
+    def _forget_mutes(self, settled: int) -> int:
+        for origin in list(self.mutes):
+            item = self.mutes[origin]
+            if item.placed <= settled:
+                del self.mutes[origin]
+        return 0
+
+    def _answer(self, settled: int, before: bool) -> int:
+        """Give the answers to the publishes up to place `settled`.
+
+        `before` the last of these is delivered: of that one, only its +OK.
+        """
+        while self.waiting:
+            place, kind, connection, what = self.waiting[0]
+            if place > settled or (before and place == settled and kind != CONFIRM):
+                break
+            self.waiting.popleft()
+            self.answer_bytes -= ANSWER_BYTES
+            if connection.closed:
+                continue
+            if kind == CONFIRM:
+                self.say(connection, b"+OK\r\n")
+            elif kind == NUMBER:
+                number = encode(b"%d" % self.numbering.table.number_of(place))
+                self.answer(connection, what, number, b"")
+            else:
+                what()
+        return 0

@@ -1,0 +1,110 @@
+"""The connections between members: one listener, and those that this member dials."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from broker.cluster.cluster_secret import SecretHandshake
+from broker.cluster.member_connection import MemberConnection
+
+log = logging.getLogger("seriatim")
+
+DIAL_SECONDS = 1.0  # a member that does not answer for so long is as good as silent
+
+
+class LinkOwner(Protocol):
+    """Who is told of connections: broker/cluster/driver.py."""
+
+    def joined(self, connection: MemberConnection) -> None: ...
+    def received(self, connection: MemberConnection, messages: list[Any]) -> None: ...
+    def gone(self, connection: MemberConnection) -> None: ...
+    def dial_failed(self, member: str, refused: bool) -> None:
+        """There is no connection; `refused`: that machine answers, and nobody listens there."""
+
+
+class MemberLinks:
+    """One per member, for its one thread."""
+
+    def __init__(
+        self,
+        secret: bytes,
+        cluster: str,
+        address_of: Callable[[str], tuple[str, int] | None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """`address_of` says where the engine's list of members has a member."""
+        self.owner: LinkOwner
+        self._secret = secret
+        self._cluster = cluster
+        self._address_of = address_of
+        self._loop = loop
+        self._numbers = 0
+        self._connections: dict[int, MemberConnection] = {}
+        self._dials: dict[str, asyncio.Task[None]] = {}
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int) -> int:
+        """Accept other members; return the port. Raises `OSError`."""
+        self._server = await self._loop.create_server(lambda: self._make(""), host, port)
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    def stop(self) -> None:
+        """Close everything."""
+        if self._server is not None:
+            self._server.close()
+        for dial in self._dials.values():
+            dial.cancel()
+        for connection in list(self._connections.values()):
+            connection.close()
+
+    def dial(self, member: str) -> None:
+        """Connect to a member, unless that is under way."""
+        if member not in self._dials:
+            self._dials[member] = self._loop.create_task(self._dial(member))
+
+    def send(self, number: int, message: Any) -> None:
+        connection = self._connections.get(number)
+        if connection is not None:
+            connection.send(message)
+
+    def close(self, number: int) -> None:
+        connection = self._connections.get(number)
+        if connection is not None:
+            connection.close()
+
+    # What connections report
+
+    def joined(self, connection: MemberConnection) -> None:
+        self.owner.joined(connection)
+
+    def received(self, connection: MemberConnection, messages: list[Any]) -> None:
+        self.owner.received(connection, messages)
+
+    def gone(self, connection: MemberConnection) -> None:
+        self._connections.pop(connection.number, None)
+        self.owner.gone(connection)
+
+    def _make(self, member: str) -> MemberConnection:
+        self._numbers += 1
+        handshake = SecretHandshake(self._secret, self._cluster, bool(member))
+        connection = MemberConnection(self, self._numbers, member, handshake)
+        self._connections[self._numbers] = connection
+        return connection
+
+    async def _dial(self, member: str) -> None:
+        refused = False
+        try:
+            address = self._address_of(member)
+            if address is not None:
+                making = self._loop.create_connection(lambda: self._make(member), *address)
+                await asyncio.wait_for(making, DIAL_SECONDS)
+                return
+        except ConnectionRefusedError:
+            refused = True
+        except (OSError, TimeoutError) as error:
+            log.debug("Cluster: member %s cannot be reached: %s", member, error)
+        finally:
+            del self._dials[member]
+        self.owner.dial_failed(member, refused)

@@ -1,0 +1,292 @@
+"""A member's journal as the core of replication sees it: a ReplicatedLog on a ReplicaStore.
+
+    write    the coordinator's sequencer appends a batch
+    append   a follower appends what the coordinator sent
+    read     for DATA to others, and to deliver what is committed
+
+The newest records stay in memory, as they were written: most readers want just these. Older ones
+are read from the segments; a read that would wait for the disk is made in a thread, and the core is
+called again when it is done.
+"""
+
+import asyncio
+import errno
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from broker.storage.keeper import Keeper
+from sequencer.journal.record import Walk
+from sequencer.journal.replica_store import ReplicaStore
+from sequencer.journal.segment import Segment
+from sequencer.replica.member_messages import Epochs, Records
+from sequencer.replica.replicated_log import NEW, MemberMemory
+
+RECENT_BYTES: Final = 4 << 20  # a live follower lags by a few batches of at most 256 KiB
+READ_MIN: Final = 1 << 16
+RECORD: Final = 1
+
+
+class StoreLog:
+    """One per member, for its one thread. `readable` is called when a thread has read something."""
+
+    def __init__(
+        self,
+        store: ReplicaStore,
+        memory: MemberMemory,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.store = store
+        self.memory = memory
+        self.keeper: Keeper | None = None
+        self.readable: Callable[[], None] = lambda: None
+        self.keep_from = 0  # retention deletes nothing from this number on; 0: whatever is over
+        self.written: Callable[[], None] = lambda: None
+        self.salted: Callable[[int], None] = lambda salt: None  # it may have become another journal
+        # The window of ids was filled from the store up to here, when it was opened.
+        self.remembered = store.last
+        self._loop = loop
+        self._recent: deque[Records] = deque()
+        self._recent_bytes = 0
+        self._reading = False  # in a thread
+        self._walk = Walk(store.salt)
+
+    # What a writable journal has
+
+    @property
+    def id(self) -> str:
+        return self.store.id
+
+    @property
+    def journal(self) -> str:
+        """The journal's id; NEW for a store that is new, and has no part in a cluster yet."""
+        view, store = self.memory.view, self.store
+        is_new = store.last < store.first and (view is None or view.journal != store.id)
+        return NEW if is_new else store.id
+
+    @property
+    def cluster_first(self) -> int:
+        """The cluster's first number. What is before counts as epoch 0."""
+        return self.memory.view.first if self.memory.view is not None else 1
+
+    @property
+    def salt(self) -> int:
+        return self.store.salt
+
+    @property
+    def checked(self) -> bool:
+        return True
+
+    @property
+    def epoch(self) -> int:
+        return self.store.epoch
+
+    @property
+    def first(self) -> int:
+        return self.store.first
+
+    @property
+    def last(self) -> int:
+        return self.store.last
+
+    @property
+    def synced(self) -> int:
+        """The last number that a power cut cannot take."""
+        return min(self.keeper.synced, self.last) if self.keeper is not None else 0
+
+    @property
+    def newest_time(self) -> int:
+        return self.store.newest_time
+
+    @property
+    def room(self) -> int:
+        return self.store.room
+
+    @property
+    def path(self) -> str:
+        return self.store.path
+
+    @property
+    def highest_error(self) -> OSError | None:
+        return self.store.highest_error
+
+    @property
+    def crowded(self) -> Callable[[], None] | None:
+        """Asks the keeper to sync soon."""
+        return self.store.crowded
+
+    @crowded.setter
+    def crowded(self, call: Callable[[], None] | None) -> None:
+        self.store.crowded = call
+
+    def reserve(self, need: int) -> None:
+        self.store.reserve(need)
+
+    def write(self, view: memoryview, first: int, last: int, time: int, ids: bool) -> None:
+        """Append a batch of the coordinator's sequencer."""
+        self.store.write(view, first, last, time, ids)
+        self._remember(Records(first, last, self.store.epoch, bytes(view)))
+        self.written()
+
+    # What replication needs besides
+
+    def epochs(self) -> Epochs:
+        """(epoch, first number), oldest first; what was before the cluster is epoch 0."""
+        return self.store.epochs(self.cluster_first)
+
+    def epoch_of(self, number: int) -> int:
+        """The epoch of a number that is here, or of `first - 1`."""
+        return self.store.epoch_of(number, self.cluster_first)
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.store.begin_epoch(epoch)
+
+    def append(self, records: Records, time: int, last_time: int, ids: bool) -> None:
+        """Append what the coordinator sent. OSError: nothing is appended."""
+        data = bytes(records.data)  # the frame's buffer is used again
+        if records.epoch != self.store.epoch:
+            self.store.begin_epoch(records.epoch)
+        self.store.reserve(len(data))
+        with memoryview(data) as view:
+            self.store.write(view, records.first, records.last, time, ids, last_time)
+        self._remember(records._replace(data=data))
+        self.written()
+
+    def read(self, after: int, most: int) -> Records | None:
+        """Records from `after` + 1 on; None if a thread reads them first."""
+        recent = self._recent
+        if recent and recent[0].first <= after + 1:
+            place = bisect_right(recent, after + 1, key=lambda one: one.first)
+            found = recent[place - 1]
+            if found.first == after + 1 and len(found.data) <= most:
+                return found
+            return self._part(found.data, len(found.data), found.epoch, after, most)
+        return self._read_segment(after, most)
+
+    def truncate(self, number: int) -> None:
+        """Remove everything above `number`, and sync that."""
+        self._alone(lambda: self.store.truncate(number))
+        self._forget_synced(number)
+        self.remembered = min(self.remembered, number)
+        while self._recent and self._recent[-1].last > number:
+            self._recent_bytes -= len(self._recent.pop().data)
+
+    def begin_anew(self, number: int, epoch: int, salt: int) -> None:
+        """Remove everything, and go on after `number`; a new store gets the cluster's journal."""
+
+        def begin() -> None:
+            assert self.memory.view is not None, "a coordinator has said so"
+            self.store.adopt(self.memory.view.journal, salt)
+            self.store.begin_anew(number, epoch)
+
+        self._alone(begin)
+        self._forget_synced(number)
+        self.remembered = 0
+        self.salted(self.store.salt)
+        self._walk = Walk(self.store.salt)
+        self._recent.clear()
+        self._recent_bytes = 0
+
+    # What the keeper looks after (a DiskJournal)
+
+    def retain(self, now: int) -> list[tuple[int, int]]:
+        """Delete what is over a limit, but nothing that a member needs."""
+        return self.store.retain(now, self.keep_from)
+
+    def roll_if_due(self, now: int) -> None:
+        self.store.roll_if_due(now)
+
+    def sync(self) -> int:
+        return self.store.sync()
+
+    def rewrite_unsynced(self) -> None:
+        self.store.rewrite_unsynced()
+
+    def build_indexes(self) -> bool:
+        return self.store.build_indexes()
+
+    def close(self) -> None:
+        self.store.close()
+
+    def _forget_synced(self, number: int) -> None:
+        """What was synced above this number is gone; others get its numbers."""
+        if self.keeper is not None:
+            self.keeper.synced = min(self.keeper.synced, number)
+
+    def _alone(self, call: Callable[[], None]) -> None:
+        """Change the store while its keeper's thread does nothing."""
+        if self.keeper is None:
+            call()
+        else:
+            self.keeper.run_alone(call)
+
+    def _remember(self, records: Records) -> None:
+        self._recent.append(records)
+        self._recent_bytes += len(records.data)
+        while self._recent_bytes > RECENT_BYTES and len(self._recent) > 1:
+            self._recent_bytes -= len(self._recent.popleft().data)
+
+    def _part(
+        self, data: bytes | memoryview, stop: int, epoch: int, after: int, most: int
+    ) -> Records | None:
+        """The records after `after` in `data[:stop]`; None if no whole one is there."""
+        walk = self._walk
+        whole = data if isinstance(data, bytes) else bytes(data)
+        walk.begin(whole, 0, stop)
+        walk.seek(after + 1)
+        begin = end = walk.after
+        last = after
+        while walk.skim() == RECORD and walk.number == last + 1:
+            if end > begin and walk.after - begin > most:
+                break
+            end, last = walk.after, walk.number
+        if last == after:
+            return None
+        return Records(after + 1, last, epoch, whole[begin:end])
+
+    def _read_segment(self, after: int, most: int) -> Records | None:
+        """Read from a segment what the system has in memory; else let a thread read it first."""
+        segment, offset = self.store.locate(after + 1)
+        size = max(most, READ_MIN)
+        while True:
+            buffer = bytearray(min(size, segment.size - offset))
+            try:
+                with memoryview(buffer) as view:
+                    got = segment.read(offset, view, False)
+            except BlockingIOError:
+                self._fetch(segment, offset, len(buffer))
+                return None
+            epoch = self.epoch_of(after + 1)
+            part = self._part(bytes(buffer), got, epoch, after, most)
+            if part is not None:
+                return part
+            if offset + got >= segment.size:
+                raise OSError(errno.EIO, f"number {after + 1} cannot be read", segment.file)
+            skipped = self._walk.after  # records before the one that is wanted
+            if skipped:
+                offset += skipped
+            else:
+                size *= 4  # a long record
+
+    def _fetch(self, segment: Segment, offset: int, size: int) -> None:
+        if self._reading:
+            return
+        self._reading = True
+        segment.hold()
+        job = self._loop.run_in_executor(None, _touch, segment, offset, size)
+
+        def done(future: "asyncio.Future[None]") -> None:
+            self._reading = False
+            segment.release()
+            if not future.cancelled():
+                future.exception()  # the next read meets it again
+            self.readable()
+
+        job.add_done_callback(done)
+
+
+def _touch(segment: Segment, offset: int, size: int) -> None:
+    """In a thread: have the system read a part of a segment into its memory."""
+    with memoryview(bytearray(size)) as view:
+        segment.read(offset, view, True)

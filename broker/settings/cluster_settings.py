@@ -1,0 +1,186 @@
+"""The settings of a member of a cluster: where etcd and the members are, and how long it waits."""
+
+from dataclasses import dataclass
+
+from seriatim.settings.setting import GIB, KIB, MIB, setting
+
+PORT = 6222
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """Several brokers with one order. Without a name the broker is alone, as ever."""
+
+    name: str = setting(
+        "",
+        "name",
+        "The cluster that this broker is a member of. Its members keep the same journal, and one"
+        " of them gives the numbers. `seriatim cluster init` makes a cluster of one store.",
+        flags=("--cluster_name", "--cluster"),
+        zero="empty: none, the broker is alone",
+    )
+    etcd: tuple[str, ...] = setting(
+        (),
+        "endpoints",
+        "Where etcd answers, which keeps who is in the cluster and who gives the numbers. Give all"
+        " endpoints of one etcd: the next one is used when one fails.",
+        flags=("--etcd",),
+    )
+    advertise: str = setting(
+        "",
+        "address",
+        "The address that clients are told to reach this broker at.",
+        flags=("--advertise",),
+        zero="empty: `host` and `port`",
+    )
+    host: str = setting(
+        "",
+        "host",
+        "The address to listen on for other members.",
+        flags=("--cluster_host",),
+        zero="empty: the same as `host`",
+    )
+    port: int = setting(
+        PORT,
+        "port",
+        "The port to listen on for other members. nats-server uses 6222 for its clusters, too, but"
+        " speaks another protocol there.",
+        flags=("--cluster_port",),
+        bounds=(-1, 65535),
+        zero="-1: any free port",
+    )
+    member_advertise: str = setting(
+        "",
+        "address",
+        "The address at which other members reach this one.",
+        flags=("--cluster_advertise",),
+        zero="empty: the host of `cluster.advertise`, and `cluster.port`",
+    )
+    secret_file: str = setting(
+        "",
+        "text",
+        "A file with a secret of 16 bytes or more, the same for all members, which prove to each"
+        " other that they know it. What they send afterwards is not encrypted, so the network"
+        " between them must be private. `openssl rand -hex 32` makes one.",
+        flags=("--cluster_secret",),
+        zero="empty: none, which is allowed on loopback only",
+    )
+    min_in_sync: int = setting(
+        2,
+        "count",
+        "How many members, at least, must have a message before anyone is shown it. With fewer"
+        " members nothing is published. 2 by default: a message that was shown survives the loss"
+        " of any one machine. A cluster that exists has the number it was made with.",
+        flags=("--min_in_sync",),
+        bounds=(1, 16),
+    )
+    pulse: float = setting(
+        0.1,
+        "duration",
+        "How often the coordinator tells the other members that it lives. Ten times a second costs"
+        " nothing, and ten of them must be lost before anyone acts.",
+        flags=("--cluster_pulse",),
+        bounds=(0.01, 10.0),
+    )
+    slow: float = setting(
+        1.0,
+        "duration",
+        "How long a member in sync may be silent before the coordinator goes on without it. Until"
+        " then publishers wait for it. A second is longer than a busy disk or a pause of the"
+        " machine usually takes.",
+        flags=("--cluster_slow",),
+        bounds=(0.05, 60.0),
+    )
+    dead: float = setting(
+        1.5,
+        "duration",
+        "How long the coordinator may be silent before another member takes over. Longer than"
+        " `cluster.slow`: if only the link between two members fails, the coordinator goes on.",
+        flags=("--cluster_dead",),
+        bounds=(0.1, 120.0),
+    )
+    rank: float = setting(
+        0.25,
+        "duration",
+        "How much longer each further member waits before it takes over, so that they do not all"
+        " try at once.",
+        flags=("--cluster_rank",),
+        bounds=(0.01, 10.0),
+    )
+    patience: float = setting(
+        2.0,
+        "duration",
+        "How long publishers wait while nothing can be committed, before new messages are refused."
+        " Longer than taking over lasts, so clients that live through it see only a pause.",
+        flags=("--cluster_patience",),
+        bounds=(0.1, 3600.0),
+    )
+    stranded: float = setting(
+        10.0,
+        "duration",
+        "How long a member may be without a coordinator before it asks its clients to connect to"
+        " another one.",
+        flags=("--cluster_stranded",),
+        bounds=(1.0, 3600.0),
+    )
+    forward_bytes: int = setting(
+        64 * MIB,
+        "size",
+        "How many bytes of its clients' messages a member keeps until they are committed. Above it"
+        " publishers are not read. Half a second at 1 Gbit/s, which covers a take-over of clients"
+        " that are not faster.",
+        flags=("--forward_bytes",),
+        bounds=(1 * MIB, 4 * GIB),
+    )
+    window_bytes: int = setting(
+        16 * MIB,
+        "size",
+        "How many bytes may be on the way to a member that catches up. More than a network of"
+        " 10 Gbit/s holds, and little enough for live messages to get between.",
+        flags=("--window_bytes",),
+        bounds=(1 * MIB, 1 * GIB),
+    )
+    near_bytes: int = setting(
+        4 * MIB,
+        "size",
+        "How far behind a member that catches up may be when it joins: from then on nothing is"
+        " committed without it. 4 MiB are a few hundredths of a second.",
+        flags=("--near_bytes",),
+        bounds=(64 * KIB, 1 * GIB),
+    )
+    etcd_user: str = setting(
+        "",
+        "text",
+        "The user of etcd. It needs to read and write the keys that begin with `/seriatim/NAME/`.",
+        flags=("--etcd_user",),
+        zero="empty: etcd asks for none",
+    )
+    etcd_password_file: str = setting(
+        "",
+        "text",
+        "The file with the password of `cluster.etcd_user`. It is read at each login, so it may be"
+        " replaced.",
+        flags=("--etcd_password_file",),
+        zero="empty: none",
+    )
+    etcd_ca: str = setting(
+        "",
+        "text",
+        "A file of PEM with the authority that vouches for etcd, with https.",
+        flags=("--etcd_ca",),
+        zero="empty: those that the system trusts",
+    )
+    etcd_cert: str = setting(
+        "",
+        "text",
+        "A file of PEM with the certificate to show to etcd, with https.",
+        flags=("--etcd_cert",),
+        zero="empty: none",
+    )
+    etcd_key: str = setting(
+        "",
+        "text",
+        "A file of PEM with the key of `cluster.etcd_cert`.",
+        flags=("--etcd_key",),
+        zero="empty: it is in the file of the certificate",
+    )

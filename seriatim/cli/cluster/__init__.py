@@ -1,0 +1,1 @@
+"""`seriatim cluster`: make a cluster of brokers, and see how it is."""

@@ -1,0 +1,237 @@
+"""`seriatim cluster status`: what etcd knows of a cluster, and what is wrong with it."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from broker.cluster.etcd import EtcdAccess, EtcdGateway
+from broker.cluster.etcd_keeper import EtcdKeeper
+from broker.cluster.view_keeper import EngineError, KeptView, Presence
+from sequencer.replica.view import View
+from seriatim.cli.errors import CliError
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointState:
+    """One endpoint of etcd."""
+
+    endpoint: str
+    version: str
+    problem: str  # empty: it answers
+
+
+@dataclass(frozen=True, slots=True)
+class MemberState:
+    """One member: what the view says, and what it tells itself, if it is there."""
+
+    member: str
+    in_sync: bool
+    coordinates: bool
+    present: bool
+    name: str = ""
+    state: str = ""
+    last: int | None = None  # up to a minute old
+    lag: int | None = None  # numbers after the coordinator's
+    run: int | None = None
+    cluster: str = ""
+    clients: tuple[str, ...] = ()
+    http: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """All that the command shows."""
+
+    cluster: str
+    problems: list[str]
+    engine: str  # the id of the etcd cluster
+    endpoints: list[EndpointState]
+    revision: int
+    view: View
+    members: list[MemberState]
+
+
+def ask(access: EtcdAccess, cluster: str) -> ClusterStatus:
+    """Ask etcd. Raises `CliError`, `EngineError` and `BadView`."""
+    return asyncio.run(_ask(access, cluster))
+
+
+async def _ask(access: EtcdAccess, cluster: str) -> ClusterStatus:
+    keeper = EtcdKeeper(EtcdGateway(access), cluster)
+    try:
+        kept, present = await keeper.read(), await keeper.members()
+        engine = keeper.engine_id
+    finally:
+        await keeper.close()
+    if kept.view is None:
+        raise CliError(
+            f"there is no cluster {cluster} in this etcd; `seriatim cluster init` makes one"
+        )
+    states = (_endpoint(access, endpoint, engine) for endpoint in access.endpoints)
+    endpoints = await asyncio.gather(*states)
+    return status_of(cluster, engine, list(endpoints), kept, present)
+
+
+async def _endpoint(access: EtcdAccess, endpoint: str, engine: str) -> EndpointState:
+    gateway = EtcdGateway(access._replace(endpoints=(endpoint,)), engine)
+    try:
+        answer = await gateway.ask("/v3/maintenance/status", {})
+        return EndpointState(endpoint, str(answer.get("version", "")), "")
+    except EngineError as error:
+        return EndpointState(endpoint, "", str(error))
+    finally:
+        await gateway.close()
+
+
+def status_of(
+    cluster: str,
+    engine: str,
+    endpoints: list[EndpointState],
+    kept: KeptView,
+    present: dict[str, Presence],
+) -> ClusterStatus:
+    """What is known, and what is wrong."""
+    view = kept.view
+    assert view is not None, "there is such a cluster"
+    leader = present.get(view.coordinator)
+    newest = leader.last if leader is not None else None
+    known = [*view.members, *sorted(present.keys() - set(view.members))]
+    members = [_member(member, view, present.get(member), newest) for member in known]
+    problems = [*_view_problems(view, present), *_engine_problems(endpoints)]
+    return ClusterStatus(cluster, problems, engine, endpoints, kept.revision, view, members)
+
+
+def _member(member: str, view: View, presence: Presence | None, newest: int | None) -> MemberState:
+    in_sync, coordinates = member in view.members, member == view.coordinator
+    if presence is None:
+        return MemberState(member, in_sync, coordinates, False)
+    return MemberState(
+        member,
+        in_sync,
+        coordinates,
+        True,
+        name=presence.name,
+        state=presence.state,
+        last=presence.last,
+        lag=None if newest is None else max(newest - presence.last, 0),
+        run=presence.run,
+        cluster=presence.cluster,
+        clients=presence.clients,
+        http=presence.http,
+        version=presence.version,
+    )
+
+
+def _view_problems(view: View, present: dict[str, Presence]) -> Iterator[str]:
+    leader = present.get(view.coordinator)
+    if leader is None:
+        yield (
+            f"nobody coordinates: {view.coordinator} is not there; start it, or another member in"
+            " sync, which then takes over"
+        )
+    elif leader.run != view.run:
+        yield (
+            f"nobody coordinates: {_called(view.coordinator, leader)} was started again, and has"
+            " not taken over yet"
+        )
+    missing = [one for one in view.members if one not in present and one != view.coordinator]
+    for member in missing:
+        yield f"{member} is in sync, and is not there: publishing waits until it is removed"
+    count = len(view.members)
+    if count < view.min_in_sync:
+        yield (
+            f"{count} of {view.min_in_sync} members in sync: nothing is published; start more"
+            " members"
+        )
+    elif count - len(missing) - (leader is None) < view.min_in_sync:
+        there = count - len(missing) - (leader is None)
+        yield (
+            f"{there} of {view.min_in_sync} members in sync are there: nothing is published; start"
+            " the others"
+        )
+
+
+def _engine_problems(endpoints: list[EndpointState]) -> Iterator[str]:
+    for one in endpoints:
+        if one.problem:
+            yield one.problem
+        elif one.version and _loses(one.version):
+            yield (
+                f"{one.endpoint} is etcd {one.version}, which may lose what it has answered;"
+                " take 3.4.22 or later, or 3.5.6 or later"
+            )
+
+
+def _loses(version: str) -> bool:
+    """Whether this etcd has one of the known defects that lose transactions."""
+    parts = tuple(int(word) for word in re.findall(r"\d+", version)[:3])
+    return parts < (3, 4, 22) or (3, 5) <= parts < (3, 5, 6)
+
+
+def _called(member: str, presence: Presence) -> str:
+    return f"{presence.name} ({member})" if presence.name else member
+
+
+def as_json(status: ClusterStatus) -> str:
+    """All of it, indented."""
+    return json.dumps({**asdict(status), "view": status.view._asdict()}, indent=2)
+
+
+def print_status(status: ClusterStatus) -> None:
+    """The status for a person."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = 200  # do not squeeze it when it goes to a pager or a file
+    for name, value in _facts(status):
+        console.print(f"[bold]{name:<13}[/bold]{escape(str(value))}")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("member", "name", "in sync", "state", "clients", "members' port", "version"):
+        table.add_column(name, no_wrap=True)
+    for name in ("last", "lag"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in status.members:
+        state = one.state if one.present else "not there"
+        style = "" if one.present else "bold red"
+        words = (
+            *(one.member, one.name, "yes" if one.in_sync else "no"),
+            *("coordinates" if one.coordinates and one.present else state,),
+            *(" ".join(one.clients), one.cluster, one.version),
+            *(_number(one.last), _number(one.lag)),
+        )
+        table.add_row(*(Text(word, style) for word in words))
+    console.print()
+    console.print(table)
+    if status.problems:
+        console.print()
+    for problem in status.problems:
+        console.print(f"[bold red]wrong:[/bold red] {escape(problem)}")
+
+
+def _facts(status: ClusterStatus) -> list[tuple[str, Any]]:
+    view = status.view
+    answering = sum(not one.problem for one in status.endpoints)
+    versions = sorted({one.version for one in status.endpoints if one.version})
+    return [
+        ("cluster", status.cluster),
+        ("journal", f"{view.journal}, first number of the cluster {view.first}"),
+        ("view", f"epoch {view.epoch}, revision {status.revision}, stream {view.stream}"),
+        ("in sync", f"{len(view.members)}, at least {view.min_in_sync} to publish"),
+        (
+            "etcd",
+            f"{answering} of {len(status.endpoints)} endpoints answer,"
+            f" version {' and '.join(versions)}",
+        ),
+    ]
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value}"

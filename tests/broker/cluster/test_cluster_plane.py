@@ -1,0 +1,141 @@
+"""The plane of a member: nothing is shown before it is committed, and answers come in order."""
+
+from broker.cluster.cluster_plane import ClusterPlane
+from sequencer.journal.record import RecordBatch, Walk
+from sequencer.replica.forward_table import ForwardTable
+from sequencer.replica.numbering import Numbering
+from sequencer.sequencer import Sequencer
+from testkit.peer import Peer
+from testkit.stage import QUIET, Stage
+
+RUN, SALT, EPOCH = 7, 99, 3
+DEAF = b'CONNECT {"verbose":false,"pedantic":false,"echo":false}\r\n'
+LOUD = b'CONNECT {"verbose":true,"pedantic":false}\r\n'
+RECORD = 1
+
+
+class MemberStage(Stage):
+    """A member that follows; the test is its coordinator."""
+
+    def __init__(self, bytes_max: int = 1 << 20) -> None:
+        super().__init__()
+        self.table = ForwardTable(RUN, SALT)
+        self.flushes = 0
+        self.plane = self.member = ClusterPlane(self.sublist, 1 << 20)
+        self.member.join(Numbering(self.table, Sequencer(), None), RUN, bytes_max, self._flush)
+        self.member.attach(self.control)
+        self.control.plane = self.plane
+        self.given = 0
+
+    def _flush(self) -> None:
+        self.flushes += 1
+
+    def client(self, cid: int, greeting: bytes = QUIET) -> Peer:
+        """A client whose origin says which process it belongs to."""
+        peer = self.join(greeting)
+        peer.connection.origin = RUN << 32 | cid
+        return peer
+
+    def order(self) -> bytes:
+        """Give numbers to what was forwarded; the records, as the coordinator sends them."""
+        batch = RecordBatch(SALT, EPOCH)
+        walk = Walk(0, False)
+        data = self.table.unsent(1 << 20)
+        walk.begin(data, 0, len(data))
+        first = self.given + 1
+        while walk.next() == RECORD:
+            self.given += 1
+            payload = data[walk.payload : walk.payload + walk.payload_size]
+            subject = data[walk.subject : walk.subject + walk.subject_size]
+            who = (walk.origin, walk.origin_sequence)
+            batch.append_message(self.given, 1000, subject, b"", b"", payload, *who)
+        with batch.view() as view:
+            records = bytes(view)
+        self.table.inspect(records, first, EPOCH)
+        return records
+
+    def commit(self, records: bytes, until: int) -> None:
+        """Everything up to `until` is committed."""
+        self.member.deliver(records, until)
+        self.member.settle()
+        self.member.release(None)
+
+
+def test_given_a_publish_when_not_committed_then_nobody_sees_it() -> None:
+    stage = MemberStage()
+    ear = stage.client(1, QUIET + b"SUB a 1\r\n")
+    publisher = stage.client(2)
+    publisher.send(b"PUB a 1\r\nx\r\n")
+    records = stage.order()
+    assert ear.take() == b""
+    stage.commit(records, 1)
+    assert ear.take() == b"MSG a 1 11\r\n8:1:1,1:x,,\r\n"
+
+
+def test_given_part_of_what_came_is_committed_then_only_that_is_shown() -> None:
+    stage = MemberStage()
+    ear = stage.client(1, QUIET + b"SUB a 1\r\n")
+    stage.client(2).send(b"PUB a 1\r\nx\r\nPUB a 1\r\ny\r\n")
+    stage.commit(stage.order(), 1)
+    assert ear.take() == b"MSG a 1 11\r\n8:1:1,1:x,,\r\n"
+
+
+def test_given_a_verbose_client_that_hears_itself_then_ok_message_and_pong_come_in_order() -> None:
+    stage = MemberStage()
+    peer = stage.client(1, LOUD)
+    peer.ask(b"SUB a 1\r\n")
+    peer.send(b"PUB a 1\r\nx\r\nPING\r\n")
+    assert peer.take() == b"", "neither is committed"
+    stage.commit(stage.order(), 1)
+    assert peer.take() == b"+OK\r\nMSG a 1 11\r\n8:1:1,1:x,,\r\nPONG\r\n"
+
+
+def test_given_a_client_without_publishes_then_its_pong_waits_for_nobody() -> None:
+    stage = MemberStage()
+    stage.client(1).send(b"PUB a 1\r\nx\r\n")
+    other = stage.client(2)
+    other.send(b"PING\r\n")
+    assert other.take() == b"PONG\r\n"
+
+
+def test_given_a_request_for_the_number_then_it_is_answered_when_committed() -> None:
+    stage = MemberStage()
+    peer = stage.client(1, QUIET + b"SUB inbox 9\r\n")
+    peer.send(b"PUB $SEQ.PUB.a inbox 1\r\nx\r\n")
+    records = stage.order()
+    assert peer.take() == b""
+    stage.commit(records, 1)
+    assert peer.take() == b"MSG inbox 9 4\r\n1:1,\r\n"
+
+
+def test_given_a_client_that_wants_no_echo_then_it_does_not_hear_itself() -> None:
+    stage = MemberStage()
+    peer = stage.client(1, DEAF + b"SUB a 1\r\n")
+    other = stage.client(2, QUIET + b"SUB a 1\r\n")
+    peer.send(b"PUB a 1\r\nx\r\n")
+    other.send(b"PUB a 1\r\ny\r\n")
+    stage.commit(stage.order(), 2)
+    assert peer.take() == b"MSG a 1 11\r\n8:1:2,1:y,,\r\n"
+    assert other.take() == b"MSG a 1 11\r\n8:1:1,1:x,,\r\nMSG a 1 11\r\n8:1:2,1:y,,\r\n"
+
+
+def test_given_a_cluster_that_takes_nothing_then_the_publisher_is_told_why() -> None:
+    stage = MemberStage()
+    stage.member.unavailable = b"no coordinator for 3 s"
+    peer = stage.client(1)
+    peer.send(b"PUB a 1\r\nx\r\n")
+    why = b"-ERR 'Permissions Violation for Publish to \"a\": no coordinator for 3 s'\r\n"
+    assert peer.take() == why
+    assert stage.table.placed == 0
+
+
+def test_given_more_unanswered_than_allowed_then_the_publisher_waits_until_there_is_room() -> None:
+    stage = MemberStage(bytes_max=100)
+    peer = stage.client(1)
+    peer.send(b"PUB a 1\r\nx\r\n")
+    assert stage.member.held == []
+    peer.send(b"PUB a 1\r\nx\r\n")
+    assert stage.member.held == [peer.connection]
+    stage.commit(stage.order(), 2)
+    assert stage.member.held == []
+    assert stage.table.held_bytes == 0

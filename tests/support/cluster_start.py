@@ -1,0 +1,100 @@
+"""A cluster on this machine: an etcd and members, each its own process with its own store."""
+
+import base64
+import json
+import shutil
+import subprocess
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.support.etcd_server import EtcdServer
+from tests.support.processes import BIN, SeriatimServer
+
+QUICK = ["--cluster_dead", "1.5", "--cluster_slow", "1"]
+
+
+class ClusterOf:
+    """`count` members; `start` makes the first one a cluster, and starts all of them."""
+
+    def __init__(self, count: int = 3, name: str = "orders", more: list[str] | None = None) -> None:
+        self.name = name
+        self.folder = Path(tempfile.mkdtemp(prefix="seriatim-cluster-"))
+        self.etcd = EtcdServer()
+        self.more = more or []
+        self.members: list[SeriatimServer] = []
+        self._count = count
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._stack.callback(shutil.rmtree, self.folder, True)
+        try:
+            self._stack.enter_context(self.etcd)
+            self.start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for member in self.members:
+            member.kill()
+        if kind is not None:
+            for at, member in enumerate(self.members):
+                print(f"--- member {at} ---", *member.log[-60:], sep="\n")
+        self._stack.close()
+
+    def flags(self, at: int) -> list[str]:
+        """How member `at` is started, besides its address."""
+        given = ["--cluster", self.name, "--etcd", self.etcd.endpoint, "--cluster_port", "-1"]
+        return [*given, *QUICK, *self.more]
+
+    def view(self) -> dict[str, Any]:
+        """The view, as the engine has it."""
+        kept = self._get("view")
+        found: dict[str, Any] = json.loads(kept[f"/seriatim/{self.name}/view"])
+        return found
+
+    def coordinator(self) -> int:
+        """Which member coordinates."""
+        return self.number_of(self.view()["coordinator"])
+
+    def number_of(self, member: str) -> int:
+        """Which of the members has this id: each writes it into its store."""
+        for at in range(len(self.members)):
+            file = self.folder / f"store-{at}" / "cluster" / "member.json"
+            if json.loads(file.read_text())["member"] == member:
+                return at
+        raise AssertionError(f"nobody is {member}")
+
+    def _get(self, key: str) -> dict[str, str]:
+        name = f"/seriatim/{self.name}/{key}".encode()
+        answer = self.etcd.call("/v3/kv/range", {"key": base64.b64encode(name).decode()})
+        return {
+            base64.b64decode(kept["key"]).decode(): base64.b64decode(kept["value"]).decode()
+            for kept in answer.get("kvs", ())
+        }
+
+    def init(self, store: Path) -> None:
+        """Make a store the cluster's first member."""
+        command = [str(BIN / "seriatim"), "cluster", "init", "--cluster", self.name]
+        command += ["--etcd", self.etcd.endpoint, "-sd", str(store)]
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+
+    def start(self) -> None:
+        """Start all members, the first one first."""
+        for at in range(self._count):
+            store = self.folder / f"store-{at}"
+            if at == 0:
+                self.init(store)
+            member = SeriatimServer(arguments=self.flags(at), store=store, frame="netstring")
+            self.members.append(member)
+            self._stack.callback(member.__exit__, AssertionError, None, None)
+            member.start()
