@@ -97,9 +97,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in slow]
 
 
+def pytest_collection() -> None:
+    """What is collected stays to the end: the garbage collector need not look at it meanwhile."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """What was collected stays to the end: the garbage collector need not look at it again."""
+    """Nor again later."""
     gc.freeze()
+    gc.enable()
 
 
 def is_asked(file: Path, config: pytest.Config) -> bool:

@@ -4,6 +4,7 @@ import-linter checks which room may import which, codespell checks the spelling.
 """
 
 import ast
+import gc
 import importlib.metadata
 import os
 import re
@@ -65,13 +66,25 @@ def text_of(path: Path) -> str:
 
 @cache
 def tree_of(path: Path) -> ast.Module:
-    return ast.parse(text_of(path))
+    gc.disable()  # it would look at all trees that are kept, again and again
+    try:
+        return ast.parse(text_of(path))
+    finally:
+        gc.enable()
 
 
 @cache
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    found = ast.walk(tree_of(path))
-    return [node for node in found if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    found = []
+    statements: list[ast.AST] = [tree_of(path)]
+    while statements:  # expressions hold none, and are most of a tree
+        statement = statements.pop()
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(statement, block, [])
+            statements += inner if isinstance(inner, list) else []
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.append(statement)
+    return found
 
 
 def lines_with(pattern: re.Pattern[str], paths: Iterable[Path]) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ from cardinal.producer import Producer
 from cardinal.schema import Schema
 from cardinal.token import BadToken, parse_token
 from cardinal.update import ChainUpdate, Unlinked
+from tests.support.depth import depth
 
 SCHEMA = Schema({"a/": "accounts", "b/": "bodies"}, "blocks")
 ID = b"\x07" * 32
@@ -129,7 +130,7 @@ class Consumer:
 def test_given_any_story_of_partitions_when_stopped_after_any_step_then_no_block_is_lost_silently(
     partitions: int, threshold: int
 ) -> None:
-    for seed in range(120):
+    for seed in range(depth(48, 120)):
         made = story(seed, partitions, late=(seed % 4) * 5)
         random = Random(seed)
         consumer = Consumer(threshold)

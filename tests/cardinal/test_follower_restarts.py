@@ -17,7 +17,7 @@ from cardinal.update import ChainUpdate
 from tests.support.depth import depth
 
 SCHEMA = Schema({"a/": "accounts"}, "blocks")
-SEEDS = depth(15, 60)
+SEEDS = depth(6, 60)
 Place = tuple[int, bytes, int]  # number, hash, weight
 
 

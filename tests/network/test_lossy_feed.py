@@ -16,7 +16,7 @@ from tests.network.scene import Scene
 from tests.network.wire import Counters
 
 RATE = 100_000 if is_compiled() else 3_000
-SECONDS = float(os.environ.get("NETWORK_SECONDS", "0.5"))
+SECONDS = float(os.environ.get("NETWORK_SECONDS", "0.25"))
 COUNT = int(RATE * SECONDS)
 GROUP, SECOND = "239.77.0.1:5000", "239.77.0.2:5000"
 BAD = "right udp loss 0.05 duplicate 0.01 reorder 0.02"

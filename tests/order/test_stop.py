@@ -8,11 +8,12 @@ import pytest
 
 from tests.order.test_slow_subscribers import dead, flood
 from tests.order.traffic import assert_gap_free, heard, stream
+from tests.support.depth import depth
 from tests.support.processes import STAND_IN, Limit, SeriatimServer
 from tests.support.raw import QUIET, RawClient, operations
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server drops what it still holds")
-COUNT = 20_000
+COUNT = depth(8_000, 20_000)
 BODIES = 400  # of 32 KiB: more than the sockets hold
 PATIENT: dict[str, Limit] = {"drain_timeout": "60s"}  # here it is for readers, not for the clock
 

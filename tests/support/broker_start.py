@@ -33,7 +33,7 @@ def settings_of(arguments: list[str], environment: Mapping[str, str]) -> Setting
         elif not equals:
             on = name in switches
             flags[switches[name if on else f"--{name.removeprefix('--no-')}"]] = on
-        elif switches[name] in TABLES or SETTINGS[switches[name]].kind == "list":
+        elif switches[name] in TABLES or SETTINGS[switches[name]].kind in ("list", "endpoints"):
             flags.setdefault(switches[name], []).append(text)
         else:
             flags[switches[name]] = text

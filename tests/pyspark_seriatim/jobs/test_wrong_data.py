@@ -87,7 +87,11 @@ found.add(8, 8)
     ],
     ids=["count", "folder", "twice", "outside", "reorg", "summary"],
 )
-@pytest.mark.parametrize("optimize", ["", "1"], ids=["asserts", "no-asserts"])
+@pytest.mark.parametrize(
+    "optimize",
+    [pytest.param("", marks=pytest.mark.slow), "1"],
+    ids=["asserts", "no-asserts"],
+)
 def test_given_data_that_cannot_be_then_an_error_of_its_own_says_so(
     tmp_path: Path, script: str, words: str, optimize: str
 ) -> None:

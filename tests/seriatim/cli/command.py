@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.commands import Command, of_the_interpreter
+
 COMMAND = str(Path(sys.executable).parent / "seriatim")
 COMMAND_S = 60.0
 
@@ -27,15 +29,25 @@ def seriatim(
 ) -> "subprocess.CompletedProcess[bytes]":
     """Run the command to its end. A journal that it makes is its own, and goes with it."""
     with tempfile.TemporaryDirectory(prefix="seriatim-state-") as state:
-        return subprocess.run(
-            [COMMAND, *arguments],
-            input=stdin,
-            capture_output=True,
-            env=environment({"XDG_STATE_HOME": state, **(env or {})}),
-            cwd=cwd,
-            timeout=COMMAND_S,
-            check=False,
-        )
+        full = environment({"XDG_STATE_HOME": state, **(env or {})})
+        command = [COMMAND, *arguments]
+        if of_the_interpreter(full) != of_the_interpreter(os.environ):
+            return subprocess.run(
+                command,
+                input=stdin,
+                capture_output=True,
+                env=full,
+                cwd=cwd,
+                timeout=COMMAND_S,
+                check=False,
+            )
+        process = Command(command, env=full, cwd=cwd)
+        try:
+            out, said = process.communicate(stdin, COMMAND_S)
+        except BaseException:
+            process.kill()
+            raise
+        return subprocess.CompletedProcess(command, process.wait(), out, said)
 
 
 def refusal(*arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
@@ -55,12 +67,8 @@ class Listener:
     def __init__(self, *arguments: str, stdout: int = subprocess.PIPE) -> None:
         colourful = environment({"TERM": "xterm-256color"})
         del colourful["NO_COLOR"]
-        self.process = subprocess.Popen(
-            [COMMAND, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            env=colourful,
+        self.process = Command(
+            [COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=stdout, env=colourful
         )
         assert self.process.stderr is not None
         self.greeting = self.process.stderr.readline().decode()

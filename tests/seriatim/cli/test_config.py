@@ -184,6 +184,17 @@ def test_given_any_allowed_number_when_shown_then_it_reads_back_the_same(
         assert setting.read(text) == value
 
 
+# A member of a cluster, for settings that do nothing alone.
+MEMBER = {
+    "cluster.name": "orders",
+    "cluster.etcd": "http://etcd-1:2379",
+    "cluster.advertise": "broker-1:4222",
+    "cluster.secret_file": "secret",
+    "cluster.etcd_password_file": "password",
+    "cluster.etcd_cert": "certificate",
+}
+
+
 def changed_value(setting: BrokerSetting) -> str:
     """A text for the setting that is not its default."""
     words = {"size": "100KiB", "duration": "3s", "count": "200", "port": "4777"}
@@ -194,10 +205,14 @@ def changed_value(setting: BrokerSetting) -> str:
         "list": "a.>,b",
     }
     words |= {"subject": "one.two", "pattern": "one.*"}
+    words |= {"name": "one", "address": "one:2", "endpoints": "http://one:2,http://two:2"}
     special = {"limits.max_control_line": "5KiB", "limits.max_pending": "100MiB"}
     special |= {"limits.answers_pending": "100MiB", "staging.address_share": "60"}
     special |= {"staging.connection_share": "20"}
     special |= {"staging.address_kept": "2", "staging.application_expiry": "3m"}
+    special |= {"cluster.pulse": "200ms", "cluster.slow": "1200ms", "cluster.stranded": "20s"}
+    special |= {"cluster.min_in_sync": "3"}
+    special |= {f"cluster.{one}_bytes": "2MiB" for one in ("forward", "window", "near")}
     if setting.path in special:
         return special[setting.path]
     return setting.choices[-1] if setting.choices else words[setting.kind]
@@ -210,8 +225,10 @@ def test_given_a_setting_when_set_anywhere_then_it_is_taken(
     text = changed_value(setting)
     wanted = setting.read(text)
     assert wanted != setting.default
-    by_flag = resolve({setting.path: wanted if setting.kind == "flag" else text}, {})
-    by_variable = resolve({}, {setting.variable: text})
+    others = MEMBER if setting.section == "cluster" else {}
+    by_flag = resolve({**others, setting.path: wanted if setting.kind == "flag" else text}, {})
+    others = {path: one for path, one in others.items() if path != setting.path}
+    by_variable = resolve(others, {setting.variable: text})
     for effective, origin in ((by_flag, setting.flag), (by_variable, setting.variable)):
         assert value_of(effective, setting) == wanted
         assert effective.origins[setting.path] == origin

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import re
 import signal
 import subprocess
@@ -46,8 +45,7 @@ class Destination(Listener):
     @contextlib.contextmanager
     def standing(self) -> Iterator[None]:
         """It stands still meanwhile, and then finds at once whatever was sent."""
-        self.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        self.process.stop()
         try:
             yield
         finally:

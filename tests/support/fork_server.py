@@ -1,0 +1,119 @@
+"""The fork server of commands.py: it has imported the command, and each run is a fork of it.
+
+A request on standard input, a socket, is a JSON object with three descriptors for the process's
+standard streams and one that gets the exit status. A child leaves the loop, takes its streams and
+environment, and ends as the installed script `seriatim` would: by `sys.exit(main())`.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from typing import IO
+
+REQUEST_MAX = 1 << 20
+STREAMS = 3
+
+
+def serve(requests: socket.socket) -> bool:
+    """Fork for each request until nobody can send one; True in a child."""
+    statuses: dict[int, int] = {}  # by pid: where its exit status goes
+    ended, wakeup = socket.socketpair()
+    ended.setblocking(False)
+    wakeup.setblocking(False)
+    signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    with selectors.DefaultSelector() as selector:
+        selector.register(requests, selectors.EVENT_READ)
+        selector.register(ended, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is ended:
+                    ended.recv(REQUEST_MAX)
+                    reap(statuses)
+                    continue
+                text, descriptors, _, _ = socket.recv_fds(requests, REQUEST_MAX, STREAMS + 1)
+                if not text:
+                    return False
+                *streams, status = descriptors
+                pid = os.fork()
+                if not pid:
+                    signal.set_wakeup_fd(-1)
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    for opened in (ended, wakeup, requests):
+                        opened.close()
+                    for other in (status, *statuses.values()):
+                        os.close(other)
+                    become(json.loads(text), streams)
+                    return True
+                os.write(status, b"%d\n" % pid)
+                statuses[pid] = status
+                for stream in streams:
+                    os.close(stream)
+
+
+def reap(statuses: dict[int, int]) -> None:
+    """Pass on which children were stopped, and the exit status of each that has ended."""
+    while statuses:
+        pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+        if not pid:
+            return
+        stopped = os.WIFSTOPPED(status)
+        text = b"stopped\n" if stopped else b"%d\n" % os.waitstatus_to_exitcode(status)
+        with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+            os.write(statuses[pid], text)
+        if not stopped:
+            os.close(statuses.pop(pid))
+
+
+def become(request: dict[str, object], streams: list[int]) -> None:
+    """Be what a new interpreter would be with these arguments, environment and streams."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    for stream in streams:
+        if stream >= STREAMS:
+            os.close(stream)
+    os.chdir(str(request["folder"]))
+    os.environ.clear()
+    os.environ.update(request["environment"])  # type: ignore[call-overload]
+    sys.argv = list(request["command"])  # type: ignore[call-overload]
+    sys.stdin = sys.__stdin__ = opened(0, sys.stdin)  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = opened(1, sys.stdout)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = opened(2, sys.stderr)  # type: ignore[misc]
+
+
+def opened(number: int, like: IO[str]) -> IO[str]:
+    """A standard stream as the interpreter opens it."""
+    return open(
+        number,
+        "w" if number else "r",
+        encoding=like.encoding,
+        errors=like.errors,
+        buffering=1 if number == 2 or os.isatty(number) else -1,
+        closefd=False,
+    )
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests and for what they run
+    # As the script in the environment's bin has it.
+    sys.path.insert(0, os.path.dirname(sys.executable))
+    import asyncio  # noqa: F401
+
+    import rich.console
+    import rich.markdown
+    import rich.panel
+    import rich.table
+    import rich.text  # noqa: F401
+
+    import seriatim.cli.commands  # noqa: F401
+    from seriatim.cli import main
+
+    gc.freeze()  # what a collection in a child does not look at stays shared
+    if serve(socket.socket(fileno=os.dup(0))):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.exit(main())
