@@ -65,11 +65,24 @@ $(VENV)/.tools: $(VENV)/.spark
 spark-demo: $(VENV)/.spark ## A broker, messages, and what Spark makes of them, in a minute (docs/spark.md)
 	PATH="$(abspath $(BIN)):$$PATH" deploy/spark/demo.sh
 
-.PHONY: test
-test: $(VENV)/.tools ## Set up what the tests need, and pass them: compiled, on uvloop, uncompiled
+# What pytest makes of the test files is kept beside them: made once, and not by each worker at once.
+$(VENV)/.collected: $(VENV)/.tools
+	$(BIN)/python -m pytest --quiet --collect-only >/dev/null
+	touch $@
+
+.PHONY: test test-compiled test-loop test-pure test-spark
+test: test-compiled test-loop test-pure test-spark ## Set up what the tests need, and pass them: compiled, on uvloop, uncompiled
+
+test-compiled: $(VENV)/.collected
 	$(PYTEST) --ignore $(SPARK_TESTS) $(ARGS)
+
+test-loop: $(VENV)/.collected
 	$(PYTEST) --loop uvloop $(LOOP_TESTS)
+
+test-pure: $(VENV)/.collected
 	$(PYTEST) --ignore $(SPARK_TESTS) --pure $(ARGS)
+
+test-spark: $(VENV)/.collected
 	$(SPARK_PYTEST) $(SPARK_TESTS)
 
 .PHONY: check
@@ -97,7 +110,7 @@ fuzz: $(VENV)/.installed ## Fuzz the compiled kernels under the address sanitize
 	fuzz/run $(FUZZ_SECONDS)
 
 .PHONY: fuzz-corpus
-fuzz-corpus: $(VENV)/.installed ## What fuzzing has found worth keeping, once, under the address sanitizer
+fuzz-corpus: $(VENV)/.tools ## What fuzzing has found worth keeping, once, under the address sanitizer
 	fuzz/run 1 --flag=-runs=0
 
 .PHONY: soak
@@ -107,6 +120,7 @@ soak: $(VENV)/.tools ## What is too long for the gate: slow tests, random exampl
 	$(PYTEST) --explore --pure --ignore $(SPARK_TESTS)
 	$(SPARK_PYTEST) --explore $(SPARK_TESTS)
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -s tests/crash/test_kill.py tests/crash/test_power_cut.py tests/crash/test_churn.py
+	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -s tests/cluster/test_troubles.py
 	NETWORK_SECONDS=$$(($(SOAK_SECONDS) / 20)) $(BIN)/python -m pytest -s tests/network/test_lossy_feed.py
 	fuzz/run $$(($(SOAK_SECONDS) / 10))
 

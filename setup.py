@@ -65,7 +65,7 @@ def extensions() -> list[Extension]:
             [name.replace(".", "/") + ".py"],
             include_dirs=[str(Path(header).parent) for header in HEADERS],
             depends=HEADERS,
-            extra_compile_args=os.environ.get("SERIATIM_CFLAGS", "-O2").split(),
+            extra_compile_args=os.environ.get("SERIATIM_CFLAGS", "-O2 -g0").split(),
             extra_link_args=os.environ.get("SERIATIM_LDFLAGS", "").split(),
         )
         for name in hot_modules()

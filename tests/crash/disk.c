@@ -9,7 +9,8 @@
  *                   nowait (a read that may not wait)
  *                   fault: an errno in decimal; `short` (write: half, then ENOSPC; nowait: to
  *                   the end of the page, as if the next were not in memory);
- *                   `stall` (wait until the line is gone)
+ *                   `stall` (wait until the line is gone); `die` (write: all of it, and the
+ *                   process is killed before it does anything else)
  *
  * An entry has two times: before the call and after it. Whoever asks what a sync covered or what
  * was on disk when something was sent takes the time that is worse for the program.
@@ -150,7 +151,9 @@ static void note(enum what what, uint32_t flags, uint64_t begin, uint64_t inode,
     errno = saved;
 }
 
-/* The fault that now holds for `operation`: an errno, -1 for `short`, 0 for none. */
+enum { DIE = -2, SHORT = -1 };
+
+/* The fault that now holds for `operation`: an errno, SHORT, DIE, or 0 for none. */
 static int fault(const char *operation)
 {
     char text[1024], *rest, *line;
@@ -170,7 +173,10 @@ static int fault(const char *operation)
                 continue;
             const char *how = line + length + 1;
             stall = strcmp(how, "stall") == 0;
-            found = stall ? 0 : strcmp(how, "short") == 0 ? -1 : atoi(how);
+            found = stall                      ? 0
+                    : strcmp(how, "short") == 0 ? SHORT
+                    : strcmp(how, "die") == 0   ? DIE
+                                                : atoi(how);
         }
         if (!stall)
             return found;
@@ -197,7 +203,7 @@ static ssize_t write_some(int fd, const struct iovec *data, int count, int64_t o
         errno = cut;
         return -1;
     }
-    if (cut < 0) {
+    if (cut == SHORT) {
         half = (struct iovec){data[0].iov_base, data[0].iov_len / 2};
         data = &half;
         count = 1;
@@ -211,6 +217,8 @@ static ssize_t write_some(int fd, const struct iovec *data, int count, int64_t o
                               : syscall(SYS_pwritev2, fd, data, count, offset, 0, flags);
     if (done <= 0)
         return done;
+    if (cut == DIE)
+        syscall(SYS_kill, getpid(), SIGKILL);
     int saved = errno;
     if (offset < 0)
         offset = lseek(fd, 0, SEEK_CUR) - done;

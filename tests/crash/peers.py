@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import socket
 from collections import deque
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -38,9 +39,16 @@ class Wire:
         self.chunk = 1 << 16
 
     @classmethod
-    async def open(cls, port: int, verbose: bool = False, buffer: int = 0) -> "Wire":
-        """Connect and greet. Raises OSError when nobody is there."""
-        sock = socket.socket()
+    async def open(
+        cls,
+        port: int,
+        verbose: bool = False,
+        buffer: int = 0,
+        inside: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> "Wire":
+        """Connect and greet, in a network. Raises OSError when nobody is there."""
+        with inside():
+            sock = socket.socket()
         try:
             if buffer:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
@@ -110,19 +118,24 @@ class Peer:
         while not self.lives.over:
             life = await self.lives.next(life)
             try:
-                wire = await Wire.open(self.lives.port, self.verbose, self.buffer)
+                wire = await self.open()
             except OSError:
                 continue  # killed already
             try:
                 while not self.lives.over and await self.live(wire):
                     wire.close()
-                    wire = await Wire.open(self.lives.port, self.verbose, self.buffer)
+                    wire = await self.open()
                 if not self.lives.over and self.lives.is_up(life):
                     raise Broken(f"{self.name!r} was disconnected by a broker that lives on")
             except OSError:
                 pass
             finally:
                 wire.close()
+
+    async def open(self) -> Wire:
+        """A connection to the broker."""
+        lives = self.lives
+        return await Wire.open(lives.port, self.verbose, self.buffer, lives.inside)
 
     async def live(self, wire: Wire) -> bool:
         """One connection to its end; whether another is wanted at once."""
@@ -146,6 +159,7 @@ class Careless(Peer):
                 Message(self.name, self.count + at) for at in range(self.chance.randint(1, 80))
             ]
             self.count += len(burst)
+            await self.lives.pause(len(burst))
             wire.send(b"".join(publication(one, id=False) for one in burst) + b"PING\r\n")
             operation = await wire.operation()
             if operation is None:
@@ -212,6 +226,7 @@ class Asker(Repeating):
             if operation.verb != "MSG":
                 return self.refuse(operation)
             self.answered(operation)
+            await self.lives.pause()
             batch = [] if self.lives.over else self.some()
 
     def answered(self, operation: Operation) -> None:
@@ -243,6 +258,7 @@ class Verbose(Repeating):
             if operation.verb != "+OK":
                 return self.refuse(operation)
             self.ledger.accepted(self.waiting.popleft())
+            await self.lives.pause()
             batch = [] if self.lives.over else self.some()
 
 

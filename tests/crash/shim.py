@@ -21,14 +21,14 @@ WHY_NOT = "no C compiler to build tests/crash/disk.c with"
 
 
 @cache
-def library() -> Path:
-    """The shim, compiled once a run."""
+def library(source: Path = SOURCE) -> Path:
+    """A shim, compiled once a run."""
     assert COMPILER is not None, WHY_NOT
     folder = Path(tempfile.mkdtemp(prefix="seriatim-disk-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    built = folder / "disk.so"
+    built = folder / f"{source.stem}.so"
     flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run([COMPILER, *flags, "-o", str(built), str(SOURCE), "-lpthread"], check=True)
+    subprocess.run([COMPILER, *flags, "-o", str(built), str(source), "-lpthread"], check=True)
     return built
 
 

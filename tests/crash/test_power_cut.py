@@ -6,8 +6,6 @@ also keep any part of the rest, and needs no root.
 """
 
 import asyncio
-import os
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -30,8 +28,7 @@ class PowerTrial(Trial):
         self.disk = disk
 
     def end_life(self) -> None:
-        self.server.signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.server.pid, os.WSTOPPED | os.WNOWAIT)  # all its threads
+        self.server.suspend()
         self.disk.cut()
         self.server.kill()
         self.disk.restore()

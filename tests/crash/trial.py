@@ -16,6 +16,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
@@ -49,6 +50,8 @@ PENDING = (16_384, 262_144)
 class Lives:
     """The lives of one broker, as its peers see them. One writer: the trial."""
 
+    inside: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)  # its network
+
     def __init__(self) -> None:
         self.ledger = Ledger()
         self.port = -1
@@ -66,6 +69,9 @@ class Lives:
         async with self._up:
             await self._up.wait_for(lambda: self.over or (self._life > life and not self.is_dying))
         return self._life
+
+    async def pause(self, messages: int = 1) -> None:
+        """After a publisher has sent so many: none here."""
 
     async def ahead(self, number: int) -> None:
         """Wait until somebody knows of this number, or the broker is gone."""

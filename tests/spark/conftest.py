@@ -16,6 +16,7 @@ from tests.support.raw import QUIET, RawClient
 CONF = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "768m",
+    "spark.python.daemon.module": "tests.spark.preloaded_daemon",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stateStore.providerClass": (

@@ -105,7 +105,7 @@ def test_given_a_chain_when_assembled_by_both_engines_then_readers_see_it_and_on
         assert mine.to_pylist() == theirs.to_pylist(), name
 
 
-@pytest.mark.parametrize("engine", ["fold", "state"])
+@pytest.mark.parametrize("engine", ["fold", pytest.param("state", marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("spark")
 def test_given_a_driver_that_dies_when_started_again_then_the_tables_are_the_same(
     broker: SeriatimServer,

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_seriatim.client import Client
 from pyspark_seriatim.options import Options
+from tests.support.cluster_start import ClusterOf
 from tests.support.processes import SeriatimServer
 from tests.support.relay import Relay
 
@@ -96,7 +98,11 @@ def small_batches(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("shuffled", [False, True], ids=["narrow", "shuffled"])
+@pytest.mark.parametrize(
+    "shuffled",
+    [pytest.param(False, marks=pytest.mark.slow), True],
+    ids=["narrow", "shuffled"],
+)
 def test_given_tasks_and_drivers_that_die_when_a_stream_is_written_then_each_row_is_there_once(
     spark: SparkSession, broker: SeriatimServer, tmp_path: Path, shuffled: bool
 ) -> None:
@@ -221,3 +227,28 @@ def test_given_other_modes_of_a_stream_then_it_is_written_at_least_once_or_refus
     at_least = Checkpoint(tmp_path / "two", broker.port, deliveryGuarantee="at-least-once")
     at_least.run(source(spark, 2))
     assert sorted(numbers(broker.port)) == batches(0, 1)
+
+
+@pytest.mark.slow
+def test_given_a_coordinator_killed_at_each_step_when_a_stream_is_written_then_each_row_is_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with ClusterOf(3) as cluster, ExitStack() as stack:
+        at = (cluster.coordinator() + 1) % 3
+        relay = stack.enter_context(Relay(cluster.members[at].port))
+        query = Checkpoint(tmp_path / "checkpoint", relay.port, publishBatchBytes="4k")
+
+        def kill() -> None:
+            member = cluster.members[cluster.coordinator()]
+            member.kill()
+            member.start(member.port)
+
+        done: list[int] = []
+        for word in (b"$SEQ.STAGE", b"$SEQ.COMMIT"):
+            relay.when(word, before=kill)
+            done += query.run(source(spark, 2))
+            relay.when(word, after=kill)
+            done += query.run(source(spark, 2))
+        assert sorted(numbers(cluster.members[at].port)) == batches(0, done[-1] + 1)
+        others = [numbers(member.port) for member in cluster.members]
+    assert others[0] == others[1] == others[2]

@@ -29,6 +29,7 @@ COMPILED_ONLY = (
     TESTS / "broker" / "settings",
     TESTS / "cardinal",
     TESTS / "clients",
+    TESTS / "cluster",
     TESTS / "crash",
     TESTS / "deploy",
     TESTS / "network",

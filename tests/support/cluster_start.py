@@ -5,7 +5,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,10 +19,17 @@ QUICK = ["--cluster_dead", "1.5", "--cluster_slow", "1"]
 class ClusterOf:
     """`count` members; `start` makes the first one a cluster, and starts all of them."""
 
-    def __init__(self, count: int = 3, name: str = "orders", more: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        count: int = 3,
+        name: str = "orders",
+        more: list[str] | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        """In `folder` there may be a store of the first member, `store-0`, already."""
         self.name = name
-        self.folder = Path(tempfile.mkdtemp(prefix="seriatim-cluster-"))
-        self.etcd = EtcdServer()
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="seriatim-cluster-"))
+        self.etcd: EtcdServer
         self.more = more or []
         self.members: list[SeriatimServer] = []
         self._count = count
@@ -31,6 +38,7 @@ class ClusterOf:
     def __enter__(self) -> Self:
         self._stack.callback(shutil.rmtree, self.folder, True)
         try:
+            self.prepare()
             self._stack.enter_context(self.etcd)
             self.start()
         except BaseException:
@@ -51,6 +59,10 @@ class ClusterOf:
                 print(f"--- member {at} ---", *member.log[-60:], sep="\n")
         self._stack.close()
 
+    def prepare(self) -> None:
+        """Before anything starts: say where."""
+        self.etcd = EtcdServer()
+
     def flags(self, at: int) -> list[str]:
         """How member `at` is started, besides its address."""
         given = ["--cluster", self.name, "--etcd", self.etcd.endpoint, "--cluster_port", "-1"]
@@ -67,12 +79,13 @@ class ClusterOf:
         return self.number_of(self.view()["coordinator"])
 
     def number_of(self, member: str) -> int:
-        """Which of the members has this id: each writes it into its store."""
-        for at in range(len(self.members)):
-            file = self.folder / f"store-{at}" / "cluster" / "member.json"
-            if json.loads(file.read_text())["member"] == member:
-                return at
-        raise AssertionError(f"nobody is {member}")
+        """Which of the members has this id."""
+        return self.ids().index(member)
+
+    def ids(self) -> list[str]:
+        """The id of each member, which writes it into its store."""
+        files = [self.folder / f"store-{at}" / "cluster" for at in range(len(self.members))]
+        return [json.loads((file / "member.json").read_text())["member"] for file in files]
 
     def _get(self, key: str) -> dict[str, str]:
         name = f"/seriatim/{self.name}/{key}".encode()
@@ -86,7 +99,16 @@ class ClusterOf:
         """Make a store the cluster's first member."""
         command = [str(BIN / "seriatim"), "cluster", "init", "--cluster", self.name]
         command += ["--etcd", self.etcd.endpoint, "-sd", str(store)]
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+        with self.inside_etcd():
+            subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+
+    def inside_etcd(self) -> AbstractContextManager[None]:
+        """The network that etcd answers in."""
+        return nullcontext()
+
+    def made(self, at: int, store: Path) -> SeriatimServer:
+        """Member `at`, not started yet."""
+        return SeriatimServer(arguments=self.flags(at), store=store, frame="netstring")
 
     def start(self) -> None:
         """Start all members, the first one first."""
@@ -94,7 +116,7 @@ class ClusterOf:
             store = self.folder / f"store-{at}"
             if at == 0:
                 self.init(store)
-            member = SeriatimServer(arguments=self.flags(at), store=store, frame="netstring")
+            member = self.made(at, store)
             self.members.append(member)
             self._stack.callback(member.__exit__, AssertionError, None, None)
             member.start()

@@ -17,6 +17,8 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -40,11 +42,20 @@ def etcd_program() -> str:
 class EtcdServer:
     """One etcd process; a context manager that never leaves it running."""
 
-    def __init__(self, *arguments: str, scheme: str = "http") -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        scheme: str = "http",
+        address: str = "127.0.0.1",
+        inside: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._address = address
+        self._inside = inside  # the network that it is in
         self._folder = tempfile.mkdtemp(prefix="seriatim-etcd-")
         self._arguments = arguments
         self._scheme = scheme
-        self._keepers = [kept_port(), kept_port()]
+        with inside():
+            self._keepers = [kept_port(address), kept_port(address)]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -54,12 +65,12 @@ class EtcdServer:
 
     @property
     def endpoint(self) -> str:
-        return f"{self._scheme}://127.0.0.1:{self.port}"
+        return f"{self._scheme}://{self._address}:{self.port}"
 
     def start(self) -> Self:
         """Start it, and return when it answers."""
         assert self._process is None, "already running"
-        peer = f"http://127.0.0.1:{self._keepers[1].getsockname()[1]}"
+        peer = f"http://{self._address}:{self._keepers[1].getsockname()[1]}"
         command = [
             *(etcd_program(), "--data-dir", f"{self._folder}/data", "--log-level", "error"),
             *("--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint),
@@ -67,7 +78,7 @@ class EtcdServer:
             *("--initial-cluster", f"default={peer}"),
             *self._arguments,
         ]
-        with open(Path(self._folder, "log"), "ab") as log:
+        with open(Path(self._folder, "log"), "ab") as log, self._inside():
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
@@ -101,7 +112,7 @@ class EtcdServer:
         data = json.dumps(fields).encode()
         request = urllib.request.Request(f"{self.endpoint}{path}", data=data)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=READY_S) as answer:
+        with self._inside(), opener.open(request, timeout=READY_S) as answer:
             found: dict[str, Any] = json.loads(answer.read())
         return found
 
@@ -114,7 +125,7 @@ class EtcdServer:
                 break
             try:
                 if self._scheme == "https":
-                    socket.create_connection(("127.0.0.1", self.port), READY_S).close()
+                    socket.create_connection((self._address, self.port), READY_S).close()
                 else:
                     self.call("/v3/maintenance/status", {})
                 return
@@ -140,9 +151,9 @@ class EtcdServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def kept_port() -> socket.socket:
-    """A free port of loopback, bound but not listening: nobody else gets it before a restart."""
+def kept_port(address: str = "127.0.0.1") -> socket.socket:
+    """A free port of the address, bound but not listening: nobody else gets it before a restart."""
     keeper = socket.socket()
     keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    keeper.bind(("127.0.0.1", 0))
+    keeper.bind((address, 0))
     return keeper

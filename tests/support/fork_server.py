@@ -1,14 +1,15 @@
-"""The fork server of commands.py: it has imported the command, and each run is a fork of it.
+"""A fork server of commands.py: it has imported a program, and each process of it is a fork.
 
 A request on standard input, a socket, is a JSON object with three descriptors for the process's
 standard streams and one that gets the exit status. A child leaves the loop, takes its streams and
-environment, and ends as the installed script `seriatim` would: by `sys.exit(main())`.
+environment, and is then the installed script `seriatim`, or `python -m broker` with its settings.
 """
 
 import contextlib
 import gc
 import json
 import os
+import runpy
 import selectors
 import signal
 import socket
@@ -19,8 +20,10 @@ REQUEST_MAX = 1 << 20
 STREAMS = 3
 
 
-def serve(requests: socket.socket) -> bool:
+def serve() -> bool:
     """Fork for each request until nobody can send one; True in a child."""
+    gc.freeze()  # what a collection in a child does not look at stays shared
+    requests = socket.socket(fileno=os.dup(0))
     statuses: dict[int, int] = {}  # by pid: where its exit status goes
     ended, wakeup = socket.socketpair()
     ended.setblocking(False)
@@ -44,6 +47,7 @@ def serve(requests: socket.socket) -> bool:
                 if not pid:
                     signal.set_wakeup_fd(-1)
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    signal.signal(signal.SIGINT, signal.default_int_handler)
                     for opened in (ended, wakeup, requests):
                         opened.close()
                     for other in (status, *statuses.values()):
@@ -81,6 +85,13 @@ def become(request: dict[str, object], streams: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])  # type: ignore[call-overload]
     sys.argv = list(request["command"])  # type: ignore[call-overload]
+    if request["given"]:
+        settings = os.memfd_create("seriatim-settings")
+        os.write(settings, str(request["given"]).encode())
+        os.lseek(settings, 0, os.SEEK_SET)
+        sys.argv.append(str(settings))
+        if json.loads(str(request["given"])).get("cluster", {}).get("name"):
+            del sys.modules["ssl"]  # a member of a cluster may use TLS, to etcd
     sys.stdin = sys.__stdin__ = opened(0, sys.stdin)  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = opened(1, sys.stdout)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = opened(2, sys.stderr)  # type: ignore[misc]
@@ -98,9 +109,8 @@ def opened(number: int, like: IO[str]) -> IO[str]:
     )
 
 
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests and for what they run
-    # As the script in the environment's bin has it.
+def run_command() -> None:
+    """Be the script in the environment's `bin`."""
     sys.path.insert(0, os.path.dirname(sys.executable))
     import asyncio  # noqa: F401
 
@@ -113,7 +123,19 @@ if __name__ == "__main__":
     import seriatim.cli.commands  # noqa: F401
     from seriatim.cli import main
 
-    gc.freeze()  # what a collection in a child does not look at stays shared
-    if serve(socket.socket(fileno=os.dup(0))):
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if serve():
         sys.exit(main())
+
+
+def run_broker() -> None:
+    """Be `python -m broker`, which has asyncio without `ssl`."""
+    sys.modules["ssl"] = None  # type: ignore[assignment]
+    import broker.process  # noqa: F401
+
+    if serve():
+        runpy.run_module("broker", run_name="__main__")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests and for what they run
+    {"command": run_command, "broker": run_broker}[sys.argv[1]]()

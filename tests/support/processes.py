@@ -7,6 +7,7 @@ chosen port stays reserved while the process is down: nobody else gets it before
 `none` must pass against it too, or the test is wrong.
 """
 
+import io
 import os
 import re
 import shutil
@@ -20,7 +21,9 @@ import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self, cast
+
+from tests.support.commands import Forked, can_fork
 
 READY_S = 60.0  # compiled and idle it takes 0.1 s; a loaded two-core machine may take seconds
 STOP_S = 30.0
@@ -55,7 +58,7 @@ class ServerProcess:
         self.log: list[str] = []
         self._ready = threading.Event()
         self._changed = threading.Condition()
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[str] | Forked | None = None
         self._reader: threading.Thread | None = None
         self._let_port_go: Callable[[], object] = nothing
 
@@ -66,20 +69,21 @@ class ServerProcess:
             port = self._keep_port()
         self.log, self.ports, self._ready = [], [], threading.Event()
         self._process = self._spawn([*self.command, "-a", self.host, "-p", str(port)], self.env)
-        assert self._process.stderr is not None
-        self._reader = threading.Thread(
-            target=self._read, args=(self._process.stderr,), daemon=True
-        )
+        said: IO[Any] | None = self._process.stderr
+        assert said is not None
+        if not isinstance(self._process, subprocess.Popen):
+            said = io.TextIOWrapper(cast(IO[bytes], said), errors="replace")
+        self._reader = threading.Thread(target=self._read, args=(said,), daemon=True)
         self._reader.start()
         if not (self._ready.wait(READY_S) and self.ports and self.said("Server is ready")):
-            said = "\n".join(self.log)
+            log = "\n".join(self.log)
             self.kill()
-            raise NotReadyError(f"{' '.join(self.command)} did not get ready:\n{said}")
+            raise NotReadyError(f"{' '.join(self.command)} did not get ready:\n{log}")
         return self
 
     def _spawn(
         self, command: list[str], env: Mapping[str, str], inherits: tuple[int, ...] = ()
-    ) -> subprocess.Popen[str]:
+    ) -> subprocess.Popen[str] | Forked:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -106,16 +110,17 @@ class ServerProcess:
         return port
 
     def _read(self, pipe: IO[str]) -> None:
-        for line in pipe:
-            found = LISTENING.search(line)
-            if found:
-                self.ports.append(int(found[1]))
-                self.port = self.ports[0]
-            with self._changed:
-                self.log.append(line.rstrip("\n"))
-                self._changed.notify_all()
-            if "Server is ready" in line:
-                self._ready.set()
+        with pipe:
+            for line in pipe:
+                found = LISTENING.search(line)
+                if found:
+                    self.ports.append(int(found[1]))
+                    self.port = self.ports[0]
+                with self._changed:
+                    self.log.append(line.rstrip("\n"))
+                    self._changed.notify_all()
+                if "Server is ready" in line:
+                    self._ready.set()
         self._ready.set()  # end of file: nobody should wait for what cannot come
         with self._changed:
             self._changed.notify_all()
@@ -136,6 +141,15 @@ class ServerProcess:
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
+
+    def suspend(self) -> None:
+        """It stands still with all its threads when this returns, until SIGCONT."""
+        assert self._process is not None
+        if isinstance(self._process, subprocess.Popen):
+            self.signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        else:
+            self._process.stop()
 
     def wait(self, timeout: float = STOP_S) -> int:
         """Wait for the end of the process; its exit status."""
@@ -244,18 +258,30 @@ class SeriatimServer(ServerProcess):
 
     def _spawn(
         self, command: list[str], env: Mapping[str, str], inherits: tuple[int, ...] = ()
-    ) -> subprocess.Popen[str]:
+    ) -> subprocess.Popen[str] | Forked:
         """The broker's own process, unless the command has something to say about its settings."""
         # Not before --pure hides the compiled modules: conftest.py files import this one earlier.
+        from broker.settings.settings import settings_to_json
         from seriatim.cli.serve import MALLOC
         from tests.support.broker_start import broker_command, settings_of
 
         settings = None if self.by_command else settings_of(command[2:], env)
         if settings is None:
             return super()._spawn(command, env)
+        full = {**MALLOC, **env}
+        if settings.loop == "asyncio" and can_fork("broker", full):
+            given = settings_to_json(settings)
+            return Forked(
+                ["broker", "--settings-fd"],
+                env=full,
+                program="broker",
+                given=given,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
         own, descriptor = broker_command(settings)
         try:
-            return super()._spawn(own, {**MALLOC, **env}, (descriptor,))
+            return super()._spawn(own, full, (descriptor,))
         finally:
             os.close(descriptor)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.commands import Command, of_the_interpreter
+from tests.support.commands import Forked, can_fork
 
 COMMAND = str(Path(sys.executable).parent / "seriatim")
 COMMAND_S = 60.0
@@ -31,7 +31,7 @@ def seriatim(
     with tempfile.TemporaryDirectory(prefix="seriatim-state-") as state:
         full = environment({"XDG_STATE_HOME": state, **(env or {})})
         command = [COMMAND, *arguments]
-        if of_the_interpreter(full) != of_the_interpreter(os.environ):
+        if not can_fork("command", full):
             return subprocess.run(
                 command,
                 input=stdin,
@@ -41,7 +41,7 @@ def seriatim(
                 timeout=COMMAND_S,
                 check=False,
             )
-        process = Command(command, env=full, cwd=cwd)
+        process = Forked(command, env=full, cwd=cwd)
         try:
             out, said = process.communicate(stdin, COMMAND_S)
         except BaseException:
@@ -67,7 +67,7 @@ class Listener:
     def __init__(self, *arguments: str, stdout: int = subprocess.PIPE) -> None:
         colourful = environment({"TERM": "xterm-256color"})
         del colourful["NO_COLOR"]
-        self.process = Command(
+        self.process = Forked(
             [COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=stdout, env=colourful
         )
         assert self.process.stderr is not None
