@@ -12,7 +12,8 @@ cdef class Feed:
     cdef object matches
     cdef Walk walk
     cdef dict decided
-    cdef readonly unsigned long long previous, messages, skipped, too_long, broken
+    cdef public unsigned long long previous
+    cdef readonly unsigned long long messages, skipped, too_long, broken
     cdef readonly str fault
     cdef Py_ssize_t start, end
     cdef unsigned long long first, last, held

@@ -93,6 +93,12 @@ class Rerequests:
             return None
         return Search(self, session, first, count, safe, peer)
 
+    def begin_stream(self, session: bytes) -> None:
+        """The journal is this one from now on: a member of a cluster may have got another."""
+        self.session = session
+        self.walk = Walk(self.journal.salt, self.journal.checked)
+        self.known.clear()
+
     def sent(self, search: "Search", answer: bytes, now: float) -> None:
         """Count an answer and its cost, including what was read from the disk."""
         cost = REQUEST_COST + len(answer) + search.fetched_bytes

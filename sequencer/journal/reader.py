@@ -8,7 +8,8 @@
 Rules.
 1. It takes no lock and writes nothing: the broker does not notice it.
 2. Numbers come in order, and none is left out: missing numbers are reported as `Lost`.
-3. A record that is still being written is not there yet; `tail` and `poll` find it later.
+3. A record that is still being written is not there yet; `tail` and `poll` find it later. Nor is
+   one of a cluster's member that is not committed yet.
 
 Headers and payload are views of the chunk that was read and keep it alive. If you keep few of
 many messages, copy them: `bytes(item.payload)`. Memory: one chunk, and what you keep.
@@ -67,7 +68,10 @@ class Reader:
         firsts = self.view.segments()
         if not firsts:
             return 1, 0
-        return firsts[0], self._last(firsts[-1])
+        last = self._last(firsts[-1])
+        if self.view.is_member and not self.view.is_committed(last):
+            last = max(self.view.watermark, firsts[0] - 1)
+        return firsts[0], last
 
     def number_at(self, time: int) -> int:
         """The first number of a message at this time (ns since 1970) or later; or last + 1."""

@@ -68,6 +68,9 @@ cdef class Walk(Message):
     cpdef int skim(self) except -1
     @cython.locals(last=Py_ssize_t, before='unsigned long long', follows=bint)
     cpdef int seek(self, unsigned long long number) except -1
+    @cython.locals(begin=Py_ssize_t, end=Py_ssize_t, last='unsigned long long',
+                   epoch='unsigned int')
+    cpdef unsigned long long stretch(self, Py_ssize_t most) except? 0
     @cython.locals(head='const Head *', length=Py_ssize_t, left=Py_ssize_t, padded=Py_ssize_t,
                    crc='unsigned int')
     cdef int _read(self, bint check) except -1

@@ -229,6 +229,21 @@ class Walk(Message):
         self.after = last
         return 0
 
+    def stretch(self, most: int) -> int:
+        """Go on from the current record while numbers are consecutive, and of the same epoch.
+
+        At most `most` bytes, with the current record, and nothing is checked. Returns the last
+        number; `after` is its end.
+        """
+        begin, last, epoch = self.at, self.number, self.epoch
+        end = self.after
+        while self._read(False) == RECORD and self.after - begin <= most:
+            if self.number != last + 1 or self.epoch != epoch:
+                break
+            end, last = self.after, self.number
+        self.after = end
+        return last
+
     def _read(self, check: bool) -> int:
         self.at = self.after
         left = self.stop - self.at

@@ -22,6 +22,7 @@ from sequencer.journal.identity import FILE, Identity, read_identity
 from sequencer.journal.index import Marks, Summary, read_index, read_summary
 from sequencer.journal.layout import HEADER_SIZE
 from sequencer.journal.record import HEAD as RECORD_HEAD
+from sequencer.journal.watermark import read_watermark
 
 WHERE = "give the directory that the broker writes to"
 
@@ -37,6 +38,24 @@ class StoreView:
         self.journal, self.salt, self.epoch = identity.journal, identity.salt, identity.epoch
         self.cuts, self.cut = identity.cuts, identity.cut  # as in store.json
         self.cutting = identity.pending is not None
+        self._watermark = -1  # of a member of a cluster; -1: there is none, and everything counts
+        self._read_watermark()
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it is the store of a member of a cluster, which may take numbers back."""
+        return self._watermark >= 0
+
+    def is_committed(self, number: int) -> bool:
+        """Whether this number, if it is here, stays."""
+        if 0 <= self._watermark < number:
+            self._read_watermark()
+        return self._watermark < 0 or number <= self._watermark
+
+    @property
+    def watermark(self) -> int:
+        """The last number that counts, as far as was read; -1: all do."""
+        return self._watermark
 
     def segments(self) -> list[int]:
         """The first numbers of all segments, in order."""
@@ -142,6 +161,12 @@ class StoreView:
         self._mark = (0, 0, 0)
         self.cutting = identity.pending is not None
         self._seen = stamp
+        self._read_watermark()
+
+    def _read_watermark(self) -> None:
+        mark = read_watermark(self.path)
+        if mark is not None:  # else it is being written, or was never there
+            self._watermark = mark.number if mark.journal == self.journal else 0
 
     def _identify(self) -> Identity:
         """Read store.json; if that is damaged, the newest segment with a good head."""

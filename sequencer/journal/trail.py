@@ -12,6 +12,9 @@ or of the longest record so far.
 A store may take numbers back. `more` raises `StoreError` if that may concern a number that it has
 returned. Each cut is counted in store.json before it begins, and is marked there until it is
 complete. So whatever was read before the count was looked at is from before the cut.
+
+Of the store of a cluster's member only what is committed is there. That is never taken back, so
+such a store may be cut as often as it likes.
 """
 
 import os
@@ -20,7 +23,8 @@ from typing import NamedTuple
 
 from sequencer.journal.errors import Damage, StoreError
 from sequencer.journal.header import START
-from sequencer.journal.layout import HEADER_SIZE
+from sequencer.journal.layout import HEADER_SIZE, RECORD
+from sequencer.journal.record import Walk
 from sequencer.journal.store_view import StoreView
 from sequencer.journal.survey import Survey
 
@@ -71,6 +75,10 @@ class Trail:
 
         True: there are new bytes. False: nothing more for now.
         """
+        if not self.view.is_committed(number):
+            self.stop = self.at  # it may be cut, and other bytes come: they are read again
+            self._check()
+            return False
         found = self._more(number, bad)
         while self._is_cut(number):  # what was read may be gone: read it again
             self.close()
@@ -136,6 +144,18 @@ class Trail:
                 self.stop = os.preadv(self._fd, [view[:size]], offset)
             self.buffer = self._reuse
         self._offset, self.at = offset, 0
+        if self.view.is_member:
+            self._leave_uncommitted()
+
+    def _leave_uncommitted(self) -> None:
+        """Act as if what is above the watermark were not there yet."""
+        walk = Walk(self.view.salt, False)
+        walk.begin(self.buffer, 0, self.stop)
+        walk.seek(self.view.watermark + 1)
+        while walk.skim() == RECORD:
+            if walk.number > self.view.watermark:
+                self.stop = walk.at
+                return
 
     # Entering and leaving segments
 
@@ -199,7 +219,8 @@ class Trail:
         view.check()
         if view.cuts == self._cuts:
             return False
-        if view.cuts > self._cuts + 1 or number > view.cut + 1:
+        is_lost = view.cuts > self._cuts + 1 or number > view.cut + 1
+        if is_lost and not view.is_member:
             raise self._truncated()
         if view.cutting:
             return False  # it is looked at once more
