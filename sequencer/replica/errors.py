@@ -11,3 +11,18 @@ class BadRecords(ValueError):
 
 class BadFrame(ValueError):
     """The bytes are not what a member sends; `str()` says what is wrong with them."""
+
+
+class StageRefused(Exception):
+    """A request for staging that cannot be carried out; `expected`: where the stage goes on."""
+
+    def __init__(self, status: int, why: str, expected: int | None = None) -> None:
+        super().__init__(why)
+        self.status = status
+        self.expected = expected
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the asker is told."""
+        facts: dict[str, object] = {"why": str(self)}
+        return facts if self.expected is None else facts | {"expected": self.expected}

@@ -43,9 +43,16 @@ class FollowerRole:
         self._was_welcomed = False  # in the view's epoch
         self._echo = 0
         self._ack_due = False
+        self._watermark = 0  # the last that the coordinator told
+        self._takers: m.Takers | None = None  # what it was told
         self._dial_at = member.now
         self._welcome: m.Welcome | None = None  # waits until the records that are cut can be read
         self._later: list[Any] = []  # came after that
+
+    @property
+    def target(self) -> int:
+        """The highest number that the coordinator is known to have."""
+        return max(self.base, self._watermark)
 
     # The connection
 
@@ -109,6 +116,8 @@ class FollowerRole:
             return
         self.connection = self.epoch = 0
         self.is_ready = self._ack_due = False
+        self._watermark = 0
+        self._takers = None
         self._welcome, self._later = None, []
         self._dial_at = self.member.now + (self.member.settings.refused if self.why else 0.0)
         self.member.promises.connection_lost()
@@ -145,12 +154,12 @@ class FollowerRole:
         match message:
             case m.Data():
                 if message.records is None or self._append(message.records):
-                    member.advance(message.watermark)
-                    member.advance_notes(message.note_watermark)
+                    self._watermark = message.watermark
+                    member.told(message.watermark, message.note_watermark)
                     self._look_whether_ready()
             case m.Notes():
-                member.promises.take_notes(message.notes, message.note_watermark)
-                member.advance_notes(message.note_watermark)
+                member.promises.held.take(message.notes, message.note_watermark)
+                member.told(self._watermark, message.note_watermark)
                 self._ack_due = True
             case m.StagePiece():
                 member.promises.take_piece(message)
@@ -160,10 +169,11 @@ class FollowerRole:
             case m.Pulse():
                 self._echo = message.beat
                 self._ack_due = True
-                member.promises.fetch_again(message.note_watermark)
+                member.promises.held.look_again(message.note_watermark)
                 member.learned(message.revision, message.view)
-                member.advance(message.watermark)
-                member.advance_notes(message.note_watermark)
+                self._say_takers()
+                self._watermark = message.watermark
+                member.told(message.watermark, message.note_watermark)
 
     def _refused(self, connection: int, message: m.NotCoordinator) -> None:
         if connection == self.connection:
@@ -177,7 +187,8 @@ class FollowerRole:
         """It is answered when its number is committed here: an old number may not be yet."""
         if self.epoch:
             try:
-                self.member.table.answered(message.origin, message.sequence, message.number)
+                if self.member.table.answered(message.origin, message.sequence, message.number):
+                    self.member.counters.ids_answered += 1
             except BadRecords as error:
                 self._give_up(str(error))
             else:
@@ -191,17 +202,18 @@ class FollowerRole:
             self._give_up(f"number {records.first} comes where {log.last + 1} was to come")
             return False
         try:
+            marked = member.table.marked
             found = member.table.inspect(records.data, records.first, records.epoch)
             if found.last != records.last:
                 raise BadRecords(f"they end at {found.last} and not at {records.last}")
             log.append(records, found.time, found.last_time, found.ids)
+            if not self.is_ready:
+                member.counters.found_in_log += member.table.marked - marked
         except BadRecords as error:
-            member.numbering.void_above(log.last, b"")
             self._give_up(str(error))
             return False
         except OSError as error:
             # The coordinator hears nothing of this member until it has room, and goes on without.
-            member.numbering.void_above(log.last, b"")
             self._give_up(f"the journal cannot be written: {error}")
             self._dial_at = member.now + member.settings.disk
             return False
@@ -222,12 +234,12 @@ class FollowerRole:
             return
         self.why = ""
         self.epoch = message.epoch
-        self._was_welcomed = True
         member.learned(message.revision, message.view)
         if self.connection != connection or member.memory.epoch != message.epoch:
             self.leave()
             return
         self.heard = member.now
+        self._was_welcomed = True
         self._cut(message)
 
     def readable(self) -> None:
@@ -279,12 +291,23 @@ class FollowerRole:
             self._ack_due = False
             self.acknowledge()
 
+    def _say_takers(self) -> None:
+        """At most once for each pulse, and only what is new."""
+        takers = self.member.takers_message(self.epoch)
+        if takers != self._takers:
+            self._takers = takers
+            self.member.actions.append(m.Send(self.connection, takers))
+
     def synced(self) -> None:
         self._ack_due = self._ack_due or (self.epoch != 0 and self._welcome is None)
 
     def _forward(self) -> None:
-        member = self.member
-        while block := member.table.unsent(member.settings.block_bytes):
+        """Send what has no number yet. More than a window would keep ACKs from the coordinator."""
+        member, settings = self.member, self.member.settings
+        while member.table.in_flight < settings.forward_window:
+            block = member.table.unsent(settings.block_bytes)
+            if not block:
+                break
             member.actions.append(m.Send(self.connection, m.Forward(self.epoch, block)))
 
     def acknowledge(self) -> None:
@@ -294,7 +317,7 @@ class FollowerRole:
             return
         number = log.synced if member.settings.is_always else log.last
         pieces = member.promises.written
-        ack = m.Ack(self.epoch, number, member.notes.last, pieces, self._echo)
+        ack = m.Ack(self.epoch, number, member.promises.held.last, pieces, self._echo)
         member.actions.append(m.Send(self.connection, ack))
 
     def ask(self, request: m.MemberRequest) -> bool:

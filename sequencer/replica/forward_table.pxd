@@ -13,10 +13,12 @@ cdef enum:
 @cython.final
 cdef class ForwardTable:
     cdef readonly unsigned int run
-    cdef ForwardCopies copies
+    cdef readonly ForwardCopies copies
     cdef Walk walk, copy_walk
     cdef readonly unsigned long long placed, settled
+    cdef readonly unsigned long long forwarded, forwarded_again, marked
     cdef unsigned long long forgotten, base, sent, tried, looked, replied
+    cdef readonly Py_ssize_t in_flight
     cdef Py_ssize_t room
     cdef bytearray table
     cdef unsigned long long *numbers
@@ -40,7 +42,8 @@ cdef class ForwardTable:
     cpdef bint answered(self, unsigned long long origin, unsigned long long sequence,
                         unsigned long long number) except -1
     cpdef rewind(self)
-    @cython.locals(place='unsigned long long', start='unsigned long long', at='unsigned long long',
+    @cython.locals(place='unsigned long long', first='unsigned long long',
+                   start='unsigned long long', at='unsigned long long',
                    size=Py_ssize_t, length=Py_ssize_t)
     cpdef bytes unsent(self, Py_ssize_t most)
     @cython.locals(place='unsigned long long', row=Py_ssize_t)
@@ -74,6 +77,8 @@ cdef class ForwardTable:
     @cython.locals(place='unsigned long long')
     cdef int _mark(self, unsigned long long origin, unsigned long long sequence,
                    unsigned long long number) except -1
+    @cython.locals(row=Py_ssize_t, length=Py_ssize_t)
+    cdef int _arrive(self, unsigned long long place) except -1
     @cython.locals(row=Py_ssize_t, start=Py_ssize_t, stop=Py_ssize_t, stranger=bint)
     cdef unsigned long long _find(self, unsigned long long after, unsigned long long origin,
                                   unsigned long long sequence) except? 0

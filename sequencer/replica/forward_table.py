@@ -57,8 +57,11 @@ class ForwardTable:
             nothing = memoryview(b"").cast("Q")
             self.numbers = self.origins = self.sequences = self.times = self.ats = nothing
         self._move_rows(ROWS_MIN)
+        self.forwarded = self.forwarded_again = 0  # records sent; those tried before
+        self.marked = 0  # entries that were found in the log
         self.first_time = self.last_time = 0  # of what `inspect` has walked
         self.has_ids = False
+        self.in_flight = 0  # bytes sent on this connection, and not numbered yet
         self.sent = 0  # up to here everything is sent on this connection, or needs not be
         self.tried = 0  # up to here everything has been sent or numbered at some time
         self.looked = self.replied = 0  # where the next number in the log, or known one, belongs
@@ -103,6 +106,7 @@ class ForwardTable:
     def known(self, place: int, number: int) -> None:
         """This entry's message has a number: its id had it, or it was just given."""
         assert self.settled < place <= self.placed, "an entry that is not final"
+        self._arrive(place)
         self.numbers[place - self.base] = number
         if place > self.tried:
             self.tried = place
@@ -153,6 +157,7 @@ class ForwardTable:
     def rewind(self) -> None:
         """There is a new connection: everything without a number is to be sent, again or not."""
         self.sent = self.looked = self.replied = self.settled
+        self.in_flight = 0
         self.wasted = 0
         self._forget_strangers()
 
@@ -166,6 +171,7 @@ class ForwardTable:
         self.sent = place - 1
         if place > self.placed:
             return b""
+        first = place
         start = self.ats[place - self.base]
         size = 0
         # What lies together goes together. What is cut off here is the start of the next block.
@@ -176,7 +182,11 @@ class ForwardTable:
                 break
             size += length
             place += 1
+        self.forwarded += place - first
+        if self.tried >= first:
+            self.forwarded_again += min(self.tried + 1, place) - first
         self.sent = place - 1
+        self.in_flight += size
         if self.sent > self.tried:
             self.tried = self.sent
         return self.copies.cut_out(start, size)
@@ -248,6 +258,7 @@ class ForwardTable:
         for place in range(self.settled + 1, self.placed + 1):
             row = place - self.base
             if self.origins[row] in origins:
+                self._arrive(place)
                 self.numbers[row] = ULLONG_MAX
 
     # For a new coordinator
@@ -340,9 +351,20 @@ class ForwardTable:
         place = self._find(self.looked, origin, sequence)
         if place:
             self.looked = place
+            self._arrive(place)
+            self.marked += 1
             self.numbers[place - self.base] = number
             if place > self.tried:
                 self.tried = place
+        return 0
+
+    def _arrive(self, place: int) -> int:
+        """This entry gets a number: if it was under way, it is no longer."""
+        row = place - self.base
+        if place <= self.sent and not self.numbers[row]:
+            length = self.copies.size_at(self.ats[row])
+            # What was cut is not counted until it is sent again.
+            self.in_flight -= length if length < self.in_flight else self.in_flight
         return 0
 
     def _find(self, after: int, origin: int, sequence: int) -> int:

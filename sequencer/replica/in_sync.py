@@ -41,6 +41,7 @@ class InSync:
         self.member = reign.member
         self.proposals: list[View] = []  # on this revision: any of them may have been accepted
         self.joining = ""  # it counts before the engine has it
+        self.dismissed: set[str] = set()  # an operator wants these removed
         self.heard: dict[str, float] = {}  # when the pulse was sent that it echoed last
         self.stalled: dict[str, float] = {}  # since when it acknowledges nothing, and owes it
         self.removals: dict[tuple[str, int], Removal] = {}  # by member and run
@@ -95,9 +96,12 @@ class InSync:
 
     def is_silent(self, name: str) -> bool:
         member = self.member
-        since = max(self.heard.get(name, 0.0), self._began)
         stalled = member.now - self.stalled.get(name, member.now)
-        return member.now - since > member.settings.slow or stalled > member.settings.stuck
+        return self.silent_for(name) > member.settings.slow or stalled > member.settings.stuck
+
+    def silent_for(self, name: str) -> float:
+        """Milliseconds since that member has answered a pulse, as far as this one would know."""
+        return self.member.now - max(self.heard.get(name, 0.0), self._began)
 
     # Who goes, and who comes
 
@@ -132,7 +136,8 @@ class InSync:
     def is_unfit(self, name: str) -> bool:
         """Whether that member is to go."""
         link = self.reign.link_of(name)
-        return self.is_silent(name) or (link is not None and link.is_leaving)
+        is_leaving = name in self.dismissed or (link is not None and link.is_leaving)
+        return is_leaving or self.is_silent(name)
 
     def _joiner(self, view: View) -> tuple[str, ...]:
         """Who comes, if it has all that is committed by now (rule 13)."""
@@ -158,7 +163,8 @@ class InSync:
     def _may_join(self, link: MemberLink) -> bool:
         """Whether a learner was close to the head for long enough."""
         member, settings = self.member, self.member.settings
-        is_near = link.bytes <= settings.near_bytes and link.sent == member.log.last
+        behind = link.bytes + self.reign.journal.written - link.level_at
+        is_near = link.level_at >= 0 and behind <= settings.near_bytes
         # A promise whose stages are gone can be taken only when it is known to be kept.
         has_notes = self.reign.level(link.member)[1] >= self._notes_needed
         is_known = link.member in self.reign.acked and not link.is_leaving

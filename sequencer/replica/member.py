@@ -11,7 +11,8 @@ Rule 1  The view changes by compare-and-swap of its revision alone, and only a m
 Rule 2  Leases and clocks decide nothing. Members watch each other by pulses on connections.
 Rule 3  The fate of a swap may be unknown. So nothing is concluded from silence: whoever proposed
         asks again until the revision has moved.
-Rule 6  Views spread by any way. The highest revision counts.
+Rule 6  Views spread by any way. The highest epoch counts, and of that the highest revision: an
+        engine that was put back to an older state counts its revisions again.
 Rule 7  An epoch is written down before anything is said in it (`learned`).
 
 Uniform delivery: what is above the watermark is shown to nobody, neither subscriber nor publisher.
@@ -23,7 +24,9 @@ from sequencer.replica import member_messages as m
 from sequencer.replica.follower_role import FollowerRole
 from sequencer.replica.numbering import Numbering
 from sequencer.replica.promises import Promises
+from sequencer.replica.queue_weights import QueueWeights
 from sequencer.replica.reign import Reign
+from sequencer.replica.replica_counters import ReplicaCounters
 from sequencer.replica.replica_settings import ReplicaSettings
 from sequencer.replica.replicated_log import NEW, MemberMemory, NoteLog, ReplicatedLog, StageStore
 from sequencer.replica.view import View
@@ -38,6 +41,7 @@ class Member:
     reign_kind = Reign
     follower_kind = FollowerRole
     promises_kind = Promises
+    weights_kind = QueueWeights
 
     def __init__(
         self,
@@ -63,6 +67,7 @@ class Member:
         self.now = now
         self.wall = 0  # ns since 1970, for records
         self.actions: list[Any] = []
+        self.counters = ReplicaCounters()
         self.view = memory.view
         self.revision = memory.revision
         self.watermark = log.first - 1  # what retention has deleted was committed
@@ -72,6 +77,8 @@ class Member:
         self.complaint = ""  # why a connection or a write was given up last
         self.engine_is_older = False  # it was put back to a state before this member's epoch
         self.is_leaving = False
+        self.takers: dict[tuple[bytes, bytes], int] = {}  # set by the driver: of clients here
+        self.weights = self.weights_kind()  # who takes a number of a queue group
         self.promises = self.promises_kind(self, stages)
         self.follower = self.follower_kind(self)
         self.reign: Reign | None = None
@@ -79,6 +86,7 @@ class Member:
         self._said = self.watermark
         self._ticked = now
         self._ask_at = now
+        self._asked_with = self._asked_before = (0, 0)  # what was known at the last two reads
         self._swap_at = now
         self._progress_at = now  # when a message of a client here was settled, or none waited
         self._settled = 0
@@ -93,6 +101,8 @@ class Member:
         if self.view is None or self.now >= self._ask_at:
             wait = self.settings.engine if self.view is None else self.settings.reread
             self._ask_at = self.now + wait
+            self._asked_before = self._asked_with
+            self._asked_with = self.memory.epoch, self.revision
             self.actions.append(m.ReadView())
         if self.reign is not None:
             self.reign.tick()
@@ -140,20 +150,31 @@ class Member:
         if self.reign is not None:
             self.reign.readable()
 
+    def engine_has(self, revision: int, view: View) -> None:
+        """The engine answers a `ReadView`. The answer may be older than what is known by now."""
+        if (view.epoch, revision) < self._asked_before:
+            # It has less than before it was asked. Epochs would be used twice: only an operator can
+            # mend that (`cluster recover`).
+            if not self.engine_is_older:
+                self.complaint = (
+                    f"etcd has a view of epoch {view.epoch}, and this member knows one of epoch"
+                    f" {self.memory.epoch}: etcd was put back to an older state"
+                )
+            self.engine_is_older = True
+            return
+        self.engine_is_older = False
+        self.learned(revision, view)
+
     def learned(self, revision: int, view: View) -> None:
         """The engine has, or had, this view; an older one than is known says nothing."""
-        if revision <= self.revision:
-            return
-        if view.epoch < self.memory.epoch:
-            # Its epochs would be used twice: only an operator can mend that (`cluster recover`).
-            self.engine_is_older = True
+        if (view.epoch, revision) <= (self.memory.epoch, self.revision):
             return
         if self.log.journal not in (NEW, view.journal):
             self.actions.append(
                 m.Stop(f"this store is journal {self.log.journal}, the cluster's is {view.journal}")
             )
             return
-        self.engine_is_older = False
+        self.counters.views += 1
         is_new = view.epoch > self.memory.epoch
         self.memory.learn(view.epoch, revision, view)
         self.revision, self.view = revision, view
@@ -165,6 +186,15 @@ class Member:
         elif self.reign is not None:
             self.reign.view_changed()
 
+    def listed(self, run: int) -> None:
+        """The engine's list of members has this process for this member.
+
+        Runs only rise. So a higher one is a later process, on a copy of this store.
+        """
+        if run > self.run:
+            why = f"process {run} serves as member {self.id} by now, and this one is {self.run}"
+            self.actions.append(m.Stop(f"{why}: one of the stores is a copy of the other"))
+
     def ask(self, request: m.MemberRequest) -> None:
         """A client here stages or commits; `Done` is the answer."""
         if self.reign is not None:
@@ -172,14 +202,22 @@ class Member:
         else:
             self.promises.pass_on(request)
 
+    def stages_synced(self) -> None:
+        """What `stages.keep` was asked to sync is on the disk."""
+        if self.reign is not None:
+            self.reign.commit_is_due = True
+        else:
+            self.promises.held.look_again()
+
     def flush(self) -> None:
         """Say what is due, and commit. Called once after one or several events."""
         if self.reign is not None:
             self.reign.flush()
         else:
             self.follower.flush()
-        if self.watermark > self._said or self.settle_due:
-            self._said, self.settle_due = self.watermark, False
+        numbering = self.numbering
+        if self.watermark > self._said or self.settle_due or numbering.has_known:
+            self._said, self.settle_due, numbering.has_known = self.watermark, False, False
             self.actions.append(m.Deliver(self.watermark))
 
     def hand_over(self, to: str) -> str:
@@ -211,10 +249,15 @@ class Member:
         return 0.0 if self.reign is not None else self.now - self.follower.heard
 
     @property
+    def stalled_for(self) -> float:
+        """Milliseconds since a message of a client here was settled, while some wait for it."""
+        return self.now - self._progress_at
+
+    @property
     def is_full(self) -> bool:
         """Whether publishers are not to be read now: what waits takes as much as it may."""
-        if self.reign is not None:
-            return self.reign.is_behind
+        if self.reign is not None and self.reign.is_behind:
+            return True
         return self.table.held_bytes > self.settings.forward_bytes
 
     @property
@@ -242,12 +285,22 @@ class Member:
 
     # What both roles need
 
+    def told(self, watermark: int, note_watermark: int) -> None:
+        """So much is committed, of both logs. What notes say comes before the numbers it is for."""
+        self.advance_notes(note_watermark)
+        limit = self.weights.limit(self.note_watermark)
+        if self.promises.held.last >= note_watermark:
+            self.advance(watermark if limit is None else min(watermark, limit))
+
+    def takers_message(self, epoch: int = 0) -> m.Takers:
+        return m.Takers(epoch, tuple(sorted((*key, count) for key, count in self.takers.items())))
+
     def advance(self, watermark: int) -> None:
         """Everything up to there is committed: what is here of it is shown at the next flush."""
         self.watermark = max(self.watermark, min(watermark, self.log.last))
 
     def advance_notes(self, watermark: int) -> None:
-        while self.note_watermark < min(watermark, self.notes.last):
+        while self.note_watermark < min(watermark, self.promises.held.last):
             self.note_watermark += 1
             self.promises.apply(self.notes.at(self.note_watermark))
 
@@ -271,6 +324,7 @@ class Member:
             parts.append(bytes(records.data))
             after = records.last
         if parts:
+            self.counters.cut_records += self.log.last - number
             self.log.truncate(number)
             self.remembered = min(self.remembered, number)
         self.numbering.void_above(number, b"".join(parts))
@@ -297,8 +351,12 @@ class Member:
         return True
 
     def drop_expired(self) -> None:
-        """Give up what has waited longer than ids are remembered: it might be published twice."""
-        before = self.wall - int(self.settings.id_window * NS)
+        """Give up what may have waited for longer than ids are remembered.
+
+        It may have been published again elsewhere, and that be forgotten. Half of the window is
+        for what is still to come: the way to the coordinator, and the wait until it is taken.
+        """
+        before = self.wall - int(self.settings.id_window * NS / 2)
         self._abandon(self.table.expired(max(before, 0)))
 
     def _abandon(self, origins: frozenset[int]) -> None:
@@ -347,6 +405,7 @@ class Member:
             self.complaint = f"the journal cannot be written: {error}"
             self._swap_at = self.now + self.settings.disk
             return
+        self.counters.takeovers += 1
         self.reign = self.reign_kind(self)
         self.reign.begin()
 

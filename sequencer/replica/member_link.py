@@ -2,13 +2,16 @@
 
 from collections import deque
 
+from sequencer.replica.copy_pace import CopyPace
 from sequencer.replica.member_messages import Hello
 
 
 class MemberLink:
     """Written by the reign. A member has one; its next HELLO replaces it."""
 
-    def __init__(self, connection: int, hello: Hello, common: int, note_common: int) -> None:
+    def __init__(
+        self, connection: int, hello: Hello, common: int, note_common: int, burst: int
+    ) -> None:
         self.connection = connection
         self.member = hello.member
         self.run = hello.run
@@ -18,6 +21,8 @@ class MemberLink:
         self.watermark = self.note_watermark = 0  # the last ones it was told
         self.in_flight: deque[tuple[int, int]] = deque()  # last number, bytes: not acknowledged
         self.bytes = 0  # in flight
+        self.pace = CopyPace(burst)
+        self.level_at = -1  # bytes that the reign had written when all of it was sent; -1: never
         self.is_read = False  # what it needs next is being read from the disk
         self.is_leaving = False
         self.near_since = 0.0  # when it came close to the head; 0: it is not
@@ -27,6 +32,7 @@ class MemberLink:
         """These are sent."""
         self.sent = last
         self.in_flight.append((last, size))
+        self.pace.spend(size)
         self.bytes += size
 
     def acknowledge(self, number: int) -> None:

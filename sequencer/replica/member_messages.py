@@ -13,6 +13,7 @@ OK: Final = 200
 MISSING: Final = 404  # a stage; or nothing is known
 CONFLICT: Final = 409  # not the offset at which the stage goes on
 BUSY: Final = 423  # another batch of this application is being published
+CROWDED: Final = 429  # too many do so already
 RETRY: Final = 503  # there is no coordinator, or it has changed
 FULL: Final = 507  # the disk
 Epochs = tuple[tuple[int, int], ...]  # (epoch, first number of it), oldest first
@@ -231,7 +232,7 @@ class Close(NamedTuple):
 
 
 class ReadView(NamedTuple):
-    """Read the engine's view, not a stale one; then call `learned`."""
+    """Read the engine's view, not a stale one; then call `engine_has`."""
 
 
 class SwapView(NamedTuple):

@@ -6,8 +6,8 @@ Little-endian, as the journal. Records lie in DATA and FORWARD as they lie in th
 neither copied nor looked at here: `ForwardTable.inspect` and `Numbering.take_forwarded` check them.
 
 Nothing that a peer sends is believed. A frame has at most 1 MiB; one with a part of a file or with
-notes 16 MiB; one with records or a client's payload 16 MiB and one record. Memory grows with the
-bytes that have come, not with the size that a frame claims.
+notes 16 MiB; one with records or a client's payload 16 MiB and one record. Beyond 256 KiB, memory
+grows with the bytes that have come, not with the size that a frame claims.
 """
 
 import struct
@@ -23,6 +23,7 @@ HEAD: Final = struct.Struct("<IBBH")
 SHORT_MAX: Final = 1 << 20
 FRAME_MAX: Final = 16 << 20
 RECORDS_MAX: Final = FRAME_MAX + LENGTH_MAX
+KEPT_MAX: Final = 1 << 17  # the memory that a reader keeps for frames; what most of them fit
 SYNCS: Final = ("interval", "always", "never")  # their places are on the wire
 
 HELLO = struct.Struct("<HHIIB3xQQQQII")
@@ -62,14 +63,19 @@ class FrameReader:
     """One for each direction of a connection. It is given bytes in pieces of any size."""
 
     def __init__(self) -> None:
-        self._partial = bytearray()  # a frame of which more is to come
+        # A frame of which more is to come is in one of these: messages of the one before it may
+        # still be looked at.
+        self._memories: list[bytearray] = [bytearray(), bytearray()]
+        self._memory = bytearray()
+        self._has = 0  # bytes of it
+        self._size = 0  # that it will have; 0 if that is not known
         self._why = ""
 
     def feed(self, data: Bytes) -> Iterator[Any]:
         """Yield the messages that are complete now. Raises BadFrame, then and ever after.
 
         What a message has of records or a file is a view of `data` or of the reader's own memory.
-        Take all of the messages before the next call.
+        Take all of the messages, and copy what is to stay, before the next call.
         """
         if self._why:
             raise BadFrame(self._why)
@@ -77,31 +83,72 @@ class FrameReader:
         at, stop = 0, len(view)
         try:
             while at < stop:
-                whole = self._partial
-                if not whole and stop - at >= HEAD.size:
+                if not self._has and stop - at >= HEAD.size:
                     end = at + _frame_size(view, at)
                     if end <= stop:
                         found = _decode(view[at:end])
                         at = end
                         yield from found
                         continue
-                at += self._keep(view[at:], HEAD.size)
-                if len(whole) < HEAD.size:
-                    return
-                size = _frame_size(whole, 0)
-                at += self._keep(view[at:], size)
-                if len(whole) == size:
-                    self._partial = bytearray()
-                    yield from _decode(memoryview(whole))
+                at += self._keep(view[at:])
+                if self._has == self._size:
+                    yield from self._take()
         except BadFrame as error:
             self._why = str(error)
             raise
 
-    def _keep(self, view: memoryview, size: int) -> int:
-        """Keep bytes until there are `size`; return how many were kept."""
-        taken = min(max(size - len(self._partial), 0), len(view))
-        self._partial += view[:taken]
-        return taken
+    def room(self) -> memoryview | None:
+        """Where the rest of a frame belongs, if it can be received there; then call `filled`."""
+        if self._size and self._size <= KEPT_MAX:
+            return memoryview(self._memory)[self._has : self._size]
+        return None
+
+    def filled(self, count: int) -> Iterator[Any]:
+        """So many bytes were put into `room()`: as `feed`."""
+        self._has += count
+        if self._has == self._size:
+            try:
+                yield from self._take()
+            except BadFrame as error:
+                self._why = str(error)
+                raise
+
+    @property
+    def held(self) -> int:
+        """Bytes of a frame of which more is to come."""
+        return self._has
+
+    def _take(self) -> Sequence[Any]:
+        """The messages of the frame that is complete."""
+        frame = memoryview(self._memory)[: self._size]
+        self._memories.reverse()
+        self._memory = bytearray()
+        self._has = self._size = 0
+        return _decode(frame)
+
+    def _keep(self, view: memoryview) -> int:
+        """Keep bytes of one frame, as many as it has; return how many were kept."""
+        taken = 0
+        if self._has < HEAD.size:
+            taken = self._put(view[: HEAD.size - self._has])
+            if self._has < HEAD.size:
+                return taken
+            self._size = _frame_size(self._memory, 0)
+        return taken + self._put(view[taken : taken + self._size - self._has])
+
+    def _put(self, view: memoryview) -> int:
+        if not self._memory:
+            self._memories[0] = self._memory = self._memories[0] or bytearray(KEPT_MAX)
+        end = self._has + len(view)
+        memory = self._memory
+        if end > KEPT_MAX:
+            if len(memory) == KEPT_MAX:  # what is kept for other frames is not made longer
+                self._memory = memory = memory[: self._has]
+            memory += view
+        else:
+            memory[self._has : end] = view
+        self._has = end
+        return len(view)
 
 
 def _frame_size(data: Bytes, at: int) -> int:

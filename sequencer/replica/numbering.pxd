@@ -13,6 +13,7 @@ cdef class Numbering:
     cdef Walk walk
     cdef readonly bint coordinates, owes
     cdef bint repeated
+    cdef public bint has_known
 
     @cython.locals(number='unsigned long long', place='unsigned long long')
     cpdef unsigned long long take(self, Message message, unsigned long long now) except? 0
@@ -32,3 +33,7 @@ cdef class Numbering:
     cdef Py_ssize_t _reclaim(self) except -1
     @cython.locals(data='const char *')
     cdef bytes _id_of(self, Message message)
+
+@cython.locals(text='const unsigned char *', left=Py_ssize_t, each='unsigned long long',
+               found='unsigned long long', word='unsigned long long')
+cpdef bint is_text(Message message) except -1

@@ -23,7 +23,10 @@ from sequencer.replica.member_messages import AlreadyNumbered
 from sequencer.replica.replicated_log import EpochJournal
 from sequencer.sequencer import Sequencer
 
-if not cython.compiled:
+if cython.compiled:
+    from cython.cimports.libc.limits import ULLONG_MAX
+    from cython.cimports.libc.string import memcpy
+else:
     from sequencer.journal.layout import ID_FLAG, RECORD
 
 
@@ -38,6 +41,7 @@ class Numbering:
         self.coordinates = False
         self.owes = False  # entries of the table wait for a number, and come before new ones
         self.repeated = False  # the last message had a number already, by its id
+        self.has_known = False  # an entry got such an old number: it may be final already
 
     def take(self, message: Message, now: int) -> int:
         """Take a client's message; return its place in the table, or 0 if there is no room."""
@@ -57,6 +61,7 @@ class Numbering:
         # has this one.
         place = self.table.put(message, now)
         self.table.known(place, number)
+        self.has_known = True
         return place
 
     def take_row(self, message: Message) -> int:
@@ -154,6 +159,8 @@ class Numbering:
                 raise BadRecords(
                     f"a record of run {walk.origin >> 32} is forwarded by the member of run {run}"
                 )
+            if not is_text(walk):
+                raise BadRecords(f"a forwarded record at byte {walk.at} has a blank in its subject")
             if self._number(walk) == 0:
                 return False
             if self.repeated:
@@ -175,6 +182,8 @@ class Numbering:
             if number == 0:
                 return count
             table.known(place, number)
+            if self.repeated:
+                self.has_known = True
             count += 1
 
     def _id_of(self, message: Message) -> bytes:
@@ -183,3 +192,29 @@ class Numbering:
             return id_of(data[: message.header_size])
         else:
             return id_of(message.data[message.body : message.body + message.header_size])
+
+
+def is_text(message: Message) -> bool:
+    """Whether subject and reply have no blank and no line end: no client can send those.
+
+    Subscribers get both in a line, so a line end there would be the start of another message.
+    """
+    if cython.compiled:
+        text = cython.cast("const unsigned char *", message.data) + message.subject
+        left = message.subject_size + message.reply_size
+        each = ULLONG_MAX // 255
+        found = word = 0
+        while left >= 8:
+            memcpy(cython.address(word), text, 8)
+            found |= (word - each * 33) & ~word
+            text += 8
+            left -= 8
+        if left:  # with what is before it in the record, which does not count
+            memcpy(cython.address(word), text + left - 8, 8)
+            word |= ULLONG_MAX >> (8 * left)
+            found |= (word - each * 33) & ~word
+        if not found & (each * 128):
+            return True  # nothing is below 33
+    start = message.subject
+    span = bytes(message.buffer[start : start + message.subject_size + message.reply_size])
+    return not (b" " in span or b"\t" in span or b"\n" in span)

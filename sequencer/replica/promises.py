@@ -17,84 +17,99 @@ Requests, with the headers application and batch (others wait for the coordinato
 repeated):
 
     STAGE    name, offset; the payload is a piece         200, 409 with the expected offset
-    COMMIT   {"stages":[[name,bytes,crc32]],"remember":}  200 with the numbers; 404: stage again
-    ABORT    name                                         200
+    COMMIT   {"stages":[[name,bytes,crc32]],              200 with the numbers; 404: stage again
+              "remember":true,"after":7}
+    ABORT    {"stages":[name]}, or all of the batch       200 with how many there were
     BATCH                                                 200 with the last batch
+
+What is refused says why: {"why":"..."}.
 """
 
 import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from sequencer.journal.record import Walk
 from sequencer.replica import member_messages as m
+from sequencer.replica.errors import StageRefused
+from sequencer.replica.held_notes import HeldNotes
+from sequencer.replica.note_snapshots import SPARE, shorten
 from sequencer.replica.replicated_log import StageKey, StageStore
+from sequencer.replica.running_batch import RunningBatch, check_order
 from sequencer.replica.stage_pieces import StagePieces
 
 if TYPE_CHECKING:
     from sequencer.replica.member import Member
 
 ROWS_MAX: Final = 1000  # published in one turn
+WAITING_MAX: Final = 1024  # batches that are committed at a time; requests that wait for a sync
+WAITERS_MAX: Final = 64  # requests that wait for one batch
 BATCH_ORIGIN: Final = 1 << 63  # no client's origin has this bit
-
-
-@dataclass
-class RunningBatch:
-    """A PREPARE without a DONE that is committed. Rows count from 1."""
-
-    note: m.Note
-    taken: int = 0
-    first: int = 0
-    last: int = 0
-    is_done: bool = False  # DONE is in the log
-    waiters: list[tuple[int, int]] = field(default_factory=list)  # key, connection; 0: here
 
 
 class Promises:
     """Of one member, in whichever role."""
 
     pieces_kind = StagePieces
+    spare = SPARE
 
     def __init__(self, member: "Member", stages: StageStore | None) -> None:
         self.member = member
         self.stages = stages
-        self.applications: dict[str, m.Note] = {}  # the DONE of their last batch
+        self.applications: dict[str, dict[str, Any]] = {}  # the DONE of their last batch
         self.running: dict[str, RunningBatch] = {}  # the coordinator's
-        self.open: dict[int, int] = {}  # origin -> `after`, of promises without a committed DONE
+        self.open: dict[int, m.Note] = {}  # by origin: promises without a committed DONE
         self.asked: set[int] = set()  # keys of requests that the coordinator has
         self.written = 0  # pieces of stages, on this connection
         self.pieces = self.pieces_kind(self)
-        self._held: list[m.Note] = []  # a PREPARE whose stages are not here, and what follows it
-        self._told = 0  # the coordinator's watermark of notes
-        self._fetch_at = 0.0
+        self.held = HeldNotes(self)
+        # Requests that cannot be judged yet: of other members, and of clients here (connection 0).
+        self._waiting: list[tuple[m.MemberRequest, int]] = []
         for number in range(member.notes.first, member.notes.last + 1):
-            self._count(member.notes.at(number))
+            self.count(member.notes.at(number))
 
     @property
     def keep_after(self) -> int:
         """Retention keeps the numbers above this one: rows are looked for there."""
-        return min(self.open.values(), default=self.member.log.last)
+        after = (note.fields["after"] for note in self.open.values())
+        return min(after, default=self.member.log.last)
 
     # Every member
 
     def append(self, note: m.Note) -> None:
         """Write a note. Raises `OSError`."""
         self.member.notes.append(note)
-        self._count(note)
+        self.count(note)
 
-    def _count(self, note: m.Note) -> None:
+    def count(self, note: m.Note) -> None:
+        """It is in the log: committed, or not yet."""
         if note.kind == "PREPARE":
-            self.open[note.fields["origin"]] = note.fields["after"]
+            self.open[note.fields["origin"]] = note
+        elif note.kind == "GROUPS":
+            self.member.weights.add(note)
+        elif note.kind == "SNAPSHOT":  # what was committed before it was written
+            until = note.fields["until"]
+            self.open = {key: one for key, one in self.open.items() if one.number > until}
+            for done in note.fields["applications"]:
+                self._know(done)
+            self.member.weights.begin_anew(note)
 
     def apply(self, note: m.Note) -> None:
         """It is committed."""
         if note.kind == "DONE":
-            fields = note.fields
-            self.open.pop(fields["origin"], None)
-            self.applications[fields["application"]] = note
-            if self.stages is not None:
-                self.stages.drop(fields["application"], fields["batch"])
+            self.open.pop(note.fields["origin"], None)
+            self._know(note.fields)
             self._answer(note)
+            try:
+                shorten(self.member, self.spare)
+            except OSError as error:
+                self.member.complaint = f"the notes cannot be shortened: {error}"
+
+    def _know(self, done: dict[str, Any]) -> None:
+        """This is the last batch of its application."""
+        self.applications.pop(done.get("instead", ""), None)
+        self.applications[done["application"]] = done
+        if self.stages is not None:
+            self.stages.committed(done)
 
     def is_here(self, note: m.Note) -> bool:
         """Whether a note can be taken: a PREPARE needs its stages, synced.
@@ -102,24 +117,13 @@ class Promises:
         Not if it is kept already: nobody has the stages any more when its DONE is committed.
         """
         fields = note.fields
-        if note.kind != "PREPARE" or self._is_kept(fields["origin"]):
+        if note.kind != "PREPARE" or self.held.is_kept(fields["origin"]):
             return True
         if self.stages is None:
             return False
         return self.stages.keep(fields["application"], fields["batch"], fields["stages"])
 
-    def _is_kept(self, origin: int) -> bool:
-        return any(
-            note.kind == "DONE" and note.fields["origin"] == origin and note.number <= self._told
-            for note in self._held
-        )
-
     # A follower
-
-    def take_notes(self, notes: tuple[m.Note, ...], watermark: int) -> None:
-        self._held += notes
-        self._told = watermark
-        self._take_held()
 
     def take_piece(self, piece: m.StagePiece) -> None:
         if self.stages is None:
@@ -129,68 +133,30 @@ class Promises:
                 (piece.application, piece.batch, piece.name), piece.offset, piece.data
             )
         except OSError as error:
-            self._give_up(f"a stage cannot be written: {error}")
+            self.held.give_up(f"a stage cannot be written: {error}")
             return
         self.written += 1
-        self._take_held()
+        self.held.came(len(piece.data))
 
     def drop_stage(self, message: m.StageDrop) -> None:
         if self.stages is not None:
             self.stages.drop(message.application, message.batch, message.name)
 
-    def fetch_again(self, watermark: int) -> None:
-        """Pieces that do not come are asked for again."""
-        self._told = watermark
-        if self._held:
-            self._take_held()
-
-    def _take_held(self) -> None:
-        """Write notes in order, as far as what they promise is here."""
-        notes = self.member.notes
-        while self._held:
-            note = self._held[0]
-            if note.number != notes.last + 1:
-                self._give_up(f"note {note.number} comes where {notes.last + 1} was to come")
-                return
-            if not self.is_here(note):
-                self._fetch(note)
-                return
-            try:
-                self.append(note)
-            except OSError as error:
-                self._give_up(f"the notes cannot be written: {error}")
-                return
-            self._held.pop(0)
-
-    def _fetch(self, note: m.Note) -> None:
-        member, fields = self.member, note.fields
-        if self.stages is None or member.now < self._fetch_at:
-            return
-        self._fetch_at = member.now + member.settings.fetch
-        follower = member.follower
-        for name, size, _ in fields["stages"]:
-            have = self.stages.size((fields["application"], fields["batch"], name))
-            if have < size:
-                fetch = m.StageFetch(
-                    follower.epoch, fields["application"], fields["batch"], name, have
-                )
-                member.actions.append(m.Send(follower.connection, fetch))
-
-    def _give_up(self, why: str) -> None:
-        self.member.complaint = why
-        self.member.follower.leave()
-
     def cut_notes(self, number: int) -> None:
         """Notes above this one are not the coordinator's. Raises `OSError`."""
         notes = self.member.notes
+        self.written = 0
+        self.held.forget()
+        if number < notes.first - 1:
+            self.held.in_common = number  # a SNAPSHOT comes, which replaces them all
+            return
         for one in range(number + 1, notes.last + 1):
             note = notes.at(one)
             if note.kind == "PREPARE":
                 self.open.pop(note.fields["origin"], None)
         if number < notes.last:
             notes.truncate(number)
-        self.written = 0
-        self._fetch_at = 0.0
+            self.member.weights.forget_above(number)
 
     # Requests of clients here, while another member coordinates
 
@@ -207,8 +173,8 @@ class Promises:
 
     def connection_lost(self) -> None:
         """All requests may be repeated."""
-        self._held = []
-        self._told = self.written = 0
+        self.held.forget()
+        self.written = 0
         for key in sorted(self.asked):
             self.reply(key, 0, m.RETRY)
         self.asked.clear()
@@ -220,6 +186,27 @@ class Promises:
         if self.stages is None or not self.reign.is_begun:
             self.reply(request.key, connection, m.RETRY)
             return
+        if request.word in ("COMMIT", "BATCH") and not self._knows_all():
+            self._wait(request, connection)
+            return
+        try:
+            self._judge(request, connection)
+        except StageRefused as refused:
+            self.reply(request.key, connection, refused.status, refused.facts)
+
+    def _knows_all(self) -> bool:
+        """Whether every batch that an earlier coordinator has answered is known here."""
+        inherited: int = min(self.reign.inherited[1], self.member.notes.last)
+        return self.member.note_watermark >= inherited
+
+    def _wait(self, request: m.MemberRequest, connection: int) -> None:
+        """Judge a request later: `go_on` looks again."""
+        if len(self._waiting) < WAITING_MAX:
+            self._waiting.append((request, connection))
+        else:
+            self.reply(request.key, connection, m.RETRY)
+
+    def _judge(self, request: m.MemberRequest, connection: int) -> None:
         headers = request.headers
         application, batch = headers["application"], int(headers.get("batch", 0))
         match request.word:
@@ -228,71 +215,90 @@ class Promises:
             case "COMMIT":
                 self._commit(request, connection, application, batch)
             case "ABORT":
-                self._abort(request, connection, (application, batch, headers["name"]))
+                self._abort(request, connection, application, batch)
             case _:
-                done = self.applications.get(application)
-                status = m.OK if done is not None else m.MISSING
-                self.reply(request.key, connection, status, done.fields if done else None)
+                running = self.running.get(application)
+                committing = running.note.fields["batch"] if running is not None else None
+                facts = {"last": self.applications.get(application), "committing": committing}
+                self.reply(request.key, connection, m.OK, facts)
 
     def _stage(self, request: m.MemberRequest, connection: int, key: StageKey) -> None:
         stages, running = self.stages, self.running.get(key[0])
         assert stages is not None, "it was asked before"
         if running is not None and running.note.fields["batch"] == key[1]:
-            self.reply(request.key, connection, m.OK, {"size": stages.size(key)})
+            self.reply(request.key, connection, m.OK, stages.facts(key))
             return
         offset = int(request.headers["offset"])
         try:
-            size = stages.write(key, offset, request.payload)
+            stages.stage(key, offset, request.payload, request.headers)
         except OSError as error:
-            self.reply(request.key, connection, m.FULL, {"why": str(error)})
-            return
-        if size < offset:
-            self.reply(request.key, connection, m.CONFLICT, {"expected": size})
-            return
+            why = f"the stage cannot be written to the disk: {error.strerror}"
+            raise StageRefused(m.FULL, why) from error
         piece = m.StagePiece(self.reign.epoch, *key, offset, request.payload)
-        self.pieces.send_to_all(piece, request.key, connection, size)
+        self.pieces.send_to_all(piece, request.key, connection, stages.facts(key))
 
     def link_lost(self, connection: int) -> None:
         """A member's connection is gone: it waits for nothing, and nobody waits for it."""
         for commit in self.running.values():
             commit.waiters = [one for one in commit.waiters if one[1] != connection]
+        self._waiting = [one for one in self._waiting if one[1] != connection]
         self.pieces.link_lost(connection)
 
-    def _abort(self, request: m.MemberRequest, connection: int, key: StageKey) -> None:
-        running = self.running.get(key[0])
-        if running is not None and running.note.fields["batch"] == key[1]:
-            self.reply(request.key, connection, m.BUSY)
-            return
+    def _abort(
+        self, request: m.MemberRequest, connection: int, application: str, batch: int
+    ) -> None:
+        running = self.running.get(application)
+        if running is not None and running.note.fields["batch"] == batch:
+            raise StageRefused(m.BUSY, f"batch {batch} of it is being committed")
         assert self.stages is not None, "it was asked before"
-        self.stages.drop(*key)
+        asked = json.loads(request.payload or b"{}").get("stages")
+        gone = self.stages.names(application, batch)
+        if asked is not None:
+            gone = [name for name in gone if name in asked]
+        for name in gone:
+            self._drop(application, batch, name)
+        self.reply(request.key, connection, m.OK, {"dropped": len(gone)})
+
+    def _drop(self, application: str, batch: int, name: str = "") -> None:
+        """Drop a stage on all members; without a name, all of this batch and of earlier ones."""
+        assert self.stages is not None, "it was asked before"
+        self.stages.drop(application, batch, name)
         for other in self.reign.links:
-            drop = m.StageDrop(self.reign.epoch, *key)
+            drop = m.StageDrop(self.reign.epoch, application, batch, name)
             self.member.actions.append(m.Send(other, drop))
-        self.reply(request.key, connection, m.OK)
 
     def _commit(
         self, request: m.MemberRequest, connection: int, application: str, batch: int
     ) -> None:
         done, running = self.applications.get(application), self.running.get(application)
-        if done is not None and batch <= done.fields["batch"]:
-            self.reply(request.key, connection, m.OK, done.fields)
+        asked = json.loads(request.payload)
+        if done is not None and batch <= done["batch"]:
+            self._drop(application, done["batch"])
+            self.reply(request.key, connection, m.OK, done | {"repeated": True})
         elif running is not None and running.note.fields["batch"] == batch:
-            running.waiters.append((request.key, connection))
+            if len(running.waiters) >= WAITERS_MAX:
+                raise StageRefused(m.CROWDED, f"{WAITERS_MAX} wait for this commit already")
+            is_same = running.note.fields["stages"] == asked["stages"]
+            running.waiters.append((request.key, connection, is_same))
         elif running is not None:
-            self.reply(request.key, connection, m.BUSY)
+            why = f"batch {running.note.fields['batch']} of it is being committed"
+            raise StageRefused(m.BUSY, why)
+        elif len(self.running) >= WAITING_MAX:
+            raise StageRefused(m.CROWDED, f"{WAITING_MAX} commits wait for their turn already")
         else:
-            self._prepare(request, connection, application, batch)
+            check_order(asked, None if done is None else done["batch"])
+            self._prepare(request, connection, asked)
 
-    def _prepare(
-        self, request: m.MemberRequest, connection: int, application: str, batch: int
-    ) -> None:
+    def _prepare(self, request: m.MemberRequest, connection: int, asked: dict[str, Any]) -> None:
         """Write the promise, if all that it promises is here."""
-        member, asked = self.member, json.loads(request.payload)
+        member = self.member
+        application, batch = request.headers["application"], int(request.headers["batch"])
         assert self.stages is not None, "it was asked before"
         rows = self.stages.rows(application, batch, asked["stages"])
-        if rows < 0 or not self.stages.keep(application, batch, asked["stages"]):
-            self.reply(request.key, connection, m.MISSING)
+        if not self.stages.keep(application, batch, asked["stages"]):
+            self._wait(request, connection)  # until they are synced
             return
+        owned = self.stages.claim(application, request.headers)
         number = member.notes.last + 1
         fields = {
             "application": application,
@@ -302,14 +308,17 @@ class Promises:
             "rows": rows,
             "after": member.numbering.sequencer.number,
             "stages": asked["stages"],
+            **owned,
         }
         note = m.Note(number, self.reign.epoch, "PREPARE", fields)
         try:
             self.append(note)
         except OSError as error:
-            self.reply(request.key, connection, m.FULL, {"why": str(error)})
-            return
-        self.running[application] = RunningBatch(note, waiters=[(request.key, connection)])
+            self.stages.disown(application)
+            why = f"the commit cannot be written to the disk: {error.strerror}"
+            raise StageRefused(m.FULL, why) from error
+        waiters = [(request.key, connection, True)]
+        self.running[application] = RunningBatch(note, waiters=waiters)
 
     # The coordinator: what it has promised
 
@@ -324,7 +333,8 @@ class Promises:
             if note.kind == "PREPARE":
                 self.running[application] = RunningBatch(note)
             elif note.kind == "DONE" and number > self.member.note_watermark:
-                self.running[application].is_done = True
+                if application in self.running:  # its PREPARE may be replaced by a SNAPSHOT
+                    self.running[application].is_done = True
             elif note.kind == "DONE":
                 self.running.pop(application, None)
 
@@ -345,16 +355,22 @@ class Promises:
                     self.count_row(commit, walk.number)
 
     def count_row(self, commit: RunningBatch, number: int) -> None:
-        commit.taken += 1
-        commit.first = commit.first or number
-        commit.last = number
+        commit.add(number, 1)
+
+    def forget_above(self, number: int) -> None:
+        """Rows with a higher number could not be written: they have none again."""
+        for commit in self.running.values():
+            commit.forget_above(number)
 
     def go_on(self) -> None:
         """Publish some rows of what is promised; end what has all of them committed."""
+        waiting, self._waiting = self._waiting, []
+        for request, connection in waiting:
+            self.serve(request, connection)
         for commit in self.running.values():
             if not commit.is_done and self.is_promised(commit):
                 self._publish(commit)
-                if commit.taken == commit.note.fields["rows"] and self.is_safe(commit):
+                if commit.taken == commit.rows and self.is_safe(commit):
                     self._end(commit)
 
     def is_promised(self, commit: RunningBatch) -> bool:
@@ -368,31 +384,23 @@ class Promises:
         return commit.last <= member.watermark and is_synced
 
     def _publish(self, commit: RunningBatch) -> None:
-        rows, numbering = commit.note.fields["rows"], self.member.numbering
+        rows, numbering = commit.rows, self.member.numbering
         if commit.taken == rows or not self.reign.is_taking or self.stages is None:
             return
         count = self.stages.publish(
             commit.note, commit.taken + 1, min(rows - commit.taken, ROWS_MAX), numbering.take_row
         )
         if count:
-            commit.taken += count
-            commit.last = numbering.sequencer.number
-            commit.first = commit.first or commit.last - count + 1
+            commit.add(numbering.sequencer.number - count + 1, count)
 
     @property
     def has_more(self) -> bool:
         """Whether rows wait for their turn: then the driver calls `flush` again soon."""
-        return any(
-            one.taken < one.note.fields["rows"] and self.is_promised(one)
-            for one in self.running.values()
-        )
+        return any(one.taken < one.rows and self.is_promised(one) for one in self.running.values())
 
     def _end(self, commit: RunningBatch) -> None:
-        member, fields = self.member, commit.note.fields
-        done = {
-            **{key: fields[key] for key in ("application", "batch", "remember", "origin", "rows")},
-            **{"first": commit.first, "last": commit.last, "time": member.wall // 1_000_000},
-        }
+        member = self.member
+        done = commit.done_fields(member.wall // 1_000_000)
         try:
             self.append(m.Note(member.notes.last + 1, self.reign.epoch, "DONE", done))
         except OSError as error:
@@ -404,7 +412,9 @@ class Promises:
         """Clients here ask again; other members notice that their connection is gone."""
         waiting = self.pieces.waiting()
         for commit in self.running.values():
-            waiting += commit.waiters
+            waiting += [(key, connection) for key, connection, _ in commit.waiters]
+        waiting += [(request.key, connection) for request, connection in self._waiting]
+        self._waiting = []
         self.running = {}
         self.pieces = self.pieces_kind(self)
         for key, connection in waiting:
@@ -423,8 +433,8 @@ class Promises:
         commit = self.running.get(note.fields["application"])
         if commit is not None and commit.note.fields["origin"] == note.fields["origin"]:
             del self.running[note.fields["application"]]
-            for key, connection in commit.waiters:
-                self.reply(key, connection, m.OK, note.fields)
+            for key, connection, is_same in commit.waiters:
+                self.reply(key, connection, m.OK, note.fields | {"repeated": not is_same})
 
     def reply(
         self, key: int, connection: int, status: int, fields: dict[str, Any] | None = None

@@ -24,13 +24,15 @@ from sequencer.replica.hand_over import HandingOver
 from sequencer.replica.in_sync import InSync
 from sequencer.replica.log_matching import epoch_table, last_common
 from sequencer.replica.member_link import MemberLink
+from sequencer.replica.note_snapshots import first_to_send
 from sequencer.replica.replicated_log import NEW
+from sequencer.replica.taker_counts import TakerCounts
 from sequencer.replica.uncommitted import UncommittedLog
 
 if TYPE_CHECKING:
     from sequencer.replica.member import Member
 
-NOTES_MAX = 64  # in one message
+NOTES_MAX = 8  # in one message; a promise may have a megabyte of stages' names
 PULSES_KEPT = 64  # an echo of an older one says nothing
 
 
@@ -47,6 +49,7 @@ class Reign:
         self.journal = UncommittedLog(member.log)
         self.in_sync = self.in_sync_kind(self)
         self.handing = HandingOver(self)
+        self.takers = TakerCounts(self)
         # What others may have committed before this reign is up to here.
         self.inherited = member.log.last, member.notes.last
         self.is_begun = False
@@ -87,6 +90,8 @@ class Reign:
     def _begin(self) -> None:
         member = self.member
         self.is_begun = True
+        assert member.view is not None, "it says who coordinates"
+        member.advance(member.view.first - 1)  # what one broker had shown before the cluster
         # The answer to an id may have named a number that is not here.
         member.numbering.void_above(member.log.last, b"")
         member.drop_expired()
@@ -140,6 +145,7 @@ class Reign:
             for connection in list(self.links):
                 self._drop(connection, "what it has forwarded could not be written")
         numbering.end_reign()
+        self.member.promises.forget_above(self.member.log.last)
 
     def take_again(self) -> None:
         """Give numbers; those that wait here come first. If the disk fails, tried again later."""
@@ -167,7 +173,7 @@ class Reign:
         member = self.member
         while link.held and self.is_taking:
             data, since = link.held.popleft()
-            if member.now - since > member.settings.id_window / 2:
+            if member.now - since > member.settings.id_window / 4:
                 # The member looks which ids are too old by now, and forwards the rest again.
                 self._drop(link.connection, "what it forwarded has waited for too long")
                 return
@@ -214,6 +220,8 @@ class Reign:
                 link.held.append((data, self.member.now))
                 if is_first:
                     self._take_held(link)
+            case m.Takers():
+                self.takers.hear(link.member, message)
             case m.StageFetch():
                 self.member.promises.pieces.send_rest(link, message)
             case m.Leave():
@@ -262,7 +270,9 @@ class Reign:
             return
         self.replace(message.member)
         welcome, note_common = self._match(message)
-        link = MemberLink(connection, message, welcome.common, note_common)
+        sent = first_to_send(self.member.notes, note_common) - 1
+        burst = member.settings.near_bytes
+        link = MemberLink(connection, message, welcome.common, sent, burst)
         self.links[connection] = link
         self.in_sync.came(message.member)
         member.actions.append(m.Send(connection, welcome))
@@ -307,6 +317,9 @@ class Reign:
             return f"journal.sync is {member.settings.sync} in this cluster, not {hello.sync}"
         if hello.member == member.id:
             return f"member {hello.member} coordinates already: this store is a copy of its"
+        link = self.link_of(hello.member)
+        if link is not None and link.run > hello.run:
+            return f"a later process of member {hello.member} is connected: {link.run}"
         return ""
 
     def replace(self, name: str) -> None:
@@ -353,11 +366,13 @@ class Reign:
             self._drop(link.connection, f"number {link.sent + 1} is deleted")
             return
         marks = member.watermark, member.note_watermark
-        while link.sent < log.last and not link.is_read:
-            if link.bytes >= member.settings.window_bytes:
-                break
+        while link.sent < log.last and not link.is_read and self._may_send(link):
             if link.sent not in blocks:
-                blocks[link.sent] = log.read(link.sent, member.settings.block_bytes)
+                try:
+                    blocks[link.sent] = log.read(link.sent, member.settings.block_bytes)
+                except OSError as error:
+                    self._drop(link.connection, f"number {link.sent + 1} cannot be read: {error}")
+                    return
             records = blocks[link.sent]
             if records is None:
                 link.is_read = True
@@ -365,14 +380,25 @@ class Reign:
             link.add(records.last, len(records.data))
             link.watermark, link.note_watermark = marks
             member.actions.append(m.Send(link.connection, m.Data(self.epoch, *marks, records)))
+        if link.sent == log.last:
+            link.level_at = self.journal.written
         if link.note_sent < member.notes.last:
             self._send_notes(link)
         if marks != (link.watermark, link.note_watermark):
             link.watermark, link.note_watermark = marks
             member.actions.append(m.Send(link.connection, m.Data(self.epoch, *marks, None)))
 
+    def _may_send(self, link: MemberLink) -> bool:
+        """Whether a member may be sent more: who must have it comes before who catches up."""
+        member, settings = self.member, self.member.settings
+        if link.bytes >= settings.window_bytes:
+            return False
+        pace = link.pace.allowed(member.now, self.journal.written, settings.copy_rate)
+        return pace or link.member in self.in_sync.required()
+
     def _send_notes(self, link: MemberLink) -> None:
         member, notes = self.member, self.member.notes
+        link.note_sent = first_to_send(notes, link.note_sent) - 1
         while link.note_sent < notes.last:
             end = min(link.note_sent + NOTES_MAX, notes.last)
             some = tuple(notes.at(one) for one in range(link.note_sent + 1, end + 1))
@@ -397,8 +423,7 @@ class Reign:
         if not self.in_sync.is_enough():
             return
         levels = [self.level(name) for name in self.in_sync.required()]
-        member.advance(min(number for number, _ in levels))
-        member.advance_notes(min(note for _, note in levels))
+        member.told(min(number for number, _ in levels), min(note for _, note in levels))
         self.journal.committed(member.watermark)
         member.promises.go_on()
 
@@ -416,7 +441,10 @@ class Reign:
         self.commit_is_due = True  # a joiner may have been forgotten
         if member.now >= self._pulse_at:
             self._pulse()
+            self.takers.hear(member.id, member.takers_message())
+            self.takers.write()
         self.in_sync.review()
+        self._drop_silent()
         numbering = member.numbering
         if not (numbering.coordinates or self.handing.to) and member.now >= self._take_at:
             self.take_again()
@@ -424,6 +452,12 @@ class Reign:
         if (is_full or member.is_leaving) and member.now >= self._hand_over_at:
             self._hand_over_at = member.now + member.settings.disk
             self.hand_over_to_any()
+
+    def _drop_silent(self) -> None:
+        """What comes after a long silence has waited somewhere: the member is to look again."""
+        for connection, link in list(self.links.items()):
+            if self.in_sync.silent_for(link.member) > self.member.settings.dead:
+                self._drop(connection, "it was silent for too long")
 
     def _pulse(self) -> None:
         member = self.member

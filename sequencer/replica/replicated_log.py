@@ -77,9 +77,19 @@ class NoteLog(Protocol):
 
 
 class StageStore(Protocol):
-    """The stages of a member: files of rows that wait for their commit."""
+    """The stages of a member: files of rows that wait for their commit.
+
+    `headers` are those of a request: they say for whom it is.
+    """
 
     def size(self, key: StageKey) -> int: ...  # 0: there is none
+    def facts(self, key: StageKey) -> dict[str, int]: ...  # what the asker is told of a stage
+    def names(self, application: str, batch: int) -> list[str]: ...  # the stages of a batch
+    def stage(
+        self, key: StageKey, offset: int, data: bytes | memoryview, headers: dict[str, str]
+    ) -> None:
+        """The coordinator judges a piece, and writes it. Raises `OSError` and `StageRefused`."""
+
     def write(self, key: StageKey, offset: int, data: bytes | memoryview) -> int:
         """Append a piece; return the size. Known bytes are passed over. Raises `OSError`.
 
@@ -88,7 +98,20 @@ class StageStore(Protocol):
 
     def read(self, key: StageKey, offset: int, most: int) -> bytes: ...
     def rows(self, application: str, batch: int, stages: Stages) -> int:
-        """How many rows these have; -1 if one is missing, or has other bytes."""
+        """How many rows these have. Raises `StageRefused`: one is missing, or has other bytes."""
+
+    def claim(self, application: str, headers: dict[str, str]) -> dict[str, Any]:
+        """Keep a place for an application, until `committed` or `disown`.
+
+        Returns what PREPARE and DONE say of it besides: whose it is, and the application that is
+        forgotten `instead`. Raises `StageRefused`: there are too many.
+        """
+
+    def disown(self, application: str) -> None:
+        """Nothing was promised to it."""
+
+    def committed(self, fields: dict[str, Any]) -> None:
+        """A DONE is committed, with these fields. Called again for each at a start."""
 
     def keep(self, application: str, batch: int, stages: Stages) -> bool:
         """Sync them. False: one is missing, or it is not yet synced; asked again later."""

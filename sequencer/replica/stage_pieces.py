@@ -1,8 +1,9 @@
 """Pieces of stages on their way to the other members, and who has written them.
 
 Stages are not a log. A piece says its offset, and what is there already is passed over. A piece is
-answered when every member in sync has written it; one that is not connected is not waited for. What
-is missing somewhere is found when a PREPARE promises it, and is fetched then.
+answered when every member in sync has written it. If one of them cannot, the asker is to ask again:
+that member comes back, or leaves the view. What is missing in spite of that, because a member has
+lost it or came later, is found when a PREPARE promises it, and is fetched then.
 """
 
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from sequencer.replica.promises import Promises
 
 PIECE_BYTES: Final = 1 << 18
+REST_BYTES: Final = 4 << 20  # sent at a time: more would fill the connection's buffer
 
 
 @dataclass
@@ -23,7 +25,7 @@ class StagedReply:
 
     key: int
     connection: int
-    size: int
+    facts: dict[str, int]  # the answer
     needs: dict[int, int]  # connection -> pieces sent there, with this one
 
 
@@ -35,23 +37,33 @@ class StagePieces:
         self._sent: dict[int, int] = {}  # pieces, by connection
         self._staged: list[StagedReply] = []
 
-    def send_to_all(self, piece: m.StagePiece, key: int, connection: int, size: int) -> None:
+    def send_to_all(
+        self, piece: m.StagePiece, key: int, connection: int, facts: dict[str, int]
+    ) -> None:
         """Send a piece that is written here; answer the request when it is written everywhere."""
         reign = self.promises.reign
-        required = reign.in_sync.required()
+        required = reign.in_sync.required() - {reign.member.id}
         needs = {}
         for other, link in reign.links.items():
             self._send(other, piece)
             if link.member in required:
                 needs[other] = self._sent[other]
-        self._staged.append(StagedReply(key, connection, size, needs))
+        missing = len(required) - len(needs)
+        if self.must_wait(missing) or not reign.in_sync.is_enough():
+            self.promises.reply(key, connection, m.RETRY)
+            return
+        self._staged.append(StagedReply(key, connection, facts, needs))
         self._reply()
 
     def send_rest(self, link: "MemberLink", fetch: m.StageFetch) -> None:
-        """Send a member what it lacks of a stage."""
+        """Send a member some of what it lacks of a stage. It asks for more when it has that."""
         stages = self.promises.stages
         key, offset = (fetch.application, fetch.batch, fetch.name), fetch.offset
-        while stages is not None and (data := stages.read(key, offset, PIECE_BYTES)):
+        end = offset + REST_BYTES
+        while stages is not None and offset < end:
+            data = stages.read(key, offset, PIECE_BYTES)
+            if not data:
+                break
             self._send(link.connection, m.StagePiece(fetch.epoch, *key, offset, data))
             offset += len(data)
 
@@ -67,25 +79,26 @@ class StagePieces:
         self._reply()
 
     def link_lost(self, connection: int) -> None:
-        """A connection is gone: it waits for nothing, and nobody waits for it."""
+        """A connection is gone: nobody is answered on it, and what it was to write is unknown."""
         self._sent.pop(connection, None)
-        self._staged = [one for one in self._staged if one.connection != connection]
-        for staged in self._staged:
-            staged.needs.pop(connection, None)
-        self._reply()
+        staged = [one for one in self._staged if one.connection != connection]
+        self._staged = [one for one in staged if connection not in one.needs]
+        for one in staged:
+            if connection in one.needs:
+                self.promises.reply(one.key, one.connection, m.RETRY)
 
     def _reply(self) -> None:
         rest = []
         for staged in self._staged:
-            if self.is_everywhere(staged):
-                self.promises.reply(staged.key, staged.connection, m.OK, {"size": staged.size})
-            else:
+            if self.must_wait(len(staged.needs)):
                 rest.append(staged)
+            else:
+                self.promises.reply(staged.key, staged.connection, m.OK, staged.facts)
         self._staged = rest
 
-    def is_everywhere(self, staged: StagedReply) -> bool:
-        """Whether a piece is written by all that it must be written by."""
-        return not staged.needs
+    def must_wait(self, missing: int) -> bool:
+        """Whether a piece is not answered while so many members have not written it."""
+        return missing > 0
 
     def waiting(self) -> list[tuple[int, int]]:
         """Key and connection of requests that are not answered."""

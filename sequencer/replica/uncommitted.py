@@ -16,6 +16,7 @@ class UncommittedLog:
         self._log = log
         self._sizes: deque[tuple[int, int]] = deque()  # last number, bytes
         self.bytes = 0
+        self.written = 0  # bytes, in this reign
 
     @property
     def salt(self) -> int:
@@ -52,6 +53,7 @@ class UncommittedLog:
         size = len(view)
         self._sizes.append((last, size))
         self.bytes += size
+        self.written += size
 
     def committed(self, number: int) -> None:
         """Everything up to here is committed."""

@@ -16,7 +16,9 @@ class Checker:
         self.min_in_sync = min_in_sync
         self.written: dict[tuple[int, int], bytes] = {}  # (epoch, number) -> the record
         self.notes: dict[tuple[int, int], Any] = {}
+        self.prepared: set[tuple[str, int]] = set()  # batches that somebody has promised
         self.order: dict[int, bytes] = {}  # number -> record, when the first one has shown it
+        self.takers: dict[int, str] = {}
         self.what: dict[int, Published] = {}  # number -> what it says
         self.payloads: dict[tuple[int, int], str] = {}  # (origin, nth) -> what was published
         self.committed: dict[tuple[str, int], tuple[list[str], Any]] = {}  # batches answered
@@ -35,6 +37,12 @@ class Checker:
             self.what[number] = published_in(record)
         elif known != record:
             raise Breach(f"order: {number} is {self.what[number]} and {published_in(record)}")
+
+    def taken(self, number: int, member: str) -> None:
+        """A member chooses whose subscribers get this number: all choose the same one."""
+        known = self.takers.setdefault(number, member)
+        if known != member:
+            raise Breach(f"group: {number} is for {known or 'nobody'} and {member or 'nobody'}")
 
     def answered(self, origin: int, nth: int, number: int) -> None:
         """A publisher is told its number."""

@@ -24,6 +24,8 @@ class Publisher:
     nth: int = 0
     made: int = 0
     waiting: dict[int, str] = field(default_factory=dict)  # its own count -> payload
+    since: dict[str, float] = field(default_factory=dict)  # payload -> when it was published first
+    refused: set[str] = field(default_factory=set)  # payloads to publish again, a little later
 
 
 @dataclass
@@ -72,7 +74,7 @@ class Clients(World):
             self.at(rng.uniform(0, 100), lambda one=one: self._read(one))
 
     def pending(self) -> int:
-        return sum(len(one.waiting) for one in self.publishers)
+        return sum(len(one.waiting) + len(one.refused) for one in self.publishers)
 
     def unfinished(self) -> list[tuple[str, int]]:
         return [(one.name, one.batch) for one in self.batchers if one.is_busy]
@@ -82,16 +84,21 @@ class Clients(World):
     def _publish(self, one: Publisher) -> None:
         node, rng = one.node, self.random
         if self.is_publishing:
-            self.at(rng.uniform(10, 80), lambda: self._publish(one))
-        elif not one.waiting:
+            self.at(rng.uniform(15, 110), lambda: self._publish(one))
+        elif not one.waiting and not one.refused:
             return
         is_lost = one.waiting and not one.origin
-        if node.process is None or is_lost or one.origin >> 32 not in (0, node.run):
+        is_impatient = one.with_ids and one.waiting and rng.random() < 0.01
+        if node.process is None or is_lost or is_impatient or one.origin >> 32 not in (0, node.run):
             self._move(one)
+        elif node.member is not None and node.member.is_full:
+            pass  # it does not read from its clients now
         elif node.paused <= self.now and len(one.waiting) < WAITING_MAX and self.is_publishing:
             for _ in range(rng.choice([1, 1, 1, 3, 6])):
                 one.made += 1
-                self._send(one, one.made, f"{'id' if one.with_ids else 'm'}{one.number}-{one.made}")
+                payload = f"{'id' if one.with_ids else 'm'}{one.number}-{one.made}"
+                one.since[payload] = self.now
+                self._send(one, one.made, payload)
 
     def _send(self, one: Publisher, count: int, payload: str) -> None:
         node = one.node
@@ -108,7 +115,7 @@ class Clients(World):
         """The broker reads a PUB; what it refuses has no sequence."""
         if one.origin != origin:
             return
-        is_held = process.member.is_full and self.random.random() < 0.9
+        is_held = process.member.is_full
         self.checker.payloads[origin, one.nth + 1] = payload
         message_id = payload if one.with_ids else ""
         if not is_held and process.publish(origin, one.nth + 1, message_id, payload):
@@ -118,19 +125,29 @@ class Clients(World):
         self.count("refused")
         one.waiting.pop(count, None)
         if one.with_ids:  # it tries again, after what it has sent meanwhile
-            self.at(40, lambda: self._again(one, payload))
+            one.refused.add(payload)
+            self.at(self.random.uniform(100, 300), lambda: self._again(one, payload))
 
     def _again(self, one: Publisher, payload: str) -> None:
+        one.refused.discard(payload)
+        if one.since[payload] <= self._oldest:
+            return
         one.made += 1
-        if one.origin:
+        if one.origin and one.origin >> 32 == one.node.run:
             self._send(one, one.made, payload)
         else:
             one.waiting[one.made] = payload
 
+    @property
+    def _oldest(self) -> float:
+        """An id is good for its window: what is older is not published again."""
+        return self.now - self.settings.id_window / 8
+
     def _move(self, one: Publisher) -> None:
         """Connect to another member; what was not answered is published again, if that is safe."""
         up = [node for node in self.nodes.values() if node.process is not None]
-        again = one.waiting if one.with_ids else {}
+        oldest = self._oldest
+        again = {n: p for n, p in one.waiting.items() if one.with_ids and one.since[p] > oldest}
         self.waiting = {key: who for key, who in self.waiting.items() if who[0] is not one}
         one.origin, one.waiting = 0, {}
         if up:
@@ -227,6 +244,7 @@ class Clients(World):
             one.is_busy = False
             self.count("batches")
         elif action.status == 200:
+            self._check_staged(one)
             one.staged += 1
             self._ask(one)
         elif action.status == 404:
@@ -234,6 +252,15 @@ class Clients(World):
             self._ask(one)
         else:
             one.at = self.now - 300
+
+    def _check_staged(self, one: Batcher) -> None:
+        """A stage that is answered is on as many machines as a message that is."""
+        if one.staged < len(one.stages) and (one.name, one.batch) not in self.checker.prepared:
+            name = sorted(one.stages)[one.staged]
+            what = (one.name, one.batch, name), len(one.stages[name])
+            have = sum(what in node.disk.stages.had for node in self.nodes.values())
+            if have < self.least:
+                raise Breach(f"staged: {what} is answered, and {have} members have it")
 
     # Readers
 

@@ -8,24 +8,18 @@ from typing import Any, NamedTuple
 
 from sequencer.replica import member_messages as m
 from sequencer.replica.follower_role import FollowerRole
-from sequencer.replica.forwarded import NOBODY
-from sequencer.replica.hand_over import HandingOver
 from sequencer.replica.in_sync import InSync
 from sequencer.replica.member import Member
-from sequencer.replica.promises import Promises
 from sequencer.replica.reign import Reign
 from sequencer.replica.view import View
+from tests.replica.batch_defects import BATCH_DEFECTS, defective
 from tests.replica.world import Engine
 
-DEFECTS: dict[str, dict[str, Any]] = {}
+DEFECTS: dict[str, dict[str, Any]] = {**BATCH_DEFECTS}
 
 
 def planted(name: str, **parts: Any) -> None:
-    """A member with other parts than it should have."""
-    sync = parts.pop("in_sync_kind", None)
-    if sync is not None:
-        parts["reign_kind"] = type("Reigning", (Reign,), {"in_sync_kind": sync})
-    DEFECTS[name] = {"member": type("Defective", (Member,), parts)}
+    DEFECTS[name] = defective(**parts)
 
 
 # Delivered when the coordinator has it, as JGroups' SEQUENCER does
@@ -332,63 +326,6 @@ class Blurted(NamedTuple):
 planted("a duplicate is answered at once", follower_kind=Blurting)
 
 
-# Rows of a batch are published when the coordinator has its promise
-
-
-class Promising(Promises):
-    def is_promised(self, commit: Any) -> bool:
-        return True
-
-
-planted("rows before the promise is everywhere", promises_kind=Promising)
-
-
-# A member takes a promise without having the stage
-
-
-class Hollow(Promises):
-    def is_here(self, note: m.Note) -> bool:
-        return True
-
-    def go_on(self) -> None:
-        whole, files = self.running, self.stages.files  # type: ignore[union-attr]
-        self.running = {
-            name: one
-            for name, one in whole.items()
-            if all(
-                (name, one.note.fields["batch"], stage) in files
-                for stage, _, _ in one.note.fields["stages"]
-            )
-        }
-        super().go_on()
-        self.running = whole
-
-
-planted("a promise without its stage", promises_kind=Hollow)
-
-
-# A new coordinator publishes a batch again from its first row
-
-
-class Again(Promises):
-    def count_row(self, commit: Any, number: int) -> None:
-        pass
-
-
-planted("a batch is begun again", promises_kind=Again)
-
-
-# DONE before the rows are committed
-
-
-class Early(Promises):
-    def is_safe(self, commit: Any) -> bool:
-        return True
-
-
-planted("a batch is done before its rows are", promises_kind=Early)
-
-
 # A restarted process goes on with the reign of the one before
 
 
@@ -409,6 +346,18 @@ DEFECTS["a restarted process goes on with its reign"] = {"member": Undead}
 DEFECTS["a member that lost its tail keeps its place"] = {"keeps_name": True}
 
 
+# Views are ordered by the engine's revision alone, also after it was put back
+
+
+class Revised(Member):
+    def learned(self, revision: int, view: View) -> None:
+        if revision > self.revision:
+            super().learned(revision, view)
+
+
+DEFECTS["views are ordered by revision alone"] = {"member": Revised}
+
+
 # A joiner is measured by this coordinator's watermark: others may know a higher one
 
 
@@ -421,23 +370,54 @@ class Nearsighted(Reign):
 planted("a joiner is measured by the watermark alone", reign_kind=Nearsighted)
 
 
-# A piece of a stage is answered when the coordinator has it
+# What waited for longer than ids are remembered is forwarded all the same
 
 
-class Boasting(Promises):
-    def is_everywhere(self, staged: Any) -> bool:
-        return True
+class Patient(Member):
+    def drop_expired(self) -> None:
+        pass
 
 
-# A coordinator that hands over goes on taking
+class Unhurried(Reign):
+    def _drop_silent(self) -> None:
+        pass
 
 
-class Grasping(HandingOver):
-    def begin(self, to: str) -> str:
-        stop, self.reign.stop_taking = self.reign.stop_taking, lambda: None  # type: ignore[method-assign]
-        why = super().begin(to)
-        self.reign.stop_taking = stop  # type: ignore[method-assign]
-        return why
+DEFECTS["forwarded after its id is forgotten"] = {
+    "member": type("Defective", (Patient,), {"reign_kind": Unhurried})
+}
 
 
-__all__ = ["DEFECTS", "NOBODY"]
+# A coordinator takes messages however much waits to be committed
+
+
+class Greedy(Reign):
+    is_behind = False  # type: ignore[assignment]
+
+
+planted("no bound on what is not committed", reign_kind=Greedy)
+
+
+# What the disk has refused is not counted in what was taken
+
+
+class Short(Reign):
+    def _match(self, message: m.Hello) -> tuple[m.Welcome, int]:
+        welcome, notes = super()._match(message)
+        return welcome._replace(base=self.member.log.last), notes
+
+
+planted("the base is the log's end", reign_kind=Short)
+
+
+# A coordinator whose disk is full gives up what others have forwarded, and does not say so
+
+
+class Silent(Reign):
+    def stop_taking(self) -> None:
+        self.member.numbering.sequencer.release()
+        self.member.numbering.end_reign()
+        self.member.promises.forget_above(self.member.log.last)
+
+
+planted("what could not be written is forgotten", reign_kind=Silent)

@@ -7,7 +7,7 @@ from tests.replica.messages_made import published_in
 from tests.replica.process import Node
 
 TROUBLE = 2600.0  # milliseconds of trouble
-QUIET = 12_000.0  # in which it must have settled
+QUIET = 9000.0  # in which it must have settled
 
 
 class Run(Clients):
@@ -15,7 +15,9 @@ class Run(Clients):
 
     def __init__(self, seed: int, kinds: dict[str, Any] | None = None) -> None:
         super().__init__(seed, kinds)
-        self.rate = self.random.choice([0.0, 120.0, 250.0, 500.0])
+        self.rate = self.random.choice([120.0, 200.0, 300.0, 500.0])
+        if self.random.random() < 0.03:
+            self.rate = 0.0
         kinds = {self._killed: 2, self._power: 1, self._partition: 2, self._one_way: 1}
         kinds |= {self._pause: 2, self._slow: 1, self._engine_down: 1, self._everybody: 1}
         kinds |= {self._retain: 1, self._hand_over: 1, self._reset: 2, self._fill: 1}
@@ -24,8 +26,9 @@ class Run(Clients):
             self.at(300, self._trouble)
 
     def go(self) -> "Run":
-        self.run(TROUBLE)
-        self.end(QUIET)
+        trouble = TROUBLE * (3 if self.has_short_ids else 1)
+        self.run(trouble)
+        self.end(trouble + QUIET)
         return self
 
     def end(self, until: float) -> None:
@@ -136,6 +139,11 @@ class Run(Clients):
         self.count("retain")
         # Nor an id that somebody may still publish again: the window is shorter than retention.
         ids = {payload for one in self.publishers for payload in one.waiting.values()}
+        ids = ids.union(*(one.refused for one in self.publishers))
+        for other in self.nodes.values():
+            if other.process is not None:
+                waiting = other.process.waiting
+                ids |= {self.checker.payloads[key[1:]] for key in waiting}
         log = node.disk.log
         most = min(member.delivered - 5, member.keep_after)
         for number in range(log.first, most + 1):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sequencer.message import Message
+from sequencer.replica.errors import StageRefused
 from sequencer.replica.member_messages import Epochs, Note, Records
 from sequencer.replica.replicated_log import NEW
 from sequencer.replica.view import View
@@ -154,8 +155,9 @@ class JournalInMemory:
 class NotesInMemory:
     """A `NoteLog`. It is always synced."""
 
-    def __init__(self, written: dict[tuple[int, int], Note]) -> None:
-        self.written = written
+    def __init__(self, checker: Any) -> None:
+        self.written: dict[tuple[int, int], Note] = checker.notes
+        self.prepared = checker.prepared
         self.notes: list[Note] = []
         self.base = 0
         self.is_full = False
@@ -184,6 +186,8 @@ class NotesInMemory:
         if self.written.setdefault((note.epoch, note.number), note) != note:
             raise Breach(f"epoch: two notes {note.number} of epoch {note.epoch}")
         self.notes.append(note)
+        if note.kind == "PREPARE":
+            self.prepared.add((note.fields["application"], note.fields["batch"]))
 
     def truncate(self, number: int) -> None:
         del self.notes[number - self.base :]
@@ -211,6 +215,7 @@ class StagesInMemory:
     def __init__(self) -> None:
         self.files: dict[tuple[str, int, str], bytes] = {}
         self.kept: set[tuple[str, int]] = set()  # synced
+        self.had: set[tuple[tuple[str, int, str], int]] = set()  # what was ever here: key, size
         self.is_full = False
 
     def size(self, key: tuple[str, int, str]) -> int:
@@ -222,22 +227,53 @@ class StagesInMemory:
         have = self.files.get(key, b"")
         if offset <= len(have):
             self.files[key] = have + bytes(data)[len(have) - offset :]
+            self.had.add((key, len(self.files[key])))
         return len(self.files.get(key, b""))
+
+    def stage(
+        self,
+        key: tuple[str, int, str],
+        offset: int,
+        data: bytes | memoryview,
+        headers: dict[str, str],
+    ) -> None:
+        size = self.write(key, offset, data)
+        if size < offset:
+            raise StageRefused(409, f"this stage has {size} bytes", size)
+
+    def facts(self, key: tuple[str, int, str]) -> dict[str, int]:
+        return {"bytes": self.size(key)}
+
+    def names(self, application: str, batch: int) -> list[str]:
+        return [key[2] for key in self.files if key[:2] == (application, batch)]
+
+    def claim(self, application: str, headers: dict[str, str]) -> dict[str, Any]:
+        return {}
+
+    def disown(self, application: str) -> None:
+        pass
+
+    def committed(self, fields: dict[str, Any]) -> None:
+        self.drop(fields["application"], fields["batch"])
 
     def read(self, key: tuple[str, int, str], offset: int, most: int) -> bytes:
         return self.files.get(key, b"")[offset : offset + most]
 
     def rows(self, application: str, batch: int, stages: list[list[Any]]) -> int:
-        count = 0
+        if not self._has(application, batch, stages):
+            raise StageRefused(404, "a stage is not here")
+        whole = (self.files.get((application, batch, name), b"") for name, _, _ in stages)
+        return sum(data.count(b"\n") for data in whole)
+
+    def _has(self, application: str, batch: int, stages: list[list[Any]]) -> bool:
         for name, size, crc in stages:
             data = self.files.get((application, batch, name), b"")
             if (len(data), zlib.crc32(data)) != (size, crc):
-                return -1
-            count += data.count(b"\n")
-        return count
+                return False
+        return True
 
     def keep(self, application: str, batch: int, stages: list[list[Any]]) -> bool:
-        if self.rows(application, batch, stages) < 0:
+        if not self._has(application, batch, stages):
             return False
         self.kept.add((application, batch))
         return True
@@ -279,7 +315,7 @@ class Disk:
     def __init__(self, member: str, checker: Any, is_new: bool = False) -> None:
         self.memory = MemoryOfMember(member)
         self.log = JournalInMemory(checker.written, is_new)
-        self.notes = NotesInMemory(checker.notes)
+        self.notes = NotesInMemory(checker)
         self.stages = StagesInMemory()
 
     def fill(self, is_full: bool) -> None:

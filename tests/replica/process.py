@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 NS = 1_000_000
 BEGINNING = 1_700_000_000_000  # ms since 1970
+SPARE = 4000  # bytes: what comes in one event, or is cut and has waited before
+GROUP = (">", "workers")
 IDS_MAX = 1 << 20
 ID_FLAG_AT = 44
 
@@ -65,6 +67,7 @@ class Process:
             *(disk.memory, disk.log, disk.notes, numbering, node.run, "sim", settings, world.now),
             stages=disk.stages,
         )
+        self.member.promises.spare = 8  # so that notes are replaced all the time
         self.numbering = numbering
         self.walk = Walk(disk.log.salt, False)
         self.waiting: deque[tuple[int, int, int]] = deque()  # place, origin, nth
@@ -97,6 +100,8 @@ class Process:
         """Something happens; at once or a little later all that is due is said."""
         self.member.now = self.world.now
         self.member.wall = self.wall
+        if self.world.random.random() < 0.01:
+            self.member.takers = {(b">", b"workers"): self.world.random.randint(0, 3)}
         what(self)
         if self.world.random.random() < 0.1:
             if not self.flush_is_due:
@@ -106,6 +111,20 @@ class Process:
             self.flush_is_due = False
             self.member.flush()
         self._act()
+        self._check_bounds()
+
+    def _check_bounds(self) -> None:
+        """What waits takes no more than it may, and what one event brings."""
+        settings, reign = self.member.settings, self.member.reign
+        most = settings.forward_bytes + settings.uncommitted_bytes + SPARE
+        if self.table.held_bytes > most:
+            raise Breach(f"bound: {self.table.held_bytes} bytes are to be forwarded")
+        if reign is not None:
+            if reign.journal.bytes > most:
+                raise Breach(f"bound: {reign.journal.bytes} bytes are not committed")
+            for link in reign.links.values():
+                if link.bytes > settings.window_bytes + settings.block_bytes:
+                    raise Breach(f"bound: {link.bytes} bytes are not acknowledged")
 
     def _act(self) -> None:
         """Do what the member asks for, in that order, also if it asks for more meanwhile."""
@@ -165,6 +184,9 @@ class Process:
             record = member.log.at(one)
             world.checker.delivered(one, record, disks, len(world.lost))
             member.delivered = one
+            taker = member.weights.taker(one, GROUP)
+            if one > member.weights.since:
+                world.checker.taken(one, taker)
             self._remember(record)
         member.remembered = max(member.remembered, number)
 

@@ -1,12 +1,15 @@
 """What chance does not meet often enough, step by step: three members, two of them needed."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from sequencer.replica import member_messages as m
+from tests.replica.clients import Publisher
 from tests.replica.defects import DEFECTS
 from tests.replica.faults import Run
 from tests.replica.process import Node
+from tests.replica.world import TIGHT
 
 
 class Scripted(Run):
@@ -30,6 +33,13 @@ class Scripted(Run):
 
     def join(self, node: Node, name: str) -> None:
         self.cut -= {(node.name, name), (name, node.name)}
+
+    def publish_at(self, node: Node, numbers: range) -> None:
+        """More publishers, at this member."""
+        for number in numbers:
+            one = Publisher(number, False, node)
+            self.publishers.append(one)
+            self.at(self.random.uniform(0, 50), lambda one=one: self._publish(one))
 
     def leader(self) -> Node:
         node = self.coordinator()
@@ -127,6 +137,188 @@ def lagging_joiner(run: Scripted) -> None:
     run.join(joiner, leader.name)
     run.run(run.now + 600)
     run.go_on()
+
+
+def hasty_joiner(run: Scripted) -> None:
+    """A joiner lacks some of what is committed, and the coordinator dies before it has that."""
+    run.run(600)
+    leader = run.leader()
+    other, joiner = run.others(leader)
+    run.isolate(joiner, [leader.name, other.name])
+    run.run(run.now + 450)  # the joiner is removed
+    run.is_slow_for = joiner
+    run.join(joiner, leader.name)
+    run.run(run.now + 250)
+    run.crash(leader, False)
+    run.is_slow_for = None
+    run.join(joiner, other.name)
+    run.isolate(other, ["engine"])
+    run.run(run.now + 700)
+    run.join(other, "engine")
+    run.run(run.now + 500)
+    run.go_on()
+
+
+def stall(run: Scripted) -> None:
+    """Nobody acknowledges, nobody can be removed, and many clients go on publishing."""
+    run.settings = replace(run.settings, **TIGHT)
+    run.run(500)
+    leader = run.leader()
+    run.isolate(leader, [node.name for node in run.others(leader)])
+    run.engine.is_down = True
+    run.publish_at(leader, range(10, 40))
+    run.run(run.now + 500)
+    run.go_on()
+
+
+def lost_tail(run: Scripted) -> None:
+    """A machine loses power with what it had acknowledged; the coordinator dies, too."""
+    run.run(500)
+    leader = run.leader()
+    other, third = run.others(leader)
+    run.isolate(third, [leader.name, other.name])
+    run.run(900)  # the third is removed
+    other.slow_disk = 500.0
+    run.run(1300)
+    run.crash(other, True)
+    other.slow_disk = 0.0
+    run.crash(leader, False)
+    run.join(third, other.name)
+    run.start(other)
+    run.run(run.now + 900)
+    run.go_on()
+
+
+def forgotten_id(run: Scripted) -> None:
+    """A message is published at a member that is cut off; elsewhere, too; and that is forgotten."""
+    run.settings = replace(run.settings, id_window=4200)
+    for node in run.nodes.values():
+        node.skew = 0.0
+    run.run(500)
+    leader = run.leader()
+    other, third = run.others(leader)
+    run.isolate(other, [leader.name, third.name, "engine"])
+    one = Publisher(90, True, other, since={"id90-1": run.now})
+    run.publishers.append(one)
+    run._send(one, 1, "id90-1")
+    run.run(run.now + 20)
+    while one.node is other:
+        run._move(one)
+    run.run(run.now + 6000)
+    run.join(other, leader.name)
+    run.join(other, third.name)
+    run.run(run.now + 500)
+    run.go_on()
+
+
+def recover(run: Scripted) -> None:
+    """The engine is put back to an older state; an operator sets a view of a higher epoch."""
+    run.run(300)
+    engine = run.engine
+    backup = engine.revision, engine.view
+    for _ in range(2):
+        leader = run.leader()
+        run.crash(leader, False)
+        run.run(run.now + 1000)
+        run.start(leader)
+        run.run(run.now + 600)
+    engine.revision, engine.view = backup
+    run.run(run.now + 3000)
+    members = [node.member for node in run.nodes.values() if node.member is not None]
+    assert all(member.engine_is_older for member in members), "they say so"
+    newest = max(members, key=lambda member: member.memory.epoch).view
+    assert newest is not None
+    for node in run.nodes.values():
+        if node.disk.memory.member == newest.coordinator:
+            run.crash(node, False)
+    run.run(run.now + 800)
+    members = [node.member for node in run.nodes.values() if node.member is not None]
+    log = [(member.log.epochs()[-1][0], member.log.last, member.id) for member in members]
+    epoch = max(member.memory.epoch for member in members) + 1
+    chosen = max(log)[2]
+    view = engine.view._replace(
+        epoch=epoch, coordinator=chosen, run=0, members=(chosen,), stream=engine.view.stream + 1
+    )
+    assert engine.swap(engine.revision, view)
+    assert engine.revision < min(member.revision for member in members)
+    run.run(run.now + 3000)
+    assert not any(member.engine_is_older for member in members)
+    run.go_on()
+
+
+def full_disk(run: Scripted) -> None:
+    """A member connects again while what it has forwarded waits for the coordinator's disk."""
+    run.run(500)
+    leader = run.leader()
+    other, third = run.others(leader)
+    run.isolate(third, [leader.name, other.name])
+    run.run(run.now + 450)
+    run.engine.is_down = True  # the third cannot come back, and nobody can take over
+    run.crash(other, False)
+    run.join(third, leader.name)
+    run.publish_at(third, range(90, 96))
+    run.run(run.now + 250)
+    leader.disk.fill(True)
+    run.run(run.now + 60)
+    for connection in run.connections.values():
+        if connection.nodes == (third, leader) and all(connection.is_open):
+            run.hang_up(connection, 0, cut=False)
+    run.run(run.now + 250)
+    leader.disk.fill(False)
+    run.run(run.now + 300)
+    run.go_on()
+
+
+def refused_forwards(run: Scripted) -> None:
+    """The disk refuses what others have forwarded, and no other member can take over."""
+    run.run(500)
+    leader = run.leader()
+    for number, node in enumerate(run.others(leader)):
+        run.publish_at(node, range(90 + 10 * number, 96 + 10 * number))
+    run.run(run.now + 100)
+    run.engine.is_down = True
+    leader.disk.fill(True)
+    run.run(run.now + 400)
+    leader.disk.fill(False)
+    run.run(run.now + 300)
+    run.go_on()
+
+
+def two_connections(run: Scripted) -> None:
+    """A member connects again while what it has sent on its old connection is on its way."""
+    run.run(500)
+    leader = run.leader()
+    other = run.others(leader)[0]
+    run.publish_at(other, range(90, 96))
+    run.run(run.now + 100)
+    for connection in list(run.connections.values()):
+        if connection.nodes == (other, leader) and all(connection.is_open):
+            connection.held[1] = run.now + 200
+            run.run(run.now + 40)
+            run.hang_up(connection, 0, cut=False)
+    run.run(run.now + 500)
+    run.go_on()
+
+
+def rows_on_a_full_disk(run: Scripted) -> None:
+    """The disk refuses rows of a batch, and no other member can take over."""
+    run.run(300)
+    leader = run.leader()
+    while run.now < 2000 and not _has_unwritten_rows(leader):
+        run.run(run.now + 0.5)
+    run.engine.is_down = True
+    leader.disk.fill(True)
+    run.run(run.now + 300)
+    leader.disk.fill(False)
+    run.run(run.now + 300)
+    run.go_on()
+
+
+def _has_unwritten_rows(node: Node) -> bool:
+    process = node.process
+    assert process is not None
+    running = process.member.promises.running.values()
+    return any(one.last > process.member.log.last for one in running)
 
 
 def fitting(seeds: range, kinds: dict[str, Any] | None, always: bool | None) -> list[int]:

@@ -44,6 +44,13 @@ FAST = ReplicaSettings(
     id_window=36_000_000,  # longer than clocks are wrong
 )
 
+TIGHT: dict[str, Any] = {
+    "block_bytes": 400,
+    "window_bytes": 800,
+    "uncommitted_bytes": 1500,
+    "forward_bytes": 1000,
+}
+
 
 @dataclass
 class Connection:
@@ -111,13 +118,21 @@ class World:
         engine = self.kinds.get("engine", Engine)
         members = tuple(id_of(name) for name in names)
         self.engine = engine(View(JOURNAL, 0, members[0], 0, members, least))
-        self.is_framed = rng.random() < 0.25  # messages go as bytes, as they do between brokers
+        self.is_framed = rng.random() < 0.1  # messages go as bytes, as they do between brokers
         for node in self.nodes.values():
-            node.skew = rng.choice([0.0, 0.0, 0.0, 3_600_000.0, -3_600_000.0])
+            if not self.has_short_ids:
+                node.skew = rng.choice([0.0, 0.0, 0.0, 3_600_000.0, -3_600_000.0])
             self.at(rng.uniform(0, 30), lambda node=node: self.start(node))
 
     def settings_of(self, rng: random.Random) -> ReplicaSettings:
-        return replace(FAST, sync="always" if self.always else "interval")
+        """In some clusters ids are forgotten soon; in some little may wait."""
+        settings = replace(FAST, sync="always" if self.always else "interval")
+        self.has_short_ids = rng.random() < 0.05
+        if self.has_short_ids:
+            settings = replace(settings, id_window=4200)
+        if rng.random() < 0.2:
+            settings = replace(settings, **TIGHT)
+        return settings
 
     # Time
 
@@ -397,7 +412,11 @@ class World:
             if rng.random() < 0.03 and not self.is_healed:
                 return  # done, and nobody hears of it
             if not self.is_blocked("engine", node.name):
-                self._say_view(node, rng.uniform(1, 10), answer)
+                late = rng.uniform(1, 10)
+                if swap is None:
+                    self.call_later(node, late, lambda pr: pr.member.engine_has(*answer))
+                else:
+                    self.call_later(node, late, lambda pr: pr.member.learned(*answer))
 
         self.at(rng.uniform(1, 10), arrive)
 
@@ -407,11 +426,11 @@ class World:
             if self.random.random() < 0.15 or self.is_blocked("engine", node.name):
                 continue  # a watch that is stale: pulses, refusals and later reads tell
             late = self.random.uniform(2, 30) if self.random.random() < 0.8 else 700.0
-            self._say_view(node, late, answer)
+            self.call_later(node, late, lambda pr: pr.member.learned(*answer))
 
-    def _say_view(self, node: Node, late: float, answer: tuple[int, View]) -> None:
+    def call_later(self, node: Node, delay: float, what: Callable[[Process], Any]) -> None:
         run = node.run
-        self.at(late, lambda: self.call(node, run, lambda pr: pr.member.learned(*answer)))
+        self.at(delay, lambda: self.call(node, run, what))
 
 
 def ticked(process: Process) -> None:

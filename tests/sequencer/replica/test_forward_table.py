@@ -249,6 +249,25 @@ def filled(count: int, size: int = 5, client: int = 1) -> ForwardTable:
     return table
 
 
+def test_given_records_that_were_sent_then_those_without_a_number_are_in_flight() -> None:
+    table = ForwardTable(RUN, SALT)
+    ones = [Published(origin_of(client), 1, bytes(100), b"") for client in (1, 2, 3, 4)]
+    for one in ones:
+        table.put(message_of(one), 1)
+    size = record_size(10, 0, 100)
+    assert table.in_flight == 0
+    assert len(table.unsent(1 << 20)) == table.in_flight == 4 * size
+    table.inspect(record_of(ones[0], 1, 1, EPOCH), 1, EPOCH)
+    assert table.in_flight == 3 * size
+    table.answered(ones[1].origin, 1, 1)
+    assert table.in_flight == 2 * size
+    table.drop(frozenset([ones[2].origin]))
+    assert table.in_flight == size
+    table.rewind()
+    assert table.in_flight == 0
+    assert len(table.unsent(1 << 20)) == table.in_flight == size
+
+
 def test_given_much_that_was_settled_then_its_memory_is_given_back() -> None:
     tracemalloc.start()
     try:

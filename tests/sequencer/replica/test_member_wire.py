@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from sequencer.replica import member_messages as m
 from sequencer.replica import member_wire
 from sequencer.replica.errors import BadFrame
-from sequencer.replica.member_wire import FRAME_MAX, SHORT_MAX, FrameReader, encode_message
+from sequencer.replica.member_wire import (
+    FRAME_MAX,
+    KEPT_MAX,
+    SHORT_MAX,
+    FrameReader,
+    encode_message,
+)
 from sequencer.replica.view import View
 from tests.sequencer.replica.forwarding import Published, record_of
 from tests.support.depth import examples
@@ -144,6 +150,22 @@ def read_slowly(reader: FrameReader, data: bytes, size: int = 999) -> list[Any]:
     found: list[Any] = []
     for at in range(0, len(data), size):
         found += [plain(message) for message in reader.feed(data[at : at + size])]
+    return found
+
+
+def read_in_place(data: bytes, size: int) -> list[Any]:
+    """As a connection reads: the rest of a frame where it belongs."""
+    reader, found, at = FrameReader(), [], 0
+    while at < len(data):
+        room = reader.room()
+        if room is None:
+            some = data[at : at + size]
+            found += [plain(message) for message in reader.feed(some)]
+        else:
+            some = data[at : at + min(size, len(room))]
+            room[: len(some)] = some
+            found += [plain(message) for message in reader.filled(len(some))]
+        at += len(some)
     return found
 
 
@@ -336,11 +358,26 @@ def test_given_a_malformed_frame_then_it_says_what_is_wrong_and_nothing_more_is_
         read_slowly(slow, data)
 
 
+def test_given_long_frames_when_they_are_received_in_place_then_they_come_as_they_were_sent() -> (
+    None
+):
+    sent = [
+        m.StagePiece(7, "a", 1, "b", 0, bytes([at]) * size)
+        for at, size in enumerate((10, 100_000, KEPT_MAX - 60, KEPT_MAX, 300_000, 5))
+    ]
+    whole = b"".join(piece for message in sent for piece in encode_message(message))
+    for size in (1000, 65_536, 1 << 20):
+        assert read_in_place(whole, size) == sent
+
+
 def test_given_a_large_frame_that_does_not_come_then_only_what_came_takes_memory() -> None:
     reader = FrameReader()
     assert list(reader.feed(struct.pack("<IBBH", FRAME_MAX, 10, 0, 0))) == []
     assert list(reader.feed(bytes(1000))) == []
-    assert len(reader._partial) == 1008
+    assert reader.held == 1008
+    assert len(reader._memory) == KEPT_MAX
+    assert list(reader.feed(bytes(KEPT_MAX))) == []
+    assert reader.held == len(reader._memory) == KEPT_MAX + 1008
 
 
 @pytest.mark.parametrize(
@@ -391,3 +428,4 @@ any_messages = st.one_of(
 def test_given_any_messages_then_they_come_as_they_were_sent(sent: list[Any], size: int) -> None:
     whole = b"".join(piece for message in sent for piece in encode_message(message))
     assert read_slowly(FrameReader(), whole, size) == sent
+    assert read_in_place(whole, size) == sent

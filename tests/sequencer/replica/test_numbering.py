@@ -6,11 +6,12 @@ from collections.abc import Callable
 import pytest
 
 from sequencer.journal.layout import HEADER_SIZE
+from sequencer.journal.record import RecordBatch, Walk
 from sequencer.msgids import Window
 from sequencer.replica.errors import BadRecords
 from sequencer.replica.forward_table import ForwardTable
 from sequencer.replica.member_messages import AlreadyNumbered
-from sequencer.replica.numbering import Numbering
+from sequencer.replica.numbering import Numbering, is_text
 from sequencer.sequencer import Sequencer
 from tests.sequencer.replica.forwarding import (
     EPOCH,
@@ -210,8 +211,12 @@ def _with(change: Callable[[bytearray], None]) -> bytes:
         (_with(lambda r: r.__delitem__(slice(9, None))), "byte 72 is damaged"),
         (_with(lambda r: r.__setitem__(slice(46, 48), b"\0\0")), "is not a new message"),
         (_with(lambda r: r.__setitem__(slice(46, 48), b"\xff\xff")), "byte 72 is damaged"),
+        (_with(lambda r: r.__setitem__(56, 32)), "byte 72 has a blank in its subject"),
+        (_with(lambda r: r.__setitem__(63, 9)), "byte 72 has a blank in its subject"),
+        (_with(lambda r: r.__setitem__(64, 10)), "byte 72 has a blank in its subject"),
+        (_with(lambda r: r.__setitem__(65, 10)), "byte 72 has a blank in its subject"),
     ],
-    ids=range(13),
+    ids=range(17),
 )
 def test_given_a_malformed_forward_then_it_is_refused_and_what_came_before_is_numbered(
     bad: bytes, text: str
@@ -224,6 +229,26 @@ def test_given_a_malformed_forward_then_it_is_refused_and_what_came_before_is_nu
         numbering.take_forwarded(good + bad, 1, OTHER_RUN)
     numbering.sequencer.release()
     assert logged(log) == [(1, other(1))]
+
+
+@pytest.mark.parametrize("byte", [0, 1, 13, 31, 33, 127, 128, 255])
+@pytest.mark.parametrize("size", range(1, 18))
+def test_given_any_subject_and_reply_then_only_blanks_and_line_ends_are_refused(
+    size: int, byte: int
+) -> None:
+    for at in range(size):
+        text = bytearray(b"s" * size)
+        text[at] = byte
+        assert is_text(_named(bytes(text)))
+        for blank in b" \t\n":
+            text[at] = blank
+            assert not is_text(_named(bytes(text)))
+
+
+def _named(text: bytes) -> Walk:
+    batch = RecordBatch(0, 0, checked=False)
+    batch.append_message(0, 0, text[:1], text[1:], b"", b" \n", 1, 1, 0)
+    return walk_of(bytes(batch.view()))
 
 
 def test_given_ids_that_are_committed_twice_or_cut_then_the_window_has_each_once() -> None:

@@ -1,0 +1,112 @@
+"""Queue groups that span members: which member's subscribers take number n.
+
+Each member says how many takers it has for (pattern, group). The coordinator writes what changes
+into the second log, as GROUPS notes with `after`: in force for the numbers above it. For number n
+the taker is a hash of n and the group over the weights in force, the same on every member. As in
+NATS, a message whose taker dies goes to nobody else.
+
+    GROUPS  {"after":57,"groups":[["orders.*","workers",{"<member>":2,"<another>":1}]]}
+
+All members must know a note before they show a number above its `after`. So no number above it is
+committed before the note is (`limit`), and no member shows what is committed before it has the
+notes that are (`Member.told`).
+"""
+
+from collections import deque
+from typing import Any, Final
+
+from sequencer.replica.group_draw import draw, seed_of
+from sequencer.replica.member_messages import Note
+
+GroupKey = tuple[str, str]  # pattern, queue group
+Weights = dict[str, int]  # by member
+NEVER: Final = (1 << 64) - 1
+
+
+class QueueWeights:
+    """Of one member. Its driver asks for numbers in their order."""
+
+    def __init__(self) -> None:
+        self.newest: dict[GroupKey, Weights] = {}  # with all notes, also with those to come
+        self.in_force: dict[GroupKey, Weights] = {}
+        self.since = 0  # what was in force for numbers up to here may be forgotten
+        self._notes: deque[Note] = deque()  # not in force yet
+
+    def add(self, note: Note) -> None:
+        """A GROUPS note is in the log."""
+        self._notes.append(note)
+        _apply(self.newest, note)
+
+    def begin_anew(self, note: Note) -> None:
+        """A SNAPSHOT is in the log: it has all changes that the notes before it had.
+
+        Those that are known are made again, which ends where it ended before.
+        """
+        history = [[after, list(groups)] for after, groups in note.fields.get("groups", ())]
+        if note.fields["at"] == 0:
+            self._notes.clear()
+            self.newest = {key: dict(weights) for key, weights in self.in_force.items()}
+        if history and note.fields["at"] == 0:
+            first = history[0][1]
+            there = {(pattern, group) for pattern, group, _ in first}
+            first += [[*key, {}] for key in sorted(self.newest) if key not in there]
+        self.since = max(self.since, note.fields.get("since", 0))
+        for after, groups in history:
+            self.add(note._replace(fields={"after": after, "groups": groups}))
+
+    def forget_above(self, number: int) -> None:
+        """Notes above this one are cut. What is in force was committed, and is not."""
+        while self._notes and self._notes[-1].number > number:
+            self._notes.pop()
+        self.newest = {key: dict(weights) for key, weights in self.in_force.items()}
+        for note in self._notes:
+            _apply(self.newest, note)
+
+    def limit(self, note_watermark: int) -> int | None:
+        """No number above this one may be committed before a note is; None: there is none."""
+        for note in self._notes:
+            if note.number > note_watermark:
+                return int(note.fields["after"])
+        return None
+
+    @property
+    def next_after(self) -> int:
+        """What is in force holds up to this number."""
+        return int(self._notes[0].fields["after"]) if self._notes else NEVER
+
+    def begin_next(self) -> Note:
+        """The next note comes into force: it is committed, and its numbers come."""
+        note = self._notes.popleft()
+        _apply(self.in_force, note)
+        return note
+
+    def next_is_committed(self, note_watermark: int) -> bool:
+        return bool(self._notes) and self._notes[0].number <= note_watermark
+
+    def taker(self, number: int, key: GroupKey) -> str:
+        """The member whose subscribers take this number; "" if nobody does."""
+        while self.next_after < number:
+            self.begin_next()
+        weights = self.in_force.get(key)
+        if not weights:
+            return ""
+        point = draw(number, seed_of(key[1].encode("latin-1"))) % sum(weights.values())
+        for member in sorted(weights):
+            point -= weights[member]
+            if point < 0:
+                return member
+        raise AssertionError("the point is among the weights")
+
+
+def changes(now: dict[GroupKey, Weights], wanted: dict[GroupKey, Weights]) -> list[Any]:
+    """What a note must say so that `wanted` comes after `now`."""
+    keys = [key for key in sorted(now.keys() | wanted.keys()) if now.get(key) != wanted.get(key)]
+    return [[*key, wanted.get(key, {})] for key in keys]
+
+
+def _apply(table: dict[GroupKey, Weights], note: Note) -> None:
+    for pattern, group, weights in note.fields["groups"]:
+        if weights:
+            table[pattern, group] = dict(weights)
+        else:
+            table.pop((pattern, group), None)
