@@ -28,6 +28,8 @@ class Core:
     replays: Replays | None  # if there is a journal
     keeper: Keeper | None  # if the journal is on disk
     cluster_facts: Callable[[], dict[str, object]] | None = None  # for `$SEQ.INFO` of a member
+    # Of a member: run the action when this number may be shown; False: it is not there either.
+    await_number: Callable[[int, Callable[[], None]], bool] | None = None
 
     def hold(self, publisher: HeldPublisher) -> None:
         """Make a publisher wait for the subscribers that it has outrun in this event."""

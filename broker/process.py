@@ -13,6 +13,7 @@ from contextlib import suppress
 from broker.logs import reopen, start_logging
 from broker.server import Server
 from broker.settings.settings import SequencerSettings, Settings
+from broker.stopping import Stopping
 from broker.version import VERSION, MixedBuild, is_compiled
 from sequencer.journal.errors import ELSEWHERE, StoreError
 
@@ -97,12 +98,9 @@ def _raise_file_limit() -> None:
 
 async def _serve(settings: Settings, handler: logging.Handler) -> int:
     loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stopping = Stopping(loop, bool(settings.cluster.name))
     loop.add_signal_handler(signal.SIGUSR1, reopen, handler)
-    for number in (signal.SIGHUP, signal.SIGUSR2):
-        loop.add_signal_handler(number, log.warning, "%s is ignored", number.name)
+    loop.add_signal_handler(signal.SIGHUP, log.warning, "%s is ignored", "SIGHUP")
     _raise_file_limit()
     cluster = None
     if settings.cluster.name:
@@ -116,15 +114,19 @@ async def _serve(settings: Settings, handler: logging.Handler) -> int:
 
         host = settings.http_host or settings.host
         monitor = Monitor(server, loop, host, max(settings.http_port, 0))
-        monitor.start()
+        _, http_port = monitor.start()
+        if cluster is not None:
+            cluster.http_port = http_port
     starting = loop.create_task(server.start())
-    stopped = loop.create_task(stop.wait())
+    stopped = loop.create_task(stopping.asked())
     await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
     if starting.done():
         starting.result()
         gc.freeze()  # everything so far stays: the collector need not look at it again
         gc.set_threshold(*GC_THRESHOLDS)
         await stopped
+        if stopping.is_gentle:
+            await stopping.retire(server.retire())
     else:  # a member waits for its cluster
         starting.cancel()
     log.info("Stopping: delivering what was accepted")
@@ -132,7 +134,5 @@ async def _serve(settings: Settings, handler: logging.Handler) -> int:
     if monitor is not None:
         monitor.stop()
     log.info("Server stopped")
-    for number in (signal.SIGTERM, signal.SIGINT):  # one more must not spoil a stop that is done
-        loop.remove_signal_handler(number)
-        signal.signal(number, signal.SIG_IGN)
+    stopping.forget()
     return 1 if server.failed else 0

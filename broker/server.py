@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from broker import addresses
 from broker.clients.closings import Closings
@@ -16,8 +16,11 @@ from broker.clients.control import Control
 from broker.clients.doorkeeper import Doorkeeper
 from broker.clients.heartbeat import Heartbeat
 from broker.clients.inbox import Inbox
+from broker.clients.info_push import InfoPush
+from broker.clients.lame_duck import LameDuck
 from broker.clients.request_handler import RequestHandler, Stager
 from broker.clients.session import BoundListener, Session
+from broker.cluster_side import ClusterSide, StagingSide
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import classifier
@@ -32,7 +35,6 @@ from broker.trimming import Trimmer
 from broker.version import NATS_VERSION, PYTHON, VERSION
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
-from sequencer.msgids import Window
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
@@ -57,36 +59,6 @@ class Traffic(NamedTuple):
     in_bytes: int
     out_msgs: int
     out_bytes: int
-
-
-class ClusterSide(Protocol):
-    """What makes a broker a member of a cluster: broker/cluster/cluster_member.py."""
-
-    @property
-    def journal(self) -> Store: ...
-    @property
-    def run(self) -> int: ...  # in the high half of its publishers' origins
-    @property
-    def window(self) -> Window | None: ...
-    def facts(self) -> dict[str, object]:
-        """What `$SEQ.INFO` says of the cluster."""
-
-    def client_addresses(self) -> list[str]:
-        """HOST:PORT of all members that are there, the coordinator last."""
-
-    @property
-    def unanswered(self) -> int: ...  # publishes of this broker's clients that wait for an answer
-    def make_plane(self, sublist: Sublist, hold_pending: int) -> Plane:
-        """The plane of a member."""
-
-    def keep(self, server: "Server") -> tuple[Replays, Keeper]:
-        """Make what keeps and replays what is committed."""
-
-    async def start(self) -> None:
-        """Take part, and return when this member has caught up. Raises `OSError`."""
-
-    async def stop(self) -> None:
-        """Hand over or leave, and take part no more."""
 
 
 class Server:
@@ -126,6 +98,7 @@ class Server:
         self.core = Core(
             *(settings, self.loop, self.plane, self.journal, self.replays, self.keeper),
             cluster.facts if cluster is not None else None,
+            cluster.await_number if cluster is not None else None,
         )
         self.control.request_handler = RequestHandler(self.core, self.open_staging)
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
@@ -133,6 +106,8 @@ class Server:
         self.heartbeat = Heartbeat(self.loop)
         self._trimmer = Trimmer(self.loop)
         self.closings = Closings(self.loop, limits.closings_logged)
+        self.info_push = InfoPush(self.loop, self.plane, self.sessions)
+        self.lame_duck = self._make_lame_duck()
         self.cquencer = None
         if settings.sequencer.port:
             from broker.cquencer.cquencer_service import Cquencer  # only if needed
@@ -140,13 +115,9 @@ class Server:
             subject = settings.sequencer.subject.encode()
             fitting = self.feeds.fitting(subject) if self.feeds is not None else None
             self.cquencer = Cquencer(self.core, self, self.inbox.buffer, fitting)
-        self.staging = None
-        if isinstance(self.journal, Store) and os.path.isdir(
-            os.path.join(self.journal.path, STAGING)
-        ):
-            from broker.staging.staging_service import StagingService  # only if needed
-
-            self.staging = StagingService(self.core)
+        self.staging: StagingSide | None = cluster.staging if cluster is not None else None
+        if self.staging is None and self._has_staging():
+            self.open_staging()
         self._joining: set[asyncio.Task[object]] = set()  # connections without a session yet
         self._closed_traffic = Traffic(0, 0, 0, 0)
         self._info_fields: dict[str, object] = {
@@ -160,6 +131,19 @@ class Server:
             "headers": True,
             "max_payload": limits.max_payload,
         }
+
+    def _make_lame_duck(self) -> LameDuck:
+        limits, cluster = self.settings.limits, self.cluster
+        return LameDuck(
+            *(self.loop, self.sessions, self.info_push),
+            *(limits.lame_duck, limits.drain_timeout),
+            cluster.is_awaiting if cluster is not None else lambda connection: False,
+        )
+
+    def _has_staging(self) -> bool:
+        """Whether an earlier process has left batches in the store."""
+        journal = self.journal
+        return isinstance(journal, Store) and os.path.isdir(os.path.join(journal.path, STAGING))
 
     def open_staging(self) -> Stager:
         """Return the staging service; made at the first request. Raises `OSError`."""
@@ -181,8 +165,11 @@ class Server:
 
     def _take_part(self, cluster: ClusterSide) -> None:
         """Serve what the cluster has committed."""
-        self.control.has_groups = False  # each member would deliver to one of its own
         self.replays, self.keeper = cluster.keep(self)
+        self.control.groups = cluster.groups
+        if self.feeds is not None:
+            self.feeds.speaks = lambda: cluster.coordinates
+            self.feeds.attach(self.replays.journal)
         self.control.replays, self.control.keeper = self.replays, self.keeper
 
     def _keep(self, journal: Store | Ring) -> None:
@@ -211,6 +198,8 @@ class Server:
             self.keeper.start()
         if self.cluster is not None:
             await self.cluster.start()
+            if self.feeds is not None:
+                self.feeds.identify(self.cluster.journal.id, self.cluster.stream)
         if self.feeds is not None:
             await self.feeds.start()
         if self.settings.port:
@@ -222,11 +211,23 @@ class Server:
         log.info("Server id is %s", self.server_id)
         log.info("Server is ready")
 
+    async def retire(self) -> None:
+        """Lame duck: accept nobody, hand over, and close the clients one after the other."""
+        seconds = self.settings.limits.lame_duck
+        self.doorkeeper.close()
+        log.info("Entering lame duck mode: clients are closed over %g s", seconds)
+        self.lame_duck.begin()
+        if self.cluster is not None:
+            await self.cluster.leave()
+        await self.lame_duck.close_all()
+
     async def stop(self) -> None:
         """Take in nothing more, deliver what was accepted, close; bounded by `drain_timeout`."""
         self.doorkeeper.close()
         self.heartbeat.stop()
         self._trimmer.stop()
+        self.info_push.stop()
+        self.lame_duck.stop()
         self.closings.stop()
         if self.staging is not None:
             await self.staging.stop()
@@ -247,6 +248,8 @@ class Server:
         await asyncio.sleep(0)  # the transports report the end to their sessions
         if self.cluster is not None:
             await self.cluster.stop()
+            if self.feeds is not None:
+                self.feeds.ends = self.cluster.ends_stream
         if self.feeds is not None:
             await self.feeds.stop(deadline)
         if self.keeper is not None:
@@ -341,7 +344,9 @@ class Server:
         }
         if self.cluster is not None:
             fields["cluster"] = self.settings.cluster.name
-            fields["connect_urls"] = self.cluster.client_addresses()
+            fields["connect_urls"] = self.cluster.client_addresses(others=self.lame_duck.is_on)
+        if self.lame_duck.is_on:
+            fields["ldm"] = True
         if greeting:
             fields |= {"connect_info": True, "remote_account": "$G"}
         return b"INFO %b \r\n" % json.dumps(fields, separators=(",", ":")).encode()
@@ -351,6 +356,8 @@ class Server:
     def abandon(self, origin: int) -> None:
         """Close the connection of a publisher: what became of its messages is not known."""
         session = self.sessions.get(origin & 0xFFFFFFFF)
+        if self.cquencer is not None:
+            self.cquencer.abandon(origin & 0xFFFFFFFF)
         if session is not None:
             log.warning("%s - what became of its last messages is not known", session.label)
             session.close()
@@ -359,10 +366,29 @@ class Server:
         """More messages were delivered: serve those that wait for them."""
         self.core.advance()
 
+    def addresses_changed(self) -> None:
+        """Other members serve clients now: tell those that understand it."""
+        self.info_push.changed()
+
+    def send_away(self, why: str) -> None:
+        """Ask all clients to connect to another member, and close them in turn."""
+        assert self.cluster is not None, "only a member knows of others"
+        if self.cluster.client_addresses(others=True) and self.lame_duck.send_away():
+            log.warning("Lame duck mode: %s: clients are sent to other members", why)
+
+    def welcome_back(self) -> None:
+        """This member serves its clients again."""
+        if self.lame_duck.call_back():
+            log.info("Lame duck mode is over: this member hears the others again")
+
     def fatal(self, why: str) -> None:
         """Stop the broker, which cannot go on."""
         self.failed = why
-        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)  # at once
+
+    def quit(self) -> None:
+        """Stop the broker, as an operator asks."""
+        signal.raise_signal(signal.SIGINT)  # at once
 
     # Figures
 

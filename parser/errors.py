@@ -18,8 +18,8 @@ the connection is closed, so callers compare no strings and keep no table of the
     |   `-- ConnectionsExceeded, StaleConnection, SlowConsumer
     `-- Refused                        only this operation is dropped
         |-- InvalidSubject, InvalidPublishSubject, SubscriptionsExceeded
-        |-- PublishForbidden, ReplyForbidden, SubscribeForbidden, ReplayRefused
-        `-- TooManyNodes, TooManyMatches, JournalFull
+        |-- PublishForbidden, ReplyForbidden, SubscribeForbidden, GroupForbidden, ReplayRefused
+        `-- TooManyNodes, TooManyMatches, JournalFull, ClusterUnavailable
 
 `str(error)` goes to our log and says what was received. `error.reply` goes to the client and
 says which rule it broke. Its words are those of nats-server 2.15.1, because client libraries

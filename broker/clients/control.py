@@ -19,6 +19,7 @@ from broker.clients.matches import Matches
 from broker.clients.relief import relieve
 from broker.clients.request_handler import RequestHandler
 from broker.clients.session import Session
+from broker.clients.shared_groups import SharedGroups
 from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import (
     CONTROL,
@@ -64,7 +65,7 @@ class Control:
         self.replays: Replays | None = None  # if there is a journal, or a ring
         self.keeper: Keeper | None = None  # if the journal is on disk
         self.request_handler: RequestHandler | None = None
-        self.has_groups = True  # False: queue groups are refused
+        self.groups: SharedGroups | None = None  # if queue groups span several brokers
         self.sessions: Mapping[int, Session] = {}
         self.dropping = Dropping(self.sublist, self.remove)
         self.matches = Matches(max_matches)
@@ -211,6 +212,8 @@ class Control:
             sub.deferred_numbers = None
         if self.matches.counts:
             self.matches.remove(sub)
+        if sub.queue is not None and self.groups is not None:
+            self.groups.left(sub)
         if sub.replay is None:
             self.sublist.remove(sub)
         else:
@@ -272,6 +275,12 @@ class Control:
         self.plane.in_order(connection, lambda: self._pong_in_turn(connection))
 
     def _pong_in_turn(self, connection: Connection) -> None:
+        if self.groups is not None:
+            self.groups.in_force(connection, lambda: self._pong_after_past(connection))
+        else:
+            self._pong_after_past(connection)
+
+    def _pong_after_past(self, connection: Connection) -> None:
         if connection.detached and self.replays is not None:
             self.replays.in_turn(connection, lambda: self._pong_to(connection))
         else:
@@ -299,13 +308,16 @@ class Control:
         elif sid not in connection.subs:
             if not is_pattern(subject):
                 raise errors.InvalidSubject(f"subscription to {subject!r}")
-            if queue is not None and not self.has_groups:
-                raise errors.GroupForbidden(subject, queue, b"a cluster has no queue groups")
+            why = self.groups.refusal(subject, queue) if queue and self.groups else b""
+            if why:
+                raise errors.GroupForbidden(subject, queue or b"", why)
             self._judge(connection, subject)
             sub = Subscription(subject, sid, queue, connection)
             sub.last_seen = self.plane.sequencer.number
             connection.subs[sid] = sub
             self.sublist.insert(sub)
+            if queue is not None and self.groups is not None:
+                self.groups.joined(sub)
         if connection.verbose:
             self.plane.say(connection, b"+OK\r\n")
 
@@ -348,10 +360,20 @@ class Control:
                 sub.limit = limit
             elif connection.detached and sub.replay is None:
                 self._finish_lagging(connection, sub)
+            elif sub.queue is not None and self.groups is not None:
+                self._leave_group(connection, sub, self.groups)
             else:
                 self.finished(sub)
         if connection.verbose:
             self.plane.say(connection, b"+OK\r\n")
+
+    def _leave_group(self, connection: Connection, sub: Subscription, groups: SharedGroups) -> None:
+        """End it now, or when nobody counts on it any more."""
+        if not groups.leave(sub, lambda: self._finish_late(sub)):
+            self.finished(sub)
+        elif connection.subs.get(sub.sid) is sub:
+            del connection.subs[sub.sid]  # the client may reuse the sid
+            connection.subs[_late_key(sub)] = sub
 
     def _finish_lagging(self, connection: Connection, sub: Subscription) -> None:
         """End it after the messages that were published before, not earlier."""

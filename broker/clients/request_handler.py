@@ -103,6 +103,21 @@ class RequestHandler:
 
     def _look_up(self, connection: Connection, number: int, subject: bytes, reply: bytes) -> None:
         """Answer from the journal; at once, if there is no such message."""
+        wait = self._core.await_number
+        if number > self._plane.sequencer.number and wait is not None:
+
+            def look_up() -> None:
+                if not connection.closed:
+                    self._look_up_now(connection, number, subject, reply)
+                    self._plane.release(None)
+
+            if wait(number, look_up):
+                return
+        self._look_up_now(connection, number, subject, reply)
+
+    def _look_up_now(
+        self, connection: Connection, number: int, subject: bytes, reply: bytes
+    ) -> None:
         replays, plane = self._replays, self._plane
         if number > plane.sequencer.number or replays is None:
             first = plane.sequencer.number + 1
@@ -160,8 +175,6 @@ class RequestHandler:
         """Pass the request to the staging service. Raises `BadRequest` and `PublishForbidden`."""
         if not self._core.settings.staging.max_bytes:
             raise errors.PublishForbidden(subject, "staging is turned off (staging.max_bytes is 0)")
-        if self._core.settings.cluster.name:
-            raise errors.PublishForbidden(subject, "a cluster has no staging")
         _need_headers(connection)
         self._accept(connection)
         try:

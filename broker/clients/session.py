@@ -395,6 +395,11 @@ class Session(asyncio.BufferedProtocol):
             self._greeted = True
             self._core.plane.say(self.connection, self._host.info(self, greeting=True))
 
+    def push_info(self) -> None:
+        """Send INFO again, to a client that knows what that means."""
+        if self._greeted and not self.connection.closed:
+            self._core.plane.say(self.connection, self._host.info(self))
+
     def ponged(self) -> None:
         """The client answered a PING."""
         if self._pings_out:
@@ -421,6 +426,11 @@ class Session(asyncio.BufferedProtocol):
         return now + limits.ping_interval
 
     # The end
+
+    def take_nothing_more(self) -> None:
+        """Discard what it sends from now on. It still gets answers and messages."""
+        self._draining = True
+        self._transport.resume_reading()
 
     def start_draining(self) -> None:
         """Take in nothing more. Input is still read, and discarded.

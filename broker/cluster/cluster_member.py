@@ -3,30 +3,43 @@
 join     open the store, learn who this member is, get the number of this run from the engine
 keep     make what the server needs: keeper, replays, driver
 start    listen for other members, take part, and wait until this member has caught up
-stop     hand over or leave, and close
+stop     hand over or leave, or end together with all others, and close
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from sequencer.replica.member import Member
-from sequencer.replica.replica_settings import ReplicaSettings
-
+from broker.cluster.awaited_numbers import AwaitedNumbers
 from broker.cluster.cluster_plane import ClusterPlane
+from broker.cluster.cluster_report import cluster_state
 from broker.cluster.cluster_secret import read_secret
+from broker.cluster.cluster_watch import ClusterWatch
 from broker.cluster.committed_journal import CommittedJournal
-from broker.cluster.driver import ClientHost, Driver
-from broker.cluster.etcd import EtcdAccess, EtcdGateway
+from broker.cluster.driver import Driver
+from broker.cluster.engine_change import recovered_engine
+from broker.cluster.etcd import EtcdAccess, EtcdGateway, Fields
 from broker.cluster.etcd_keeper import EtcdKeeper
+from broker.cluster.etcd_requests import EtcdRequests, request_from
+from broker.cluster.group_shares import GroupShares
+from broker.cluster.group_takers import GroupTakers
 from broker.cluster.member_keeper import MemberKeeper
 from broker.cluster.member_links import MemberLinks
+from broker.cluster.member_staging import MemberStaging
 from broker.cluster.membership import Membership, open_membership
 from broker.cluster.note_file import NoteFile
+from broker.cluster.operator_service import OperatorService
+from broker.cluster.stage_files import StageFiles
 from broker.cluster.store_log import StoreLog
 from broker.cluster.view_keeper import EngineError, Presence
+from broker.cluster.watermark_keeper import WatermarkKeeper
+from broker.cluster_side import MemberHost
+from broker.cluster_state import ClusterState
+from broker.dataplane.connection import Connection
 from broker.replay.replays import Replays
+from broker.settings.cluster_checks import WILDCARDS
 from broker.settings.settings import Settings
 from broker.storage.keeper import Keeper
 from broker.storage.opening import open_journal, open_window
@@ -35,7 +48,9 @@ from sequencer.journal.errors import StoreError
 from sequencer.journal.replica_store import ReplicaStore
 from sequencer.msgids import Window
 from sequencer.replica.forward_table import ForwardTable
+from sequencer.replica.member import Member
 from sequencer.replica.numbering import Numbering
+from sequencer.replica.replica_settings import ReplicaSettings
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
 
@@ -56,19 +71,29 @@ class ClusterMember:
         store: ReplicaStore,
         memory: Membership,
         views: EtcdKeeper,
+        requests: EtcdRequests,
         run: int,
     ) -> None:
         self.settings = settings
         self.loop = loop
         self.journal = store
         self.memory = memory
+        self.watermark = WatermarkKeeper(store, memory)
         self.views = views
+        self.requests = requests
         self.run = run
         self.window: Window | None = open_window(settings, store)
         self.numbering = Numbering(ForwardTable(run, store.salt), Sequencer(), self.window)
         self.present: dict[str, Presence] = {}  # who is there, by the engine's list
         self.address = ""  # of this member, for the others
+        self.http_port = 0  # of monitoring
         self.driver: Driver
+        self.operator: OperatorService
+        self.groups: GroupTakers
+        self.staging: MemberStaging
+        self.watch: ClusterWatch
+        self._host: MemberHost
+        self.ends_stream = False  # all members stop, and this one sends the feeds
         self._plane: ClusterPlane
         self._jobs: list[asyncio.Task[None]] = []
 
@@ -91,13 +116,15 @@ class ClusterMember:
                 chosen.etcd_cert,
                 chosen.etcd_key,
             )
-            gateway = EtcdGateway(access, memory.remembered.engine)
+            engine = await recovered_engine(access, chosen.name, memory, store.id)
+            gateway = EtcdGateway(access, engine)
             views = EtcdKeeper(gateway, chosen.name)
+            requests = EtcdRequests(gateway, chosen.name)
             run = await cls._next_run(views, memory)
         except BaseException:
             store.close()
             raise
-        return cls(settings, loop, store, memory, views, run)
+        return cls(settings, loop, store, memory, views, requests, run)
 
     @staticmethod
     async def _next_run(views: EtcdKeeper, memory: Membership) -> int:
@@ -126,7 +153,7 @@ class ClusterMember:
         self._plane = ClusterPlane(sublist, hold_pending)
         return self._plane
 
-    def keep(self, host: ClientHost) -> tuple[Replays, Keeper]:
+    def keep(self, host: MemberHost) -> tuple[Replays, Keeper]:
         """Make what keeps and replays what is committed, and what drives it all."""
         settings, plane, loop = self.settings, self._plane, self.loop
         chosen = settings.cluster
@@ -134,6 +161,8 @@ class ClusterMember:
         committed = CommittedJournal(self.journal, plane.sequencer)
         replays = Replays(plane, committed, loop, settings.limits.answers_pending)
         journal.salted = replays.replay_writer.know_salt
+        sublist = plane.sublist
+        stages = StageFiles(self.journal.path, settings, sublist, self.numbering, loop)
         keeper = MemberKeeper(plane.gate, journal, replays, settings.journal, loop, self.numbering)
         member = Member(
             self.memory,
@@ -144,14 +173,37 @@ class ClusterMember:
             chosen.name,
             replica_settings(settings),
             loop.time() * MS,
+            stages,
         )
+        member.advance(self.watermark.known)
+        self.awaited = AwaitedNumbers(journal, plane.sequencer, loop)
         secret = read_secret(chosen.secret_file) if chosen.secret_file else b""
         links = MemberLinks(secret, chosen.name, self._address_of, loop)
-        self.driver = Driver(member, plane, journal, self.views, links, host, loop)
+        shares = GroupShares(member.id, member.weights)
+        self.groups = GroupTakers(member.id, shares)
+        self.groups.lagging = replays.lagging
+        member.takers = self.groups.takers
+        self.driver = Driver(member, plane, journal, self.views, links, host, loop, self.groups)
         links.owner = self.driver
+        self.operator = OperatorService(self.driver, self.requests, host.quit)
+        self.views.requested = self._requested
+        self.staging = MemberStaging(member, plane, stages, settings.staging)
+        self.driver.staging = self.staging
+        self.staging.ask_core = lambda request: self.driver.event(member.ask, request)
+        stages.wake = self.driver.flush_soon
+        stages.synced = lambda: self.driver.event(member.stages_synced)
+        self._host = host
+        self.watch = ClusterWatch(
+            *(self.driver, host, self.client_addresses, self.name_of),
+            chosen.stranded * MS,
+        )
+        self.driver.ticked = self.watch.look
+        self.driver.delivered = self.awaited.delivered
         keeper.synced_to = self.driver.synced
         keeper.roomy = self.driver.flush_soon
-        plane.join(self.numbering, self.run, chosen.forward_bytes, self.driver.flush_soon)
+        keeper.lost = self._may_have_lost
+        keeper.closed = self.memory.close
+        plane.join(self.numbering, self.run, chosen.forward_bytes, self.driver.flush_soon, shares)
         plane.gate.catchup_pending = settings.limits.catchup_pending
         return replays, keeper
 
@@ -161,6 +213,7 @@ class ClusterMember:
         host = chosen.host or self.settings.host
         port = await self.driver.links.listen(host, max(chosen.port, 0))
         self.address = chosen.member_advertise or f"{host}:{port}"
+        await self.staging.files.load()
         log.info("Cluster %s: member %s, run %d", chosen.name, self.memory.member, self.run)
         log.info("Listening for members on %s:%d", host, port)
         self._announce()
@@ -169,21 +222,68 @@ class ClusterMember:
             self.views.watch(self.driver.learned, self._list_changed),
             self.views.keep_announced(),
             self._keep_presence(),
+            self.watermark.keep(self.driver.member),
         ):
             self._jobs.append(self.loop.create_task(job))
+        if self.watermark.known:
+            self.driver.serve_soon()
         await self.driver.serving.wait()
         log.info("Cluster %s: caught up at number %d", chosen.name, self.driver.committed)
 
-    async def stop(self) -> None:
-        """Hand over or leave, and take part no more."""
+    async def leave(self) -> None:
+        """Hand over or leave the view, if that is possible; this member goes on as a learner."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.driver.leave(), LEAVE_SECONDS)
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await self.driver.leave()
+
+    async def stop(self) -> None:
+        """Hand over or leave, and take part no more. The journal is closed after this."""
+        if self.operator.stopping is not None:
+            ending = self.loop.create_task(self.operator.settle(lambda: self.present))
+            await asyncio.sleep(0)  # it has said what the list is to say
+            self._announce()
+            await ending
+            self.ends_stream = self.coordinates
+        else:
+            await self.leave()
+        await self.operator.stop()
         await self.driver.stop()
+        self.awaited.stop()
         for job in self._jobs:
             job.cancel()
         await asyncio.gather(*self._jobs, return_exceptions=True)
+        await self.staging.files.stop()
+        self.watermark.close(self.driver.member)
         await self.views.close()
-        self.memory.close()
+
+    def _may_have_lost(self, error: OSError) -> None:
+        """A sync has failed: what is not on the disk may be gone from memory, too (rule 12)."""
+        if self.settings.journal.sync != "always":  # else it was not acknowledged
+            self._begin_again(f"what was acknowledged may be lost: {error}")
+
+    def _begin_again(self, why: str) -> None:
+        """Stop; the next start is that of a new member, which gets what is missing from others."""
+        try:
+            self.memory.renew()
+        except OSError:
+            with suppress(OSError):  # it was done, or the folder is gone
+                self.memory.forget()
+        self.driver.give_up(f"{why}; start it again: it comes back as a new member")
+
+    def await_number(self, number: int, action: Callable[[], None]) -> bool:
+        """Run `action` when this number may be shown; False: it is not there either."""
+        return self.awaited.wait(number, action)
+
+    @property
+    def coordinates(self) -> bool:
+        """Whether this member sends the feeds."""
+        return self.driver.feeds.coordinates
+
+    @property
+    def stream(self) -> int:
+        """Which stream the feeds are: another one only after `cluster recover`."""
+        view = self.driver.member.view
+        return view.stream if view is not None else 0
 
     def facts(self) -> dict[str, object]:
         """What `$SEQ.INFO` says of the cluster."""
@@ -199,12 +299,38 @@ class ClusterMember:
             "members": list(view.members) if view is not None else [],
         }
 
-    def client_addresses(self) -> list[str]:
-        """HOST:PORT of all members that are there, the coordinator last: it has most to do."""
+    def state(self) -> ClusterState:
+        """What monitoring shows."""
+        return cluster_state(self.driver, self.watch, self.present)
+
+    def client_addresses(self, others: bool = False) -> list[str]:
+        """HOST:PORT of all members in sync, the coordinator last: it has most to do.
+
+        `others`: without this one.
+        """
         view = self.driver.member.view
         coordinator = view.coordinator if view is not None else ""
-        ordered = sorted(self.present, key=lambda member: (member == coordinator, member))
-        return [address for member in ordered for address in self.present[member].clients]
+        in_sync = view.members if view is not None else ()
+        chosen = [one for one in in_sync if not (others and one == self.memory.member)]
+        chosen.sort(key=lambda member: (member == coordinator, member))
+        there = [self.present[member] for member in chosen if member in self.present]
+        return [address for presence in there for address in presence.clients]
+
+    def is_awaiting(self, connection: Connection) -> bool:
+        """Whether this client has published something that is not committed."""
+        return connection.placed > self.numbering.table.settled
+
+    def name_of(self, member: str) -> str:
+        """How the log names a member: its id, and the name that people gave it."""
+        presence = self.present.get(member)
+        if presence is None or presence.name == member:
+            return member
+        return f"{member} ({presence.name})"
+
+    def _requested(self, name: str, kept: Fields) -> None:
+        request = request_from(name, kept)
+        if request is not None:
+            self.operator.asked(request)
 
     # The engine's list of members
 
@@ -218,21 +344,33 @@ class ClusterMember:
 
     def _list_changed(self, present: dict[str, Presence]) -> None:
         self.present = present
-        self.memory.learn_addresses({member: one.cluster for member, one in present.items()})
+        try:
+            self.memory.learn_addresses({member: one.cluster for member, one in present.items()})
+        except OSError as error:  # they are for a start without the engine
+            log.warning("Cluster: addresses of members cannot be written down: %s", error)
+        own = present.get(self.memory.member)
+        if own is not None:
+            self.driver.event(self.driver.member.listed, own.run)
 
     def _announce(self) -> None:
         settings, member = self.settings, self.driver.member
-        clients = (settings.cluster.advertise or f"{settings.host}:{settings.port}",)
-        http = f"{settings.http_host or settings.host}:{settings.http_port}"
+        bound = self._host.addresses
+        port = bound[0][1] if bound else max(settings.port, 0)
+        address = settings.cluster.advertise or (f"{settings.host}:{port}" if port else "")
+        clients = (address,) if address else ()
+        http_host = settings.http_host or settings.host
+        if http_host in WILDCARDS:  # nobody can connect there
+            http_host = settings.cluster.advertise.rpartition(":")[0]
+        http = f"{http_host}:{self.http_port}"
         presence = Presence(
             settings.server_name or member.memory.member,
             self.run,
             self.address,
             clients,
-            http if settings.http_port else "",
+            http if self.http_port else "",
             VERSION,
             member.settings.protocols,
-            member.role,
+            self.operator.state or member.role,
             self.journal.last,
         )
         self.views.announce(self.memory.member, presence)
@@ -240,6 +378,8 @@ class ClusterMember:
     async def _keep_presence(self) -> None:
         while True:
             self._announce()
+            if self.driver.journal.has_hole:
+                self._begin_again(f"the journal is damaged: {self.journal.damage[0]}")
             await asyncio.sleep(ANNOUNCE_SECONDS)
 
 
@@ -255,7 +395,8 @@ def replica_settings(settings: Settings) -> ReplicaSettings:
         patience=chosen.patience * MS,
         window_bytes=chosen.window_bytes,
         near_bytes=chosen.near_bytes,
+        copy_rate=chosen.copy_rate,
         forward_bytes=chosen.forward_bytes,
-        uncommitted_bytes=chosen.forward_bytes,
+        uncommitted_bytes=chosen.window_bytes,
         id_window=settings.journal.dedupe_window * MS,
     )

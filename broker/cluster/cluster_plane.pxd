@@ -1,5 +1,6 @@
 # The compiler's view of cluster_plane.py: types only, never behaviour.
 cimport cython
+from broker.cluster.group_shares cimport GroupShares
 from broker.dataplane.connection cimport Connection
 from broker.dataplane.plane cimport Plane, under
 from sequencer.journal.record cimport RECORD, Walk
@@ -8,12 +9,14 @@ from sequencer.replica.forward_table cimport ForwardTable
 from sequencer.replica.numbering cimport Numbering
 from sublist.route cimport Route
 from sublist.subject cimport digest_span
+from sublist.subscription cimport Subscription
 
 cdef enum:
     ID_FLAG = 1
     CONTROL_WORK = 64
     WORK_MAX = 262144
     ANSWER_BYTES = 128
+    TURN_BYTES = 1048576
 
 cdef enum:
     ORDINARY
@@ -29,11 +32,14 @@ cdef class ClusterPlane(Plane):
     cdef unsigned long long forgotten
     cdef dict mutes
     cdef readonly list held
-    cdef public bint flushing
+    cdef public bint flushing, is_full
+    cdef public Py_ssize_t turn_bytes
     cdef object flush_soon
+    cdef GroupShares shares
 
     @cython.locals(place='unsigned long long')
     cdef unsigned long long submit(self, Message message, Route route) except? 0
+    cdef unsigned long long enter(self, Message message, Route route) except? 0
     @cython.locals(place='unsigned long long')
     cdef int _publish_ordinary(self, Connection connection, Message message, Route route,
                                bytes reply) except -1
@@ -46,13 +52,16 @@ cdef class ClusterPlane(Plane):
     cpdef in_order(self, Connection connection, action)
     cdef int _mark_id(self, Connection connection, Message message) except -1
     @cython.locals(connection=Connection)
-    cdef int _placed(self, unsigned long long place) except -1
+    cdef int _placed(self, unsigned long long place, Py_ssize_t size) except -1
+    cdef bint _is_full(self) except -1
     cdef int _await(self, unsigned long long place, int kind, Connection connection, object what) except -1
     @cython.locals(item=Connection)
     cpdef go_on(self)
     @cython.locals(walk=Walk, table=ForwardTable, route=Route, digest='unsigned int',
                    number='unsigned long long')
     cpdef bint deliver(self, bytes buffer, unsigned long long until) except -1
+    @cython.locals(sub=Subscription)
+    cdef bint _offer_group(self, Message message, Route route, tuple members) except -1
     @cython.locals(settled='unsigned long long')
     cpdef settle(self)
     @cython.locals(item=Connection)

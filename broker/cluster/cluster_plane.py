@@ -15,6 +15,7 @@ from typing import Any
 
 import cython
 
+from broker.cluster.group_shares import GroupShares
 from broker.dataplane.connection import Connection
 from broker.dataplane.plane import Plane
 from sequencer.journal.record import Walk
@@ -25,6 +26,7 @@ from sequencer.replica.numbering import Numbering
 from sequencer.sequencer import Sequencer
 from sublist.route import Route
 from sublist.sublist import Sublist
+from sublist.subscription import Subscription
 
 if not cython.compiled:
     from broker.dataplane.kinds import ORDINARY
@@ -34,6 +36,7 @@ if not cython.compiled:
 
     CONTROL_WORK = 64
     WORK_MAX = 1 << 18
+    TURN_BYTES = 1 << 20  # published in one turn: then what is numbered is sent, and members heard
     ANSWER_BYTES = 128  # that an answer which waits is counted as: a tuple, and its reply subject
 
 CONFIRM = 0  # +OK
@@ -55,8 +58,11 @@ class ClusterPlane(Plane):
         self.forgotten = 0  # the place up to which the table has been told to forget numbers
         self.mutes: dict[int, Connection] = {}  # publishers that do not get their own messages
         self.held: list[Connection] = []  # publishers that wait for room in the forward table
+        self.is_full = False  # publishers wait: the core has as much as it may take
+        self.turn_bytes = 0  # published since the driver came last
         self.flushing = False  # `flush_soon` was called, and the driver has not come yet
         self.flush_soon: Callable[[], None]  # from `join` on: something was published
+        self.shares: GroupShares  # from `join` on
 
     def join(
         self,
@@ -64,6 +70,7 @@ class ClusterPlane(Plane):
         run: int,
         bytes_max: int,
         flush_soon: Callable[[], None],
+        shares: GroupShares,
     ) -> None:
         """Publish through `numbering` as process `run`. Once, before the first client comes.
 
@@ -73,6 +80,7 @@ class ClusterPlane(Plane):
         self.run = run
         self.bytes_max = bytes_max
         self.flush_soon = flush_soon
+        self.shares = shares
 
     def skip_to(self, number: int) -> None:
         """Nothing up to `number` can be delivered: it was deleted everywhere, or before."""
@@ -86,8 +94,12 @@ class ClusterPlane(Plane):
             return 0
         place = self.numbering.take(message, self.sequencer.now)
         if place:
-            self._placed(place)
+            self._placed(place, message.size)
         return place
+
+    def enter(self, message: Message, route: Route) -> int:
+        self.entered = self.submit(message, route)
+        return 0  # it has no number yet: `WaitingPort.settled` gives it
 
     def _publish_ordinary(
         self, connection: Connection, message: Message, route: Route, reply: bytes
@@ -145,8 +157,9 @@ class ClusterPlane(Plane):
             message.flags = ID_FLAG
         return 0
 
-    def _placed(self, place: int) -> int:
-        """A publish of the current connection has this place."""
+    def _placed(self, place: int, size: int) -> int:
+        """A publish of the current connection has this place, and `size` bytes."""
+        self.turn_bytes += size
         if not self.flushing:
             self.flushing = True
             self.flush_soon()
@@ -156,11 +169,17 @@ class ClusterPlane(Plane):
         connection.placed = place
         if not connection.echo:
             self.mutes[connection.origin] = connection
-        if self.numbering.table.held_bytes + self.answer_bytes > self.bytes_max:
+        if self._is_full():
             self.held.append(connection)
             connection.session.wait()
             self.work += 2 * WORK_MAX  # the rest of what was read waits, too
         return 0
+
+    def _is_full(self) -> bool:
+        """Whether publishers wait."""
+        if self.is_full or self.turn_bytes > TURN_BYTES:
+            return True
+        return self.numbering.table.copies.held + self.answer_bytes > self.bytes_max
 
     def _await(self, place: int, kind: int, connection: Connection, what: Any) -> int:
         self.waiting.append((place, kind, connection, what))
@@ -174,7 +193,7 @@ class ClusterPlane(Plane):
 
     def go_on(self) -> None:
         """Let publishers go on that wait for room, if there is room again."""
-        if not self.held or self.numbering.table.held_bytes + self.answer_bytes > self.bytes_max:
+        if not self.held or self._is_full():
             return
         held, self.held = self.held, []
         for item in held:
@@ -191,6 +210,7 @@ class ClusterPlane(Plane):
         walk, table = self.walk, self.numbering.table
         walk.begin(buffer, 0, len(buffer))
         self.begin()
+        self.shares.begin()
         while walk.skim() == RECORD and walk.number <= until:
             digest = digest_span(walk.data, walk.subject, walk.subject_size)
             route = self.sublist.find(walk.data, walk.subject, walk.subject_size, digest)
@@ -212,10 +232,22 @@ class ClusterPlane(Plane):
                 return True
         return False
 
+    def _offer_group(
+        self, message: Message, route: Route, members: tuple[Subscription, ...]
+    ) -> bool:
+        """Offer to one of this member's, if the group's other members do not get this number."""
+        sub = cython.cast(Subscription, members[0])
+        assert sub.queue is not None, "a group has a name"
+        if not self.shares.takes(message.number, route.subject, sub.queue):
+            return False
+        return Plane._offer_group(self, message, route, members)
+
     def settle(self) -> None:
         """Answer whatever is committed now, also publishes whose id had a number before."""
         settled = self.numbering.table.settle(self.sequencer.number)
         self._answer(settled, False)
+        if self.gate.port is not None:
+            self.gate.port.settled(self.numbering.table, settled)
         self.numbering.table.forget(settled)
         self.forgotten = settled
         if self.mutes:

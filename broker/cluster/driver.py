@@ -13,35 +13,26 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final, Protocol
-
-from sequencer.replica.member import Member
+from typing import Any, Final
 
 from broker.cluster.cluster_plane import ClusterPlane
+from broker.cluster.feed_sender import FeedSender
+from broker.cluster.group_takers import GroupTakers
 from broker.cluster.member_connection import MemberConnection
 from broker.cluster.member_links import MemberLinks
+from broker.cluster.member_staging import MemberStaging
 from broker.cluster.store_log import StoreLog
-from broker.cluster.view_keeper import EngineError, KeptView, ViewKeeper
+from broker.cluster.view_keeper import EngineError, FateUnknown, KeptView, ViewKeeper
+from broker.cluster_side import MemberHost
 from sequencer.replica import member_messages as m
+from sequencer.replica.member import Member
 from sequencer.replica.view import BadView, View
 
 log = logging.getLogger("seriatim")
 
 TICK: Final = 0.025  # seconds; a quarter of the shortest pulse that makes sense
 DELIVER_BYTES: Final = 1 << 18
-
-
-class ClientHost(Protocol):
-    """What the driver needs of the broker's clients."""
-
-    def abandon(self, origin: int) -> None:
-        """Close the connection of a publisher: what became of its messages is unknown."""
-
-    def delivered(self) -> None:
-        """More messages were delivered: serve those that wait for them."""
-
-    def fatal(self, why: str) -> None:
-        """Stop the broker."""
+MS: Final = 1000
 
 
 class Driver:
@@ -54,10 +45,13 @@ class Driver:
         journal: StoreLog,
         views: ViewKeeper,
         links: MemberLinks,
-        host: ClientHost,
+        host: MemberHost,
         loop: asyncio.AbstractEventLoop,
+        groups: GroupTakers,
     ) -> None:
         self.member = member
+        self.groups = groups
+        self.feeds = FeedSender(plane.sequencer)
         self.plane = plane
         self.journal = journal
         self.views = views
@@ -66,13 +60,19 @@ class Driver:
         self.loop = loop
         self.committed = member.watermark  # to be delivered up to here
         self.serving = asyncio.Event()  # this member has caught up once: clients may come
+        self.staging: MemberStaging  # set before the start
+        self.delivered: Callable[[], None] = lambda: None  # more may be shown
         self.stopping = False
+        self._unwritten = ""  # why the view could not be written down, as it was logged
+        self.engine_has_lost = False  # the view, or all changes since an old one
         self._flushing = False
         self._delivering = False
         self._tick_timer: asyncio.TimerHandle | None = None
         self._jobs: set[asyncio.Task[None]] = set()
         self._role = ""  # what the log has reported
         self._begun_at = 0  # the log's end when this member began to coordinate
+        self.swaps = dict.fromkeys(("done", "lost", "unknown", "failed"), 0)  # by result
+        self.ticked: Callable[[], None] = lambda: None
         self._actions: dict[type, Callable[[Any], None]] = {
             m.Send: self._send,
             m.Dial: lambda action: self.links.dial(action.member),
@@ -82,6 +82,7 @@ class Driver:
             m.Deliver: self._deliver_to,
             m.Missed: self._missed,
             m.Abandon: self._abandon,
+            m.Done: lambda action: self.staging.done(action),
             m.Stop: self._stop,
         }
         journal.readable = self._readable
@@ -90,6 +91,19 @@ class Driver:
         """Begin to take part in the cluster."""
         self.plane.skip_to(self.member.watermark)
         self._tick()
+
+    def serve_soon(self) -> None:
+        """Let clients come although this member has not caught up, if that takes too long.
+
+        They see what it knows to be committed. Nothing else could be shown anyway while there is no
+        coordinator, or too few members are in sync.
+        """
+        self.loop.call_later(self.member.settings.patience / MS, self.serving.set)
+
+    def give_up(self, why: str) -> None:
+        """Stop the broker: this process must not be a member any longer."""
+        if not self.stopping:
+            self._stop(m.Stop(why))
 
     async def leave(self) -> None:
         """Hand over if this member coordinates, and ask to be removed; return when that is done."""
@@ -101,6 +115,7 @@ class Driver:
     async def stop(self) -> None:
         """Take part no more. The connections are closed, and nothing is called after this."""
         self.stopping = True
+        self.feeds.set_role(False)
         if self._tick_timer is not None:
             self._tick_timer.cancel()
         self.links.stop()
@@ -116,8 +131,17 @@ class Driver:
         if self.stopping:
             return
         self._set_time()
-        call(*arguments)
+        try:
+            call(*arguments)
+        except OSError as error:
+            self._not_remembered(str(error))
         self.flush_soon()
+
+    def _not_remembered(self, why: str) -> None:
+        """An epoch that cannot be written down is not learned, and is heard of again (rule 7)."""
+        if why != self._unwritten:
+            self._unwritten = why
+            log.error("Cluster %s: the view cannot be written down: %s", self.member.cluster, why)
 
     def flush_soon(self) -> None:
         """Flush at the end of this turn of the loop."""
@@ -143,6 +167,21 @@ class Driver:
         """The engine has, or had, this view."""
         if kept.view is not None:
             self.event(self.member.learned, kept.revision, kept.view)
+        self._look_at_engine(kept)
+
+    def _look_at_engine(self, kept: KeptView) -> None:
+        """Log once that the engine has not got the view that it had, and that it has it again."""
+        member = self.member
+        is_lost = member.view is not None and (kept.view is None or member.engine_is_older)
+        if is_lost and not self.engine_has_lost:
+            log.error(
+                "Cluster %s: etcd has lost the view. This member goes on, but nobody can take over,"
+                " join or leave. Give etcd its data back, or run `seriatim cluster recover`",
+                member.cluster,
+            )
+        elif self.engine_has_lost and not is_lost:
+            log.info("Cluster %s: etcd has the view again", member.cluster)
+        self.engine_has_lost = is_lost
 
     def synced(self, number: int) -> None:
         self.event(self.member.synced, number)
@@ -154,6 +193,8 @@ class Driver:
     def _tick(self) -> None:
         self._tick_timer = self.loop.call_later(TICK, self._tick)
         self.event(self.member.tick)
+        if not self.stopping:
+            self.ticked()
 
     def _set_time(self) -> None:
         self.member.now = self.loop.time() * 1000
@@ -170,17 +211,24 @@ class Driver:
         self._set_time()
         member = self.member
         member.delivered = max(self.plane.sequencer.number, self.journal.remembered)
+        member.remembered = max(member.remembered, self.journal.remembered)
         member.flush()
+        self.feeds.set_role(member.reign is not None)
         while member.actions:
             actions, member.actions = member.actions, []
             for action in actions:
                 self._actions[type(action)](action)
         self.plane.unavailable = member.refusing.encode()
+        self.plane.is_full = member.is_full
+        self.plane.turn_bytes = 0
         self.journal.keep_from = member.keep_after + 1
         if self.committed > self.plane.sequencer.number:
             self._deliver()
         elif self.plane.is_waiting:
             self.plane.settle()
+            self.plane.release(None)
+        delivered = self.plane.sequencer.number
+        if self.groups.go_on(self.loop.time(), delivered, member.note_watermark):
             self.plane.release(None)
         if not self.serving.is_set() and self._has_caught_up():
             self.serving.set()
@@ -190,8 +238,10 @@ class Driver:
         """Whether clients that come now see what is new, and nothing old as if it were."""
         member = self.member
         if member.reign is not None:
-            return member.reign.is_begun and self.committed >= self._begun_at
-        return member.role == "follower" and member.follower.is_ready
+            has = member.reign.is_begun and self.committed >= self._begun_at
+        else:
+            has = member.role == "follower" and member.follower.is_ready
+        return has and self.groups.is_forgotten(self.loop.time())
 
     def _report(self) -> None:
         """Log what an operator must know, once for each change."""
@@ -239,14 +289,20 @@ class Driver:
 
     async def _read(self) -> None:
         try:
-            self.learned(await self.views.read())
+            kept = await self.views.read()
         except (EngineError, BadView) as error:
             log.debug("Cluster: the view cannot be read: %s", error)
+        else:
+            if kept.view is not None:
+                self.event(self.member.engine_has, kept.revision, kept.view)
 
     async def _swap(self, revision: int, view: View) -> None:
         try:
-            self.learned((await self.views.swap(revision, view)).now)
+            swapped = await self.views.swap(revision, view)
+            self.swaps["done" if swapped.done else "lost"] += 1
+            self.learned(swapped.now)
         except (EngineError, BadView) as error:
+            self.swaps["unknown" if isinstance(error, FateUnknown) else "failed"] += 1
             log.warning("Cluster: the view may not have been changed: %s", error)
 
     # Delivery
@@ -267,15 +323,23 @@ class Driver:
         if not self.serving.is_set() and plane.sequencer.number < skipped:
             plane.skip_to(skipped)  # nobody is here yet, and the ids are known
         while plane.sequencer.number < self.committed and not self.stopping:
-            records = journal.read(plane.sequencer.number, DELIVER_BYTES)
+            try:
+                records = journal.read(plane.sequencer.number, DELIVER_BYTES)
+            except OSError as error:
+                self.give_up(f"number {plane.sequencer.number + 1} cannot be read: {error}")
+                break
             if records is None:
                 break  # a thread reads them; then this goes on
             plane.sequencer.tick(time.time_ns())
-            interrupted = plane.deliver(bytes(records.data), self.committed)
+            data = bytes(records.data)
+            interrupted = plane.deliver(data, self.committed)
+            self.feeds.send(data)
             plane.release(None)
             if interrupted:
                 self._deliver_soon()
                 break
         plane.settle()
         plane.release(None)
+        self.staging.delivered()
+        self.delivered()
         self.host.delivered()

@@ -3,6 +3,7 @@
     /seriatim/NAME/view         the view, changed by transactions on its mod_revision
     /seriatim/NAME/runs         a counter: how many processes there were
     /seriatim/NAME/member/ID    who is there, each under a lease of its process
+    /seriatim/NAME/request/ID   what an operator asks (etcd_requests.py)
 
 `watch` is one stream for all keys. It resumes after the last change that was reported, so a
 restarted etcd leaves no hole. If etcd has deleted that part of its history, or the stream was
@@ -17,6 +18,7 @@ import asyncio
 import base64
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from broker.cluster.etcd import EtcdGateway, Fields
@@ -62,6 +64,8 @@ class EtcdKeeper:
         self._put_at = 0.0
         self._lease = ""
         self._announced = asyncio.Event()
+        # What an operator asks (etcd_requests.py): the key without its prefix, and all of it.
+        self.requested: Callable[[str, Fields], None] = _ignore
 
     @property
     def engine_id(self) -> str:
@@ -75,7 +79,7 @@ class EtcdKeeper:
 
     async def read(self) -> KeptView:
         """The value, not a stale one. Raises `BadView` if it is not a view."""
-        answer = await self._gateway.ask("/v3/kv/range", {"key": _word(self._prefix + "view")})
+        answer = await self._gateway.ask("/v3/kv/range", {"key": word(self._prefix + "view")})
         return _kept(answer)
 
     async def swap(self, revision: int, view: View) -> Swapped:
@@ -83,7 +87,7 @@ class EtcdKeeper:
 
         `FateUnknown`: it is unknown whether this was done or will be.
         """
-        key = _word(self._prefix + "view")
+        key = word(self._prefix + "view")
         answer = await self._transaction(key, revision, view.to_json(), once=True)
         if answer.get("succeeded"):
             return Swapped(True, KeptView(int(answer["header"]["revision"]), view))
@@ -93,10 +97,10 @@ class EtcdKeeper:
 
     async def next_run(self, above: int) -> int:
         """A number for a process, above this one, that is never given twice."""
-        key = _word(self._prefix + "runs")
+        key = word(self._prefix + "runs")
         while True:
             answer = await self._gateway.ask("/v3/kv/range", {"key": key})
-            (kept,) = answer.get("kvs", [{"mod_revision": 0, "value": _word("0")}])
+            (kept,) = answer.get("kvs", [{"mod_revision": 0, "value": word("0")}])
             run = max(int(base64.b64decode(kept["value"])), above) + 1
             # If the answer is lost, this number may be taken. Then the next one is taken, too.
             answer = await self._transaction(key, int(kept["mod_revision"]), b"%d" % run)
@@ -108,7 +112,7 @@ class EtcdKeeper:
     async def members(self) -> dict[str, Presence]:
         """Who is there, by the member's id."""
         prefix = self._prefix + "member/"
-        return self._present(await self._gateway.ask("/v3/kv/range", _all_below(prefix)))
+        return self._present(await self._gateway.ask("/v3/kv/range", all_below(prefix)))
 
     def announce(self, member: str, presence: Presence) -> None:
         """What the list is to say about this member from now on."""
@@ -149,8 +153,8 @@ class EtcdKeeper:
             return
         presence = self._presence
         fields = {
-            "key": _word(f"{self._prefix}member/{self._member}"),
-            "value": _word(presence.to_json()),
+            "key": word(f"{self._prefix}member/{self._member}"),
+            "value": word(presence.to_json()),
             "lease": self._lease,
         }
         try:
@@ -180,13 +184,13 @@ class EtcdKeeper:
 
     async def watch(self, view_changed: ViewChanged, members_changed: MembersChanged) -> None:
         """Report the value and the list as they are, and then each change, until cancelled."""
-        watch = _Watch(self._prefix, view_changed, members_changed)
+        watch = _Watch(self._prefix, view_changed, members_changed, self.requested)
         while True:
             try:
                 if not watch.revision:
-                    answer = await self._gateway.ask("/v3/kv/range", _all_below(self._prefix))
+                    answer = await self._gateway.ask("/v3/kv/range", all_below(self._prefix))
                     watch.state(answer)
-                create = {**_all_below(self._prefix), "start_revision": watch.revision + 1}
+                create = {**all_below(self._prefix), "start_revision": watch.revision + 1}
                 silent = await self._gateway.stream(
                     "/v3/watch", {"create_request": create}, self._reread_s, watch.changes
                 )
@@ -210,7 +214,7 @@ class EtcdKeeper:
         for kept in answer.get("kvs", ()):
             presence = presence_from_json(base64.b64decode(kept["value"]))
             if presence is not None:
-                found[_key(kept).removeprefix(prefix)] = presence
+                found[key_of(kept).removeprefix(prefix)] = presence
         return found
 
     async def _transaction(
@@ -220,7 +224,7 @@ class EtcdKeeper:
         condition = {"target": "MOD", "result": "EQUAL", "key": key, "mod_revision": revision}
         transaction = {
             "compare": [condition],
-            "success": [{"request_put": {"key": key, "value": _word(value)}}],
+            "success": [{"request_put": {"key": key, "value": word(value)}}],
             "failure": [{"request_range": {"key": key}}],
         }
         return await self._gateway.ask("/v3/kv/txn", transaction, once)
@@ -234,11 +238,16 @@ class _Watch:
     """What one watch has reported, so that only what differs is reported."""
 
     def __init__(
-        self, prefix: str, view_changed: ViewChanged, members_changed: MembersChanged
+        self,
+        prefix: str,
+        view_changed: ViewChanged,
+        members_changed: MembersChanged,
+        requested: Callable[[str, Fields], None],
     ) -> None:
         self.revision = 0  # everything up to here was reported; 0: read it all
         self._prefix = prefix
         self._view_changed, self._members_changed = view_changed, members_changed
+        self._requested = requested
         self._view_revision = -1
         self._members: dict[str, Presence] | None = None
 
@@ -247,11 +256,13 @@ class _Watch:
         members: dict[str, Presence] = {}
         view: Fields = {}
         for kept in answer.get("kvs", ()):
-            name = _key(kept).removeprefix(self._prefix)
+            name = key_of(kept).removeprefix(self._prefix)
             if name == "view":
                 view = kept
             elif name.startswith("member/"):
                 self._note(members, name, kept)
+            elif name.startswith("request/"):
+                self._requested(name, kept)
         self._tell(members, view)
         self.revision = int(answer["header"]["revision"])
 
@@ -264,12 +275,14 @@ class _Watch:
         members = dict(self._members or {})
         for event in answer.get("events", ()):
             kept = event["kv"]
-            name = _key(kept).removeprefix(self._prefix)
+            name = key_of(kept).removeprefix(self._prefix)
             deleted = event.get("type") == "DELETE"
             if name == "view":
                 self._tell(members, {} if deleted else kept)
             elif name.startswith("member/"):
                 self._note(members, name, {} if deleted else kept)
+            elif name.startswith("request/") and not deleted:
+                self._requested(name, kept)
             self.revision = int(kept["mod_revision"])
         self._tell_members(members)
 
@@ -309,16 +322,26 @@ def _kept(answer: Fields) -> KeptView:
     return KeptView(0, None)
 
 
-def _key(kept: Fields) -> str:
+def _ignore(name: str, kept: Fields) -> None:
+    """A command's keeper serves no request."""
+
+
+def key_of(kept: Fields) -> str:
+    """The key, as etcd returns it."""
     return base64.b64decode(kept["key"]).decode("utf-8", "replace")
 
 
-def _word(data: str | bytes) -> str:
+def value_of(kept: Fields) -> bytes:
+    """The value of a key, as etcd returns it."""
+    return base64.b64decode(kept["value"])
+
+
+def word(data: str | bytes) -> str:
     """Bytes as the gateway has them in JSON."""
     return base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
 
 
-def _all_below(prefix: str) -> Fields:
+def all_below(prefix: str) -> Fields:
     """A range of all keys that begin with this; it ends in a slash."""
     assert prefix.endswith("/"), "the end of the range is the next character"
-    return {"key": _word(prefix), "range_end": _word(prefix[:-1] + "0")}
+    return {"key": word(prefix), "range_end": word(prefix[:-1] + "0")}

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import os
 import socket
+from collections import deque
 from contextlib import suppress
 from typing import Any, Protocol, cast
 
@@ -14,10 +16,17 @@ log = logging.getLogger("seriatim")
 
 HANDSHAKE_SECONDS = 5.0  # more would let strangers keep connections
 UNSENT_MAX = 64 << 20  # the core's windows are smaller: a connection that holds more is dead
+PIECES_MAX = 2  # at once, a message: what the socket does not take is copied
+READ_BYTES = 1 << 16  # at once, unless the rest of a frame is longer
+
+_buffer = memoryview(bytearray(READ_BYTES))  # of whoever reads: nothing stays in it
 
 
 class ConnectionOwner(Protocol):
     """What a connection reports to: broker/cluster/driver.py."""
+
+    def opened(self, connection: "MemberConnection") -> None:
+        """There is a connection."""
 
     def joined(self, connection: "MemberConnection") -> None:
         """Both sides have shown that they know the secret."""
@@ -29,8 +38,13 @@ class ConnectionOwner(Protocol):
         """It is closed; nothing more comes."""
 
 
-class MemberConnection(asyncio.Protocol):
-    """Lives from `connection_made` to `connection_lost`."""
+class MemberConnection(asyncio.BufferedProtocol):
+    """Lives from `connection_made` to `connection_lost`.
+
+    Records are copied as seldom as possible: the rest of a frame is received where the reader keeps
+    it, and what is sent goes to the socket as it is. Only the rest of a piece that the socket did
+    not take is copied, into the transport; later pieces wait until it has sent that.
+    """
 
     def __init__(
         self, owner: ConnectionOwner, number: int, member: str, handshake: SecretHandshake
@@ -43,6 +57,16 @@ class MemberConnection(asyncio.Protocol):
         self._handshake: SecretHandshake | None = handshake
         self._reader = FrameReader()
         self._timer: asyncio.TimerHandle | None = None
+        self._fd = -1
+        self._in_place = False  # what is received now is the rest of a frame
+        self._unsent: deque[bytes | bytearray | memoryview] = deque()
+        self._unsent_bytes = 0
+        self._writable = True
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether both sides have shown that they know the secret, or it is closed."""
+        return self._handshake is None or self.closed
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -51,20 +75,30 @@ class MemberConnection(asyncio.Protocol):
         connected = transport.get_extra_info("socket")
         with suppress(OSError):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._fd = connected.fileno()
+        self._transport.set_write_buffer_limits(high=0)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(HANDSHAKE_SECONDS, self._late)
         assert self._handshake is not None, "it has just begun"
+        self._owner.opened(self)
         self._transport.write(self._handshake.take_output())
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        room = self._reader.room()
+        self._in_place = room is not None
+        return _buffer if room is None else room
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self.closed:
             return
+        data: bytes | memoryview = _buffer[:nbytes]
         if self._handshake is not None:
-            data = self._shake(self._handshake, data)
+            data = self._shake(self._handshake, bytes(data))
             if self._handshake is not None or self.closed:
                 return
         try:
-            messages = list(self._reader.feed(data))
+            reader = self._reader
+            messages = list(reader.filled(nbytes) if self._in_place else reader.feed(data))
         except BadFrame as error:
             log.error("Cluster: %s sent what is not a frame: %s", self.name, error)
             self.close()
@@ -75,21 +109,55 @@ class MemberConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._cancel()
         self.closed = True
+        self._fd = -1
+        self._unsent.clear()
         self._owner.gone(self)
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._send_more()
 
     def send(self, message: Any) -> None:
         """Send a message; nothing happens if the connection is closed."""
         if self.closed:
             return
-        self._transport.writelines(encode_message(message))
-        if self._transport.get_write_buffer_size() > UNSENT_MAX:
+        pieces = encode_message(message)
+        self._unsent += pieces
+        self._unsent_bytes += sum(map(len, pieces))
+        if self._writable:
+            self._send_more()
+        elif self._unsent_bytes > UNSENT_MAX:
             log.error("Cluster: %s does not read what it is sent", self.name)
             self._transport.abort()
+
+    def _send_more(self) -> None:
+        """Write as much as the socket takes; the transport keeps the rest of a piece."""
+        unsent = self._unsent
+        while unsent and self._writable and not self._transport.is_closing():
+            pieces = [unsent.popleft() for _ in range(min(len(unsent), PIECES_MAX))]
+            self._unsent_bytes -= sum(map(len, pieces))
+            try:
+                sent = os.writev(self._fd, pieces)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                log.debug("Cluster: nothing can be sent to %s: %s", self.name, error)
+                self._transport.abort()
+                return
+            for piece in pieces:
+                if sent < len(piece):
+                    self._transport.write(bytes(memoryview(piece)[sent:]))  # calls pause_writing
+                sent = max(sent - len(piece), 0)
 
     def close(self) -> None:
         """Close it after what was sent."""
         self.closed = True
         self._cancel()
+        self._transport.writelines(self._unsent)
+        self._unsent.clear()
         self._transport.close()
 
     def _shake(self, handshake: SecretHandshake, data: bytes) -> bytes:

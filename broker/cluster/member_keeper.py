@@ -1,4 +1,7 @@
-"""The keeper of a member's journal: what is synced counts for the cluster, not for the gate."""
+"""The keeper of a member's journal: what is synced counts for the cluster, not for the gate.
+
+A sync that fails is the member's business, too: it may have acknowledged what the disk never got.
+"""
 
 import asyncio
 import logging
@@ -8,14 +11,18 @@ from broker.cluster.store_log import StoreLog
 from broker.dataplane.gate import Gate
 from broker.replay.replays import Replays
 from broker.settings.journal_settings import JournalSettings
-from broker.storage.keeper import Keeper
+from broker.storage.keeper import NO_DESCRIPTOR, Keeper
 from sequencer.replica.numbering import Numbering
 
 log = logging.getLogger("seriatim")
 
 
 class MemberKeeper(Keeper):
-    """One per member. `synced_to` and `roomy` are called when more is synced, or the disk mends."""
+    """One per member.
+
+    `synced_to` and `roomy` are called when more is synced, or the disk mends; `lost` when a sync
+    has failed, and `closed` when everything is on the disk and the journal is closed.
+    """
 
     def __init__(
         self,
@@ -31,12 +38,41 @@ class MemberKeeper(Keeper):
         self._numbering = numbering
         self.synced_to: Callable[[int], None] = lambda number: None
         self.roomy: Callable[[], None] = lambda: None
+        self.lost: Callable[[OSError], None] = lambda error: None
+        self.closed: Callable[[], None] = lambda: None
+        self._failure: OSError | None = None  # of a sync, and not made good since
         journal.keeper = self
         if settings.sync == "always":
             journal.written = self.sync_soon
 
     def _release_safe(self, number: int) -> None:
         self.synced_to(number)
+
+    def _synced(self, future: "asyncio.Future[int]") -> None:
+        super()._synced(future)
+        error = future.exception()
+        if isinstance(error, OSError) and error.errno not in NO_DESCRIPTOR:
+            self._failure = error
+            self.lost(error)
+
+    def _synced_again(self, future: "asyncio.Future[int]") -> None:
+        super()._synced_again(future)
+        if future.exception() is None:
+            self._failure = None
+
+    async def stop(self) -> None:
+        await super().stop()
+        if self._failure is None:
+            self.closed()
+        else:
+            self.lost(self._failure)
+
+    def _close(self) -> None:
+        try:
+            self.journal.close()
+        except OSError as error:
+            log.error("Journal: %s: %s", self.journal.path, error.strerror)
+            self._failure = error
 
     def _resume(self) -> None:
         """Check whether the journal takes more: a waiting batch, or the coordinator's records."""

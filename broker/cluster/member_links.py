@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from broker.cluster.cluster_secret import SecretHandshake
 from broker.cluster.member_connection import MemberConnection
+from broker.settings.cluster_checks import is_loopback
 
 log = logging.getLogger("seriatim")
 
@@ -43,6 +44,7 @@ class MemberLinks:
         self._connections: dict[int, MemberConnection] = {}
         self._dials: dict[str, asyncio.Task[None]] = {}
         self._server: asyncio.Server | None = None
+        self._shunned: set[str] = set()  # which the log has reported
 
     async def listen(self, host: str, port: int) -> int:
         """Accept other members; return the port. Raises `OSError`."""
@@ -61,7 +63,10 @@ class MemberLinks:
 
     def dial(self, member: str) -> None:
         """Connect to a member, unless that is under way."""
-        if member not in self._dials:
+        joining = any(
+            one.member == member and not one.is_joined for one in self._connections.values()
+        )
+        if member not in self._dials and not joining:
             self._dials[member] = self._loop.create_task(self._dial(member))
 
     def send(self, number: int, message: Any) -> None:
@@ -76,6 +81,9 @@ class MemberLinks:
 
     # What connections report
 
+    def opened(self, connection: MemberConnection) -> None:
+        self._connections[connection.number] = connection
+
     def joined(self, connection: MemberConnection) -> None:
         self.owner.joined(connection)
 
@@ -89,17 +97,27 @@ class MemberLinks:
     def _make(self, member: str) -> MemberConnection:
         self._numbers += 1
         handshake = SecretHandshake(self._secret, self._cluster, bool(member))
-        connection = MemberConnection(self, self._numbers, member, handshake)
-        self._connections[self._numbers] = connection
-        return connection
+        return MemberConnection(self, self._numbers, member, handshake)
+
+    def _may_dial(self, member: str, host: str) -> bool:
+        """Without a secret only this machine is dialled: the list may say anything."""
+        if self._secret or is_loopback(host):
+            return True
+        if host not in self._shunned:
+            self._shunned.add(host)
+            log.error(
+                "Cluster: member %s is at %s; members of other machines need cluster.secret_file",
+                *(member, host),
+            )
+        return False
 
     async def _dial(self, member: str) -> None:
         refused = False
         try:
             address = self._address_of(member)
-            if address is not None:
-                making = self._loop.create_connection(lambda: self._make(member), *address)
-                await asyncio.wait_for(making, DIAL_SECONDS)
+            if address is not None and self._may_dial(member, address[0]):
+                async with asyncio.timeout(DIAL_SECONDS):
+                    await self._loop.create_connection(lambda: self._make(member), *address)
                 return
         except ConnectionRefusedError:
             refused = True

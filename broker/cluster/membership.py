@@ -20,13 +20,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from broker.storage.member_store import FILE, FOLDER
 from sequencer.journal.crc import crc32c
 from sequencer.journal.disk import make_folder, replace_or_overwrite
 from sequencer.journal.errors import StoreError
 from sequencer.replica.view import BadView, View, view_from_json
 
-FOLDER: Final = "cluster"  # in that of the store
-FILE: Final = "member.json"
 FORMAT: Final = 1
 BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 SYNCED: Final = "always"  # journal.sync of a member that acknowledges only what is synced
@@ -181,6 +180,10 @@ class Membership:
     def renew(self) -> None:
         """Draw a new id, which has acknowledged nothing. What is known of views stays."""
         self._change(member=new_member_id(), place=os.stat(self.folder).st_ino, closed=True)
+
+    def forget(self) -> None:
+        """Be nobody from the next start on, where the disk does not take a new id."""
+        os.unlink(self._file)
 
     def close(self) -> None:
         """Everything that was acknowledged is on the disk, and nothing more will be."""

@@ -25,6 +25,8 @@ from sequencer.replica.replicated_log import NEW, MemberMemory
 
 RECENT_BYTES: Final = 4 << 20  # a live follower lags by a few batches of at most 256 KiB
 READ_MIN: Final = 1 << 16
+AHEAD_BYTES: Final = 1 << 22  # what a thread reads at once: fewer waits for a slow disk
+PLACES_MAX: Final = 64  # more than there are readers
 RECORD: Final = 1
 
 
@@ -51,6 +53,9 @@ class StoreLog:
         self._recent_bytes = 0
         self._reading = False  # in a thread
         self._walk = Walk(store.salt)
+        self._buffer = bytearray(READ_MIN)  # for reads of segments
+        self._sound_end = _sound_end(store)
+        self._places: dict[int, tuple[Segment, int]] = {}  # where reads ended, by the next number
 
     # What a writable journal has
 
@@ -88,7 +93,13 @@ class StoreLog:
 
     @property
     def last(self) -> int:
-        return self.store.last
+        """The last number before any hole: what follows one comes again from the others."""
+        return self.store.last if self._sound_end < 0 else self._sound_end
+
+    @property
+    def has_hole(self) -> bool:
+        """Whether damage was found that is in the way: this member cannot go on as it is."""
+        return self._sound_end < 0 and bool(self.store.damage)
 
     @property
     def synced(self) -> int:
@@ -133,7 +144,8 @@ class StoreLog:
 
     def epochs(self) -> Epochs:
         """(epoch, first number), oldest first; what was before the cluster is epoch 0."""
-        return self.store.epochs(self.cluster_first)
+        table = self.store.epochs(self.cluster_first)
+        return tuple(entry for entry in table if entry[1] <= max(self.last, self.first - 1))
 
     def epoch_of(self, number: int) -> int:
         """The epoch of a number that is here, or of `first - 1`."""
@@ -145,6 +157,8 @@ class StoreLog:
     def append(self, records: Records, time: int, last_time: int, ids: bool) -> None:
         """Append what the coordinator sent. OSError: nothing is appended."""
         data = bytes(records.data)  # the frame's buffer is used again
+        if self._sound_end >= 0:
+            self.truncate(self._sound_end)
         if records.epoch != self.store.epoch:
             self.store.begin_epoch(records.epoch)
         self.store.reserve(len(data))
@@ -154,20 +168,43 @@ class StoreLog:
         self.written()
 
     def read(self, after: int, most: int) -> Records | None:
-        """Records from `after` + 1 on; None if a thread reads them first."""
+        """Records from `after` + 1 on, all of one epoch; None if a thread reads them first."""
         recent = self._recent
         if recent and recent[0].first <= after + 1:
             place = bisect_right(recent, after + 1, key=lambda one: one.first)
             found = recent[place - 1]
             if found.first == after + 1 and len(found.data) <= most:
                 return found
-            return self._part(found.data, len(found.data), found.epoch, after, most)
+            assert isinstance(found.data, bytes), "a copy of its own"
+            return self._part(found.data, len(found.data), after, most)
         return self._read_segment(after, most)
+
+    def after(self, number: int) -> tuple[int, int]:
+        """How many bytes come after this number, and the time of the first of them.
+
+        For monitoring: exact to a batch in memory, and to an entry of the index on the disk.
+        """
+        if number >= self.last:
+            return 0, 0
+        newer = [records for records in self._recent if records.last > number]
+        if newer and newer[0].first <= number + 1:
+            walk = self._walk
+            walk.begin(bytes(newer[0].data), 0, len(newer[0].data))
+            walk.seek(number + 1)
+            skipped, time = walk.after, 0
+            if walk.skim() == RECORD:
+                time = walk.time
+            return sum(len(records.data) for records in newer) - skipped, time
+        segment, offset = self.store.locate(number + 1)
+        later = (one.size for one in self.store.pieces() if one.first > segment.first)
+        return segment.size - offset + sum(later), segment.oldest
 
     def truncate(self, number: int) -> None:
         """Remove everything above `number`, and sync that."""
         self._alone(lambda: self.store.truncate(number))
+        self._sound_end = -1
         self._forget_synced(number)
+        self._places.clear()
         self.remembered = min(self.remembered, number)
         while self._recent and self._recent[-1].last > number:
             self._recent_bytes -= len(self._recent.pop().data)
@@ -181,7 +218,9 @@ class StoreLog:
             self.store.begin_anew(number, epoch)
 
         self._alone(begin)
+        self._sound_end = -1
         self._forget_synced(number)
+        self._places.clear()
         self.remembered = 0
         self.salted(self.store.salt)
         self._walk = Walk(self.store.salt)
@@ -227,47 +266,56 @@ class StoreLog:
         while self._recent_bytes > RECENT_BYTES and len(self._recent) > 1:
             self._recent_bytes -= len(self._recent.popleft().data)
 
-    def _part(
-        self, data: bytes | memoryview, stop: int, epoch: int, after: int, most: int
-    ) -> Records | None:
+    def _part(self, data: bytes | bytearray, stop: int, after: int, most: int) -> Records | None:
         """The records after `after` in `data[:stop]`; None if no whole one is there."""
         walk = self._walk
-        whole = data if isinstance(data, bytes) else bytes(data)
-        walk.begin(whole, 0, stop)
+        walk.begin(data, 0, stop)
         walk.seek(after + 1)
-        begin = end = walk.after
-        last = after
-        while walk.skim() == RECORD and walk.number == last + 1:
-            if end > begin and walk.after - begin > most:
-                break
-            end, last = walk.after, walk.number
-        if last == after:
+        while (state := walk.skim()) == RECORD and walk.number <= after:
+            pass
+        if state != RECORD or walk.number != after + 1:
             return None
-        return Records(after + 1, last, epoch, whole[begin:end])
+        begin, epoch = walk.at, walk.epoch
+        last = walk.stretch(most)
+        with memoryview(data) as view:
+            return Records(after + 1, last, epoch, bytes(view[begin : walk.after]))
 
     def _read_segment(self, after: int, most: int) -> Records | None:
         """Read from a segment what the system has in memory; else let a thread read it first."""
-        segment, offset = self.store.locate(after + 1)
+        segment, offset = self._place_of(after + 1)
         size = max(most, READ_MIN)
         while True:
-            buffer = bytearray(min(size, segment.size - offset))
+            if len(self._buffer) < size:
+                self._buffer = bytearray(size)
             try:
-                with memoryview(buffer) as view:
-                    got = segment.read(offset, view, False)
+                with memoryview(self._buffer) as view:
+                    got = segment.read(offset, view[:size], False)
             except BlockingIOError:
-                self._fetch(segment, offset, len(buffer))
+                self._fetch(segment, offset, max(size, AHEAD_BYTES))
                 return None
-            epoch = self.epoch_of(after + 1)
-            part = self._part(bytes(buffer), got, epoch, after, most)
+            part = self._part(self._buffer, got, after, most)
             if part is not None:
+                self._remember_place(part.last + 1, segment, offset + self._walk.after)
                 return part
             if offset + got >= segment.size:
                 raise OSError(errno.EIO, f"number {after + 1} cannot be read", segment.file)
-            skipped = self._walk.after  # records before the one that is wanted
+            skipped = self._walk.at  # records before the one that is wanted
             if skipped:
                 offset += skipped
             else:
                 size *= 4  # a long record
+
+    def _place_of(self, number: int) -> tuple[Segment, int]:
+        """Where a number is: mostly where another read has ended."""
+        segment, offset = self._places.pop(number, (None, 0))
+        if segment is None or segment.gone or number > segment.last:
+            return self.store.locate(number)
+        return segment, offset
+
+    def _remember_place(self, number: int, segment: Segment, offset: int) -> None:
+        self._places[number] = segment, offset
+        if len(self._places) > PLACES_MAX:
+            del self._places[next(iter(self._places))]
 
     def _fetch(self, segment: Segment, offset: int, size: int) -> None:
         if self._reading:
@@ -286,7 +334,14 @@ class StoreLog:
         job.add_done_callback(done)
 
 
+def _sound_end(store: ReplicaStore) -> int:
+    """The last number before what is damaged or missing; -1 if nothing is."""
+    if not store.damage:
+        return -1
+    return max(min(damage.first for damage in store.damage), store.first) - 1
+
+
 def _touch(segment: Segment, offset: int, size: int) -> None:
     """In a thread: have the system read a part of a segment into its memory."""
-    with memoryview(bytearray(size)) as view:
+    with memoryview(bytearray(min(size, segment.size - offset))) as view:
         segment.read(offset, view, True)

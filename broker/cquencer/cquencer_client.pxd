@@ -26,12 +26,20 @@ cdef class CquencerClient:
     cdef unsigned char *data
     cdef Py_ssize_t size, end, sent
     cdef unsigned long long wanted
+    cdef list owed
     # incomplete input
     cdef readonly bytearray kept
     cdef Py_ssize_t held, need, awaited, skip, passed
 
     cdef int number(self, unsigned long long number) except -1
-    @cython.locals(netstring=bytes)
+    cdef int take(self, unsigned long long place, Py_ssize_t size) except -1
+    cdef int forget_input(self) except -1
+    @cython.locals(start=Py_ssize_t)
+    cdef int owe(self, unsigned long long place) except -1
+    @cython.locals(before=bytes, number='unsigned long long', start=Py_ssize_t, stop=Py_ssize_t,
+                   at=Py_ssize_t)
+    cdef bint settle(self, table, unsigned long long place, unsigned long long newest) except -1
+    cdef int _copy(self, bytes text) except -1
     cdef int say(self, bytes text) except -1
     @cython.locals(size=Py_ssize_t, out=bytearray)
     cdef int widen(self, Py_ssize_t need) except -1

@@ -15,6 +15,7 @@ import time
 import cython
 
 from broker.addresses import shown
+from broker.dataplane.plane_control import NumberTable
 
 if not cython.compiled:
     import select
@@ -52,6 +53,8 @@ class CquencerClient:
         self.size = OUT_MIN
         self.end = self.sent = 0
         self.wanted = 0  # the number that must be safe before they may be seen
+        # in a cluster: (place, number, where its netstring is); of a question the place is 0
+        self.owed: list[list[int]] = []
         # incomplete input
         self.kept: bytearray | None = None
         self.held = 0
@@ -77,14 +80,57 @@ class CquencerClient:
         self.end = write_netstring(self.data, self.end, number)
         return 0
 
+    def take(self, place: int, size: int) -> int:
+        """In a cluster a message has a place, and its number later."""
+        self.messages += 1
+        self.bytes += size
+        return self.owe(place)
+
+    def forget_input(self) -> int:
+        """Nothing that it has sent is looked at any more."""
+        self.late = False
+        self.kept = None
+        self.held = self.need = 0
+        return 0
+
+    def owe(self, place: int) -> int:
+        """Keep a place among the answers for a number that comes later; 0: for the newest then."""
+        start = self.end
+        self.number(place)
+        self.owed.append([place, 0, start, self.end])
+        return 0
+
+    def settle(self, table: NumberTable, place: int, newest: int) -> bool:
+        """Messages up to `place` have their numbers; whether all answers are complete now."""
+        for one in self.owed:
+            if one[0] > place:
+                return False
+            if one[0] and not one[1]:
+                one[1] = table.number_of(one[0])
+        if not self.owed:
+            return True
+        before = bytes(memoryview(self.out)[: self.end])
+        self.end = at = 0
+        for _, number, start, stop in self.owed:
+            self._copy(before[at:start])
+            self.number(number or newest)
+            at = stop
+        self._copy(before[at:])
+        self.owed.clear()
+        self.wanted = 0
+        return True
+
+    def _copy(self, text: bytes) -> int:
+        """Add bytes to the answers as they are."""
+        if self.size - self.end < len(text):
+            self.widen(len(text))
+        self.out[self.end : self.end + len(text)] = text
+        self.end += len(text)
+        return 0
+
     def say(self, text: bytes) -> int:
         """Add a text to the answers, as a netstring."""
-        netstring = b"%d:%b," % (len(text), text)
-        if self.size - self.end < len(netstring):
-            self.widen(len(netstring))
-        self.out[self.end : self.end + len(netstring)] = netstring
-        self.end += len(netstring)
-        return 0
+        return self._copy(b"%d:%b," % (len(text), text))
 
     def widen(self, need: int) -> int:
         """Make room for `need` more bytes of answers."""

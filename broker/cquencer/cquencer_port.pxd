@@ -31,6 +31,9 @@ cdef extern from "time.h":
     int CLOCK_REALTIME
     int clock_gettime(int clock, timespec *now) noexcept
 
+cdef extern from "limits.h":
+    unsigned long long NEVER "ULLONG_MAX"
+
 cdef enum:
     EVENTS_MAX = 64
     ROUNDS_MAX = 16
@@ -98,9 +101,11 @@ cdef class CquencerPort:
     @cython.locals(route=Route, message=Message, number='unsigned long long')
     cdef int _take(self, CquencerClient client, bytearray buffer, Py_ssize_t at,
                    Py_ssize_t size) except -1
-    cdef bytes _judge(self, Py_ssize_t size)
     cdef int _query(self, CquencerClient client) except -1
-    cdef int _no_room(self, CquencerClient client) except -1
+    @cython.locals(place='unsigned long long')
+    cdef int _no_number(self, CquencerClient client, Py_ssize_t size) except -1
+    @cython.locals(client=CquencerClient)
+    cpdef settled(self, table, unsigned long long place)
     cdef int _refuse(self, CquencerClient client, bytes words) except -1
     @cython.locals(client=CquencerClient)
     cdef int _settle(self) except -1

@@ -16,8 +16,7 @@ Rule 2  What is not a valid message gets an error in place of the number. After 
         not a netstring nothing more is taken, because the stream can no longer be framed.
 Rule 3  Never close a client while an answer to it may still be delivered (see `_finish`).
 
-No object is made for a message. Memory: one receive buffer for all clients; each has 64 bytes for
-answers, more while it pipelines, and the beginning of one message.
+No object is made for a message. Memory: one receive buffer for all clients.
 """
 
 import select
@@ -29,6 +28,7 @@ from broker.cquencer.cquencer_client import CquencerClient
 from broker.cquencer.port_owner import PortOwner
 from broker.dataplane.gate import Gate
 from broker.dataplane.plane import Plane
+from broker.dataplane.plane_control import NumberTable
 from sequencer.message import Message
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
@@ -47,6 +47,7 @@ if not cython.compiled:
     ROUNDS_MAX = 16  # epoll_wait calls in a turn: 8 clients in a closed loop take a millisecond
     READ_MAX = 1 << 16  # netstrings in one read: 16 384 of one byte, about 4 ms
     DIGITS_MAX = 18  # of a netstring's length
+    NEVER = (1 << 64) - 1
     ANSWER_WORK = 4  # offers that any answer costs
     BYTES_SHIFT = 7  # plus one for each 128 bytes of it
 
@@ -90,8 +91,7 @@ class CquencerPort:
         self.ready: list[tuple[int, int]] = []  # what the epoll returned, uncompiled
         self.error = 0  # why the last system call failed
         self.length = 0  # of the current netstring
-        self.connections = 0
-        self.messages = self.bytes = self.queries = self.errors = 0
+        self.connections = self.messages = self.bytes = self.queries = self.errors = 0
 
     def admit(self, client: CquencerClient) -> None:
         """Serve one more client from now on."""
@@ -144,15 +144,20 @@ class CquencerPort:
         if self.late:
             self.owner.wake()
 
+    def settled(self, table: NumberTable, place: int) -> None:
+        """Messages up to this place have their numbers: a cluster has committed them."""
+        for item in self.waiting:
+            client = cython.cast(CquencerClient, item)
+            client.settle(table, place, self.sequencer.number)
+        self.release_safe()
+
     def drain(self) -> None:
         """Take in nothing more: what clients send is read, and discarded."""
         self.draining = True
         self.late.clear()
         for client in self.clients:
             if client is not None:
-                client.late = False
-                client.kept = None
-                client.held = client.need = 0
+                client.forget_input()
                 self._watch(client, client.interest | EPOLLIN)
 
     def close(self, client: CquencerClient) -> None:
@@ -219,7 +224,7 @@ class CquencerPort:
             return self._query(client)
         if self.buffer[size - 1] == 0:
             size -= 1
-        if size > self.max_payload and (words := self._judge(size)):
+        if size > self.max_payload and (words := self.owner.refusal(size)):
             return self._refuse(client, words)
         return self._take(client, self.buffer, 0, size)
 
@@ -294,7 +299,7 @@ class CquencerPort:
             if body == 0:
                 break
             end = body + self.length
-            if self.length > self.max_payload and (words := self._judge(self.length)):
+            if self.length > self.max_payload and (words := self.owner.refusal(self.length)):
                 self._refuse(client, words)
                 client.skip = self.length + 1
                 at = body
@@ -338,9 +343,7 @@ class CquencerPort:
     def _pass_over(self, client: CquencerClient, buffer: bytearray, at: int, stop: int) -> int:
         """Skip what is here of a netstring that is too long; return where the next begins."""
         data = buffer
-        size = stop - at
-        if size > client.skip:
-            size = client.skip
+        size = min(stop - at, client.skip)
         client.skip -= size
         at += size
         if client.skip == 0 and data[at - 1] != ord(","):
@@ -351,8 +354,7 @@ class CquencerPort:
         self, client: CquencerClient, buffer: bytearray, at: int, stop: int, expected: bytes
     ) -> int:
         """Report the invalid byte at `at`."""
-        seen = b"0x%02x" % buffer[at]
-        return self._break(client, client.passed + at, expected, seen)
+        return self._break(client, client.passed + at, expected, b"0x%02x" % buffer[at])
 
     def _break(self, client: CquencerClient, at: int, expected: bytes, seen: bytes) -> int:
         """From byte `at` on the stream can no longer be framed: take nothing more."""
@@ -368,15 +370,14 @@ class CquencerPort:
         route = self.sublist.find(self.text, 0, self.subject_size, self.digest)
         self.plane.spend(ANSWER_WORK + (size >> BYTES_SHIFT))
         message = self.message
-        message.buffer = buffer
-        message.data = buffer
+        message.buffer = message.data = buffer
         message.body = message.payload = at
         message.size = message.payload_size = size
         message.origin = client.origin
         message.origin_sequence = client.messages + 1
-        number = self.plane.submit(message, route)
+        number = self.plane.enter(message, route)
         if number == 0:
-            return self._no_room(client)
+            return self._no_number(client, size)
         client.messages += 1
         client.bytes += size
         self.messages += 1
@@ -386,10 +387,6 @@ class CquencerPort:
         client.wanted = number
         return client.number(number)
 
-    def _judge(self, size: int) -> bytes:
-        """Why a message of this size is refused; empty if it is not."""
-        return self.owner.refusal(size)
-
     def _query(self, client: CquencerClient) -> int:
         """Answer with the last number given, whoever got it."""
         self.plane.spend(ANSWER_WORK)
@@ -397,13 +394,24 @@ class CquencerPort:
         self.queries += 1
         if client.end == 0:
             self.asked.append(client)
+        if client.owed:
+            return client.owe(0)
         client.wanted = self.sequencer.number
         return client.number(client.wanted)
 
-    def _no_room(self, client: CquencerClient) -> int:
-        """The journal has no room: answer with an error."""
-        error = self.plane.control.no_room_for(bytes(self.subject))
-        return self._refuse(client, error.reply.rstrip())
+    def _no_number(self, client: CquencerClient, size: int) -> int:
+        """A message has none: it is refused, or it waits in a cluster until all members have it."""
+        place = self.plane.entered
+        if place == 0:
+            error = self.plane.control.no_room_for(bytes(self.subject))
+            return self._refuse(client, error.reply.rstrip())
+        self.plane.entered = 0
+        self.messages += 1
+        self.bytes += size
+        if client.end == 0:
+            self.asked.append(client)
+        client.wanted = NEVER
+        return client.take(place, size)
 
     def _refuse(self, client: CquencerClient, words: bytes) -> int:
         """Answer with an error."""
@@ -472,8 +480,8 @@ class CquencerPort:
     def _finish(self, client: CquencerClient) -> None:
         """Tell a client that nothing more comes, and wait until it closes the connection.
 
-        If a socket is closed with unread input, it is reset, and the client loses the answers that
-        it has not received yet. So its input is read and discarded; `owner` decides how long.
+        A socket that is closed with unread input is reset, and answers on their way are lost. So
+        its input is read and discarded; `owner` decides how long.
         """
         if not client.ended:
             client.ended = True

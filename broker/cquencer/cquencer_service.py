@@ -218,6 +218,13 @@ class Cquencer:
             self._reception.doorkeeper.leave(listener)
         self._listeners.clear()
 
+    def abandon(self, cid: int) -> None:
+        """Close a connection: what became of its messages is not known."""
+        client = self.clients.get(cid)
+        if client is not None:
+            log.warning("%s - what became of its last messages is not known", client.label)
+            self.port.close(client)
+
     def start_draining(self) -> None:
         """Take in nothing more. Accepted messages are answered; input is read and discarded."""
         self.stop_listening()

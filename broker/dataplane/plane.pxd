@@ -42,6 +42,7 @@ cdef class Plane:
     cdef readonly bint interrupted
     cdef bint refused
     cdef unsigned int random
+    cdef public unsigned long long entered
     cdef public bytes unavailable
 
     @cython.locals(parser=Parser, message=Message, op=int)
@@ -51,6 +52,7 @@ cdef class Plane:
     cpdef spend(self, Py_ssize_t work)
     @cython.locals(number='unsigned long long', fanout=Fanout)
     cdef unsigned long long submit(self, Message message, Route route) except? 0
+    cdef unsigned long long enter(self, Message message, Route route) except? 0
     @cython.locals(message=Message, route=Route, subject_size=Py_ssize_t)
     cdef int _publish(self, Connection connection, Parser parser, Py_ssize_t header_size) except -1
     @cython.locals(usual=bint, reply=bytes)

@@ -63,8 +63,18 @@ class PlaneControl(Protocol):
         """A connection has closed: route nothing more to it."""
 
 
+class NumberTable(Protocol):
+    """Which numbers messages have got: sequencer/replica/forward_table.py."""
+
+    def number_of(self, place: int) -> int:
+        """The number of the message at that place."""
+
+
 class WaitingPort(Protocol):
     """A port whose answers wait until their numbers are safe: broker/cquencer/cquencer_port.py."""
 
     def release_safe(self) -> None:
         """Send the answers whose numbers are safe."""
+
+    def settled(self, table: NumberTable, place: int) -> None:
+        """In a cluster: messages up to this place have numbers, and all members have them."""

@@ -5,6 +5,7 @@ long, and what went wrong (broker/feeds/outlet.py).
 """
 
 import asyncio
+from collections.abc import Callable
 
 from broker.feeds.fitting import Fitting
 from broker.feeds.outlet import Outlet
@@ -30,6 +31,8 @@ class Feeds:
         self._sequencer = sequencer
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
+        self.speaks: Callable[[], bool] = lambda: True  # False: another member sends
+        self.ends = True  # False: the stream goes on when this broker stops
         try:
             for feed in settings.feeds:
                 self.outlets.append(Outlet(feed))
@@ -48,6 +51,11 @@ class Feeds:
             self._close()
             raise
 
+    def identify(self, journal: str, stream: int) -> None:
+        """Say from now on that this is that stream. Raises what a user's codec raises."""
+        for outlet in self.outlets:
+            outlet.identify(journal, stream)
+
     def fitting(self, subject: bytes) -> Fitting | None:
         """How long a message to this subject may be; None if there is no known limit."""
         fitting = Fitting(self.outlets, subject)
@@ -63,7 +71,7 @@ class Feeds:
         self._timer = self._loop.call_later(self._pause, self._look)
         now, safe = self._loop.time(), self._sequencer.safe
         for outlet in self.outlets:
-            outlet.look(now, safe)
+            outlet.look(now, safe, self.speaks())
 
     async def stop(self, deadline: float) -> None:
         """Send what is left by `deadline` (loop time), announce the end of the stream, and close.
@@ -74,7 +82,7 @@ class Feeds:
             self._timer.cancel()
         while self._unsent() and self._loop.time() < deadline:
             await asyncio.sleep(UNSAFE_POLL)
-        for _ in range(ENDS):
+        for _ in range(ENDS if self.ends else 0):
             if any([self._end(outlet) for outlet in self.outlets]):
                 await asyncio.sleep(END_PAUSE)
         for outlet in self.outlets:

@@ -89,6 +89,12 @@ class Outlet:
         if settings.rerequest_port:
             self.rerequests = self._make_rerequests(sequencer, journal, loop, matches)
 
+    def identify(self, journal: str, stream: int) -> None:
+        """Say from now on that this is that stream. Raises what a user's codec raises."""
+        self.codec.open(journal, stream)
+        if self.rerequests is not None and isinstance(self.codec, MoldUDP64Codec):
+            self.rerequests.rerequests.begin_stream(self.codec.session)
+
     def _make_rerequests(
         self,
         sequencer: Sequencer,
@@ -131,12 +137,14 @@ class Outlet:
             where = shown(*self.rerequests.address)
             log.info("Feed %s: answering re-requests on %s", settings.label, where)
 
-    def look(self, now: float, safe: int) -> None:
+    def look(self, now: float, safe: int, speaks: bool = True) -> None:
         """Send a heartbeat if it is time for one; `safe` is the last number that may be seen."""
         heartbeat, sent = self.settings.heartbeat, self.feed.sent
         if sent.datagrams != self._datagrams:
             self._sent_at = now
-        elif heartbeat and now - self._sent_at >= heartbeat and self.feed.previous <= safe:
+        elif (
+            speaks and heartbeat and now - self._sent_at >= heartbeat and self.feed.previous <= safe
+        ):
             self._sent_at = now
             self.heartbeats += self.say(self.feed.heartbeat, safe + 1)
         self._datagrams = sent.datagrams

@@ -6,6 +6,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from broker.monitor.cluster_figures import cluster_metrics
 from broker.monitor.cquencer_figures import COUNTERS as PORT_COUNTERS
 from broker.monitor.cquencer_figures import GAUGES as PORT_GAUGES
 from broker.monitor.feed_figures import COUNTERS as FEED_COUNTERS
@@ -57,6 +58,8 @@ class BrokerCollector(Collector):
         yield from self._feeds(state)
         yield from self._port(state)
         yield from self._staging(state)
+        if state.cluster is not None:
+            yield from cluster_metrics(state.cluster)
         yield _labelled_one(
             "build_info",
             "1, with what is running as labels.",

@@ -24,6 +24,7 @@ from prometheus_client.exposition import make_wsgi_app
 
 from broker.addresses import reason_of, shown, wanted
 from broker.monitor import metrics, views
+from broker.monitor.cluster_figures import routes_page, take_cluster
 from broker.monitor.cquencer_figures import take_callers
 from broker.monitor.http import HttpServer
 from broker.monitor.observed import Observed
@@ -41,7 +42,8 @@ PAGES = {
     "/subsz": "the route table; subs=1, test=SUBJECT, offset=, limit=",
     "/subscriptionsz": "the same as /subsz",
     "/portz": "clients of cquencer's port; offset=, limit=",
-    "/healthz": "whether the broker answers",
+    "/routez": "the members of the cluster",
+    "/healthz": "whether the broker is well; alive=1: whether it answers",
     "/metrics": "for Prometheus",
 }
 
@@ -52,7 +54,7 @@ StartResponse = Callable[..., Any]
 
 
 class Unavailable(Exception):
-    """The broker's loop does not answer, or no longer runs."""
+    """The broker's loop does not answer, or no longer runs; or the broker is not healthy."""
 
 
 class Monitor:
@@ -81,6 +83,7 @@ class Monitor:
             "/subsz": self._subsz,
             "/subscriptionsz": self._subsz,
             "/portz": self._portz,
+            "/routez": self._routez,
             "/healthz": self._healthz,
         }
 
@@ -165,8 +168,17 @@ class Monitor:
         return views.callers_page(self._server, page, time.time(), total, taken)
 
     def _healthz(self, query: dict[str, list[str]]) -> dict[str, Any]:
-        self._ask(lambda: None)
+        if query.get("alive", ["0"])[-1] not in ("0", ""):
+            self._ask(lambda: None)
+            return {"status": "ok"}
+        cluster = self._ask(lambda: take_cluster(self._server))
+        if cluster is not None and cluster.unhealthy:
+            raise Unavailable(cluster.unhealthy)
         return {"status": "ok"}
+
+    def _routez(self, query: dict[str, list[str]]) -> dict[str, Any]:
+        cluster = self._ask(lambda: take_cluster(self._server))
+        return routes_page(self._server, views.timestamp(time.time()), cluster)
 
     def _state(self) -> views.BrokerState:
         return views.take_state(self._server)

@@ -5,8 +5,9 @@ a reader never sees half of a change.
 """
 
 from collections.abc import Mapping, Sequence, Sized
-from typing import Protocol
+from typing import Any, Protocol
 
+from broker.cluster_state import ClusterState
 from broker.replay.replays import Replays
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.settings import Settings
@@ -239,6 +240,16 @@ class StagingView(Protocol):
     def pieces(self) -> int: ...
 
 
+class ClusterView(Protocol):
+    """This broker as a member of a cluster: broker/cluster/cluster_member.py."""
+
+    def state(self) -> ClusterState:
+        """Everything at this moment."""
+
+    def is_awaiting(self, connection: Any) -> bool:
+        """Whether this client has published something that is not committed."""
+
+
 class Observed(Protocol):
     """The broker."""
 
@@ -278,6 +289,9 @@ class Observed(Protocol):
     # What is staged, for monitor/staging_figures.py; None if nobody has staged anything.
     @property
     def staging(self) -> StagingView | None: ...
+    # This broker as a member, for monitor/cluster_figures.py; None: it is alone.
+    @property
+    def cluster(self) -> ClusterView | None: ...
     def traffic(self) -> TrafficView: ...
     def reached_by(self, subject: bytes) -> Sequence[tuple[int, SubscriptionView]]:
         """The subscriptions that a message would reach, each with its connection's cid."""

@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
+from broker.cluster_state import ClusterState
+from broker.monitor.cluster_figures import cluster_page, connected_members, take_cluster
 from broker.monitor.cquencer_figures import TakenCaller, port_page, take_port
 from broker.monitor.feed_figures import FeedState, feeds_page, take_feeds
 from broker.monitor.journal_figures import JournalState, journal_page, take_journal
@@ -45,6 +47,7 @@ class BrokerState:
     feeds: list[FeedState]
     port: dict[str, int]
     staging: dict[str, int]
+    cluster: ClusterState | None  # None: the broker is alone
     turn_seconds_max: float
 
     def lookups(self) -> int:
@@ -73,6 +76,7 @@ def take_state(server: Observed) -> BrokerState:
         feeds=take_feeds(server),
         port=take_port(server),
         staging=take_staging(server),
+        cluster=take_cluster(server),
         turn_seconds_max=TURNS.worst(),
     )
 
@@ -111,11 +115,12 @@ def varz_page(
         "uptime": span(state.now - server.started_at),
         "mem": resident_bytes(),
         "cores": os.cpu_count() or 1,
+        "cluster": cluster_page(state.cluster),
         "gomaxprocs": 1,
         "cpu": cpu.percent(),
         "connections": state.connections,
         "total_connections": state.total_connections,
-        "routes": 0,
+        "routes": connected_members(state.cluster),
         "remotes": 0,
         "leafnodes": 0,
         "in_msgs": traffic.in_msgs,
@@ -146,6 +151,7 @@ class TakenSession:
     rtt: float
     subscriptions: int
     subs: list[SubscriptionView]
+    is_awaiting: bool | None  # None: the broker is alone
 
 
 def take_connections(server: Observed, query: ConnectionsQuery) -> tuple[int, list[TakenSession]]:
@@ -164,7 +170,7 @@ def take_connections(server: Observed, query: ConnectionsQuery) -> tuple[int, li
     now = time.time()
     taken, left = [], query.subs_limit if query.subs else 0
     for session in chosen:
-        taken.append(_take_session(session, now, query.subs_offset, left))
+        taken.append(_take_session(server, session, now, query.subs_offset, left))
         left -= len(taken[-1].subs)
     return total, taken
 
@@ -290,8 +296,10 @@ def _measure(name: str) -> Callable[[SessionView], float]:
     return lambda session: getattr(session, name)
 
 
-def _take_session(session: SessionView, now: float, first: int, most: int) -> TakenSession:
-    connection = session.connection
+def _take_session(
+    server: Observed, session: SessionView, now: float, first: int, most: int
+) -> TakenSession:
+    connection, cluster = session.connection, server.cluster
     return TakenSession(
         session=session,
         now=now,
@@ -306,6 +314,7 @@ def _take_session(session: SessionView, now: float, first: int, most: int) -> Ta
         rtt=session.rtt,
         subscriptions=len(connection.subs),
         subs=_some(connection.subs.values(), first, most),
+        is_awaiting=cluster.is_awaiting(connection) if cluster is not None else None,
     )
 
 
@@ -343,6 +352,8 @@ def _connection(taken: TakenSession, query: ConnectionsQuery) -> dict[str, Any]:
         if getattr(session, name):
             entry[name] = getattr(session, name)
     entry["frame"] = session.frame
+    if taken.is_awaiting is not None:
+        entry["awaits_commit"] = taken.is_awaiting
     if query.subs and _is_cut(taken, query):
         entry["subscriptions_cut"] = True
     if query.subs == "names" and taken.subs:

@@ -153,6 +153,10 @@ class Replays:
         else:
             cursor.defer(self.plane.sequencer.number, action)
 
+    def lagging(self) -> list[Connection]:
+        """The connections that catch up."""
+        return list(self._catching)
+
     def wake(self, connection: Connection) -> None:
         """This connection's socket takes more, or it has gone."""
         self.scheduler.wake(connection)

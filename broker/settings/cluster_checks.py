@@ -79,15 +79,6 @@ def _refused(values: Mapping[str, Any], place: Place) -> list[str]:
             f"{place('sequencer.exclude')}: what has no number does not reach the other members;"
             " leave it out in a cluster"
         )
-    if values["sequencer.port"]:
-        problems.append(
-            f"{place('sequencer.port')}: a member of a cluster does not serve cquencer's clients"
-            " yet; leave it out"
-        )
-    if values.get("feeds"):
-        problems.append(
-            f"{place('feeds')}: a member of a cluster does not send feeds yet; leave them out"
-        )
     age = values["journal.retain_age"]
     if age and age < values["journal.dedupe_window"]:
         problems.append(

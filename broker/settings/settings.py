@@ -224,6 +224,18 @@ class Limits:
         bounds=(0.0, 300.0),
         zero="0: close at once",
     )
+    lame_duck: float = setting(
+        10.0,
+        "duration",
+        "Over how long a broker that gets SIGUSR2 closes its clients, one after the other, before"
+        " it stops. They are told first (INFO with `ldm`), and accepted messages are delivered. A"
+        " member of a cluster does the same at SIGTERM, after it has left the view. Ten seconds"
+        " keep a thousand clients from reaching the other members all at once. A second signal"
+        " ends it.",
+        flags=("--lame_duck",),
+        bounds=(0.0, 3600.0),
+        zero="0: close all at once",
+    )
     max_routes: int = setting(
         262_144,
         "count",

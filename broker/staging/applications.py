@@ -12,8 +12,10 @@ replaced earlier ones, it is rewritten beside the old one and renamed. A torn li
 belongs to a commit that was not answered, and does not count.
 """
 
+import dataclasses
 import os
 from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 from broker.sealed_lines import seal, unseal
 from broker.settings.staging_settings import StagingSettings
@@ -39,6 +41,34 @@ class CommittedBatch:
     time: int
     remember: bool
     address: str = ""
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> Self:
+        """From the fields of one; others are passed over."""
+        names = (field.name for field in dataclasses.fields(cls))
+        return cls(**{name: fields[name] for name in names if name in fields})
+
+
+def commit_answer(done: CommittedBatch, repeated: bool) -> dict[str, Any]:
+    """The answer of `$SEQ.COMMIT`."""
+    return {
+        "application": done.application,
+        "batch": done.batch,
+        "first": done.first,
+        "last": done.last,
+        "rows": done.rows,
+        "repeated": repeated,
+    }
+
+
+def batch_answer(name: str, done: CommittedBatch | None, committing: int | None) -> dict[str, Any]:
+    """The answer of `$SEQ.BATCH`."""
+    facts: dict[str, Any] = {"application": name, "batch": None}
+    facts |= dict.fromkeys(("first", "last", "rows", "time"), 0)
+    if done is not None:
+        facts |= {"batch": done.batch, "first": done.first, "last": done.last}
+        facts |= {"rows": done.rows, "time": done.time}
+    return facts | {"committing": committing}
 
 
 class Applications:
@@ -146,6 +176,11 @@ class Applications:
             self.done[old.application] = old
             self._enter(old.application)
             self.displaced -= 1
+
+    def replace(self, name: str) -> None:
+        """Forget an application, if it is known: another one has its place."""
+        if name in self.done:
+            self._drop(name)
 
     def _drop(self, name: str) -> None:
         """Forget a known application."""

@@ -16,15 +16,13 @@ import asyncio
 import logging
 import time
 from functools import partial
-from typing import Any
 
-from broker.staging.applications import CommittedBatch
+from broker.staging.applications import CommittedBatch, commit_answer
 from broker.staging.commit_publishing import RETRY, Commit, Damaged, Publishing, Stopped
 from broker.staging.fair_turns import FairTurns
 from broker.staging.intents import Intent, intent_file
 from broker.staging.operations_asked import ANY, Asker, CommitRequest, Refusal
 from broker.staging.shares import Shares, owner_of
-from broker.staging.stages import Stage
 from broker.staging.workspace import Workspace
 from sequencer.journal.disk import remove, sync_file
 
@@ -75,7 +73,8 @@ class Commits:
             known = "no batch of it was committed" if last is None else f"its last batch is {last}"
             raise Refusal(409, f"{known}, but this one must come after {request.after}")
         owner = owner_of(asker[0])
-        commit = Commit(request, self._claim(request), owner)
+        claimed = space.stages.named(name, request.batch, request.stages)
+        commit = Commit(request, claimed, owner)
         if done is None:
             space.applications.claim(name, owner)
         try:
@@ -137,10 +136,10 @@ class Commits:
         space = self._space
         space.delete(space.stages.drop(space.stages.up_to(request.application, done.batch)))
         if done.batch == request.batch:
-            space.answer(asker, _answer(done, True))
+            space.answer(asker, commit_answer(done, True))
         else:
             older = CommittedBatch(request.application, request.batch, 0, 0, 0, 0, True)
-            space.answer(asker, _answer(older, True))
+            space.answer(asker, commit_answer(older, True))
 
     def _join(self, running: Commit, request: CommitRequest, asker: Asker) -> None:
         """Let one more request wait for a running commit. Raises `Refusal`."""
@@ -153,23 +152,6 @@ class Commits:
         if why := waiting.over(owner_of(asker[0]), 1):
             raise Refusal(429, f"too many requests wait for this commit: {why}")
         running.waiters.append((asker, request.stages == running.request.stages))
-
-    def _claim(self, request: CommitRequest) -> list[Stage]:
-        """Return the stages as requested. Raises `Refusal`."""
-        found = []
-        for named in request.stages:
-            stage = self._space.stages.find((request.application, request.batch, named.name))
-            if stage is None:
-                raise Refusal(404, f"stage {named.name} is not here: it expired, or never was")
-            if stage.bytes != named.bytes:
-                why = f"stage {named.name} has {stage.bytes} bytes, not {named.bytes}"
-                raise Refusal(409, why)
-            if stage.crc != named.crc:
-                raise Refusal(409, f"stage {named.name} has another checksum")
-            if not stage.is_whole:
-                raise Refusal(409, f"stage {named.name} ends in the middle of a row")
-            found.append(stage)
-        return found
 
     # One after another
 
@@ -255,7 +237,7 @@ class Commits:
         self.committed += 1
         del self._running[request.application]
         for asker, same in commit.waiters:
-            space.answer(asker, _answer(done, not same))
+            space.answer(asker, commit_answer(done, not same))
         stages = space.stages.drop(space.stages.up_to(request.application, request.batch))
         intent = [intent_file(space.folder, commit.origin)] if commit.promised else []
         # An application with `remember` false will be forgotten; then nothing may come back.
@@ -285,15 +267,3 @@ class Commits:
         for asker, _ in commit.waiters:
             space.refuse(asker, Refusal(500, why))
         space.plane.release(None)
-
-
-def _answer(done: CommittedBatch, repeated: bool) -> dict[str, Any]:
-    """The answer of `$SEQ.COMMIT`."""
-    return {
-        "application": done.application,
-        "batch": done.batch,
-        "first": done.first,
-        "last": done.last,
-        "rows": done.rows,
-        "repeated": repeated,
-    }

@@ -30,6 +30,14 @@ class Refusal(Exception):
         self.status = status
         self.expected = expected
 
+    def header(self) -> bytes:
+        """The answer: a status with the reason, and the offset where a stage continues."""
+        words = str(self)
+        text = f"NATS/1.0 {self.status} {words[0].upper()}{words[1:]}\r\n"
+        if self.expected is not None:
+            text += f"Seriatim-Offset: {self.expected}\r\n"
+        return f"{text}\r\n".encode()
+
 
 @dataclass(frozen=True, slots=True)
 class StagedPiece:

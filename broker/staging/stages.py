@@ -19,14 +19,14 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from zlib import crc32
 
 from broker.dataplane.staged_rows import Staged
 from broker.sealed_lines import seal, unseal
 from broker.settings.staging_settings import StagingSettings
-from broker.staging.operations_asked import Key, Refusal, StagedPiece
+from broker.staging.operations_asked import Key, Named, Refusal, StagedPiece
 from broker.staging.shares import NOBODY, Owner, Shares, owner_at
 from parser.machine import Parser
 from parser.table import START
@@ -34,6 +34,7 @@ from sequencer.journal.disk import FILE_MODE, pwrite_all, remove
 
 FILE = re.compile(r"([0-9a-f]{16})\.stage")
 HEAD_MAX = 4096  # of the first line: an application's name, escaped, and more
+UNWANTED, WANTED, PROMISED = range(3)  # a stage of an earlier process
 SURVEY_BYTES = 1 << 20  # checked in one turn, which takes a millisecond
 
 
@@ -102,6 +103,22 @@ class Stages:
     def up_to(self, application: str, batch: int) -> list[Stage]:
         """The stages of a batch and of earlier ones."""
         return [one for one in self if one.key[0] == application and one.key[1] <= batch]
+
+    def named(self, application: str, batch: int, wanted: Iterable[Named]) -> list[Stage]:
+        """The stages that a commit names, if they are as it says. Raises `Refusal`."""
+        found = []
+        for one in wanted:
+            stage = self.find((application, batch, one.name))
+            if stage is None:
+                raise Refusal(404, f"stage {one.name} is not here: it expired, or never was")
+            if stage.bytes != one.bytes:
+                raise Refusal(409, f"stage {one.name} has {stage.bytes} bytes, not {one.bytes}")
+            if stage.crc != one.crc:
+                raise Refusal(409, f"stage {one.name} has another checksum")
+            if not stage.is_whole:
+                raise Refusal(409, f"stage {one.name} ends in the middle of a row")
+            found.append(stage)
+        return found
 
     # Input
 
@@ -312,6 +329,34 @@ class Stages:
         self.bytes += stage.bytes
         self._byte_shares.add(stage.owner, stage.bytes)
         return gone
+
+
+async def read_through(
+    stages: Stages,
+    file: str,
+    now: float,
+    kind: Callable[[Key], int],
+    run: Callable[[Callable[[], bytes]], Awaitable[bytes]],
+) -> list[str]:
+    """Read a file that an earlier process left, and take it over if it is good.
+
+    `kind` says of a stage whether it is `UNWANTED`, `WANTED`, or `PROMISED`; then it is not
+    checked. `run` has a thread read. Returns the files to delete. Raises `OSError`.
+    """
+    survey = stages.open(file, now)
+    if survey is None:
+        return [file]
+    try:
+        found = kind(survey.stage.key)
+        is_good = found != UNWANTED
+        while is_good and (data := await run(survey.read)):
+            if found == PROMISED:
+                survey.count(data)
+            else:
+                is_good = survey.take(data)
+    finally:
+        survey.close()
+    return stages.adopt(survey.stage) if is_good else [file]
 
 
 class StageSurvey:

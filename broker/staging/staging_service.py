@@ -15,16 +15,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
 
 from broker.core import Core
 from broker.replay.requests import BadRequest
 from broker.staging import operations_asked
+from broker.staging.applications import batch_answer
 from broker.staging.commit_publishing import Commit, Publishing
 from broker.staging.commits import Commits
 from broker.staging.operations_asked import Asker, CommitRequest, Named, Refusal
 from broker.staging.recovered import Left, left_behind
 from broker.staging.shares import Shares, owner_at, owner_of
+from broker.staging.stages import PROMISED, UNWANTED, WANTED, read_through
 from broker.staging.workspace import Workspace
 from sequencer.journal.store import Store
 from sequencer.message import Message
@@ -154,12 +155,7 @@ class StagingService:
     def _batch(self, asker: Asker, payload: bytes) -> None:
         name = operations_asked.read_application(payload)
         done = self.applications.last(name)
-        facts: dict[str, Any] = {"application": name, "batch": None}
-        facts |= dict.fromkeys(("first", "last", "rows", "time"), 0)
-        if done is not None:
-            facts |= {"batch": done.batch, "first": done.first, "last": done.last}
-            facts |= {"rows": done.rows, "time": done.time}
-        self.space.answer(asker, facts | {"committing": self.commits.batch_of(name)})
+        self.space.answer(asker, batch_answer(name, done, self.commits.batch_of(name)))
 
     # Expiry
 
@@ -233,26 +229,20 @@ class StagingService:
 
     async def _survey(self, file: str, promised: set[operations_asked.Key]) -> None:
         """Read one file, and take it over if it is good and its batch is not committed."""
+
+        def kind(key: operations_asked.Key) -> int:
+            done = self.applications.last(key[0])
+            if done is not None and key[1] <= done.batch:
+                return UNWANTED
+            return PROMISED if key in promised else WANTED
+
+        now = self.loop.time()
         try:
-            survey = self.stages.open(file, self.loop.time())
-            if survey is None:
-                self.space.delete([file])
-                return
-            try:
-                key = survey.stage.key
-                done = self.applications.last(key[0])
-                good = done is None or done.batch < key[1]
-                while good and (data := await self.space.run(survey.read)):
-                    if key in promised:
-                        survey.count(data)
-                    else:
-                        good = survey.take(data)
-            finally:
-                survey.close()
+            gone = await read_through(self.stages, file, now, kind, self.space.run)
         except OSError as error:
             log.error("Staging: %s: %s", file, error.strerror)
             return
-        self.space.delete(self.stages.adopt(survey.stage) if good else [file])
+        self.space.delete(gone)
 
     async def _carry_on(self, left: Left) -> None:
         """Continue a promised commit; if one of its stages is missing, it was not promised."""

@@ -58,11 +58,7 @@ class Workspace:
 
     def refuse(self, asker: Asker, problem: Refusal) -> None:
         """Answer with a status and the reason, and with the offset where a stage continues."""
-        words = str(problem)
-        status = f"NATS/1.0 {problem.status} {words[0].upper()}{words[1:]}\r\n"
-        if problem.expected is not None:
-            status += f"Seriatim-Offset: {problem.expected}\r\n"
-        self.plane.answer(*asker, b"", f"{status}\r\n".encode())
+        self.plane.answer(*asker, b"", problem.header())
 
     # Files
 

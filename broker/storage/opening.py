@@ -4,6 +4,7 @@ import logging
 import time
 
 from broker.settings.settings import Settings
+from broker.storage.member_store import refuse_member
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 from sequencer.msgids import Window, rebuild
@@ -11,6 +12,10 @@ from sequencer.msgids import Window, rebuild
 log = logging.getLogger("seriatim")
 
 SECOND = 1_000_000_000  # ns
+ALONE = (
+    "start it with --cluster NAME and --etcd, or give another directory with -sd; to make it a"
+    " broker of its own, whose numbers are no longer the cluster's, delete FOLDER"
+)
 LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -28,6 +33,8 @@ def open_journal(settings: Settings, member: bool = False) -> Store | Ring | Non
         from sequencer.journal.replica_store import ReplicaStore  # only if needed
 
         kind = ReplicaStore
+    else:
+        refuse_member(settings.store_dir, ALONE)
     journal = kind.open(
         settings.store_dir,
         time.time_ns(),

@@ -1,4 +1,4 @@
-"""Exits with 0 if the monitoring port here answers /healthz with 200, else with 1 and a line.
+"""Exits with 0 if the monitoring port here says that the broker is alive, else with 1 and a line.
 
 It runs every few seconds, so it imports little, and nothing of the broker: a broken installation
 must not look healthy, and the other way round.
@@ -8,7 +8,7 @@ import socket
 import sys
 
 TIMEOUT = 2.0  # seconds; below the timeout that the Dockerfile's HEALTHCHECK sets
-REQUEST = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+REQUEST = b"GET /healthz?alive=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 
 
 def fault(port: int) -> str:

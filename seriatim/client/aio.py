@@ -38,7 +38,7 @@ from seriatim.client.protocol import (
     check_sendable,
     max_payload_of,
 )
-from seriatim.client.server_address import ServerAddress, read_addresses
+from seriatim.client.server_address import ServerAddress, read_addresses, with_announced
 from seriatim.client.tls import DEFAULT_TLS, TlsSettings
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
@@ -133,6 +133,7 @@ class AsyncClient:
         self.closed = asyncio.Event()
         self.info: dict[str, Any] = {}  # the broker's INFO
         self._servers = servers
+        self._server: ServerAddress | None = None  # the one we are, or were, connected to
         self._options = options
         self._callbacks = callbacks
         self._reconnect_wait = reconnect_wait
@@ -333,13 +334,14 @@ class AsyncClient:
     async def _open(self) -> None:
         """Connect to the first server that accepts us. Raises `BrokerError`."""
         problems: list[ConnectionLost] = []
-        for server in self._servers:
+        for server in with_announced(self._servers, self._server, self.info):
             try:
                 wire = await open_wire(server, self._options)
             except ConnectionLost as error:
                 problems.append(error)
                 continue
             self.info = wire.protocol.info
+            self._server = server
             for sid, subscription in self._subscriptions.items():
                 wire.protocol.subscribe(subscription.subject, subscription.queue, sid)
             self._wire = wire
@@ -378,6 +380,8 @@ async def connect(
     callbacks: ClientCallbacks | None = None,
 ) -> AsyncClient:
     """Connect to the first of `servers` that accepts us; times are in seconds.
+
+    To reconnect, those are tried, and then other members of the broker's cluster.
 
     Raises `ConnectionLost` if none can be reached, `NotAuthorized`, and `InvalidArgument`.
     """

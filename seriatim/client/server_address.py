@@ -1,8 +1,9 @@
 """Addresses of brokers: parsed, and shown without the credentials they may contain."""
 
 import re
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from seriatim.client.errors import InvalidArgument
@@ -57,6 +58,29 @@ def read_addresses(text: str) -> tuple[ServerAddress, ...]:
         raise InvalidArgument(
             f'"{shown}" is not the address of a broker; give nats://HOST:PORT or HOST:PORT'
         ) from None
+
+
+def with_announced(
+    given: Sequence[ServerAddress], current: ServerAddress | None, info: Mapping[str, Any]
+) -> list[ServerAddress]:
+    """Where to connect: `given`, and then the other brokers that INFO has announced.
+
+    These get the credentials of the first one given. A broker that sends its clients away
+    (`ldm`) comes last.
+    """
+    found = {(one.host, one.port): one for one in given}
+    urls = info.get("connect_urls")
+    for text in urls if isinstance(urls, list) else ():
+        try:
+            address = read_address(text)
+        except (ValueError, AttributeError, TypeError):
+            continue  # not ours to repair
+        key = address.host, address.port
+        found.setdefault(key, replace(given[0], host=address.host, port=address.port))
+    if current is not None and info.get("ldm"):
+        key = current.host, current.port
+        found[key] = found.pop(key, current)
+    return list(found.values())
 
 
 def without_credentials(url: str) -> str:

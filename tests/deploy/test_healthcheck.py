@@ -24,7 +24,7 @@ def answering(answer: bytes) -> Iterator[int]:
         connection, _ = listener.accept()
         with connection:
             request = connection.recv(4096)
-            assert request.startswith(b"GET /healthz HTTP/1.1\r\n")
+            assert request.startswith(b"GET /healthz?alive=1 HTTP/1.1\r\n")
             connection.sendall(answer)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:

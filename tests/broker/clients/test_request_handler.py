@@ -24,7 +24,7 @@ class Broker:
         self.plane = NotedPlane(number or (self.journal.last if self.journal else 0))
         self.replays = Turns(self.plane, self.journal) if self.journal else None
         self.keeper = None
-        self.cluster_facts = None
+        self.cluster_facts = self.await_number = None
         journal = JournalSettings(retain_bytes=1 << 30, dedupe_window=5.0)
         self.settings = Settings(journal=journal, limits=Limits(max_payload=1000))
         self.request_handler = RequestHandler(self, no_staging)  # type: ignore[arg-type]

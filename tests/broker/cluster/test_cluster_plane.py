@@ -1,9 +1,11 @@
 """The plane of a member: nothing is shown before it is committed, and answers come in order."""
 
 from broker.cluster.cluster_plane import ClusterPlane
+from broker.cluster.group_shares import GroupShares
 from sequencer.journal.record import RecordBatch, Walk
 from sequencer.replica.forward_table import ForwardTable
 from sequencer.replica.numbering import Numbering
+from sequencer.replica.queue_weights import QueueWeights
 from sequencer.sequencer import Sequencer
 from testkit.peer import Peer
 from testkit.stage import QUIET, Stage
@@ -21,8 +23,11 @@ class MemberStage(Stage):
         super().__init__()
         self.table = ForwardTable(RUN, SALT)
         self.flushes = 0
+        shares = GroupShares("me", QueueWeights())
         self.plane = self.member = ClusterPlane(self.sublist, 1 << 20)
-        self.member.join(Numbering(self.table, Sequencer(), None), RUN, bytes_max, self._flush)
+        self.member.join(
+            Numbering(self.table, Sequencer(), None), RUN, bytes_max, self._flush, shares
+        )
         self.member.attach(self.control)
         self.control.plane = self.plane
         self.given = 0

@@ -153,7 +153,7 @@ def test_given_a_healthy_broker_when_asked_then_ok(port: int) -> None:
 def test_given_the_index_when_asked_then_every_page_it_names_is_there(port: int) -> None:
     page = get(port, "/")
     paths = re.findall(r'href="(/\w+)"', page.body.decode())
-    names = ["varz", "connz", "subsz", "subscriptionsz", "portz", "healthz", "metrics"]
+    names = ["varz", "connz", "subsz", "subscriptionsz", "portz", "routez", "healthz", "metrics"]
     assert paths == [f"/{name}" for name in names]
     assert all(get(port, path).status == 200 for path in paths)
     assert get(port, "/varz/").status == 200

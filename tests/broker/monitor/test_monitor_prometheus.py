@@ -84,7 +84,14 @@ def test_given_our_configuration_when_promtool_reads_it_then_it_is_right(
 ) -> None:
     said = run(tools["promtool"], "check", "config", str(DEPLOY / "prometheus.yml"))
     assert "SUCCESS" in said
-    assert "14 rules found" in said
+    assert "20 rules found" in said
+
+
+def test_given_a_cluster_s_figures_when_promtool_judges_the_alerts_then_the_right_ones_fire(
+    tools: dict[str, str],
+) -> None:
+    cases = ROOT / "tests" / "broker" / "monitor" / "cluster_alerts.yml"
+    assert "SUCCESS" in run(tools["promtool"], "test", "rules", str(cases))
 
 
 def ask(port: int, path: str) -> Any:
@@ -193,6 +200,12 @@ def test_given_the_alerts_when_loaded_then_prometheus_watches_them(prometheus: i
         "SeriatimFeedErrors",
         "SeriatimFeedUnfit",
         "SeriatimRerequestsRefused",
+        "SeriatimClusterNoCoordinator",
+        "SeriatimClusterTooFewInSync",
+        "SeriatimClusterStalled",
+        "SeriatimClusterMemberLags",
+        "SeriatimClusterMemberNotInSync",
+        "SeriatimClusterEngineDown",
         "SeriatimSlowConsumers",
         "SeriatimSubscriberLags",
         "SeriatimNearlyFull",

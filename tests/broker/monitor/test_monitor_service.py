@@ -43,7 +43,7 @@ class Straw:
     total_connections: int = 0
     slow_consumers: int = 0
     last_number: int = 0
-    journal = keeper = replays = window = cquencer = staging = None
+    journal = keeper = replays = window = cquencer = staging = cluster = None
     feeds = SimpleNamespace(outlets=())
 
     def traffic(self) -> Traffic:

@@ -68,8 +68,6 @@ def test_given_all_on_loopback_when_resolved_then_neither_secret_nor_address_is_
         ({"cluster.etcd_key": "k.pem"}, "cluster.etcd_cert: is missing"),
         ({"journal.enabled": False}, "leave out --no-journal"),
         ({"sequencer.exclude": "_INBOX.>"}, "does not reach the other members"),
-        ({"sequencer.port": "4000"}, "does not serve cquencer's clients yet"),
-        ({"feeds": ["239.1.2.3:4567"]}, "does not send feeds yet"),
         ({"journal.retain_age": "1m"}, "is below journal.dedupe_window"),
         ({"cluster.pulse": "1s"}, "--cluster_pulse: 1s is not below cluster.slow, which is 1s"),
         ({"cluster.dead": "500ms"}, "cluster.slow: 1s is not below cluster.dead, which is 500ms"),

@@ -1,0 +1,112 @@
+"""Lame duck: clients are closed one after the other, so that they do not all come back at once.
+
+They have got INFO with `ldm: true` before. Each is closed when it has the answers to what it has
+published, and has received what was meant for it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.clients.info_push import InfoPush
+from broker.clients.session import Session
+from broker.dataplane.connection import Connection
+
+POLL: Final = 0.02  # seconds; the kernel sends no event when a client has acknowledged its data
+LOOK: Final = 1.0  # seconds between two looks at who has left
+GRACE: Final = 0.1  # of the time: clients may leave by themselves
+
+
+class LameDuck:
+    """One per broker, for its one thread."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sessions: Mapping[int, Session],
+        info_push: InfoPush,
+        seconds: float,
+        drain: float,
+        is_awaiting: Callable[[Connection], bool],
+    ) -> None:
+        """Close all over so many `seconds`, each of them within `drain` seconds."""
+        self._loop = loop
+        self._sessions = sessions
+        self._info_push = info_push
+        self.is_on = False  # INFO says so
+        self._sending_away: asyncio.Task[None] | None = None
+        self._closing: list[tuple[Session, float]] = []  # and until when they may take
+        self._seconds = seconds
+        self._drain = drain
+        self._is_awaiting = is_awaiting
+
+    def begin(self) -> None:
+        """Tell the clients to go elsewhere."""
+        self.stop()
+        self.is_on = True
+        self._info_push.changed(at_once=True)
+
+    def send_away(self) -> bool:
+        """The same, and close them in the background; False if that is under way."""
+        if self.is_on:
+            return False
+        self.begin()
+        self._sending_away = self._loop.create_task(self.close_all())
+        return True
+
+    def call_back(self) -> bool:
+        """Clients need not go any more; False if they were not sent away."""
+        if self._sending_away is None:
+            return False
+        self.stop()
+        for session, _ in self._closing:
+            session.close()  # what they have sent since was not heard
+        self._closing = []
+        self.is_on = False
+        self._info_push.changed(at_once=True)
+        return True
+
+    def stop(self) -> None:
+        """Close no more clients."""
+        if self._sending_away is not None:
+            self._sending_away.cancel()
+            self._sending_away = None
+
+    async def close_all(self) -> None:
+        """Close the clients that are connected now; return when they are."""
+        waiting = deque(self._sessions)
+        begun, count = self._loop.time(), len(waiting)
+        grace = min(1.0, self._seconds * GRACE)
+        looked = begun
+        while waiting or self._closing:
+            now = self._loop.time()
+            if now - looked >= LOOK:
+                looked = now
+                waiting = deque(cid for cid in waiting if cid in self._sessions)
+            due = self._due(now - begun - grace, count, grace)
+            while waiting and count - len(waiting) < due:
+                session = self._sessions.get(waiting.popleft())
+                if session is not None:
+                    session.take_nothing_more()
+                    self._closing.append((session, now + self._drain))
+            self._closing = [one for one in self._closing if not self._close(*one)]
+            await asyncio.sleep(POLL)  # no event to await
+
+    def _due(self, passed: float, count: int, grace: float) -> int:
+        """How many of so many clients are to be closed, so long after the first one."""
+        left = self._seconds - grace
+        if passed >= left:
+            return count
+        return 1 + int(count * passed / left) if passed >= 0 else 0
+
+    def _close(self, session: Session, deadline: float) -> bool:
+        """Close a client, if it has everything; return whether it is closed."""
+        late = self._loop.time() >= deadline
+        if not late and self._is_awaiting(session.connection):
+            return False
+        session.start_draining()
+        if late or session.is_drained():
+            session.close()
+            return True
+        return False

@@ -1,0 +1,70 @@
+"""Whether a member is healthy, and why not, in words for an operator."""
+
+from broker.cluster.store_log import StoreLog
+from sequencer.replica.member import Member
+
+KIB = 1024
+S = 1000.0  # milliseconds in a second
+
+
+def unhealthy(member: Member, journal: StoreLog, is_serving: bool) -> str:
+    """Why this member is not healthy; empty if it is.
+
+    Healthy is a member in sync that hears its coordinator, and a coordinator that commits.
+    """
+    view, settings = member.view, member.settings
+    if member.engine_is_older:
+        return "engine's epoch is older than ours"
+    if view is None:
+        return "the cluster has no view"
+    if member.is_leaving:
+        return "leaving the cluster"
+    answering = answering_members(member)
+    if member.reign is not None:
+        if answering < view.min_in_sync:
+            return f"{answering} of {view.min_in_sync} members in sync"
+        if not is_serving:
+            return "taking over"
+        if member.stalled_for > settings.patience:
+            return f"nothing was committed for {member.stalled_for / S:.0f} s"
+        return ""
+    if member.follower.why:
+        return f"the coordinator refuses this member: {member.follower.why}"
+    if member.coordinator_silent_for > settings.dead:
+        return f"no coordinator for {member.coordinator_silent_for / S:.0f} s"
+    if member.role == "learner" or not is_serving:
+        return f"learning, {behind(member, journal)} behind"
+    if len(view.members) < view.min_in_sync:
+        return f"{len(view.members)} of {view.min_in_sync} members in sync"
+    return ""
+
+
+def answering_members(member: Member) -> int:
+    """How many of the members in sync this one hears, itself included."""
+    view = member.view
+    if view is None:
+        return 0
+    if member.reign is not None:
+        in_sync = member.reign.in_sync
+        return sum(one == member.id or not in_sync.is_silent(one) for one in view.members)
+    heard = member.coordinator_silent_for <= member.settings.dead
+    return (member.id in view.members) + heard
+
+
+def behind(member: Member, journal: StoreLog) -> str:
+    """How much a learner is missing: bytes, as large as those that it has, or messages."""
+    missing = max(member.follower.target - journal.last, 0)
+    have = journal.last - journal.first + 1
+    if not have or not missing:
+        return f"{missing} messages"
+    return f"about {size_text(missing * journal.store.bytes // have)}"
+
+
+def size_text(count: int) -> str:
+    """A number of bytes for people: 1.2 GiB."""
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < KIB:
+            break
+        size, unit = size / KIB, larger
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

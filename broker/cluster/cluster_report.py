@@ -1,0 +1,116 @@
+"""What monitoring shows of a cluster, as one of its members sees it."""
+
+from collections.abc import Mapping
+
+from broker.cluster.cluster_health import answering_members, unhealthy
+from broker.cluster.cluster_watch import ClusterWatch
+from broker.cluster.driver import Driver
+from broker.cluster.view_keeper import Presence
+from broker.cluster_state import ClusterState, MemberFigures
+from sequencer.replica.member import Member
+
+S = 1000.0  # milliseconds in a second
+NS = 1_000_000_000
+
+
+def cluster_state(
+    driver: Driver, watch: ClusterWatch, present: Mapping[str, Presence]
+) -> ClusterState:
+    """Take everything at once; in the broker's loop."""
+    member, view = driver.member, driver.member.view
+    ids = dict.fromkeys([*(view.members if view is not None else ()), *sorted(present), member.id])
+    if member.reign is not None:
+        ids |= dict.fromkeys(link.member for link in member.reign.links.values())
+    why = unhealthy(member, driver.journal, driver.serving.is_set())
+    return ClusterState(
+        cluster=member.cluster,
+        member=member.id,
+        role=member.role,
+        coordinator=view.coordinator if view is not None else "",
+        unhealthy=why,
+        members=[_member_state(driver, one, present.get(one)) for one in ids],
+        figures=_figures(driver, watch) | {"healthy": not why},
+        swaps=dict(driver.swaps),
+    )
+
+
+def _figures(driver: Driver, watch: ClusterWatch) -> dict[str, float]:
+    member, view = driver.member, driver.member.view
+    table, counters = member.table, member.counters
+    return {
+        "epoch": view.epoch if view is not None else 0,
+        "view_members": len(view.members) if view is not None else 0,
+        "min_in_sync": view.min_in_sync if view is not None else 0,
+        "members_answering": answering_members(member),
+        "in_sync": view is not None and member.id in view.members,
+        "is_coordinator": member.reign is not None,
+        "watermark": member.watermark,
+        "log_last": driver.journal.last,
+        "forward_bytes": table.held_bytes,
+        "engine_up": not driver.views.problem,
+        "forwarded": table.forwarded,
+        "forwarded_again": table.forwarded_again,
+        "found_in_log": counters.found_in_log,
+        "ids_answered": counters.ids_answered,
+        "cut_records": counters.cut_records,
+        "views": counters.views,
+        "takeovers": counters.takeovers,
+        "stalled_seconds": watch.stalled_seconds,
+    }
+
+
+def _member_state(driver: Driver, name: str, presence: Presence | None) -> MemberFigures:
+    member, view = driver.member, driver.member.view
+    last, lag_bytes, lag_seconds, pulse = _lag(driver, name)
+    return MemberFigures(
+        id=name,
+        name=presence.name if presence is not None else "",
+        role=_role(member, name, presence is not None),
+        in_sync=view is not None and name in view.members,
+        address=presence.cluster if presence is not None else "",
+        clients=presence.clients if presence is not None else (),
+        http=presence.http if presence is not None else "",
+        version=presence.version if presence is not None else "",
+        is_connected=_is_connected(member, name),
+        last=last,
+        lag_bytes=lag_bytes,
+        lag_seconds=lag_seconds,
+        pulse_seconds=pulse,
+    )
+
+
+def _role(member: Member, name: str, is_present: bool) -> str:
+    """By the view, which is newer than what the engine's list says."""
+    view = member.view
+    if name == member.id:
+        return member.role
+    if view is not None and name == view.coordinator:
+        return "coordinator"
+    if not is_present:
+        return ""
+    return "follower" if view is not None and name in view.members else "learner"
+
+
+def _is_connected(member: Member, name: str) -> bool:
+    if member.reign is not None:
+        return member.reign.link_of(name) is not None
+    return bool(member.follower.epoch) and member.follower.to == name
+
+
+def _lag(driver: Driver, name: str) -> tuple[int | None, int | None, float | None, float | None]:
+    """Newest number, bytes and seconds behind, and seconds of silence, as far as known here."""
+    member, reign = driver.member, driver.member.reign
+    if name == member.id:
+        return driver.journal.last, None, None, None
+    if reign is None:
+        is_coordinator = member.view is not None and name == member.view.coordinator
+        return None, None, None, member.coordinator_silent_for / S if is_coordinator else None
+    if reign.link_of(name) is None and name not in reign.in_sync.view.members:
+        return None, None, None, None
+    last = reign.level(name)[0]
+    silent = reign.in_sync.silent_for(name) / S
+    if not last and reign.link_of(name) is None:
+        return None, None, None, silent  # it has said nothing in this reign
+    size, time = driver.journal.after(last)
+    seconds = max(member.wall - time, 0) / NS if size and time else 0.0
+    return last, size, seconds, silent

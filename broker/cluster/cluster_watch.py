@@ -1,0 +1,144 @@
+"""Notices what changes in the cluster: tells the log, and the clients that are concerned.
+
+Called a few dozen times a second, so an answer of a member that is late by that much counts as
+on time. The log has a line for each change that an operator must understand.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from broker.cluster.cluster_health import answering_members
+from broker.cluster.driver import Driver
+from broker.cluster_side import MemberHost
+from sequencer.replica.view import View
+
+log = logging.getLogger("seriatim")
+
+S = 1000.0  # milliseconds in a second
+STALL: Final = 100.0  # milliseconds without a commit: longer than a busy disk and network need
+
+
+class ClusterWatch:
+    """One per member, for its one thread."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        guide: MemberHost,
+        client_addresses: Callable[[], list[str]],
+        name_of: Callable[[str], str],
+        stranded: float,
+    ) -> None:
+        """`stranded`: so many milliseconds alone, and clients are sent away."""
+        self.stalled_seconds = 0.0
+        self.is_stranded = False
+        self._driver = driver
+        self._member = driver.member
+        self._guide = guide
+        self._client_addresses = client_addresses
+        self._name_of = name_of
+        self._stranded = stranded
+        self._addresses: list[str] | None = None
+        self._view: View | None = None
+        self._is_lost = False  # the coordinator is silent, and the log says so
+        self._is_enough: bool | None = None  # members answer this coordinator
+        self._looked = self._member.now
+        self._was_stalled = False
+
+    def look(self) -> None:
+        """Notice what has changed since the last time."""
+        self._count_stall()
+        self._look_at_view()
+        self._look_for_coordinator()
+        self._look_whether_enough()
+        self._look_whether_stranded()
+        addresses = self._client_addresses()
+        if addresses != self._addresses:
+            if self._addresses is not None:
+                self._guide.addresses_changed()
+            self._addresses = addresses
+
+    def _count_stall(self) -> None:
+        member = self._member
+        stalled = member.stalled_for
+        if stalled > STALL:
+            more = min(stalled, member.now - self._looked) if self._was_stalled else stalled
+            self.stalled_seconds += more / S
+        self._was_stalled = stalled > STALL
+        self._looked = member.now
+
+    def _look_at_view(self) -> None:
+        """Who came, who went, and who coordinates."""
+        member, before, view = self._member, self._view, self._member.view
+        if view is None or view is before:
+            return
+        self._view = view
+        old = before.members if before is not None else ()
+        for one in view.members:
+            if one not in old and before is not None:
+                self._tell(logging.INFO, "member %s is in sync", one)
+        for one in old:
+            if one not in view.members:
+                self._tell(logging.WARNING, "member %s is no longer in sync", one)
+        coordinator = before.coordinator if before is not None else ""
+        if view.coordinator != coordinator and view.coordinator != member.id:
+            self._tell(logging.INFO, "member %s coordinates", view.coordinator)
+
+    def _look_for_coordinator(self) -> None:
+        member = self._member
+        is_lost = member.coordinator_silent_for > member.settings.dead
+        if member.view is None or is_lost == self._is_lost:
+            return
+        self._is_lost = is_lost
+        if is_lost:
+            self._tell(
+                logging.WARNING, "coordinator %s is not heard any more", member.view.coordinator
+            )
+        elif member.reign is None:
+            self._tell(logging.INFO, "coordinator %s is heard again", member.view.coordinator)
+
+    def _look_whether_enough(self) -> None:
+        """Whether this coordinator can commit."""
+        member, view = self._member, self._member.view
+        if member.reign is None or view is None:
+            self._is_enough = None
+            return
+        answering = answering_members(member)
+        is_enough = answering >= view.min_in_sync
+        if is_enough == self._is_enough:
+            return
+        counts = member.cluster, answering, view.min_in_sync
+        if not is_enough:
+            log.warning("Cluster %s: %d of %d members in sync: nothing is published", *counts)
+        elif self._is_enough is not None:
+            log.info("Cluster %s: %d of %d members in sync: publishing goes on", *counts)
+        self._is_enough = is_enough
+
+    def _look_whether_stranded(self) -> None:
+        """A member that is cut off alone sends its clients to others, once each time."""
+        member = self._member
+        is_stranded = self._alone_for() > self._stranded and self._driver.serving.is_set()
+        if is_stranded == self.is_stranded or member.is_leaving:
+            return
+        self.is_stranded = is_stranded
+        if is_stranded:
+            self._guide.send_away(f"this member is alone for {self._stranded / S:g} s")
+        else:
+            self._guide.welcome_back()
+
+    def _alone_for(self) -> float:
+        """Milliseconds since this member heard any that could serve its clients instead."""
+        member, reign = self._member, self._member.reign
+        if reign is None:
+            return member.coordinator_silent_for
+        others = [one for one in reign.in_sync.view.members if one != member.id]
+        if not others or not self._driver.views.problem:
+            return 0.0  # it reaches etcd, and coordinates: nobody else does
+        return min(reign.in_sync.silent_for(one) for one in others)
+
+    def _tell(self, level: int, text: str, name: str) -> None:
+        member, view = self._member, self._member.view
+        assert view is not None, "changes are those of a view"
+        text = f"Cluster %s: {text}, epoch %d"
+        log.log(level, text, member.cluster, self._name_of(name), view.epoch)

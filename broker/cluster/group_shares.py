@@ -1,0 +1,101 @@
+"""Which messages of queue groups are for this member's subscribers.
+
+    weights in force (notes) --> patterns in a trie --> GroupShare of (subject, group), remembered
+
+A group gets a message once, also if several of its patterns match the subject: the weights of all
+of them count together, as a broker alone takes all their subscribers for one group.
+"""
+
+import cython
+
+from sequencer.replica.group_draw import seed_of
+from sequencer.replica.queue_weights import QueueWeights
+from sublist.subscription import Subscription
+from sublist.trie import Trie
+
+if not cython.compiled:
+    from sequencer.replica.group_draw import draw
+
+    SHARES_MAX = 65536  # subjects whose shares are remembered
+
+
+class GroupShare:
+    """This member's part of the draws for one subject and group: `low` up to `high`."""
+
+    def __init__(self, low: int, high: int, total: int, seed: int) -> None:
+        self.low = low
+        self.high = high
+        self.total = total
+        self.seed = seed
+
+
+class GroupShares:
+    """Of one member. It is asked for numbers in their order."""
+
+    def __init__(self, member: str, weights: QueueWeights) -> None:
+        self.member = member
+        self.weights = weights
+        self.trie = Trie()
+        self.known: dict[tuple[str, str], Subscription] = {}  # what is in the trie
+        self.shares: dict[tuple[bytes, bytes], GroupShare] = {}
+        self.until = 0  # the weights hold up to this number
+
+    def begin(self) -> None:
+        """More numbers are to be delivered: other notes may be there than before."""
+        self.until = self.weights.next_after
+
+    def advance(self, number: int) -> None:
+        """What comes from `number` on: it or one before it is committed, and so are its notes."""
+        while self.weights.next_after < number:
+            self._begin_next()
+
+    def settle(self, delivered: int, note_watermark: int) -> None:
+        """The next number is above `delivered`: what is committed for it comes into force."""
+        weights = self.weights
+        while weights.next_after <= delivered and weights.next_is_committed(note_watermark):
+            self._begin_next()
+
+    def _begin_next(self) -> None:
+        for pattern, group, counts in self.weights.begin_next().fields["groups"]:
+            self._know(pattern, group, bool(counts))
+        self.shares.clear()
+        self.until = self.weights.next_after
+
+    def takes(self, number: int, subject: bytes, group: bytes) -> bool:
+        """Whether a subscriber of this member gets the message."""
+        if number > self.until:
+            self.advance(number)
+        share = self.shares.get((subject, group))
+        if share is None:
+            share = self._share_of(subject, group)
+        if share.low == share.high:
+            return False
+        point = draw(number, share.seed) % share.total
+        return share.low <= point < share.high
+
+    def _share_of(self, subject: bytes, group: bytes) -> GroupShare:
+        """Add up the weights of all patterns of the group that match."""
+        sums: dict[str, int] = {}
+        for sub in self.trie.literal(subject) + self.trie.wild(subject):
+            if sub.queue == group:
+                key = sub.subject.decode("latin-1"), group.decode("latin-1")
+                for member, weight in self.weights.in_force[key].items():
+                    sums[member] = sums.get(member, 0) + weight
+        low = sum(weight for member, weight in sums.items() if member < self.member)
+        high = low + sums.get(self.member, 0)
+        share = GroupShare(low, high, sum(sums.values()), seed_of(group))
+        if len(self.shares) >= SHARES_MAX:
+            self.shares.clear()
+        self.shares[subject, group] = share
+        return share
+
+    def _know(self, pattern: str, group: str, has_takers: bool) -> None:
+        key = pattern, group
+        known = self.known.get(key)
+        if has_takers and known is None:
+            made = Subscription(pattern.encode("latin-1"), b"", group.encode("latin-1"), None)
+            self.known[key] = made
+            self.trie.insert(made)
+        elif known is not None and not has_takers:
+            self.trie.remove(known)
+            del self.known[key]

@@ -1,0 +1,194 @@
+"""This member's subscribers in queue groups: what other members must know of them.
+
+    SUB with a group --joined--> weight in `takers` --pulse--> coordinator --GROUPS note--> in force
+    PING after it    --in_force--> PONG when that is so
+    UNSUB of the last one --leave--> it stays in the group until that is in force, then it ends
+
+So a message that is published after the PONG reaches the group, and nobody is chosen who has just
+said that he leaves. A client that closes its connection gives no such notice: what was its share
+goes to nobody until the weights without it are in force, some 0.2 s.
+
+A subscriber that lags counts as good as nothing, as a broker alone serves it last.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from broker.cluster.group_shares import GroupShares
+from broker.dataplane.connection import Connection
+from broker.dataplane.ownership import connection_of
+from sublist.subscription import Subscription
+
+ABLE: Final = 1024  # the weight of a subscriber
+LAGGING: Final = 1  # of all that lag together, if nobody else is there
+GROUPS_MAX: Final = 4096  # different ones of one member: all of them are said in one message
+GROUP_BYTES_MAX: Final = 1 << 19  # of their patterns and names
+REVIEW_SECONDS: Final = 1.0  # between two looks at who lags
+LOOKED_MAX: Final = 10_000  # subscriptions in one such look
+KNOWN_SECONDS: Final = 1.0  # what was announced and withdrawn may come into force for so long
+
+FORGET_SECONDS: Final = 2.0  # a cluster that takes nothing also writes no weights
+
+Key = tuple[bytes, bytes]  # pattern, group
+
+
+class GroupTakers:
+    """One per member, for its one thread. `takers` is what `Member` announces."""
+
+    def __init__(self, member: str, shares: GroupShares) -> None:
+        self.takers: dict[Key, int] = {}
+        self.lagging: Callable[[], Iterable[Connection]] = lambda: ()
+        self._member = member
+        self._shares = shares
+        self._counts: dict[Key, int] = {}
+        self._lags: dict[Key, int] = {}  # how many of them lag
+        self._bytes = 0
+        self._leaving: dict[Subscription, Callable[[], None]] = {}
+        self._announced: dict[Key, float] = {}  # since when, and not seen in force yet
+        self._open: dict[Connection, tuple[set[Key], list[Callable[[], None]]]] = {}
+        self._now = 0.0
+        self._review_at = 0.0
+        self._asked_at = 0.0  # when this member began to wait for its first client
+
+    # Called by the protocol's rules
+
+    def refusal(self, subject: bytes, queue: bytes) -> bytes:
+        if (subject, queue) in self._counts:
+            return b""
+        if len(self._counts) >= GROUPS_MAX:
+            return b"this member has %d queue groups, as many as it may" % GROUPS_MAX
+        if self._bytes + len(subject) + len(queue) > GROUP_BYTES_MAX:
+            return b"the names of this member's queue groups take %d bytes" % GROUP_BYTES_MAX
+        return b""
+
+    def joined(self, sub: Subscription) -> None:
+        key = _key(sub)
+        if key not in self._counts:
+            self._bytes += len(key[0]) + len(key[1])
+            self._announced.setdefault(key, self._now)
+        self._counts[key] = self._counts.get(key, 0) + 1
+        self._weigh(key)
+        self._wait(connection_of(sub), key)
+
+    def left(self, sub: Subscription) -> None:
+        if self._leaving.pop(sub, None) is None:
+            self._uncount(_key(sub))
+
+    def leave(self, sub: Subscription, then: Callable[[], None]) -> bool:
+        key = _key(sub)
+        if sub in self._leaving:
+            return True
+        if self._counts[key] > 1 or not self._is_known(key):
+            return False
+        self._leaving[sub] = then
+        self._uncount(key)
+        self._wait(connection_of(sub), key)
+        return True
+
+    def in_force(self, connection: Connection, action: Callable[[], None]) -> None:
+        waits = self._open.get(connection)
+        if waits is None:
+            action()
+        else:
+            waits[1].append(action)
+
+    # Called by the driver
+
+    def go_on(self, now: float, delivered: int, note_watermark: int) -> bool:
+        """Numbers and notes were committed, or time has passed. True: clients were answered."""
+        self._now = now
+        self._shares.settle(delivered, note_watermark)
+        if self._announced:
+            self._confirm()
+        if self._leaving:
+            self._let_go()
+        if now >= self._review_at:
+            self._review_at = now + REVIEW_SECONDS
+            self._review()
+        return bool(self._open) and self._answer()
+
+    def is_forgotten(self, now: float) -> bool:
+        """Whether nobody counts on what an earlier process of this member had; or nobody writes."""
+        self._asked_at = self._asked_at or now
+        newest = self._shares.weights.newest.values()
+        if now - self._asked_at > FORGET_SECONDS:
+            return True
+        return not any(self._member in weights for weights in newest)
+
+    def _confirm(self) -> None:
+        for key, since in list(self._announced.items()):
+            is_stale = key not in self._counts and self._now - since > KNOWN_SECONDS
+            if is_stale or self._is_in_force(key):
+                del self._announced[key]
+
+    def _let_go(self) -> None:
+        for sub, then in list(self._leaving.items()):
+            key = _key(sub)
+            if key in self._counts or not self._is_known(key):
+                then()
+
+    def _answer(self) -> bool:
+        answered = False
+        for connection, (keys, actions) in list(self._open.items()):
+            keys -= {key for key in keys if self._is_settled(key)}
+            if connection.closed:
+                del self._open[connection]
+            elif not keys:
+                del self._open[connection]
+                for action in actions:
+                    action()
+                    answered = True
+        return answered
+
+    def _review(self) -> None:
+        """Look who lags."""
+        lags: dict[Key, int] = {}
+        looked = 0
+        for connection in self.lagging():
+            for sub in connection.subs.values():
+                looked += 1
+                if sub.queue is not None and sub not in self._leaving:
+                    lags[_key(sub)] = lags.get(_key(sub), 0) + 1
+            if looked > LOOKED_MAX:
+                break
+        changed = [
+            key for key in lags.keys() | self._lags.keys() if lags.get(key) != self._lags.get(key)
+        ]
+        self._lags = lags
+        for key in changed:
+            if key in self._counts:
+                self._weigh(key)
+
+    # What is known
+
+    def _weigh(self, key: Key) -> None:
+        able = self._counts[key] - self._lags.get(key, 0)
+        self.takers[key] = able * ABLE if able > 0 else LAGGING
+
+    def _uncount(self, key: Key) -> None:
+        self._counts[key] -= 1
+        if self._counts[key]:
+            self._weigh(key)
+            return
+        self._bytes -= len(key[0]) + len(key[1])
+        del self._counts[key], self.takers[key]
+
+    def _wait(self, connection: Connection, key: Key) -> None:
+        if not self._is_settled(key):
+            self._open.setdefault(connection, (set(), []))[0].add(key)
+
+    def _is_in_force(self, key: Key) -> bool:
+        text = key[0].decode("latin-1"), key[1].decode("latin-1")
+        return self._member in self._shares.weights.in_force.get(text, ())
+
+    def _is_known(self, key: Key) -> bool:
+        """Whether messages may come for this group: it is in force, or may be soon."""
+        return key in self._announced or self._is_in_force(key)
+
+    def _is_settled(self, key: Key) -> bool:
+        return self._is_in_force(key) if key in self._counts else not self._is_known(key)
+
+
+def _key(sub: Subscription) -> Key:
+    assert sub.queue is not None, "it is in a group"
+    return sub.subject, sub.queue

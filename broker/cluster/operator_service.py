@@ -1,0 +1,208 @@
+"""A member does what an operator asks: hand over, remove a member, report, stop with all others.
+
+    seriatim cluster handover --etcd_requests.py--> OperatorService --> the core
+                              <--------- answer --------'
+
+Only the coordinator hands over and removes; every member reports and stops. A request is served
+once, however often the watch reports it.
+
+`stop` ends all members with the same log, and leaves the view as it is. So any of them may begin
+first afterwards. Each member lets its clients go, and then says that it is "stopped". When all have
+said so, the coordinator gives no more numbers; it waits until the others have everything, and ends.
+They end when it is gone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final
+
+from broker.cluster.driver import Driver
+from broker.cluster.etcd_requests import EtcdRequests, OperatorRequest
+from broker.cluster.view_keeper import EngineError, Presence
+from sequencer.replica.member import Member
+
+log = logging.getLogger("seriatim")
+
+POLL_S: Final = 0.005  # a view comes by one of many ways: there is no event to await
+HAND_OVER_S: Final = 5.0
+REMOVE_S: Final = 5.0
+SETTLE_S: Final = 10.0  # how long a member waits for the others when all stop
+STOPPED: Final = "stopped"  # a state in the list of members
+
+Facts = dict[str, Any]
+
+
+class OperatorService:
+    """One per member, for its one thread."""
+
+    def __init__(self, driver: Driver, answers: EtcdRequests, stop: Callable[[], None]) -> None:
+        """`stop` makes the process stop."""
+        self.stopping: OperatorRequest | None = None  # all members are to stop
+        self.state = ""  # what the list is to say instead of the role
+        self._driver = driver
+        self._answers = answers
+        self._stop = stop
+        self._seen: set[str] = set()
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._commands: dict[str, Callable[[OperatorRequest], Coroutine[Any, Any, Facts | None]]]
+        self._commands = {
+            "hand over": self._hand_over,
+            "remove": self._remove,
+            "report": self._report,
+            "stop": self._stop_all,
+        }
+
+    @property
+    def _member(self) -> Member:
+        return self._driver.member
+
+    def asked(self, request: OperatorRequest) -> None:
+        """Serve a request, unless that is done or under way."""
+        if request.id in self._seen or request.command not in self._commands:
+            return
+        self._seen.add(request.id)
+        job = self._driver.loop.create_task(self._serve(request))
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+
+    async def stop(self) -> None:
+        """Serve nothing more."""
+        for job in list(self._jobs):
+            job.cancel()
+            with suppress(asyncio.CancelledError):
+                await job
+
+    async def _serve(self, request: OperatorRequest) -> None:
+        facts = await self._commands[request.command](request)
+        if facts is not None:
+            log.info("Cluster: asked to %s %s: %s", request.command, request.to, facts)
+            await self._answer(request, facts)
+
+    async def _answer(self, request: OperatorRequest, facts: Facts) -> None:
+        try:
+            await self._answers.answer(request, self._member.id, facts)
+        except EngineError as error:
+            log.warning("Cluster: %s could not be answered: %s", request.command, error)
+
+    def _ask(self, call: Callable[..., str], *arguments: object) -> str:
+        """Ask the core for something; return why it cannot be done."""
+        said: list[str] = []
+        self._driver.event(lambda: said.append(call(*arguments)))
+        return said[0] if said else "this member stops"
+
+    async def _wait(self, is_done: Callable[[], bool], seconds: float) -> bool:
+        """Whether that came to be in time."""
+        end = self._driver.loop.time() + seconds
+        while not is_done():
+            if self._driver.loop.time() >= end or self._driver.stopping:
+                return False
+            await asyncio.sleep(POLL_S)
+        return True
+
+    # Commands
+
+    async def _hand_over(self, request: OperatorRequest) -> Facts | None:
+        member, reign = self._member, self._member.reign
+        if reign is None:
+            return None
+        began = self._driver.loop.time()
+        call = reign.hand_over_to_any if not request.to else reign.hand_over
+        why = self._ask(call, *([request.to] if request.to else []))
+        if why:
+            return {"done": False, "why": why}
+        to = reign.handing.to
+        await self._wait(lambda: member.reign is not reign or not reign.handing.to, HAND_OVER_S)
+        if member.reign is reign:
+            why = f"{to} did not have everything in time, or etcd did not answer; this one goes on"
+            return {"done": False, "why": why}
+        await self._wait(lambda: member.follower.is_ready or member.reign is not None, HAND_OVER_S)
+        stood = self._driver.loop.time() - began
+        return {"done": True, "why": "", "to": to, "stood": stood}
+
+    async def _remove(self, request: OperatorRequest) -> Facts | None:
+        member, reign = self._member, self._member.reign
+        if reign is None or member.view is None:
+            return None
+        gone, view = request.to, member.view
+        if gone == member.id:
+            return {"done": False, "why": "it coordinates: hand over first"}
+        if gone not in view.members:
+            return {"done": False, "why": f"{gone} is not in sync: there is nothing to remove"}
+        if len(view.members) <= view.min_in_sync:
+            count = view.min_in_sync
+            why = f"{count} must stay in sync; start another member, which takes its place"
+            return {"done": False, "why": why}
+        reign.in_sync.dismissed.add(gone)
+        was_connected = reign.link_of(gone) is not None
+        try:
+            done = await self._wait(lambda: not self._is_in_view(gone), REMOVE_S)
+        finally:
+            reign.in_sync.dismissed.discard(gone)
+        if not done:
+            return {"done": False, "why": "etcd did not answer in time; ask again"}
+        return {"done": True, "why": "", "connected": was_connected}
+
+    def _is_in_view(self, name: str) -> bool:
+        view = self._member.view
+        return view is not None and name in view.members
+
+    async def _report(self, request: OperatorRequest) -> Facts | None:
+        member = self._member
+        last, view = member.log.last, member.view
+        return {
+            "last": last,
+            "log_epoch": member.log.epoch_of(last) if last else 0,
+            "journal": member.log.journal,
+            "epoch": member.memory.epoch,
+            "revision": member.revision,
+            "run": member.run,
+            "role": member.role,
+            "view": None if view is None else view.to_json().decode(),
+        }
+
+    async def _stop_all(self, request: OperatorRequest) -> Facts | None:
+        self.stopping = request
+        log.info("Cluster: all members are asked to stop")
+        self._stop()
+        return {"done": False}
+
+    # The end of all
+
+    async def settle(self, present: Callable[[], dict[str, Presence]]) -> None:
+        """The clients are gone: end with the same log as the others. See the head of this file."""
+        member, request = self._member, self.stopping
+        assert request is not None, "all members stop"
+        self.state = STOPPED
+        if member.reign is None:
+            member.is_leaving = True  # it takes over from nobody
+            coordinator = member.view.coordinator if member.view is not None else ""
+            await self._wait(lambda: coordinator not in present(), SETTLE_S)
+        else:
+            await self._settle_others(present)
+        last = member.log.last
+        await self._answer(request, {"done": True, "last": last})
+
+    async def _settle_others(self, present: Callable[[], dict[str, Presence]]) -> None:
+        member, reign = self._member, self._member.reign
+        assert reign is not None, "it coordinates"
+        assert member.view is not None, "so it has one"
+        others = [one for one in member.view.members if one != member.id]
+
+        def have_stopped() -> bool:
+            found = present()
+            return all(found[one].state == STOPPED for one in others if one in found)
+
+        def have_everything() -> bool:
+            end = member.log.last, member.notes.last
+            connected = [one for one in others if reign.link_of(one) is not None]
+            return all(reign.level(one) == end for one in connected)
+
+        await self._wait(have_stopped, SETTLE_S)
+        self._driver.event(reign.stop_taking)
+        if await self._wait(lambda: have_everything() or member.reign is not reign, SETTLE_S):
+            # The next pulse tells the others that all of it is committed.
+            await asyncio.sleep(2 * member.settings.pulse / 1000)
+        else:
+            log.warning("Cluster: stopped before all members had everything")

@@ -1,0 +1,20 @@
+"""Where rows of batches get their numbers: they are delivered when they are committed, not now."""
+
+from broker.dataplane.plane import Plane
+from sequencer.message import Message
+from sequencer.replica.numbering import Numbering
+from sequencer.sequencer import Sequencer
+from sublist.route import Route
+from sublist.sublist import Sublist
+
+
+class RowPlane(Plane):
+    """One per member, for `Staged`; it delivers nothing."""
+
+    def __init__(self, sublist: Sublist, numbering: Numbering) -> None:
+        super().__init__(sublist, Sequencer(), 0)
+        self.rows = numbering
+
+    def submit(self, message: Message, route: Route) -> int:
+        """Number a row; 0: the journal has no room."""
+        return self.rows.take_row(message)

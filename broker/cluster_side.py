@@ -1,0 +1,120 @@
+"""What the broker takes where there is a cluster, and a cluster where there is a broker.
+
+A broker that is not a member loads nothing of broker/cluster.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from broker.clients.request_handler import Stager
+from broker.clients.shared_groups import SharedGroups
+from broker.dataplane.connection import Connection
+from broker.dataplane.plane import Plane
+from broker.replay.replays import Replays
+from broker.storage.keeper import Keeper
+from sequencer.journal.store import Store
+from sequencer.msgids import Window
+from sublist.sublist import Sublist
+
+if TYPE_CHECKING:
+    from broker.cluster_state import ClusterState
+    from broker.monitor.observed import ApplicationsView, CommitsView, PublishingView, StagesView
+
+
+class StagingSide(Stager, Protocol):
+    """Publishing exactly once: of a single broker, or of a member of a cluster.
+
+    The rest of it is for monitoring: broker/monitor/observed.py.
+    """
+
+    @property
+    def stages(self) -> "StagesView": ...
+    @property
+    def applications(self) -> "ApplicationsView": ...
+    @property
+    def commits(self) -> "CommitsView": ...
+    @property
+    def publishing(self) -> "PublishingView": ...
+    @property
+    def pieces(self) -> int: ...
+    async def stop(self) -> None:
+        """Take no more requests."""
+
+
+class MemberHost(Protocol):
+    """What a member needs of the broker: broker/server.py."""
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]: ...
+    def abandon(self, origin: int) -> None:
+        """Close the connection of a publisher: what became of its messages is unknown."""
+
+    def delivered(self) -> None:
+        """More messages were delivered: serve those that wait for them."""
+
+    def fatal(self, why: str) -> None:
+        """Stop the broker."""
+
+    def quit(self) -> None:
+        """Stop the broker, as an operator asks."""
+
+    def addresses_changed(self) -> None:
+        """Other members serve clients now, or at other addresses."""
+
+    def send_away(self, why: str) -> None:
+        """This member cannot serve its clients: ask them to connect to another one."""
+
+    def welcome_back(self) -> None:
+        """It can again."""
+
+
+class ClusterSide(Protocol):
+    """What makes a broker a member of a cluster: broker/cluster/cluster_member.py."""
+
+    @property
+    def journal(self) -> Store: ...
+    @property
+    def run(self) -> int: ...  # in the high half of its publishers' origins
+    @property
+    def window(self) -> Window | None: ...
+    def facts(self) -> dict[str, object]:
+        """What `$SEQ.INFO` says of the cluster."""
+
+    def state(self) -> "ClusterState":
+        """What monitoring shows."""
+
+    def await_number(self, number: int, action: Callable[[], None]) -> bool:
+        """Run `action` when this number may be shown; False: it is not there either."""
+
+    def client_addresses(self, others: bool = False) -> list[str]:
+        """HOST:PORT of all members in sync, the coordinator last; or of the others only."""
+
+    @property
+    def staging(self) -> StagingSide: ...
+    @property
+    def unanswered(self) -> int: ...  # publishes of this broker's clients that wait for an answer
+    def is_awaiting(self, connection: Connection) -> bool:
+        """Whether this client has published something that is not committed."""
+
+    def make_plane(self, sublist: Sublist, hold_pending: int) -> Plane:
+        """The plane of a member."""
+
+    @property
+    def groups(self) -> SharedGroups: ...  # from `keep` on
+    @property
+    def coordinates(self) -> bool: ...  # whether it sends the feeds
+    @property
+    def stream(self) -> int: ...  # which stream they are
+    @property
+    def ends_stream(self) -> bool: ...  # after `stop`: whether nobody sends the feeds any more
+    def keep(self, host: MemberHost) -> tuple[Replays, Keeper]:
+        """Make what keeps and replays what is committed."""
+
+    async def start(self) -> None:
+        """Take part, and return when this member has caught up. Raises `OSError`."""
+
+    async def leave(self) -> None:
+        """Hand over or leave, if that is possible, and go on serving clients."""
+
+    async def stop(self) -> None:
+        """Hand over or leave, and take part no more."""

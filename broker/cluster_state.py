@@ -1,0 +1,36 @@
+"""What a member of a cluster knows of it at one moment, for monitoring. Only numbers and text."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFigures:
+    """One member, as this one sees it. None: only the coordinator knows, or nobody yet."""
+
+    id: str
+    name: str = ""  # for people; empty: the engine's list does not have it
+    role: str = ""  # coordinator, follower or learner
+    in_sync: bool = False
+    address: str = ""  # HOST:PORT for other members
+    clients: tuple[str, ...] = ()
+    http: str = ""
+    version: str = ""
+    is_connected: bool = False  # to this member
+    last: int | None = None  # the newest number that it has acknowledged
+    lag_bytes: int | None = None
+    lag_seconds: float | None = None
+    pulse_seconds: float | None = None  # since its last sign of life
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """The cluster. `figures` has the keys of broker/monitor/cluster_figures.py."""
+
+    cluster: str
+    member: str
+    role: str
+    coordinator: str  # its id; empty: unknown
+    unhealthy: str  # why this member is not healthy; empty: it is
+    members: list[MemberFigures] = field(default_factory=list)
+    figures: dict[str, float] = field(default_factory=dict)
+    swaps: dict[str, int] = field(default_factory=dict)  # by result

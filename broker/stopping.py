@@ -1,0 +1,60 @@
+"""When a broker is to stop, and how: at once, or after its clients were asked to go elsewhere.
+
+SIGINT              stop: deliver what was accepted, close
+SIGTERM             the same; a member of a cluster is a lame duck first
+SIGUSR2             lame duck, then stop; nats-server's signal
+one more of these   ends the lame duck
+"""
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stopping:
+    """One per broker, for its one thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, is_member: bool) -> None:
+        self._loop = loop
+        self._retire = asyncio.Event()
+        self._stop = asyncio.Event()
+        loop.add_signal_handler(signal.SIGINT, self._stop.set)
+        loop.add_signal_handler(signal.SIGUSR2, self._retire_first)
+        loop.add_signal_handler(signal.SIGTERM, self._retire_first if is_member else self._stop.set)
+
+    def _retire_first(self) -> None:
+        if self._retire.is_set():
+            self._stop.set()
+        self._retire.set()
+
+    async def asked(self) -> None:
+        """Wait until the broker is to stop, in either way."""
+        await self._first(self._retire.wait())
+
+    @property
+    def is_gentle(self) -> bool:
+        """Whether the broker is to be a lame duck first."""
+        return self._retire.is_set() and not self._stop.is_set()
+
+    async def retire(self, retiring: Coroutine[Any, Any, None]) -> None:
+        """Let the clients go, until one more signal ends that."""
+        await self._first(retiring)
+
+    async def _first(self, waiting: Coroutine[Any, Any, Any]) -> None:
+        """Wait for this, or until the broker is to stop at once."""
+        tasks = {self._loop.create_task(one) for one in (waiting, self._stop.wait())}
+        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        for task in done:
+            task.result()
+
+    def forget(self) -> None:
+        """A stop is done: one more signal must not spoil it."""
+        for number in (*ENDS, signal.SIGUSR2):
+            self._loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)

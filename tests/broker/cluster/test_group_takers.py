@@ -1,0 +1,154 @@
+"""A member's subscribers in groups: when PONG comes, who stays, and how many there may be."""
+
+from broker.cluster.group_shares import GroupShares
+from broker.cluster.group_takers import ABLE, GROUPS_MAX, LAGGING, GroupTakers
+from sequencer.replica.member_messages import Note
+from sequencer.replica.queue_weights import QueueWeights
+from testkit.peer import Peer
+from testkit.stage import QUIET, Stage
+
+
+class GroupStage(Stage):
+    """A broker's protocol with the groups of a cluster; the test is its coordinator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = QueueWeights()
+        self.groups = GroupTakers("me", GroupShares("me", self.weights))
+        self.control.groups = self.groups
+        self.notes = 0
+        self.now = 100.0
+        self.go_on()
+
+    def write(self, after: int = 0) -> None:
+        """A note with what is announced, in the log."""
+        known = {key for key in self.weights.newest if key[1] != "theirs"}
+        said = {
+            (pattern.decode(), group.decode()): weight
+            for (pattern, group), weight in self.groups.takers.items()
+        }
+        changed = [
+            [*key, {"me": said[key]} if key in said else {}] for key in sorted(known | said.keys())
+        ]
+        self.notes += 1
+        fields = {"after": after, "groups": changed}
+        self.weights.add(Note(self.notes, 1, "GROUPS", fields))
+
+    def go_on(self, delivered: int = 0, note_watermark: int = 99, seconds: float = 0.1) -> None:
+        self.now += seconds
+        if self.groups.go_on(self.now, delivered, note_watermark):
+            self.plane.release(None)
+
+    def member(self) -> Peer:
+        return self.join(QUIET)
+
+
+def test_given_a_new_group_then_its_pong_waits_until_its_weights_are_in_force() -> None:
+    stage = GroupStage()
+    peer = stage.member()
+    peer.send(b"SUB jobs workers 1\r\nPING\r\n")
+    stage.go_on()
+    assert peer.take() == b"", "nobody knows of it"
+    stage.write(after=7)
+    stage.go_on(delivered=9, note_watermark=0)
+    assert peer.take() == b"", "the note is not committed"
+    stage.go_on(delivered=6)
+    assert peer.take() == b"", "number 7 goes to others"
+    stage.go_on(delivered=7)
+    assert peer.take() == b"PONG\r\n"
+    stage.member().send(b"SUB jobs workers 1\r\nPING\r\n")
+    assert stage.groups.takers == {(b"jobs", b"workers"): 2 * ABLE}
+
+
+def test_given_a_group_that_is_known_then_pong_comes_at_once() -> None:
+    stage = GroupStage()
+    stage.member().send(b"SUB jobs workers 1\r\n")
+    stage.write()
+    stage.go_on()
+    peer = stage.member()
+    peer.send(b"SUB jobs workers 1\r\nPING\r\n")
+    assert peer.take() == b"PONG\r\n"
+
+
+def test_given_the_last_taker_unsubscribes_then_it_takes_until_nobody_counts_on_it() -> None:
+    stage = GroupStage()
+    peer = stage.member()
+    peer.send(b"SUB jobs workers 1\r\n")
+    stage.write()
+    stage.go_on()
+    peer.send(b"UNSUB 1\r\nPING\r\n")
+    stage.member().send(b"PUB jobs 1\r\nx\r\n")
+    assert peer.take() == b"MSG jobs 1 11\r\n8:1:1,1:x,,\r\n"
+    assert stage.groups.takers == {}
+    stage.write()
+    stage.go_on()
+    assert peer.take() == b"PONG\r\n"
+    stage.member().send(b"PUB jobs 1\r\nx\r\n")
+    assert peer.take() == b""
+
+
+def test_given_one_of_two_unsubscribes_then_it_ends_at_once() -> None:
+    stage = GroupStage()
+    peer, other = stage.member(), stage.member()
+    peer.send(b"SUB jobs workers 1\r\n")
+    other.send(b"SUB jobs workers 1\r\n")
+    stage.write()
+    stage.go_on()
+    peer.send(b"UNSUB 1\r\nPING\r\n")
+    assert peer.take() == b"PONG\r\n"
+    assert len(peer.connection.subs) == 0
+
+
+def test_given_a_group_left_before_anyone_knew_then_pong_waits_whether_it_comes_into_force() -> (
+    None
+):
+    stage = GroupStage()
+    peer = stage.member()
+    peer.send(b"SUB jobs workers 1\r\nUNSUB 1\r\nPING\r\n")
+    stage.go_on()
+    assert peer.take() == b""
+    stage.go_on(seconds=2.0)
+    stage.go_on()
+    assert peer.take() == b"PONG\r\n"
+
+
+def test_given_all_that_lag_then_they_count_as_good_as_nothing() -> None:
+    stage = GroupStage()
+    peer, other = stage.member(), stage.member()
+    for one in (peer, other):
+        one.send(b"SUB jobs workers 1\r\n")
+    lagging = [peer.connection]
+    stage.groups.lagging = lambda: lagging
+    stage.go_on(seconds=2.0)
+    assert stage.groups.takers == {(b"jobs", b"workers"): ABLE}
+    lagging.append(other.connection)
+    stage.go_on(seconds=2.0)
+    assert stage.groups.takers == {(b"jobs", b"workers"): LAGGING}
+    lagging.clear()
+    stage.go_on(seconds=2.0)
+    assert stage.groups.takers == {(b"jobs", b"workers"): 2 * ABLE}
+
+
+def test_given_as_many_groups_as_may_be_then_one_more_is_refused() -> None:
+    stage = GroupStage()
+    peer = stage.member()
+    for at in range(GROUPS_MAX):
+        peer.send(b"SUB jobs.%d workers %d\r\n" % (at, at))
+    peer.send(b"SUB jobs.more workers x\r\n")
+    words = b'-ERR \'Permissions Violation for Subscription to "jobs.more"'
+    assert peer.take().startswith(words)
+    peer.send(b"SUB jobs.1 workers y\r\nUNSUB 2\r\n")
+    assert len(stage.groups.takers) == GROUPS_MAX - 1
+    stage.go_on(seconds=2.0)
+    peer.send(b"SUB jobs.more workers z\r\n")
+    assert len(stage.groups.takers) == GROUPS_MAX
+
+
+def test_given_weights_of_an_earlier_process_then_clients_wait_until_they_are_gone() -> None:
+    stage = GroupStage()
+    old = {"after": 0, "groups": [["jobs", "workers", {"me": 5}]]}
+    stage.weights.add(Note(1, 1, "GROUPS", old))
+    assert not stage.groups.is_forgotten(10.0)
+    assert stage.groups.is_forgotten(20.0), "it does not wait for ever"
+    stage.write()
+    assert stage.groups.is_forgotten(10.0)
