@@ -1,1 +1,1 @@
-"""`seriatim cluster`: make a cluster of brokers, and see how it is."""
+"""`seriatim cluster`: make a cluster of brokers, see how it is, and operate it."""

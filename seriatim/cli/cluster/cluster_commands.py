@@ -1,4 +1,4 @@
-"""`seriatim cluster`: make a cluster of brokers, and see how it is.
+"""`seriatim cluster`: make a cluster of brokers, see how it is, and operate it.
 
 The commands take the cluster and its etcd as `seriatim serve` does: from flags, SERIATIM_*
 variables, or the file of --config.
@@ -6,8 +6,11 @@ variables, or the file of --config.
 
 import logging
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,10 +19,11 @@ from seriatim.cli.errors import CliError
 
 if TYPE_CHECKING:
     from broker.cluster.etcd import EtcdAccess
+    from seriatim.cli.cluster.cluster_operate import Operated
 
 app = typer.Typer(
     name="cluster",
-    help="""Make a cluster of brokers, and see how it is.
+    help="""Make a cluster of brokers, see how it is, and operate it.
 
     The members of a cluster keep one journal together; etcd keeps who they are.
 
@@ -28,7 +32,7 @@ app = typer.Typer(
     [cyan]seriatim cluster init --cluster orders --etcd http://etcd-1:2379[/cyan]
     [cyan]seriatim cluster status --cluster orders --etcd http://etcd-1:2379[/cyan]
     """,
-    short_help="Make a cluster of brokers, and see how it is.",
+    short_help="Make a cluster of brokers, see how it is, and operate it.",
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -155,15 +159,189 @@ def status(
         raise typer.Exit(1)
 
 
+@app.command()
+def handover(
+    member: Annotated[
+        str,
+        typer.Argument(
+            metavar="[MEMBER]",
+            help="The id or name of the member that is to coordinate; the one that has most, if"
+            " none is given.",
+            show_default=False,
+        ),
+    ] = "",
+    cluster: Name = None,
+    etcd: Etcd = None,
+    config: Config = None,
+    etcd_user: User = None,
+    etcd_password_file: Password = None,
+    etcd_ca: Authority = None,
+    etcd_cert: Certificate = None,
+    etcd_key: Key = None,
+) -> None:
+    """Let another member coordinate: publishers see a pause of some milliseconds.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim cluster handover -c broker.toml[/cyan]
+    [cyan]seriatim cluster handover two --cluster orders --etcd http://etcd-1:2379[/cyan]
+    """
+    given = _common(cluster, etcd, etcd_user, etcd_password_file, etcd_ca, etcd_cert, etcd_key)
+    _operate(given, config, lambda operate, found: operate.hand_over(found, member))
+
+
+@app.command()
+def remove(
+    member: Annotated[str, typer.Argument(metavar="MEMBER", help="Its id or name.")],
+    cluster: Name = None,
+    etcd: Etcd = None,
+    config: Config = None,
+    etcd_user: User = None,
+    etcd_password_file: Password = None,
+    etcd_ca: Authority = None,
+    etcd_cert: Certificate = None,
+    etcd_key: Key = None,
+) -> None:
+    """Remove a member from the view: nothing waits for it any longer.
+
+    A silent member is removed without this. It is for one that must not count before you put an
+    old state of its machine back. A member that runs comes back by itself.
+
+    [bold]Example[/bold]
+
+    [cyan]seriatim cluster remove three -c broker.toml[/cyan]
+    """
+    given = _common(cluster, etcd, etcd_user, etcd_password_file, etcd_ca, etcd_cert, etcd_key)
+    _operate(given, config, lambda operate, found: operate.remove(found, member))
+
+
+@app.command()
+def stop(
+    cluster: Name = None,
+    etcd: Etcd = None,
+    config: Config = None,
+    etcd_user: User = None,
+    etcd_password_file: Password = None,
+    etcd_ca: Authority = None,
+    etcd_cert: Certificate = None,
+    etcd_key: Key = None,
+) -> None:
+    """Stop all members at the same number. Afterwards they start again in any order.
+
+    [bold]Example[/bold]
+
+    [cyan]seriatim cluster stop -c broker.toml[/cyan]
+    """
+    given = _common(cluster, etcd, etcd_user, etcd_password_file, etcd_ca, etcd_cert, etcd_key)
+    _operate(given, config, lambda operate, found: operate.stop(found))
+
+
+@app.command()
+def recover(
+    store_dir: Annotated[
+        str | None,
+        typer.Option(
+            *("-sd", "--store_dir"),
+            metavar="DIR",
+            help="Take this store, whose member is stopped, instead of asking those that run: for"
+            " an etcd that is new.",
+        ),
+    ] = None,
+    yes: Annotated[
+        int | None,
+        typer.Option(
+            "--yes", metavar="COUNT", help="Do it if so many members are seen, without asking."
+        ),
+    ] = None,
+    cluster: Name = None,
+    etcd: Etcd = None,
+    config: Config = None,
+    etcd_user: User = None,
+    etcd_password_file: Password = None,
+    etcd_ca: Authority = None,
+    etcd_cert: Certificate = None,
+    etcd_key: Key = None,
+) -> None:
+    """Go on after a disaster: no member of the view can come back, or etcd has lost the view.
+
+    The member with the longest journal becomes the only one in sync. Start all members that you
+    have first: one that is not seen may have more. The command says what may be lost, and asks.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim cluster recover -c broker.toml[/cyan]
+    [cyan]seriatim cluster recover -c broker.toml --yes 3[/cyan]
+    [cyan]seriatim cluster recover -c broker.toml -sd /var/lib/seriatim[/cyan]     a new etcd
+    """
+    given = _common(cluster, etcd, etcd_user, etcd_password_file, etcd_ca, etcd_cert, etcd_key)
+    values = _look_up(given, config)
+    access = access_of(values)
+    from seriatim.cli.cluster import cluster_recover
+    from seriatim.cli.journal.journal_span import store_errors
+
+    with _errors(), store_errors(store_dir or ""):
+        said = cluster_recover.recover(
+            access, values["cluster.name"], store_dir or "", partial(_confirm, yes)
+        )
+    for line in said:
+        print(line)
+
+
+def _confirm(yes: int | None, lines: list[str], count: int) -> None:
+    """Show what it costs, and go on only if a person, or `--yes`, has seen as many members."""
+    for line in lines:
+        print(line)
+    if yes is None and sys.stdin.isatty():
+        yes = typer.prompt("To do it, say how many members that is", type=int)
+    if yes is None:
+        raise CliError(f"give --yes {count} to do it")
+    if yes != count:
+        raise CliError(f"--yes {yes}: {count} members are seen, not {yes}; nothing was changed")
+
+
+@app.command()
+def demo(
+    script: Annotated[
+        str | None,
+        typer.Option(
+            "--script",
+            metavar="WORDS",
+            help="Play these instead of reading keys: kill, stop, cut, handover, with commas. The"
+            " exit status is 0 if no number was missing and none came twice.",
+        ),
+    ] = None,
+) -> None:
+    """See fail-over: three members and an etcd on this machine, until you end it.
+
+    Publishers and a subscriber at each member run. You kill, stop and cut off the coordinator by
+    keys, and see how long publishing stands. Nothing stays on the disk.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim cluster demo[/cyan]
+    [cyan]seriatim cluster demo --script kill,stop,cut[/cyan]
+    """
+    _need_aiohttp()
+    from seriatim.cli.cluster import cluster_demo
+
+    words = [word.strip() for word in (script or "").split(",") if word.strip()]
+    for word in words:
+        if word not in cluster_demo.TROUBLES:
+            known = ", ".join(cluster_demo.TROUBLES)
+            raise CliError(f"--script: {word} is not one of {known}")
+    if script is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CliError("this is not a terminal; give --script kill,stop,cut")
+    with _errors():
+        held = cluster_demo.watch() if script is None else cluster_demo.play(words)
+    if not held:
+        raise typer.Exit(1)
+
+
 def access_of(values: dict[str, Any]) -> "EtcdAccess":
     """How to reach etcd, from the settings by path. Raises `CliError`."""
-    try:
-        from broker.cluster.etcd import EtcdAccess
-    except ImportError as error:
-        raise CliError(
-            f"{error.name} is not installed, which etcd is asked with: pip install"
-            " 'seriatim[cluster]'"
-        ) from error
+    _need_aiohttp()
+    from broker.cluster.etcd import EtcdAccess
+
     return EtcdAccess(
         endpoints=values["cluster.etcd"],
         user=values["cluster.etcd_user"],
@@ -172,6 +350,34 @@ def access_of(values: dict[str, Any]) -> "EtcdAccess":
         certificate=values["cluster.etcd_cert"],
         key=values["cluster.etcd_key"],
     )
+
+
+def _operate(
+    given: dict[str, Any],
+    config: str | None,
+    command: "Callable[[ModuleType, Operated], Awaitable[list[str]]]",
+) -> None:
+    """Ask the members for something, and print what happened."""
+    values = _look_up(given, config)
+    access = access_of(values)
+    from seriatim.cli.cluster import cluster_operate
+
+    with _errors():
+        said = cluster_operate.operate(
+            access, values["cluster.name"], lambda found: command(cluster_operate, found)
+        )
+    for line in said:
+        print(line)
+
+
+def _need_aiohttp() -> None:
+    try:
+        import broker.cluster.etcd  # noqa: F401
+    except ImportError as error:
+        raise CliError(
+            f"{error.name} is not installed, which etcd is asked with: pip install"
+            " 'seriatim[cluster]'"
+        ) from error
 
 
 def _common(

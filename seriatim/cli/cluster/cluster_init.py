@@ -11,8 +11,11 @@ from typing import Final, NamedTuple
 
 from broker.cluster.etcd import EtcdAccess, EtcdGateway
 from broker.cluster.etcd_keeper import EtcdKeeper
-from broker.cluster.membership import FILE, FOLDER, Membership, read_member
+from broker.cluster.first_notes import first_notes, write_notes
+from broker.cluster.membership import Membership, read_member
+from broker.cluster.note_file import FILE as NOTES
 from broker.cluster.view_keeper import EngineError, EngineRefused, KeptView, WrongEngine
+from broker.storage.member_store import FILE, FOLDER
 from sequencer.journal.disk import remove
 from sequencer.journal.store import Store
 from sequencer.replica.view import View
@@ -65,6 +68,7 @@ async def _first_member(
     keeper: EtcdKeeper, cluster: str, store: Store, kept: KeptView, min_in_sync: int
 ) -> MadeCluster:
     """Write member.json, and create the view. The store is open, so no broker is."""
+    notes = first_notes(store.path, store.epoch)
     found = read_member(store.path)
     place = os.path.join(store.path, FOLDER)
     if found is not None and found.cluster == cluster and found.place == os.stat(place).st_ino:
@@ -75,10 +79,12 @@ async def _first_member(
     if not again:
         if kept.view is not None:
             raise CliError(_exists(cluster, kept.view))
+        write_notes(place, notes)
         run = await keeper.next_run(membership.newest_run)
         wanted = View(
             journal=store.id,
-            epoch=store.epoch,
+            # Above every epoch that the store has records of, or has used for this opening.
+            epoch=max(store.epoch, membership.epoch) + 1,
             coordinator=membership.member,
             run=run,
             members=(membership.member,),
@@ -88,7 +94,8 @@ async def _first_member(
         membership.start_run(run)
         kept = await _create(keeper, wanted)
         if kept.view != wanted:
-            remove(os.path.join(place, FILE))
+            for name in (FILE, NOTES):
+                remove(os.path.join(place, name))
             assert kept.view is not None, "it is the one that was there first"
             raise CliError(_exists(cluster, kept.view))
         membership.put_reserve(await keeper.next_run(run))

@@ -66,9 +66,10 @@ def info(folder: Folder = None, json: Json = False) -> None:
     [cyan]seriatim journal info --json | jq .last[/cyan]
     """
     from seriatim.cli.journal import journal_info
-    from seriatim.cli.journal.journal_span import directory, open_reader, store_errors
+    from seriatim.cli.journal.journal_span import directory, note_member, open_reader, store_errors
 
     path = directory(folder)
+    note_member(path)
     with store_errors(path):
         found = journal_info.info_of(open_reader(path))
     if json:
@@ -114,12 +115,19 @@ def cat(
     [cyan]seriatim journal cat --frame > frames[/cyan]     frames back to back, to decode later
     """
     from seriatim.cli.journal.journal_cat import cat, encoder
-    from seriatim.cli.journal.journal_span import directory, open_reader, span_of, store_errors
+    from seriatim.cli.journal.journal_span import (
+        directory,
+        note_member,
+        open_reader,
+        span_of,
+        store_errors,
+    )
 
     chosen = [name for name, on in (("raw", raw), ("json", json), ("frame", frame)) if on]
     if len(chosen) > 1:
         raise CliError(f"give one of {' and '.join(f'--{name}' for name in chosen)}, not both")
     path = directory(folder)
+    note_member(path)
     with store_errors(path):
         reader = open_reader(path)
         span = span_of(reader, first, last, since, until, subject)
@@ -168,10 +176,17 @@ def export(
     [cyan]seriatim journal export -o - --format jsonl --since 1h | gzip > hour.jsonl.gz[/cyan]
     """
     from seriatim.cli.journal import journal_export
-    from seriatim.cli.journal.journal_span import directory, open_reader, span_of, store_errors
+    from seriatim.cli.journal.journal_span import (
+        directory,
+        note_member,
+        open_reader,
+        span_of,
+        store_errors,
+    )
 
     chosen = journal_export.format_of(output, format)
     path = directory(folder)
+    note_member(path)
     with store_errors(path):
         reader = open_reader(path)
         span = span_of(reader, first, last, since, until, subject)
@@ -195,9 +210,11 @@ def verify(folder: Folder = None, json: Json = False) -> None:
     [cyan]seriatim journal verify --json | jq .first[/cyan]
     """
     from seriatim.cli.journal import journal_repair
-    from seriatim.cli.journal.journal_span import directory
+    from seriatim.cli.journal.journal_span import directory, note_member
 
-    whole = journal_repair.verify(directory(folder), json)
+    path = directory(folder)
+    note_member(path)
+    whole = journal_repair.verify(path, json)
     raise typer.Exit(0 if whole else 1)
 
 

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 
+from broker.storage.member_store import refuse_member
 from sequencer.journal.cut import Cut
 from sequencer.journal.cut import truncate as cut_behind
 from sequencer.journal.identity import lock
@@ -20,6 +21,11 @@ from sequencer.journal.verify import verify as findings_of
 from seriatim.cli.errors import CliError
 from seriatim.cli.journal.journal_span import open_reader, store_errors
 from seriatim.cli.progress import bar
+
+OF_MEMBER = (
+    "the cluster alone changes its journal. A member that starts repairs its indexes and cuts what"
+    " is damaged; to replace it, start one with an empty directory"
+)
 
 
 def verify(path: str, as_json: bool) -> bool:
@@ -63,8 +69,9 @@ def _size(file: str) -> int:
 
 
 def must_be_free(path: str) -> None:
-    """Raise `CliError` while a process writes the journal."""
+    """Raise `CliError` while a process writes the journal, or if it is a cluster's."""
     with store_errors(path):
+        refuse_member(path, OF_MEMBER)
         os.close(lock(path))
 
 

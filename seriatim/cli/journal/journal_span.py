@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from broker.settings.store_directory import default_store_dir
+from broker.storage.member_store import cluster_of
 from sequencer.journal import Lost, Reader, StoreError
 from seriatim.cli.errors import CliError
 from seriatim.cli.pubsub.moment import moment
@@ -35,6 +36,17 @@ def directory(given: str | None) -> str:
     if not path:
         raise CliError("there is no home directory to look in; give the journal's directory")
     return path
+
+
+def note_member(path: str) -> None:
+    """Tell on stderr if the newest numbers may still change: the journal is a cluster's."""
+    name = cluster_of(path)
+    if name:
+        print(
+            f"seriatim: {path} is a member of the cluster {name}: its newest numbers may not be"
+            " committed yet, and are other messages later if they are not",
+            file=sys.stderr,
+        )
 
 
 @contextmanager

@@ -1,0 +1,137 @@
+"""`seriatim cluster handover`, `remove` and `stop`: the members are asked, by way of etcd."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from broker.cluster.etcd import EtcdAccess, EtcdGateway
+from broker.cluster.etcd_keeper import EtcdKeeper
+from broker.cluster.etcd_requests import Answers, EtcdRequests
+from broker.cluster.view_keeper import Presence
+from sequencer.replica.view import View
+from seriatim.cli.errors import CliError
+
+ANSWER_S: Final = 15.0  # for the coordinator, which waits for the others itself
+STOP_S: Final = 45.0  # members let their clients go first
+POLL_S: Final = 0.1
+
+
+class Operated(NamedTuple):
+    """What is known of the cluster that is asked."""
+
+    cluster: str
+    view: View
+    present: dict[str, Presence]
+    keeper: EtcdKeeper
+    requests: EtcdRequests
+
+    def called(self, member: str) -> str:
+        """How a person calls a member."""
+        name = self.present[member].name if member in self.present else ""
+        return member if name in ("", member) else f"{name} ({member})"
+
+    def find(self, wanted: str) -> str:
+        """The member with this id or name. Raises `CliError`."""
+        names = {member: one.name for member, one in self.present.items()}
+        known = [*self.view.members, *(one for one in names if one not in self.view.members)]
+        found = [one for one in known if wanted in (one, names.get(one))]
+        if len(found) == 1:
+            return found[0]
+        listed = ", ".join(map(self.called, known))
+        how = "several members are" if found else "no member is"
+        raise CliError(f"{how} called {wanted}; there are {listed}: give an id")
+
+
+def operate(
+    access: EtcdAccess, cluster: str, command: Callable[[Operated], Awaitable[list[str]]]
+) -> list[str]:
+    """Do a command; return what to print. Raises `CliError`, `EngineError` and `BadView`."""
+    return asyncio.run(_operate(access, cluster, command))
+
+
+async def _operate(
+    access: EtcdAccess, cluster: str, command: Callable[[Operated], Awaitable[list[str]]]
+) -> list[str]:
+    gateway = EtcdGateway(access)
+    keeper = EtcdKeeper(gateway, cluster)
+    try:
+        kept = await keeper.read()
+        if kept.view is None:
+            raise CliError(f"there is no cluster {cluster} in this etcd; `seriatim cluster init`")
+        present = await keeper.members()
+        requests = EtcdRequests(gateway, cluster)
+        return await command(Operated(cluster, kept.view, present, keeper, requests))
+    finally:
+        await keeper.close()
+
+
+async def hand_over(found: Operated, to: str) -> list[str]:
+    """Make another member coordinator, the given one or the one that has most."""
+    chosen = found.find(to) if to else ""
+    answer = await _of_coordinator(found, "hand over", chosen)
+    if not answer["done"]:
+        raise CliError(f"not handed over: {answer['why']}")
+    return [
+        f"{found.called(answer['to'])} coordinates now. Publishing stood for"
+        f" {answer['stood'] * 1000:.0f} ms."
+    ]
+
+
+async def remove(found: Operated, wanted: str) -> list[str]:
+    """Remove a member from the view."""
+    member = found.find(wanted)
+    answer = await _of_coordinator(found, "remove", member)
+    if not answer["done"]:
+        raise CliError(f"not removed: {answer['why']}")
+    lines = [f"{found.called(member)} is removed: nothing waits for it."]
+    if answer["connected"]:
+        lines.append("It runs, so it comes back when it has caught up, unless you stop it.")
+    return lines
+
+
+async def _of_coordinator(found: Operated, command: str, to: str) -> dict[str, Any]:
+    """The coordinator's answer. Raises `CliError` if it does not answer."""
+    answers = await found.requests.ask(command, to, bool, ANSWER_S)
+    for answer in answers.values():
+        return answer
+    raise CliError(
+        f"the coordinator, {found.called(found.view.coordinator)}, did not answer in"
+        f" {ANSWER_S:.0f} s; `seriatim cluster status` says who is there"
+    )
+
+
+async def stop(found: Operated) -> list[str]:
+    """Stop all members, with the same log; the view stays."""
+    if not found.present:
+        raise CliError("no member is there: nothing is to be stopped")
+    everybody = set(found.present)
+
+    def have_ended(answers: Answers) -> bool:
+        return all(answers.get(one, {}).get("done") for one in everybody)
+
+    answers = await found.requests.ask("stop", "", have_ended, STOP_S)
+    late = [one for one in everybody if not answers.get(one, {}).get("done")]
+    if late:
+        names = ", ".join(map(found.called, sorted(late)))
+        raise CliError(f"{names} did not stop in {STOP_S:.0f} s; see the log there")
+    ends = {answers[one]["last"] for one in found.view.members if one in answers}
+    await _wait_until_gone(found)
+    if len(ends) > 1:
+        numbers = ", ".join(map(str, sorted(ends)))
+        raise CliError(
+            f"all stopped, at numbers {numbers}: those that are behind copy the rest when they"
+            " start again; start all of them"
+        )
+    count = len(everybody)
+    return [
+        f"{count} member{'s' * (count > 1)} stopped, at number {max(ends, default=0)}.",
+        "Start them again in any order: the cluster goes on where it was.",
+    ]
+
+
+async def _wait_until_gone(found: Operated) -> None:
+    """Until the list of members is empty: their processes end then."""
+    for _ in range(round(ANSWER_S / POLL_S)):
+        if not await found.keeper.members():
+            return
+        await asyncio.sleep(POLL_S)

@@ -1,0 +1,32 @@
+"""Keys that a person presses at the terminal, without a return after each."""
+
+import asyncio
+import os
+import sys
+import termios
+import tty
+from collections.abc import AsyncIterator
+
+END_OF_INPUT = "q"
+
+
+async def pressed_keys() -> AsyncIterator[str]:
+    """Each key. The terminal is as it was when this ends."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    keys: asyncio.Queue[str] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        data = os.read(descriptor, 64)
+        for key in data.decode("utf-8", "replace") or END_OF_INPUT:
+            keys.put_nowait(key)
+
+    tty.setcbreak(descriptor)
+    loop.add_reader(descriptor, read)
+    try:
+        while True:
+            yield await keys.get()
+    finally:
+        loop.remove_reader(descriptor)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

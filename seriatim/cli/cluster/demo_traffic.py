@@ -1,0 +1,158 @@
+"""The demo's traffic: publishers, and a subscriber at each member that checks every number.
+
+Each publisher sends its messages one after the other, with ids, and sends one again until it is
+answered, at the next member if it must. So each message is to have one number, whatever happens.
+A subscriber begins where it was when its connection was lost. It may see no hole and nothing twice,
+and must see the same messages as the others.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import time
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+from sequencer.netstring import decode_frame
+from seriatim.client import aio
+from seriatim.client.errors import BrokerError
+
+PUBLISHERS: Final = 12
+PAUSE_S: Final = 0.02  # of each after an answer: some hundred messages a second are enough to see
+ANSWER_S: Final = 3.0  # longer than a take-over
+RETRY_S: Final = 0.1
+REFUSED: Final = 300  # statuses from here on are refusals
+
+
+class DemoLedger:
+    """What all subscribers have seen, as far as not all of them have seen it."""
+
+    def __init__(self, readers: int) -> None:
+        self.wrong: list[str] = []
+        self._readers = readers
+        self._seen: dict[int, list[int]] = {}  # number: its checksum, and how many have seen it
+        self._next: dict[bytes, int] = {}  # a publisher's next message
+        self.last = 0
+
+    def saw(self, reader: str, expected: int, number: int, payload: bytes) -> None:
+        """A subscriber got this number; note what is wrong with it."""
+        if number > expected:
+            self.wrong.append(f"{reader}: numbers {expected} to {number - 1} are missing")
+        elif number < expected:
+            self.wrong.append(f"{reader}: number {number} came twice")
+        checksum = zlib.crc32(payload)
+        known = self._seen.setdefault(number, [checksum, 0])
+        if known[0] != checksum:
+            self.wrong.append(f"{reader}: number {number} is another message than elsewhere")
+        if number > self.last:
+            self._first_time(number, payload)
+        known[1] += 1
+        if known[1] == self._readers:
+            del self._seen[number]
+
+    def _first_time(self, number: int, payload: bytes) -> None:
+        self.last = number
+        publisher, _, count = payload.partition(b" ")
+        expected = self._next.get(publisher, 0)
+        if int(count) != expected:
+            text = (
+                f"publisher {publisher.decode()}: message {int(count)} came instead of {expected}"
+            )
+            self.wrong.append(f"number {number}: {text}")
+        self._next[publisher] = int(count) + 1
+
+
+class DemoTraffic:
+    """All publishers and subscribers. `urls` are those of the members, by name."""
+
+    def __init__(self, urls: dict[str, str]) -> None:
+        self.ledger = DemoLedger(len(urls))
+        self.answered = 0
+        self.answered_at = time.monotonic()
+        self.stood = 0.0  # the longest time without an answer since `begin_measuring`
+        self.seen = dict.fromkeys(urls, 0)  # the last number that each subscriber got
+        self.changed: Callable[[], None] = lambda: None
+        self._urls = urls
+        self._tasks: list[asyncio.Task[None]] = []
+        self._readers: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to publish and to subscribe."""
+        for number in range(PUBLISHERS):
+            self._tasks.append(asyncio.ensure_future(self._publish(number)))
+        for name, url in self._urls.items():
+            self._readers.append(asyncio.ensure_future(self._subscribe(name, url)))
+
+    def begin_measuring(self) -> None:
+        """Forget how long publishing stood."""
+        self.stood, self.answered_at = 0.0, time.monotonic()
+
+    async def end(self, seconds: float) -> list[str]:
+        """Stop publishing, let all subscribers get everything; return what was wrong."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while min(self.seen.values()) < self.answered or len(set(self.seen.values())) > 1:
+                    await asyncio.sleep(RETRY_S)
+        for task in self._readers:
+            task.cancel()
+        await asyncio.wait(self._readers)
+        last = max(self.seen.values())
+        late = [name for name, number in self.seen.items() if number < last]
+        wrong = [f"{name} has seen {self.seen[name]} of {last} numbers" for name in late]
+        if last < self.answered:
+            wrong.append(f"{self.answered} messages were answered, and {last} numbers exist")
+        failed = [str(task.exception()) for task in self._readers if _failed(task)]
+        return self.ledger.wrong + wrong + failed
+
+    # A publisher
+
+    async def _publish(self, number: int) -> None:
+        order = list(self._urls.values())
+        places = itertools.cycle(order[number % len(order) :] + order[: number % len(order)])
+        sent = 0
+        while True:
+            with contextlib.suppress(BrokerError, TimeoutError):
+                async with await aio.connect(next(places), name=f"publisher {number}") as client:
+                    while await self._one(client, number, sent):
+                        sent += 1
+                        await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(RETRY_S)
+
+    async def _one(self, client: aio.AsyncClient, number: int, count: int) -> bool:
+        """Publish a message and wait for its number; False: try elsewhere."""
+        headers = {"Nats-Msg-Id": f"{number}-{count}"}
+        payload = b"%d %d" % (number, count)
+        answer = await client.request(f"$SEQ.PUB.demo.{number}", payload, ANSWER_S, headers)
+        if answer.status >= REFUSED:
+            return False
+        now = time.monotonic()
+        self.stood = max(self.stood, now - self.answered_at)
+        self.answered_at = now
+        self.answered += 1
+        self.changed()
+        return True
+
+    # A subscriber
+
+    async def _subscribe(self, name: str, url: str) -> None:
+        while True:
+            with contextlib.suppress(BrokerError, TimeoutError):
+                async with await aio.connect(url, name=f"subscriber at {name}") as client:
+                    past = f"$SEQ.FROM.{self.seen[name] + 1}.demo.>"
+                    async for message in await client.subscribe(past):
+                        if not message.subject.startswith("$SEQ."):
+                            self._take(name, message.data)
+            await asyncio.sleep(RETRY_S)
+
+    def _take(self, name: str, frame: bytes) -> None:
+        number, payload = decode_frame(frame)
+        self.ledger.saw(name, self.seen[name] + 1, number, payload)
+        self.seen[name] = number
+
+
+def _failed(task: "asyncio.Task[None]") -> bool:
+    return not task.cancelled() and task.exception() is not None

@@ -1,0 +1,123 @@
+"""`seriatim cluster recover`: members that all lost their ids, and an etcd that lost its data."""
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from broker.cluster.membership import Membership, read_member
+from seriatim.client.blocking import connect_blocking
+from tests.seriatim.cli.command import refusal, seriatim
+from tests.support.cluster_start import ClusterOf
+from tests.support.processes import url
+
+TRIES = 600
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ClusterOf]:
+    with ClusterOf(3) as made:
+        yield made
+
+
+def given(cluster: ClusterOf) -> tuple[str, ...]:
+    return ("--cluster", cluster.name, "--etcd", cluster.etcd.endpoint)
+
+
+def publish(cluster: ClusterOf, count: int) -> None:
+    with connect_blocking(url(cluster.members[0])) as client:
+        for number in range(count):
+            client.request("$SEQ.PUB.trial", b"%d" % number).check("trial")
+
+
+def newest(cluster: ClusterOf) -> int:
+    """The newest number that the first member shows."""
+    with connect_blocking(url(cluster.members[0])) as client:
+        framed = bytes(client.request("$SEQ.INFO").payload)
+    return int(json.loads(framed[framed.index(b"{") : framed.rindex(b"}") + 1])["last"])
+
+
+def start_all(cluster: ClusterOf, threads: ThreadPoolExecutor) -> list[Future[Any]]:
+    """They get ready when the cluster goes on."""
+    return [threads.submit(member.start) for member in cluster.members]
+
+
+def have_the_same(cluster: ClusterOf, last: int) -> None:
+    """All members have these numbers, with the same messages; and more can be published."""
+    stores = [str(cluster.folder / f"store-{at}") for at in range(3)]
+    found = [seriatim("journal", "cat", one, "--to", str(last), "--json").stdout for one in stores]
+    assert found[0] == found[1] == found[2]
+    assert found[0].count(b"\n") == last
+    publish(cluster, 1)
+    assert newest(cluster) == last + 1
+
+
+def test_given_members_that_are_well_when_recovered_then_it_is_refused(cluster: ClusterOf) -> None:
+    publish(cluster, 10)
+    said = refusal("cluster", "recover", *given(cluster), "--yes", "3")
+    assert "is in sync and is there: it coordinates by itself" in said
+    said = refusal("cluster", "recover", *given(cluster), "-sd", str(cluster.folder / "store-0"))
+    assert said == "members are there: run this without -sd, or stop them first"
+
+
+def test_given_no_member_that_can_come_back_when_recovered_then_the_longest_goes_on(
+    cluster: ClusterOf,
+) -> None:
+    last = newest(cluster)
+    before = cluster.view()
+    for at, member in enumerate(cluster.members):
+        member.kill()
+        store = str(cluster.folder / f"store-{at}")
+        found = read_member(store)
+        assert found is not None
+        Membership(store, found).renew()  # as after a power cut of all with sync = interval
+    with ThreadPoolExecutor() as threads:
+        starts = start_all(cluster, threads)
+        for _ in range(TRIES):
+            done = seriatim("cluster", "recover", *given(cluster), "--yes", "3")
+            if done.returncode == 0:
+                break
+            assert b"members are seen" in done.stderr or b"no member of" in done.stderr, done.stderr
+            time.sleep(0.2)  # no event to await
+        assert done.returncode == 0, done.stderr
+        for one in starts:
+            one.result()
+    said = done.stdout.decode()
+    assert "3 members of orders are there:" in said
+    assert f"Numbers above {last} that clients were shown are lost, if there are any." in said
+    assert "Nothing is published until 2 members are in sync." in said
+    view = cluster.view()
+    assert view["epoch"] > before["epoch"]
+    assert view["stream"] == before["stream"] + 1
+    have_the_same(cluster, last)
+
+
+def test_given_an_etcd_without_its_data_when_a_store_is_recovered_then_the_cluster_goes_on(
+    cluster: ClusterOf,
+) -> None:
+    last = newest(cluster)
+    before = cluster.view()
+    for member in cluster.members:
+        member.kill()
+    cluster.etcd.kill()
+    cluster.etcd.lose_data()
+    cluster.etcd.start()
+    store = str(cluster.folder / "store-1")
+    said = refusal("cluster", "recover", *given(cluster))
+    assert "no member of orders is there" in said
+    done = seriatim("cluster", "recover", *given(cluster), "-sd", store, "--yes", "2")
+    assert done.returncode == 1
+    assert b"--yes 2: 1 members are seen, not 2; nothing was changed" in done.stderr
+    done = seriatim("cluster", "recover", *given(cluster), "-sd", store, "--yes", "1")
+    assert done.returncode == 0, done.stderr
+    assert f"goes up to number {last}." in done.stdout.decode()
+    with ThreadPoolExecutor() as threads:
+        for one in start_all(cluster, threads):
+            one.result()
+    view = cluster.view()
+    assert view["epoch"] > before["epoch"] + 900
+    assert view["stream"] == before["stream"] + 1
+    have_the_same(cluster, last)
