@@ -1,0 +1,240 @@
+"""What can happen to a cluster, each under the traffic of a ClusterTrial.
+
+    trial.play([kill_coordinator, ...])
+
+A trouble ends when the cluster is whole again, so that another one may follow.
+"""
+
+import asyncio
+
+from tests.cluster.cluster_trial import ClusterTrial, Trouble, info, journal
+from tests.cluster.hosted_cluster import ETCD, HostedCluster
+from tests.crash.ledger import Broken
+from tests.support.depth import depth
+
+ZOMBIE_S = depth(30, 100) / 10  # more than `cluster.dead`
+UNACKNOWLEDGED = 2500  # JGroups' SEQUENCER remembers 2000 to tell what came twice
+REPLAY_BUFFER = 4096
+HOUR_S = 3600.0
+CUT_S = depth(25, 40) / 10  # longer than `cluster.dead` and another's turn
+
+
+def hosted(trial: ClusterTrial) -> HostedCluster:
+    assert isinstance(trial.cluster, HostedCluster), "this trouble needs a network of its own"
+    return trial.cluster
+
+
+# Processes
+
+
+async def kill_coordinator(trial: ClusterTrial) -> None:
+    await trial.kill(trial.coordinator())
+    await trial.whole()
+
+
+async def kill_anyone(trial: ClusterTrial) -> None:
+    await trial.kill(trial.anyone())
+    await trial.whole()
+
+
+async def kill_two_in_a_row(trial: ClusterTrial) -> None:
+    """The second coordinator dies as soon as it is one, and before the first is back."""
+    first = trial.cluster.coordinator()
+    epoch = trial.cluster.view()["epoch"]
+    await trial.die(trial.lives[first])
+    view = await trial.view(lambda view: view["epoch"] > epoch)
+    second = trial.cluster.number_of(view["coordinator"])
+    await trial.die(trial.lives[second])
+    await asyncio.gather(*(trial.start(trial.lives[at]) for at in (first, second)))
+    await trial.whole()
+
+
+async def zombie(trial: ClusterTrial) -> None:
+    """A coordinator that stands still, and goes on when another one has long begun."""
+    epoch = trial.cluster.view()["epoch"]
+    await trial.freeze(trial.coordinator(), ZOMBIE_S)
+    await trial.view(lambda view: view["epoch"] > epoch)
+    await trial.whole()
+
+
+async def kill_during_replays(trial: ClusterTrial) -> None:
+    """Each other member is sending its whole journal, through a small buffer."""
+    coordinator = trial.coordinator()
+    last = (await info(coordinator))["last"]
+    others = [trial.lives[at] for at in trial.followers_of(trial.cluster.coordinator())]
+    replays = [asyncio.create_task(journal(one, 1, last, REPLAY_BUFFER)) for one in others]
+    await trial.kill(coordinator)
+    for replay in replays:
+        if len(await replay) != last:
+            raise Broken(f"{len(await replay)} messages were replayed, of {last}")
+    await trial.whole()
+
+
+async def more_than_a_window(trial: ClusterTrial) -> None:
+    """A coordinator dies when a publisher at another member has thousands under way."""
+    coordinator = trial.coordinator()
+    floods = []
+    for at in trial.followers_of(trial.cluster.coordinator()):
+        floods.append(await trial.flood(at, UNACKNOWLEDGED))
+    await trial.die(coordinator)
+    await asyncio.gather(*floods)
+    await trial.start(coordinator)
+    await trial.whole()
+
+
+async def some_reached(trial: ClusterTrial) -> None:
+    """A coordinator reaches only some of the members, and dies."""
+    cluster, at = hosted(trial), trial.cluster.coordinator()
+    unreached = trial.followers_of(at)[0]
+    cluster.cut(at, unreached)
+    await trial.ledger.more(300)
+    await trial.die(trial.lives[at])
+    cluster.heal()
+    await trial.start(trial.lives[at])
+    await trial.whole()
+
+
+async def dies_after_numbering(trial: ClusterTrial) -> None:
+    """A coordinator dies between its own write and the first byte to another member."""
+    cluster, at = hosted(trial), trial.cluster.coordinator()
+    lives = trial.lives[at]
+    lives.dies()
+    cluster.faults[at].set("write die")
+    await asyncio.to_thread(lives.server.wait)
+    cluster.faults[at].set()
+    await trial.start(lives)
+    await trial.whole()
+
+
+# Networks
+
+
+def cut_off(*pairs: tuple[str, str]) -> Trouble:
+    """Cut what goes from one to another.
+
+    They are "c" the coordinator, "f" its followers, "1" one of these, "2" the others, "e" etcd.
+    """
+
+    async def trouble(trial: ClusterTrial) -> None:
+        cluster, at = hosted(trial), trial.cluster.coordinator()
+        others = trial.followers_of(at)
+        who = {"c": [at], "f": others, "1": others[:1], "2": others[1:], "e": [ETCD]}
+        for here, there in pairs:
+            for one in who[here]:
+                for other in who[there]:
+                    cluster.cut(one, other)
+        await asyncio.sleep(CUT_S)  # no event to await: the time is what is tested
+        cluster.heal()
+        await trial.whole()
+
+    return trouble
+
+
+def both_ways(*pairs: tuple[str, str]) -> Trouble:
+    return cut_off(*pairs, *((there, here) for here, there in pairs))
+
+
+CUTS = {
+    "a coordinator from the members": both_ways(("c", "f")),
+    "a coordinator from etcd": both_ways(("c", "e")),
+    "a coordinator from all": both_ways(("c", "f"), ("c", "e")),
+    "a coordinator that is not heard": cut_off(("c", "f"), ("c", "e")),
+    "a coordinator that is not heard by members": cut_off(("c", "f")),
+    "a coordinator that does not hear": cut_off(("f", "c"), ("e", "c")),
+    "a coordinator that does not hear members": cut_off(("f", "c")),
+    "a coordinator that does not hear etcd": cut_off(("e", "c")),
+    "a coordinator from one follower": both_ways(("c", "1")),
+    "a follower from all": both_ways(("1", "c"), ("1", "2"), ("1", "e")),
+    "a follower that is not heard": cut_off(("1", "c"), ("1", "e")),
+    "a follower that does not hear": cut_off(("c", "1"), ("e", "1")),
+    "followers from etcd": both_ways(("f", "e")),
+    "all from etcd": both_ways(("c", "e"), ("f", "e")),
+}
+
+
+# The engine
+
+
+async def etcd_killed(trial: ClusterTrial) -> None:
+    """Nothing changes while no view must change; a member that dies meanwhile is replaced later."""
+    etcd = trial.cluster.etcd
+    await asyncio.to_thread(etcd.kill)
+    await trial.traffic()
+    await asyncio.to_thread(etcd.start)
+    await trial.traffic()
+
+
+async def etcd_stopped(trial: ClusterTrial) -> None:
+    """It accepts connections and answers nothing; then the coordinator dies."""
+    coordinator = trial.coordinator()
+    trial.cluster.etcd.pause()
+    await trial.traffic()
+    await trial.die(coordinator)
+    trial.cluster.etcd.go_on()
+    await trial.start(coordinator)
+    await trial.whole()
+
+
+async def etcd_lost(trial: ClusterTrial) -> None:
+    """Its data is gone: the members go on as they are. Nothing can follow on this cluster."""
+    etcd = trial.cluster.etcd
+    await asyncio.to_thread(etcd.kill)
+    etcd.lose_data()
+    await asyncio.to_thread(etcd.start)
+    await trial.traffic()
+    for lives in trial.lives:
+        assert await asyncio.to_thread(lives.server.await_line, "etcd has lost the view")
+    await trial.traffic()
+
+
+# Clocks
+
+
+async def clocks_apart(trial: ClusterTrial) -> None:
+    """A coordinator's clock is an hour ahead, then another one's an hour behind."""
+    cluster, at = hosted(trial), trial.cluster.coordinator()
+    cluster.set_clock(at, HOUR_S)
+    for other in trial.followers_of(at):
+        cluster.set_clock(other, -HOUR_S)
+    await trial.traffic()
+    await trial.kill(trial.lives[at])
+    await trial.whole()
+    for other in range(len(trial.lives)):
+        cluster.set_clock(other, 0)
+    await trial.traffic()
+
+
+# Disks
+
+
+async def full_disk_of_coordinator(trial: ClusterTrial) -> None:
+    """It refuses its own clients, until another one coordinates."""
+    cluster, at = hosted(trial), trial.cluster.coordinator()
+    lives, epoch = trial.lives[at], trial.cluster.view()["epoch"]
+    await trial.retire(lives)
+    with cluster.full(at):
+        await trial.view(lambda view: view["epoch"] > epoch)
+        await trial.traffic()
+    await trial.whole()
+    await lives.born()
+
+
+async def broken_disk_of_coordinator(trial: ClusterTrial) -> None:
+    """Not even the view can be written down any more; then it can again."""
+    cluster, at = hosted(trial), trial.cluster.coordinator()
+    lives, epoch = trial.lives[at], trial.cluster.view()["epoch"]
+    await trial.retire(lives)
+    with cluster.faults[at].on("write 5", "fallocate 5"):
+        await trial.view(lambda view: view["epoch"] > epoch)
+        await trial.traffic()
+    await trial.whole()
+    await lives.born()
+
+
+async def full_disk_of_follower(trial: ClusterTrial) -> None:
+    """The others go on without it."""
+    cluster, at = hosted(trial), trial.followers_of(trial.cluster.coordinator())[0]
+    with cluster.full(at):
+        await trial.view(lambda view: len(view["members"]) < len(trial.lives))
+        await trial.traffic()
+    await trial.whole()
