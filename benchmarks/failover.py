@@ -1,0 +1,132 @@
+"""`python -m benchmarks.failover`: how long a cluster does not take messages, and what one costs.
+
+Three Seriatims and an etcd, then three nats-servers with a JetStream stream of three replicas, on
+this machine, one after the other. Publishers ask for an acknowledgement of each message.
+
+    cost        acknowledged messages for a second of the processors, of all servers and etcd
+    standing    the longest time between two acknowledgements while the leader is killed (kill -9),
+                stopped (SIGSTOP, SIGCONT after a while) or asked to hand over, and replaced; the
+                publisher is on another server
+"""
+
+import argparse
+import asyncio
+import shutil
+import signal
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.clusters import JetStreamCluster, SeriatimCluster, ServerCluster
+from benchmarks.errors import BenchmarkError
+from benchmarks.requester import Requester
+
+PAYLOAD = b"x" * 128
+WINDOW = 256  # messages under way, for each publisher
+APART_S = 0.001  # between two messages while the leader is replaced
+AGAIN_S = 0.25  # an unanswered one is asked again then; Seriatim answers all, JetStream may not
+STOPPED_S = 6.0
+STEADY_S = 0.5
+FAULTS = ("killed", "stopped", "handed over")
+
+
+async def cost(cluster: ServerCluster, messages: int) -> tuple[float, float]:
+    """Messages a second of the processors, and a second of time."""
+    asking = [await Requester.open(port, cluster.prefix) for port in cluster.ports]
+    for one in asking:
+        await one.many(WINDOW, WINDOW, PAYLOAD)
+    before, began = cluster.cpu_seconds(), time.perf_counter()
+    await asyncio.gather(*(one.many(messages // len(asking), WINDOW, PAYLOAD) for one in asking))
+    took, used = time.perf_counter() - began, cluster.cpu_seconds() - before
+    for one in asking:
+        one.close()
+    return messages / used, messages / took
+
+
+async def standing(cluster: ServerCluster, fault: str) -> float:
+    """Seconds without an acknowledgement while the leader is replaced."""
+    leader = await cluster.leader()
+    other = next(at for at in range(len(cluster.ports)) if at != leader)
+    asking = await Requester.open(cluster.ports[other], cluster.prefix)
+    task = asyncio.create_task(asking.steadily(APART_S, AGAIN_S, PAYLOAD))
+    await asyncio.sleep(STEADY_S)
+    process = cluster.processes[leader]
+    if fault == "killed":
+        process.kill()
+        process.wait()
+    elif fault == "stopped":
+        process.send_signal(signal.SIGSTOP)
+    else:
+        await cluster.hand_over(leader)
+    asking.times.append(time.perf_counter())
+    while await cluster.leader(without=leader if fault != "handed over" else -1) == leader:
+        await asyncio.sleep(0.01)
+    if fault == "stopped":
+        await asyncio.sleep(STOPPED_S)
+        process.send_signal(signal.SIGCONT)
+    await asyncio.sleep(STEADY_S)
+    seen = len(asking.times)
+    while len(asking.times) < seen + 20:  # it is served
+        await asyncio.sleep(0.01)
+    task.cancel()
+    asking.close()
+    times = sorted(asking.times)
+    if fault == "killed":
+        cluster.start(leader)
+    await cluster.whole()
+    return max(later - before for before, later in pairwise(times))
+
+
+async def measure(cluster: ServerCluster, messages: int, rounds: int) -> list[str]:
+    """One row of the table."""
+    await cluster.whole()
+    a_cpu_second, a_second = await cost(cluster, messages)
+    row = [cluster.name, f"{a_cpu_second:,.0f}", f"{a_second:,.0f}"]
+    for fault in FAULTS:
+        stood = [await standing(cluster, fault) for _ in range(rounds)]
+        row.append(f"{statistics.median(stood):.2f} / {percentile(stood, 0.99):.2f} s")
+    return row
+
+
+def percentile(values: Sequence[float], part: float) -> float:
+    """The smallest value that so large a part of them does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(int(part * len(ordered)), len(ordered) - 1)]
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks.failover",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--rounds", type=int, default=50, help="fail-overs of each kind; default 50")
+    made.add_argument("--messages", type=int, default=200_000, help="for the cost; default 200000")
+    made.add_argument("--only", choices=("seriatim", "jetstream"), help="one of them")
+    given = made.parse_args()
+    table = Table("cluster of 3", "acks a CPU second", "acks a second", *(
+        f"leader {fault}: p50 / p99" for fault in FAULTS))  # fmt: skip
+    for kind in (SeriatimCluster, JetStreamCluster):
+        if given.only not in (None, kind.name):
+            continue
+        with ExitStack() as stack:
+            folder = Path(tempfile.mkdtemp(prefix="benchmark-failover-"))
+            stack.callback(shutil.rmtree, folder, True)
+            cluster = stack.enter_context(kind(folder))
+            table.add_row(*asyncio.run(measure(cluster, given.messages, given.rounds)))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BenchmarkError as error:
+        raise SystemExit(str(error)) from None
