@@ -54,11 +54,19 @@ class MemberKeeper(Keeper):
         if isinstance(error, OSError) and error.errno not in NO_DESCRIPTOR:
             self._failure = error
             self.lost(error)
+        if error is None:
+            self._sync_rest()
+
+    def _sync_rest(self) -> None:
+        """Sync what was written during the last sync: nobody else asks for it."""
+        if self._settings.sync == "always" and self._log.last > self.synced:
+            self.sync_soon()
 
     def _synced_again(self, future: "asyncio.Future[int]") -> None:
         super()._synced_again(future)
         if future.exception() is None:
             self._failure = None
+            self._sync_rest()
 
     async def stop(self) -> None:
         await super().stop()

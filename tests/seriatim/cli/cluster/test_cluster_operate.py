@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -54,13 +54,18 @@ def newest(member: SeriatimServer) -> int:
     return int(json.loads(framed[framed.index(b"{") : framed.rindex(b"}") + 1])["last"])
 
 
-def all_in_sync(cluster: ClusterOf) -> None:
-    """Until all three are."""
+def until_members(cluster: ClusterOf, check: Callable[[list[str]], bool]) -> None:
+    """Until the members of the view are as they should be."""
     for _ in range(600):
-        if len(cluster.view()["members"]) == 3:
+        if check(cluster.view()["members"]):
             return
         time.sleep(0.1)  # no event to await
-    raise AssertionError(f"not in sync: {cluster.view()}")
+    raise AssertionError(f"the view is still {cluster.view()}")
+
+
+def all_in_sync(cluster: ClusterOf) -> None:
+    """Until all three are."""
+    until_members(cluster, lambda members: len(members) == 3)
 
 
 def test_given_a_member_when_handed_over_to_then_it_coordinates(cluster: ClusterOf) -> None:
@@ -100,7 +105,11 @@ def test_given_a_member_that_runs_when_removed_then_it_comes_back(cluster: Clust
     publish(cluster.members[at])
     other = id_of(cluster, (at + 2) % 3)
     assert "2 must stay in sync" in refused(cluster, "remove", other)
+    member = cluster.members[(at + 1) % 3]
+    member.kill()
+    until_members(cluster, lambda members: gone not in members)
     assert "there is nothing to remove" in refused(cluster, "remove", gone)
+    member.start(member.port)
     assert "it coordinates" in refused(cluster, "remove", id_of(cluster, at))
     all_in_sync(cluster)
 
