@@ -145,8 +145,8 @@ class ClusterSettings:
         128 * MIB,
         "size",
         "How many bytes of the journal the coordinator sends in a second to a member that catches"
-        " up, and what is published meanwhile on top. 128 MiB copy 1 GiB in 8 seconds, and leave"
-        " most of the coordinator's processor to live messages.",
+        " up, and what is published meanwhile on top. With 128 MiB, 1 GiB takes 8 seconds if both"
+        " keep up. Less leaves more of the coordinator's processor to live messages.",
         flags=("--copy_rate",),
         bounds=(64 * KIB, 64 * GIB),
     )
