@@ -17,6 +17,7 @@ of a swap unknown.
 import json
 import logging
 import random
+import sys
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -230,7 +231,12 @@ class EtcdGateway:
                 context = ssl.create_default_context(cafile=access.ca or None)
                 if access.certificate:
                     context.load_cert_chain(access.certificate, access.key or None)
-            connector = aiohttp.TCPConnector(force_close=True, ssl=context)
+            connector = aiohttp.TCPConnector(
+                force_close=True,
+                ssl=context,
+                # Later Pythons close such a socket themselves if the peer is slow to say goodbye.
+                enable_cleanup_closed=sys.version_info < (3, 12, 8),
+            )
             self._session = aiohttp.ClientSession(connector=connector)
         return self._session
 
