@@ -219,12 +219,13 @@ class ClusterPlane(Plane):
             self.sequencer.take(walk)
             self.numbering.committed(walk)
             if walk.origin >> 32 == self.run:
-                self.mute = self.mutes.get(walk.origin) if self.mutes else None
-                if self.waiting:
+                if self.mutes:
+                    self.mute = self.mutes.get(walk.origin)
+                if self.answer_bytes:
                     self._answer(table.settle(number), True)
                 self._fan_out(walk, route)
                 self.mute = None
-                if self.waiting:
+                if self.answer_bytes:
                     self._answer(table.settled, False)
             elif route.fanout.plain or route.fanout.groups is not None:
                 self._fan_out(walk, route)

@@ -11,7 +11,7 @@ write to the journal, one message to each member, and one acknowledgement.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -26,12 +26,13 @@ from broker.cluster.view_keeper import EngineError, FateUnknown, KeptView, ViewK
 from broker.cluster_side import MemberHost
 from sequencer.replica import member_messages as m
 from sequencer.replica.member import Member
+from sequencer.replica.reign import Reign
 from sequencer.replica.view import BadView, View
 
 log = logging.getLogger("seriatim")
 
 TICK: Final = 0.025  # seconds; a quarter of the shortest pulse that makes sense
-DELIVER_BYTES: Final = 1 << 18
+DELIVER_BYTES: Final = 320 << 10
 MS: Final = 1000
 
 
@@ -70,6 +71,7 @@ class Driver:
         self._tick_timer: asyncio.TimerHandle | None = None
         self._jobs: set[asyncio.Task[None]] = set()
         self._role = ""  # what the log has reported
+        self._reported: tuple[View | None, Reign | None] = None, None
         self._begun_at = 0  # the log's end when this member began to coordinate
         self.swaps = dict.fromkeys(("done", "lost", "unknown", "failed"), 0)  # by result
         self.ticked: Callable[[], None] = lambda: None
@@ -153,9 +155,12 @@ class Driver:
         if connection.member:
             self.event(self.member.dialled, connection.number, connection.member)
 
-    def received(self, connection: MemberConnection, messages: list[Any]) -> None:
+    def received(self, connection: MemberConnection, messages: Sequence[Any]) -> None:
+        self.event(self._receive, connection.number, messages)
+
+    def _receive(self, connection: int, messages: Sequence[Any]) -> None:
         for message in messages:
-            self.event(self.member.receive, connection.number, message)
+            self.member.receive(connection, message)
 
     def gone(self, connection: MemberConnection) -> None:
         self.event(self.member.disconnected, connection.number)
@@ -194,6 +199,8 @@ class Driver:
         self._tick_timer = self.loop.call_later(TICK, self._tick)
         self.event(self.member.tick)
         if not self.stopping:
+            self.journal.keep_from = self.member.keep_after + 1
+            self.plane.unavailable = self.member.refusing.encode()
             self.ticked()
 
     def _set_time(self) -> None:
@@ -213,15 +220,16 @@ class Driver:
         member.delivered = max(self.plane.sequencer.number, self.journal.remembered)
         member.remembered = max(member.remembered, self.journal.remembered)
         member.flush()
-        self.feeds.set_role(member.reign is not None)
+        if self.feeds.coordinates != (member.reign is not None):
+            self.feeds.set_role(member.reign is not None)
         while member.actions:
             actions, member.actions = member.actions, []
             for action in actions:
                 self._actions[type(action)](action)
-        self.plane.unavailable = member.refusing.encode()
+        if self.plane.unavailable:  # each tick says that, and only it
+            self.plane.unavailable = member.refusing.encode()
         self.plane.is_full = member.is_full
         self.plane.turn_bytes = 0
-        self.journal.keep_from = member.keep_after + 1
         if self.committed > self.plane.sequencer.number:
             self._deliver()
         elif self.plane.is_waiting:
@@ -232,7 +240,8 @@ class Driver:
             self.plane.release(None)
         if not self.serving.is_set() and self._has_caught_up():
             self.serving.set()
-        self._report()
+        if member.complaint or self._reported != (member.view, member.reign):
+            self._report()
 
     def _has_caught_up(self) -> bool:
         """Whether clients that come now see what is new, and nothing old as if it were."""
@@ -246,6 +255,7 @@ class Driver:
     def _report(self) -> None:
         """Log what an operator must know, once for each change."""
         member = self.member
+        self._reported = member.view, member.reign
         if member.role != self._role:
             self._role = member.role
             if member.reign is not None:

@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol, cast
 
@@ -16,8 +17,9 @@ log = logging.getLogger("seriatim")
 
 HANDSHAKE_SECONDS = 5.0  # more would let strangers keep connections
 UNSENT_MAX = 64 << 20  # the core's windows are smaller: a connection that holds more is dead
-PIECES_MAX = 2  # at once, a message: what the socket does not take is copied
 READ_BYTES = 1 << 16  # at once, unless the rest of a frame is longer
+
+Piece = bytes | bytearray | memoryview
 
 _buffer = memoryview(bytearray(READ_BYTES))  # of whoever reads: nothing stays in it
 
@@ -31,7 +33,7 @@ class ConnectionOwner(Protocol):
     def joined(self, connection: "MemberConnection") -> None:
         """Both sides have shown that they know the secret."""
 
-    def received(self, connection: "MemberConnection", messages: list[Any]) -> None:
+    def received(self, connection: "MemberConnection", messages: Sequence[Any]) -> None:
         """Messages came, in their order."""
 
     def gone(self, connection: "MemberConnection") -> None:
@@ -59,7 +61,7 @@ class MemberConnection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._fd = -1
         self._in_place = False  # what is received now is the rest of a frame
-        self._unsent: deque[bytes | bytearray | memoryview] = deque()
+        self._unsent: deque[list[Piece]] = deque()  # messages
         self._unsent_bytes = 0
         self._writable = True
 
@@ -98,7 +100,7 @@ class MemberConnection(asyncio.BufferedProtocol):
                 return
         try:
             reader = self._reader
-            messages = list(reader.filled(nbytes) if self._in_place else reader.feed(data))
+            messages = reader.filled(nbytes) if self._in_place else list(reader.feed(data))
         except BadFrame as error:
             log.error("Cluster: %s sent what is not a frame: %s", self.name, error)
             self.close()
@@ -125,38 +127,46 @@ class MemberConnection(asyncio.BufferedProtocol):
         if self.closed:
             return
         pieces = encode_message(message)
-        self._unsent += pieces
+        if self._writable and not self._transport.is_closing():
+            self._write(pieces)
+            return
+        self._unsent.append(pieces)
         self._unsent_bytes += sum(map(len, pieces))
-        if self._writable:
-            self._send_more()
-        elif self._unsent_bytes > UNSENT_MAX:
+        if self._unsent_bytes > UNSENT_MAX:
             log.error("Cluster: %s does not read what it is sent", self.name)
             self._transport.abort()
 
     def _send_more(self) -> None:
-        """Write as much as the socket takes; the transport keeps the rest of a piece."""
-        unsent = self._unsent
-        while unsent and self._writable and not self._transport.is_closing():
-            pieces = [unsent.popleft() for _ in range(min(len(unsent), PIECES_MAX))]
+        """Go on with the messages that wait, as far as the socket takes them."""
+        while self._unsent and self._writable and not self._transport.is_closing():
+            pieces = self._unsent.popleft()
             self._unsent_bytes -= sum(map(len, pieces))
-            try:
-                sent = os.writev(self._fd, pieces)
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            except OSError as error:
-                log.debug("Cluster: nothing can be sent to %s: %s", self.name, error)
-                self._transport.abort()
-                return
-            for piece in pieces:
-                if sent < len(piece):
-                    self._transport.write(bytes(memoryview(piece)[sent:]))  # calls pause_writing
-                sent = max(sent - len(piece), 0)
+            self._write(pieces)
+
+    def _write(self, pieces: list[Piece]) -> None:
+        """Write what the socket takes of a message; the transport keeps the rest."""
+        size = sum(map(len, pieces))
+        try:
+            sent = os.writev(self._fd, pieces)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            log.debug("Cluster: nothing can be sent to %s: %s", self.name, error)
+            self._transport.abort()
+            return
+        if sent == size:
+            return
+        for piece in pieces:
+            if sent < len(piece):
+                self._transport.write(bytes(memoryview(piece)[sent:]))  # calls pause_writing
+            sent = max(sent - len(piece), 0)
 
     def close(self) -> None:
         """Close it after what was sent."""
         self.closed = True
         self._cancel()
-        self._transport.writelines(self._unsent)
+        for pieces in self._unsent:
+            self._transport.writelines(pieces)
         self._unsent.clear()
         self._transport.close()
 

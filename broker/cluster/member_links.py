@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from broker.cluster.cluster_secret import SecretHandshake
@@ -18,7 +18,7 @@ class LinkOwner(Protocol):
     """Who is told of connections: broker/cluster/driver.py."""
 
     def joined(self, connection: MemberConnection) -> None: ...
-    def received(self, connection: MemberConnection, messages: list[Any]) -> None: ...
+    def received(self, connection: MemberConnection, messages: Sequence[Any]) -> None: ...
     def gone(self, connection: MemberConnection) -> None: ...
     def dial_failed(self, member: str, refused: bool) -> None:
         """There is no connection; `refused`: that machine answers, and nobody listens there."""
@@ -87,7 +87,7 @@ class MemberLinks:
     def joined(self, connection: MemberConnection) -> None:
         self.owner.joined(connection)
 
-    def received(self, connection: MemberConnection, messages: list[Any]) -> None:
+    def received(self, connection: MemberConnection, messages: Sequence[Any]) -> None:
         self.owner.received(connection, messages)
 
     def gone(self, connection: MemberConnection) -> None:

@@ -23,7 +23,7 @@ from sequencer.journal.segment import Segment
 from sequencer.replica.member_messages import Epochs, Records
 from sequencer.replica.replicated_log import NEW, MemberMemory
 
-RECENT_BYTES: Final = 4 << 20  # a live follower lags by a few batches of at most 256 KiB
+RECENT_BYTES: Final = 8 << 20  # what waits to be committed, and what some member has not got yet
 READ_MIN: Final = 1 << 16
 AHEAD_BYTES: Final = 1 << 22  # what a thread reads at once: fewer waits for a slow disk
 PLACES_MAX: Final = 64  # more than there are readers
@@ -170,6 +170,8 @@ class StoreLog:
     def read(self, after: int, most: int) -> Records | None:
         """Records from `after` + 1 on, all of one epoch; None if a thread reads them first."""
         recent = self._recent
+        if recent and recent[-1].first == after + 1 and len(recent[-1].data) <= most:
+            return recent[-1]
         if recent and recent[0].first <= after + 1:
             place = bisect_right(recent, after + 1, key=lambda one: one.first)
             found = recent[place - 1]

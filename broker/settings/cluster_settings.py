@@ -124,11 +124,11 @@ class ClusterSettings:
         bounds=(1.0, 3600.0),
     )
     forward_bytes: int = setting(
-        64 * MIB,
+        16 * MIB,
         "size",
         "How many bytes of its clients' messages a member keeps until they are committed. Above it"
-        " publishers are not read. Half a second at 1 Gbit/s, which covers a take-over of clients"
-        " that are not faster.",
+        " publishers are not read. More than a flood needs, and an eighth of a second at 1 Gbit/s:"
+        " with more, faster clients can go on publishing while another coordinator takes over.",
         flags=("--forward_bytes",),
         bounds=(1 * MIB, 4 * GIB),
     )

@@ -5,6 +5,7 @@ from sequencer.message cimport Message
 
 cdef enum:
     BLOCK_MAX = 262144
+    SPARE_MAX = 16
 
 cdef enum:
     OFFSET = 0xFFFFFFFF
@@ -12,9 +13,9 @@ cdef enum:
 @cython.final
 cdef class ForwardCopies:
     cdef readonly Py_ssize_t held
-    cdef RecordBatch block, spare
+    cdef RecordBatch block
     cdef unsigned long long newest, oldest
-    cdef list blocks
+    cdef list blocks, spare
 
     @cython.locals(size=Py_ssize_t, at=Py_ssize_t, block=RecordBatch, head='Head *')
     cdef unsigned long long add(self, Message message) except? 0xFFFFFFFFFFFFFFFF
@@ -24,7 +25,7 @@ cdef class ForwardCopies:
     cdef bytes cut_out(self, unsigned long long at, Py_ssize_t size)
     @cython.locals(block=RecordBatch)
     cdef int seek(self, Walk walk, unsigned long long at) except -1
-    @cython.locals(size=Py_ssize_t)
+    @cython.locals(size=Py_ssize_t, block=RecordBatch)
     cdef int free(self, unsigned long long at) except -1
     cdef RecordBatch _block_of(self, unsigned long long at)
     @cython.locals(block=RecordBatch)

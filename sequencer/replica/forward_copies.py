@@ -5,7 +5,7 @@ member forwards. `add` returns where it is:
 
     block << 32 | offset in the block       blocks are counted, and never reused
 
-Only the oldest copy may be freed. Memory: at most twice `held`, and two blocks.
+Only the oldest copy may be freed. Memory: at most twice `held`, and 18 blocks.
 """
 
 import cython
@@ -16,6 +16,7 @@ from sequencer.message import Message
 if not cython.compiled:
     BLOCK_MAX = 1 << 18  # a block is not larger, unless it is one record
     OFFSET = (1 << 32) - 1
+    SPARE_MAX = 16  # blocks: 4 MiB, as much as is on the way to be committed
 
 
 class ForwardCopies:
@@ -26,7 +27,7 @@ class ForwardCopies:
         self.block = RecordBatch(0, 0, False)  # the newest
         self.newest = self.oldest = 0  # counts of blocks
         self.blocks = [self.block]
-        self.spare: RecordBatch | None = None  # its pages are in memory: the next block is cheaper
+        self.spare: list[RecordBatch] = []  # their pages are in memory: the next blocks are cheaper
 
     def add(self, message: Message) -> int:
         """Copy a message's record; return where it is."""
@@ -74,7 +75,9 @@ class ForwardCopies:
         """Free the oldest copy."""
         size = self.size_at(at)
         while self.oldest < at >> 32:
-            self.spare = self.blocks.pop(0)
+            block = cython.cast(RecordBatch, self.blocks.pop(0))
+            if len(self.spare) < SPARE_MAX:
+                self.spare.append(block)
             self.oldest += 1
         self.held -= size
         if self.held == 0:
@@ -87,10 +90,10 @@ class ForwardCopies:
         return cython.cast(RecordBatch, self.blocks[(at >> 32) - self.oldest])
 
     def _begin_block(self) -> RecordBatch:
-        block = self.spare
-        if block is None:
+        if self.spare:
+            block = cython.cast(RecordBatch, self.spare.pop())
+        else:
             block = RecordBatch(0, 0, False)
-        self.spare = None
         block.clear()
         self.block = block
         self.blocks.append(block)

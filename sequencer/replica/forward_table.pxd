@@ -6,7 +6,7 @@ from sequencer.replica.forward_copies cimport ForwardCopies
 
 cdef enum:
     ROWS_MIN = 1024
-    ROWS_KEPT = 16384
+    ROWS_KEPT = 65536
     STRANGERS_MAX = 65536
     WASTE_MAX = 1073741824
 

@@ -32,7 +32,7 @@ else:
 
     ULLONG_MAX = (1 << 64) - 1
     ROWS_MIN = 1024
-    ROWS_KEPT = 1 << 14  # 640 KiB
+    ROWS_KEPT = 1 << 16  # 2.5 MiB: so many come between two commits of a flood
     STRANGERS_MAX = 1 << 16
     WASTE_MAX = 1 << 30  # entries: about a second
 
@@ -53,6 +53,7 @@ class ForwardTable:
         self.forgotten = 0
         self.base = 1  # the place of row 0
         self.room = 0  # rows
+        self.table = bytearray()
         if not cython.compiled:
             nothing = memoryview(b"").cast("Q")
             self.numbers = self.origins = self.sequences = self.times = self.ats = nothing
@@ -299,7 +300,8 @@ class ForwardTable:
     def _move_rows(self, room: int) -> int:
         """Give the rows that are not forgotten another place, with so much room."""
         first, live = self.forgotten + 1 - self.base, self.placed - self.forgotten
-        table = bytearray(5 * U64 * room)
+        # New memory costs more than the moves, so the same is used again if it is large enough.
+        table = self.table if room == self.room else bytearray(5 * U64 * room)
         if cython.compiled:
             words = cython.cast("unsigned long long *", cython.cast("unsigned char *", table))
             numbers, origins, sequences = words, words + room, words + 2 * room

@@ -28,6 +28,16 @@ class MemberLink:
         self.near_since = 0.0  # when it came close to the head; 0: it is not
         self.held: deque[tuple[bytes | memoryview, float]] = deque()  # FORWARDs not taken, and when
 
+    def has(self, last: int, note_last: int, watermark: int, note_watermark: int) -> bool:
+        """Whether it was sent all of this."""
+        return (
+            self.sent == last
+            and self.watermark == watermark
+            and self.note_sent == note_last
+            and self.note_watermark == note_watermark
+            and self.level_at >= 0
+        )
+
     def add(self, last: int, size: int) -> None:
         """These are sent."""
         self.sent = last

@@ -17,13 +17,13 @@ from typing import Any, Final, NamedTuple
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
 from sequencer.replica import member_messages as m
 from sequencer.replica.errors import BadFrame
-from sequencer.replica.frame_fields import EPOCHS, FrameFields, json32, text16
+from sequencer.replica.frame_fields import EPOCHS, NUMBER_MAX, FrameFields, json32, text16
 
 HEAD: Final = struct.Struct("<IBBH")
 SHORT_MAX: Final = 1 << 20
 FRAME_MAX: Final = 16 << 20
 RECORDS_MAX: Final = FRAME_MAX + LENGTH_MAX
-KEPT_MAX: Final = 1 << 17  # the memory that a reader keeps for frames; what most of them fit
+KEPT_MAX: Final = 384 << 10  # the memory that a reader keeps for frames; what most of them fit
 SYNCS: Final = ("interval", "always", "never")  # their places are on the wire
 
 HELLO = struct.Struct("<HHIIB3xQQQQII")
@@ -103,15 +103,16 @@ class FrameReader:
             return memoryview(self._memory)[self._has : self._size]
         return None
 
-    def filled(self, count: int) -> Iterator[Any]:
+    def filled(self, count: int) -> Sequence[Any]:
         """So many bytes were put into `room()`: as `feed`."""
         self._has += count
-        if self._has == self._size:
-            try:
-                yield from self._take()
-            except BadFrame as error:
-                self._why = str(error)
-                raise
+        if self._has < self._size:
+            return ()
+        try:
+            return self._take()
+        except BadFrame as error:
+            self._why = str(error)
+            raise
 
     @property
     def held(self) -> int:
@@ -205,7 +206,8 @@ def _put_ack(ack: m.Ack) -> Encoded:
 
 def _get_ack(fields: FrameFields) -> m.Ack:
     ack = m.Ack(*fields.take(ACK))
-    fields.numbers(ack.number, ack.note)
+    if (ack.number | ack.note) > NUMBER_MAX:
+        fields.numbers(ack.number, ack.note)
     return ack
 
 
@@ -308,7 +310,8 @@ def _put_data(data: m.Data) -> Encoded:
 
 def _get_data(fields: FrameFields) -> m.Data:
     epoch, of, watermark, note_watermark, first, last = fields.take(DATA)
-    fields.numbers(watermark, note_watermark, first, last)
+    if (watermark | note_watermark | first | last) > NUMBER_MAX:
+        fields.numbers(watermark, note_watermark, first, last)
     data = fields.rest()
     if first == last == of == len(data) == 0:
         return m.Data(epoch, watermark, note_watermark, None)

@@ -335,20 +335,23 @@ class Reign:
         """Write, commit, and send: once for all that has happened."""
         if not self.is_begun:
             return
-        numbering = self.member.numbering
+        member = self.member
+        numbering = member.numbering
         if numbering.owes and self.is_taking:
-            numbering.reclaim(self.member.wall)  # the disk was full, and has room again
+            numbering.reclaim(member.wall)  # the disk was full, and has room again
         for link in list(self.links.values()):
             if link.held:
                 self._take_held(link)
         self.release()
         if self.commit_is_due:
             self.commit()
-        elif self.member.promises.running:
-            self.member.promises.go_on()
+        elif member.promises.running:
+            member.promises.go_on()
         blocks: dict[int, m.Records | None] = {}
+        ends = member.log.last, member.notes.last, member.watermark, member.note_watermark
         for link in list(self.links.values()):
-            self._send(link, blocks)
+            if not link.has(*ends):
+                self._send(link, blocks)
         self.handing.go_on()
 
     def release(self) -> None:
@@ -422,8 +425,8 @@ class Reign:
         self.commit_is_due = False
         if not self.in_sync.is_enough():
             return
-        levels = [self.level(name) for name in self.in_sync.required()]
-        member.told(min(number for number, _ in levels), min(note for _, note in levels))
+        numbers, notes = zip(*map(self.level, self.in_sync.required()), strict=True)
+        member.told(min(numbers), min(notes))
         self.journal.committed(member.watermark)
         member.promises.go_on()
 

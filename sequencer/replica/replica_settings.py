@@ -37,13 +37,13 @@ class ReplicaSettings:
     rejoin_max: float = 300_000
 
     # How much may wait
-    block_bytes: int = 120 << 10  # of records in one message: memory that is used again, not mapped
+    block_bytes: int = 320 << 10  # of records in one message: a batch of the sequencer as it is
     # Pulses and ACKs wait in line with these two, so they must take far less than `slow` to pass.
     window_bytes: int = 4 << 20  # sent to a member and not acknowledged
     forward_window: int = 1 << 20  # forwarded and not seen in the log
     uncommitted_bytes: int = 4 << 20  # written and not committed: more is not taken
     copy_rate: int = 128 << 20  # bytes a second by which one that catches up gets closer
-    forward_bytes: int = 64 << 20  # of a member's clients, and not answered
+    forward_bytes: int = 16 << 20  # of a member's clients, and not answered
     patience: float = 2000  # a stall for so long, and new messages are refused
     hand_over: float = 1000  # until a hand-over that nobody answers is given up
     disk: float = 5000  # after a failed write, until the disk is tried again

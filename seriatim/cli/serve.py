@@ -16,6 +16,9 @@ from seriatim.cli.errors import CliError
 # By default glibc raises the size from which memory is mapped (and so given back) as soon as one
 # large outbox is freed: then those of a thousand dead subscribers would never be given back.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "4194304"}
+# A member keeps batches of some 256 KiB for a moment, one after another. If each were mapped, the
+# pages for it would cost more than all else that is done with it.
+MEMBER_MALLOC = {**MALLOC, "MALLOC_MMAP_THRESHOLD_": "1048576"}
 
 
 def become_broker(settings: Settings) -> NoReturn:
@@ -29,7 +32,8 @@ def become_broker(settings: Settings) -> NoReturn:
         *("-m", "broker", "--settings-fd", str(settings_fd)),
     ]
     try:
-        os.execve(sys.executable, command, {**MALLOC, **os.environ})
+        malloc = MEMBER_MALLOC if settings.cluster.name else MALLOC
+        os.execve(sys.executable, command, {**malloc, **os.environ})
     except OSError as error:
         raise CliError(f"cannot start {sys.executable}: {error.strerror}") from error
 

@@ -279,7 +279,7 @@ def test_given_much_that_was_settled_then_its_memory_is_given_back() -> None:
         assert table.settle(19_999) == 19_999
         table.forget(19_000)
         assert table.held_bytes == record_size(10, 0, 1000)
-        assert tracemalloc.get_traced_memory()[0] < 2 << 20
+        assert tracemalloc.get_traced_memory()[0] < 7 << 20, "but some blocks, to be used again"
         assert table.number_of(19_001) == 19_001
         table.settle(20_000)
         table.forget(20_000)
