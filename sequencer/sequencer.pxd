@@ -10,6 +10,7 @@ cdef enum:
 cdef class Sequencer:
     cdef readonly unsigned long long number, written, safe, now
     cdef RecordBatch batch
+    cdef public Py_ssize_t batch_max
     cdef readonly object journal
     cdef readonly Py_ssize_t room
     cdef Py_ssize_t wanted

@@ -39,6 +39,7 @@ class Sequencer:
         self.number = number  # the last one given; 0 before the first
         self.written = self.safe = number
         self.batch: RecordBatch | None = None
+        self.batch_max = BATCH_MAX
         self.journal: WritableJournal  # where there is a batch
         self.room = 0  # bytes that the journal can surely take, and that no record has claimed
         self.synced_only = False  # whether messages may be seen only after a sync
@@ -92,7 +93,7 @@ class Sequencer:
         message.number = self.number
         message.time = self.now
         batch.put(message)
-        if batch.end > BATCH_MAX:
+        if batch.end > self.batch_max:
             self._write(batch)
         return self.number
 

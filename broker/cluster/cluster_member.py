@@ -56,6 +56,9 @@ from sublist.sublist import Sublist
 
 log = logging.getLogger("seriatim")
 
+# Written and sent at once. Twice the bytes of one broker's batches: a message to each member costs
+# more than the processor's cache does.
+BATCH_BYTES: Final = 512 << 10
 LEAVE_SECONDS: Final = 2.0  # how long a stop waits for the view
 ANNOUNCE_SECONDS: Final = 1.0  # between two looks at what the engine's list should say
 MS: Final = 1000
@@ -83,7 +86,9 @@ class ClusterMember:
         self.requests = requests
         self.run = run
         self.window: Window | None = open_window(settings, store)
-        self.numbering = Numbering(ForwardTable(run, store.salt), Sequencer(), self.window)
+        sequencer = Sequencer()
+        sequencer.batch_max = BATCH_BYTES
+        self.numbering = Numbering(ForwardTable(run, store.salt), sequencer, self.window)
         self.present: dict[str, Presence] = {}  # who is there, by the engine's list
         self.address = ""  # of this member, for the others
         self.http_port = 0  # of monitoring

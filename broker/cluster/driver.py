@@ -32,7 +32,7 @@ from sequencer.replica.view import BadView, View
 log = logging.getLogger("seriatim")
 
 TICK: Final = 0.025  # seconds; a quarter of the shortest pulse that makes sense
-DELIVER_BYTES: Final = 320 << 10
+DELIVER_BYTES: Final = 640 << 10
 MS: Final = 1000
 
 

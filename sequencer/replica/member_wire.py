@@ -23,7 +23,7 @@ HEAD: Final = struct.Struct("<IBBH")
 SHORT_MAX: Final = 1 << 20
 FRAME_MAX: Final = 16 << 20
 RECORDS_MAX: Final = FRAME_MAX + LENGTH_MAX
-KEPT_MAX: Final = 384 << 10  # the memory that a reader keeps for frames; what most of them fit
+KEPT_MAX: Final = 704 << 10  # the memory that a reader keeps for frames; what most of them fit
 SYNCS: Final = ("interval", "always", "never")  # their places are on the wire
 
 HELLO = struct.Struct("<HHIIB3xQQQQII")

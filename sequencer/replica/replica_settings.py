@@ -37,7 +37,7 @@ class ReplicaSettings:
     rejoin_max: float = 300_000
 
     # How much may wait
-    block_bytes: int = 320 << 10  # of records in one message: a batch of the sequencer as it is
+    block_bytes: int = 640 << 10  # of records in one message: a batch of the sequencer as it is
     # Pulses and ACKs wait in line with these two, so they must take far less than `slow` to pass.
     window_bytes: int = 4 << 20  # sent to a member and not acknowledged
     forward_window: int = 1 << 20  # forwarded and not seen in the log
