@@ -1,7 +1,7 @@
 """What a member remembers of itself: `cluster/member.json` in the directory of its store.
 
     {"format":1,"cluster":"orders","member":"3f0c...","epoch":7,"revision":123,"view":{...},
-     "reserve":42,"run":41,"closed":false,"boot":"5d1c...","sync":"interval","place":131074,
+     "reserve":42,"run":41,"closed":false,"boot":"5d1c...","sync":"interval","stream":1,"place":131074,
      "engine":"0482...","addresses":{"3f0c...":"10.0.0.1:6222"},"crc":123}
 
 The file has a checksum, and is replaced as a whole and synced at each change, which are few.
@@ -45,6 +45,7 @@ class Remembered:
     closed: bool = True  # nothing that it acknowledged can be missing from the disk
     boot: str = ""  # of the machine, when it was open
     sync: str = SYNCED  # the weakest of journal.sync while this id has acknowledged anything
+    stream: int = 0  # of the view whose log the journal is; `cluster recover` begins another one
     place: int = 0  # the folder's inode: that of a copy is another one
     engine: str = ""  # which engine keeps the view
     addresses: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of members, by id
@@ -128,6 +129,10 @@ class Membership:
         return self._now.view
 
     @property
+    def stream(self) -> int:
+        return self._now.stream
+
+    @property
     def remembered(self) -> Remembered:
         """All of it."""
         return self._now
@@ -136,6 +141,11 @@ class Membership:
         """Remember these. They are on the disk when this returns."""
         if (epoch, revision, view) != (self._now.epoch, self._now.revision, self._now.view):
             self._change(epoch=epoch, revision=revision, view=view)
+
+    def follow(self, stream: int) -> None:
+        """From now on the journal is that of this stream. It is on the disk when this returns."""
+        if stream != self._now.stream:
+            self._change(stream=stream)
 
     def learn_engine(self, engine: str) -> None:
         """Remember which engine keeps the view."""

@@ -151,6 +151,7 @@ class OperatorService:
     async def _report(self, request: OperatorRequest) -> Facts | None:
         member = self._member
         last, view = member.log.last, member.view
+        member.is_counted = True
         return {
             "last": last,
             "log_epoch": member.log.epoch_of(last) if last else 0,

@@ -297,13 +297,15 @@ class ReplicaStore(Store):
         """Cut the end of a segment off, and sync it."""
         with suppress(FileNotFoundError):
             os.unlink(segment.index_file)
+        is_suspect, self._suspect = self._suspect, True  # if it fails, so has a sync of what stays
         shorten_file(segment.file, place.offset)
         self._written -= max(segment.size - place.offset, 0)
         segment.size = place.offset
         segment.marks, segment.indexed = place.marks, False
-        if self._suspect and segment.fd >= 0:
+        if is_suspect and segment.fd >= 0:
             rewrite(segment, self.salt)
             sync_file(segment.file)
+        self._suspect = is_suspect
         segment.synced = segment.size
         segment.last, segment.oldest, segment.newest = place.number, place.oldest, place.newest
         if place.damage is not None:

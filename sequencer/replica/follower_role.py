@@ -261,6 +261,7 @@ class FollowerRole:
                 is_done = member.cut(message.common)
             if is_done:
                 member.promises.cut_notes(message.note_common)
+                member.memory.follow(message.view.stream)
         except OSError as error:
             self._give_up(f"the journal cannot be cut: {error}")
             self._dial_at = member.now + member.settings.disk

@@ -77,6 +77,7 @@ class Member:
         self.complaint = ""  # why a connection or a write was given up last
         self.engine_is_older = False  # it was put back to a state before this member's epoch
         self.is_leaving = False
+        self.is_counted = False  # an operator who recovers the cluster has seen how long its log is
         self.takers: dict[tuple[bytes, bytes], int] = {}  # set by the driver: of clients here
         self.weights = self.weights_kind()  # who takes a number of a queue group
         self.promises = self.promises_kind(self, stages)
@@ -176,6 +177,8 @@ class Member:
             return
         self.counters.views += 1
         is_new = view.epoch > self.memory.epoch
+        if (view.coordinator, view.run) == (self.id, self.run):
+            self.memory.follow(view.stream)
         self.memory.learn(view.epoch, revision, view)
         self.revision, self.view = revision, view
         if is_new:
@@ -316,6 +319,8 @@ class Member:
             self.actions.append(m.Stop(why))
             self.follower.leave()
             return False
+        if self._would_lose(number):
+            return False
         parts, after = [], number
         while after < self.log.last:
             records = self.log.read(after, self.settings.block_bytes)
@@ -330,6 +335,24 @@ class Member:
         self.numbering.void_above(number, b"".join(parts))
         return True
 
+    def _would_lose(self, number: int) -> bool:
+        """Whether this log has more than the cluster, which was recovered without it.
+
+        Clients may have been shown that. So it is kept, until an operator has looked at it.
+        """
+        view, known, last = self.view, self.memory.stream, self.log.last
+        assert view is not None, "a coordinator has said so"
+        if number >= last or not known or view.stream <= known or self.is_counted:
+            return False
+        why = (
+            f"this journal goes up to number {last}, and the cluster was recovered without it: of"
+            f" these, it has those up to {number}. Save this store, then start the member with an"
+            " empty directory"
+        )
+        self.actions.append(m.Stop(why))
+        self.follower.leave()
+        return True
+
     def begin_anew(self, number: int, epoch: int, salt: int) -> bool:
         """Forget the log, and go on after `number`: what is before was deleted everywhere.
 
@@ -340,6 +363,8 @@ class Member:
             why = f"the coordinator's log ends at {number}, and {self.watermark} is committed"
             self.actions.append(m.Stop(why))
             self.follower.leave()
+            return False
+        if self._would_lose(number):
             return False
         self.log.begin_anew(number, epoch, salt)
         self.table.know_salt(salt)

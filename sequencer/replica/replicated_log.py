@@ -134,5 +134,10 @@ class MemberMemory(Protocol):
     def revision(self) -> int: ...
     @property
     def view(self) -> View | None: ...  # the last one heard of
+    @property
+    def stream(self) -> int: ...  # of the view whose coordinator's log is the one here; 0: unknown
     def learn(self, epoch: int, revision: int, view: View) -> None:
         """Remember these. On the disk when it returns, if the epoch is a new one."""
+
+    def follow(self, stream: int) -> None:
+        """The log is that of this stream now. On the disk when it returns."""

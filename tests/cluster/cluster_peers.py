@@ -16,16 +16,20 @@ BURST = 60
 
 
 class Quitter(Peer):
-    """What it sent may be numbered or not: nothing of it twice, and in its order."""
+    """What it sent may be numbered or not: nothing of it twice, and in its order.
+
+    Each connection is another publisher: a member that stood still finds many of them at once, and
+    may read a later one first.
+    """
 
     def __init__(self, name: str, lives: "Lives", seed: int) -> None:
         super().__init__(name, lives, seed)
-        self.count = 0
+        self.connections = 0
 
     async def live(self, wire: Wire) -> bool:
-        size = self.chance.randint(1, BURST)
-        burst = [Message(self.name, self.count + at) for at in range(size)]
-        self.count += size
+        self.connections += 1
+        name, size = b"%b/%d" % (self.name, self.connections), self.chance.randint(1, BURST)
+        burst = [Message(name, at) for at in range(size)]
         wire.send(b"".join(publication(one, id=False) for one in burst))
         await wire.drain()
         await self.lives.pause(size)

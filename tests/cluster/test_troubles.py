@@ -34,6 +34,7 @@ TROUBLES = {
     "clocks hours apart": troubles.clocks_apart,
     "a coordinator's disk full": troubles.full_disk_of_coordinator,
     "a follower's disk full": troubles.full_disk_of_follower,
+    "a sync of a coordinator fails": troubles.failed_sync_of_coordinator,
     "a coordinator cut off from all": troubles.CUTS["a coordinator from all"],
     "a follower that is not heard": troubles.CUTS["a follower that is not heard"],
 }
@@ -41,6 +42,7 @@ RARE = {
     "a coordinator killed": troubles.kill_coordinator,
     "anyone killed": troubles.kill_anyone,
     "a coordinator's disk broken": troubles.broken_disk_of_coordinator,
+    "a sync of a follower fails": troubles.failed_sync_of_follower,
     "etcd killed": troubles.etcd_killed,
     "etcd stopped, and a coordinator killed": troubles.etcd_stopped,
     **{f"cut: {name}": cut for name, cut in troubles.CUTS.items()},

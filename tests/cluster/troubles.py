@@ -15,7 +15,9 @@ from tests.support.depth import depth
 ZOMBIE_S = depth(30, 100) / 10  # more than `cluster.dead`
 UNACKNOWLEDGED = 2500  # JGroups' SEQUENCER remembers 2000 to tell what came twice
 REPLAY_BUFFER = 4096
+REPLAYED = 20_000  # that takes seconds; all of a soak's journal would take minutes
 HOUR_S = 3600.0
+FAILED = 1  # the status of a broker that cannot go on
 CUT_S = depth(25, 40) / 10  # longer than `cluster.dead` and another's turn
 
 
@@ -58,15 +60,16 @@ async def zombie(trial: ClusterTrial) -> None:
 
 
 async def kill_during_replays(trial: ClusterTrial) -> None:
-    """Each other member is sending its whole journal, through a small buffer."""
+    """Each other member is sending the newest of its journal, through a small buffer."""
     coordinator = trial.coordinator()
     last = (await info(coordinator))["last"]
+    first = max(1, last - REPLAYED + 1)
     others = [trial.lives[at] for at in trial.followers_of(trial.cluster.coordinator())]
-    replays = [asyncio.create_task(journal(one, 1, last, REPLAY_BUFFER)) for one in others]
+    replays = [asyncio.create_task(journal(one, first, last, REPLAY_BUFFER)) for one in others]
     await trial.kill(coordinator)
     for replay in replays:
-        if len(await replay) != last:
-            raise Broken(f"{len(await replay)} messages were replayed, of {last}")
+        if len(await replay) != last - first + 1:
+            raise Broken(f"{len(await replay)} messages were replayed, of {first} to {last}")
     await trial.whole()
 
 
@@ -229,6 +232,27 @@ async def broken_disk_of_coordinator(trial: ClusterTrial) -> None:
         await trial.traffic()
     await trial.whole()
     await lives.born()
+
+
+async def failed_sync_of_coordinator(trial: ClusterTrial) -> None:
+    await _failed_sync(trial, trial.cluster.coordinator())
+
+
+async def failed_sync_of_follower(trial: ClusterTrial) -> None:
+    await _failed_sync(trial, trial.followers_of(trial.cluster.coordinator())[0])
+
+
+async def _failed_sync(trial: ClusterTrial, at: int) -> None:
+    """What it has acknowledged may never get to the disk: it stops, and comes back as a new one."""
+    cluster, lives = hosted(trial), trial.lives[at]
+    before = cluster.ids()[at]
+    lives.dies()
+    with cluster.faults[at].on("fdatasync 5 .segment"):  # its id can still be written down
+        assert await asyncio.to_thread(lives.server.wait) == FAILED
+    assert lives.server.said("what was acknowledged may be lost"), "it says why"
+    assert cluster.ids()[at] != before
+    await trial.start(lives)
+    await trial.view(lambda view: {*view["members"]} == {*cluster.ids()})
 
 
 async def full_disk_of_follower(trial: ClusterTrial) -> None:

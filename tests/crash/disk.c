@@ -4,13 +4,14 @@
  *     DISK_DIR      the directory, an absolute path; what lies elsewhere is passed through
  *     DISK_LOG      append an entry to DISK_LOG.<pid> for each change below DISK_DIR, each sync,
  *                   and each send on a socket (tests/crash/powercut.py reads them)
- *     DISK_FAULTS   while this file exists, each of its lines `<operation> <fault>` holds:
+ *     DISK_FAULTS   while this file exists, each of its lines `<operation> <fault> [<end>]` holds:
  *                   operation: write fdatasync (any sync) fallocate truncate open rename unlink
  *                   nowait (a read that may not wait)
  *                   fault: an errno in decimal; `short` (write: half, then ENOSPC; nowait: to
  *                   the end of the page, as if the next were not in memory);
  *                   `stall` (wait until the line is gone); `die` (write: all of it, and the
  *                   process is killed before it does anything else)
+ *                   end: only a sync of a file whose name ends so fails
  *
  * An entry has two times: before the call and after it. Whoever asks what a sync covered or what
  * was on disk when something was sent takes the time that is worse for the program.
@@ -153,8 +154,19 @@ static void note(enum what what, uint32_t flags, uint64_t begin, uint64_t inode,
 
 enum { DIE = -2, SHORT = -1 };
 
-/* The fault that now holds for `operation`: an errno, SHORT, DIE, or 0 for none. */
-static int fault(const char *operation)
+/* Whether the name of an open file ends so. */
+static int ends(int fd, const char *end)
+{
+    char link[64], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t size = syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1);
+    ssize_t length = strlen(end);
+    return size >= length && memcmp(path + size - length, end, length) == 0;
+}
+
+/* The fault that now holds for `operation` on `file` (-1: a line with an end does not hold): an
+ * errno, SHORT, DIE, or 0 for none. */
+static int fault_of(const char *operation, int file)
 {
     char text[1024], *rest, *line;
     for (;;) {
@@ -172,6 +184,11 @@ static int fault(const char *operation)
             if (strncmp(line, operation, length) || line[length] != ' ')
                 continue;
             const char *how = line + length + 1;
+            char *end = strchr(how, ' ');
+            if (end && (file < 0 || !ends(file, end + 1)))
+                continue;
+            if (end)
+                *end = 0;
             stall = strcmp(how, "stall") == 0;
             found = stall                      ? 0
                     : strcmp(how, "short") == 0 ? SHORT
@@ -185,13 +202,17 @@ static int fault(const char *operation)
     }
 }
 
-static int fails(const char *operation)
+static int fault(const char *operation) { return fault_of(operation, -1); }
+
+static int fails_of(const char *operation, int file)
 {
-    int error = fault(operation);
+    int error = fault_of(operation, file);
     if (error > 0)
         errno = error;
     return error > 0;
 }
+
+static int fails(const char *operation) { return fails_of(operation, -1); }
 
 /* ---- writing and sending ---- */
 
@@ -318,7 +339,7 @@ static int sync_with(long number, int fd)
     if (kind != REGULAR && kind != DIRECTORY)
         return syscall(number, fd);
     uint64_t begin = now();
-    if (fails("fdatasync"))
+    if (fails_of("fdatasync", fd))
         return -1;
     int done = syscall(number, fd);
     if (done == 0)

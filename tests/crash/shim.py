@@ -3,6 +3,7 @@
 faults = Faults(tmp_path)
 env = preload(store, log=tmp_path / "log", faults=faults)      for subprocess or a broker
 with faults.on("write 28"): ...                                 28 is ENOSPC, 5 is EIO
+with faults.on("fdatasync 5 .segment"): ...                     only of files with this ending
 """
 
 import atexit
@@ -39,7 +40,7 @@ class Faults:
         self.path = folder / "faults"
 
     def set(self, *lines: str) -> None:
-        """From now on exactly these fail, each `operation fault`."""
+        """From now on exactly these fail, each `operation fault`, or `fdatasync fault end`."""
         whole = self.path.with_suffix(".new")
         whole.write_text("".join(f"{line}\n" for line in lines))
         os.replace(whole, self.path)

@@ -250,6 +250,8 @@ attempt(os.write, os.open("/dev/null", os.O_WRONLY), b"12345678")
         (("write 28",), "No space left on device None None 8"),
         (("write short",), "4 None None 8"),
         (("fdatasync 5",), "8 Input/output error None 8"),
+        (("fdatasync 5 /old",), "8 Input/output error None 8"),
+        (("fdatasync 5 .segment",), "8 None None 8"),
         (("fallocate 28", "write 5"), "Input/output error None No space left on device 8"),
     ],
 )

@@ -3,6 +3,7 @@
 from typing import Any
 
 from sequencer.replica import member_messages as m
+from sequencer.replica.held_notes import HeldNotes
 from sequencer.replica.member import Member
 from sequencer.replica.promises import Promises
 from sequencer.replica.queue_weights import QueueWeights
@@ -101,6 +102,51 @@ class Oblivious(Promises):
 
 
 BATCH_DEFECTS["rows that were not written count"] = defective(promises_kind=Oblivious)
+
+
+# A SNAPSHOT takes the place of promises that are not kept yet
+
+
+class Unkept(Promises):
+    def apply(self, note: m.Note) -> None:
+        whole, self.open = self.open, {}
+        super().apply(note)
+        if note.kind == "DONE":
+            whole.pop(note.fields["origin"], None)
+        self.open = whole
+
+
+BATCH_DEFECTS["a snapshot replaces a promise"] = defective(promises_kind=Unkept)
+
+
+# Retention deletes rows of a batch that is not done: they would be published again
+
+
+class Tidy(Promises):
+    @property
+    def keep_after(self) -> int:
+        return self.member.log.last
+
+
+BATCH_DEFECTS["retention deletes what a promise needs"] = defective(promises_kind=Tidy)
+
+
+# Notes that are not the coordinator's count as had, although a SNAPSHOT is to replace them
+
+
+class Trusting(HeldNotes):
+    @property
+    def last(self) -> int:
+        return self.member.notes.last
+
+
+class Believer(Promises):
+    def __init__(self, member: Any, stages: Any) -> None:
+        super().__init__(member, stages)
+        self.held = Trusting(self)
+
+
+BATCH_DEFECTS["notes that diverge outlive a snapshot"] = defective(promises_kind=Believer)
 
 
 # Weights of queue groups count as soon as they come

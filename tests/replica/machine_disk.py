@@ -202,11 +202,14 @@ class MemoryOfMember:
 
     def __init__(self, member: str) -> None:
         self.member = member
-        self.epoch = self.revision = 0
+        self.epoch = self.revision = self.stream = 0
         self.view: View | None = None
 
     def learn(self, epoch: int, revision: int, view: View) -> None:
         self.epoch, self.revision, self.view = epoch, revision, view
+
+    def follow(self, stream: int) -> None:
+        self.stream = stream
 
 
 class StagesInMemory:

@@ -8,8 +8,9 @@ from sequencer.replica import member_messages as m
 from tests.replica.clients import Publisher
 from tests.replica.defects import DEFECTS
 from tests.replica.faults import Run
+from tests.replica.machine_disk import Disk
 from tests.replica.process import Node
-from tests.replica.world import TIGHT
+from tests.replica.world import TIGHT, id_of
 
 
 class Scripted(Run):
@@ -234,6 +235,8 @@ def recover(run: Scripted) -> None:
     run.run(run.now + 800)
     members = [node.member for node in run.nodes.values() if node.member is not None]
     log = [(member.log.epochs()[-1][0], member.log.last, member.id) for member in members]
+    for member in members:
+        member.is_counted = True
     epoch = max(member.memory.epoch for member in members) + 1
     chosen = max(log)[2]
     view = engine.view._replace(
@@ -243,6 +246,9 @@ def recover(run: Scripted) -> None:
     assert engine.revision < min(member.revision for member in members)
     run.run(run.now + 3000)
     assert not any(member.engine_is_older for member in members)
+    for node in run.nodes.values():
+        if node.process is None:  # nobody has counted it: it may have more, and would stop
+            node.disk = Disk(id_of(node.name, 99), run.checker, is_new=True)
     run.go_on()
 
 

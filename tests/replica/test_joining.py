@@ -1,9 +1,15 @@
 """A member that returns while clients go on publishing."""
 
+import pytest
+
+from sequencer.replica.member_messages import Note
+from tests.replica.defects import DEFECTS
 from tests.replica.process import Process
 from tests.replica.scripts import Scripted
 
 ORIGIN = 0x7FFF_FFFF  # of a client that no simulated publisher is
+UNHEARD = 99  # an epoch that the others know nothing of
+BATCHES = 8  # a seed of three members whose clients commit batches
 EVERY = 5.0  # milliseconds
 
 
@@ -37,6 +43,27 @@ def test_given_new_messages_at_each_look_when_a_member_returns_then_it_gets_in_s
     again()
     run.run(3000)
     assert returned.name in names(run)
+
+
+@pytest.mark.parametrize("defect", ["", "notes that diverge outlive a snapshot"])
+def test_given_notes_that_diverge_past_a_snapshot_when_a_member_returns_then_they_are_replaced(
+    defect: str,
+) -> None:
+    run = Scripted(BATCHES, DEFECTS[defect] if defect else None)
+    run.run(500)
+    leader = run.leader()
+    theirs = leader.disk.notes
+    run.run(9000, lambda: bool(theirs.at(theirs.first).kind == "SNAPSHOT"))
+    returned = run.others(leader)[0]
+    run.crash(returned, False)
+    own, oldest = returned.disk.notes, theirs.at(theirs.first)
+    own.base = theirs.base  # it has replaced as much, by what another coordinator had
+    numbers = range(theirs.first, oldest.fields["until"] + 50)
+    own.notes = [Note(at, UNHEARD, "GROUPS", {"after": 0, "groups": []}) for at in numbers]
+    run.start(returned)
+    run.run(run.now + 1500)
+    assert all(note.epoch != UNHEARD for note in own.notes) is (not defect)
+    assert defect or returned.name in names(run)
 
 
 def names(run: Scripted) -> set[str]:

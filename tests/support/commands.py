@@ -149,7 +149,8 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # its end is not reported yet
+                os.kill(self.pid, number)
 
     def stop(self) -> None:
         """Let it stand still, until SIGCONT; it does when this returns."""

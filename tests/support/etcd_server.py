@@ -97,6 +97,16 @@ class EtcdServer:
         assert self._process is None, "it does not run"
         shutil.rmtree(Path(self._folder, "data"))
 
+    def back_up(self) -> None:
+        """Keep a copy of its data, while it does not run."""
+        assert self._process is None, "it does not run"
+        shutil.copytree(Path(self._folder, "data"), Path(self._folder, "backup"))
+
+    def put_back(self) -> None:
+        """Go on with that copy."""
+        self.lose_data()
+        Path(self._folder, "backup").rename(Path(self._folder, "data"))
+
     def pause(self) -> None:
         """Stop the process, which then accepts connections and answers nothing."""
         assert self._process is not None, "it runs"

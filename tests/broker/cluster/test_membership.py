@@ -68,13 +68,14 @@ def test_given_a_new_store_when_opened_then_it_is_a_new_member_and_stays_that(
 def test_given_an_epoch_when_learned_then_it_is_on_the_disk(tmp_path: Path) -> None:
     member, _ = open_membership(str(tmp_path), "orders", "always")
     member.learn(9, 123, view(9, run=40))
+    member.follow(3)
     member.learn_engine("0482")
     member.learn_addresses({MEMBERS[0]: "10.0.0.1:6222", "f" * 16: "10.0.0.9:6222"})
     member.learn_addresses({MEMBERS[1]: "10.0.0.2:6222"})
     found = read_member(str(tmp_path))
     assert found == member.remembered
     assert (member.epoch, member.revision, member.view) == (9, 123, view(9, run=40))
-    assert found.engine == "0482"
+    assert (found.stream, found.engine) == (3, "0482")
     assert found.addresses == {MEMBERS[0]: "10.0.0.1:6222", MEMBERS[1]: "10.0.0.2:6222"}
     assert member.newest_run == 40
 
@@ -84,6 +85,7 @@ def test_given_what_is_known_already_when_learned_then_nothing_is_written(tmp_pa
     member.learn(9, 123, view(9))
     before = os.stat(tmp_path / FOLDER / FILE)
     member.learn(9, 123, view(9))
+    member.follow(0)
     member.learn_engine("")
     member.learn_addresses({})
     assert os.stat(tmp_path / FOLDER / FILE) == before

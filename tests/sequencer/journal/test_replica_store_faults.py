@@ -1,6 +1,7 @@
 """Every system call of a cut fails once, or is the last one before a kill: the journal survives."""
 
 import contextlib
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -295,4 +296,32 @@ def test_given_a_store_that_never_syncs_when_an_epoch_begins_then_its_head_is_sy
     heard.clear()
     store.begin_epoch(5)
     assert heard == ["store.json", second]
+    store.close()
+
+
+def test_given_a_cut_whose_sync_failed_when_repeated_then_what_stays_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_replica(tmp_path)
+    append(store, [1, 2, 3], 2)
+    sync = os.fsync
+
+    def refuse(fd: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}").endswith(".segment"):
+            raise OSError(errno.EIO, "Input/output error")
+        sync(fd)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        with pytest.raises(OSError, match="Input/output"):
+            store.truncate(2)
+    again: list[bytes] = []
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda *args: (again.append(bytes(args[1])), write(*args))[1])
+    store.truncate(2)
+    assert any(said_in(2, 1) in data and said_in(2, 2) in data for data in again)
+    assert store.sync() == 2
+    store.close()
+    store = open_replica(tmp_path)
+    assert list(messages(store)) == [1, 2]
     store.close()

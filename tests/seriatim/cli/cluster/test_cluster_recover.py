@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -93,6 +93,59 @@ def test_given_no_member_that_can_come_back_when_recovered_then_the_longest_goes
     assert view["epoch"] > before["epoch"]
     assert view["stream"] == before["stream"] + 1
     have_the_same(cluster, last)
+
+
+def fail_over(cluster: ClusterOf) -> None:
+    """The coordinator dies, another one takes over, and the first comes back."""
+    before = cluster.view()["epoch"]
+    coordinator = cluster.members[cluster.coordinator()]
+    coordinator.kill()
+    until(lambda: cluster.view()["epoch"] > before)
+    coordinator.start(coordinator.port)
+    until(lambda: {*cluster.view()["members"]} == {*cluster.ids()})
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    for _ in range(TRIES):
+        if is_so():
+            return
+        time.sleep(0.1)  # another process: no event to await
+    raise AssertionError("in vain")
+
+
+def test_given_etcd_put_back_to_a_backup_when_recovered_then_the_coordinator_goes_on(
+    cluster: ClusterOf,
+) -> None:
+    until(lambda: {*cluster.view()["members"]} == {*cluster.ids()})
+    cluster.etcd.kill()
+    cluster.etcd.back_up()
+    cluster.etcd.start()
+    old = cluster.view()
+    fail_over(cluster)
+    new, coordinator = cluster.view(), cluster.coordinator()
+    assert new["coordinator"] != old["coordinator"]
+
+    cluster.etcd.kill()
+    cluster.etcd.put_back()
+    cluster.etcd.start()
+    for member in cluster.members:
+        assert member.await_line("etcd was put back to an older state")
+    assert cluster.view() == old
+    publish(cluster, 5)  # it goes on without etcd
+
+    def is_recovered() -> bool:
+        done = seriatim("cluster", "recover", *given(cluster), "--yes", "3")
+        assert done.returncode == 0 or b"members are seen" in done.stderr, done.stderr
+        return done.returncode == 0
+
+    until(is_recovered)  # when all are in the list again
+    view = cluster.view()
+    assert view["coordinator"] == new["coordinator"]
+    assert view["epoch"] > new["epoch"]
+    assert view["stream"] == old["stream"] + 1
+    assert cluster.members[coordinator].await_line("etcd has the view again")
+    fail_over(cluster)
+    have_the_same(cluster, newest(cluster))
 
 
 def test_given_an_etcd_without_its_data_when_a_store_is_recovered_then_the_cluster_goes_on(
