@@ -149,7 +149,8 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(self.pid, number)
 
     def stop(self) -> None:
         """Let it stand still, until SIGCONT; it does when this returns."""
