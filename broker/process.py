@@ -121,6 +121,8 @@ async def _serve(settings: Settings, handler: logging.Handler) -> int:
     stopped = loop.create_task(stopping.asked())
     await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
     if starting.done():
+        if cluster is not None and starting.exception() is not None:
+            await server.stop()  # the others would wait for a member that says nothing
         starting.result()
         gc.freeze()  # everything so far stays: the collector need not look at it again
         gc.set_threshold(*GC_THRESHOLDS)

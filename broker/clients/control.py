@@ -20,6 +20,7 @@ from broker.clients.relief import relieve
 from broker.clients.request_handler import RequestHandler
 from broker.clients.session import Session
 from broker.clients.shared_groups import SharedGroups
+from broker.clients.waiting_pings import WaitingPings
 from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import (
     CONTROL,
@@ -66,6 +67,7 @@ class Control:
         self.keeper: Keeper | None = None  # if the journal is on disk
         self.request_handler: RequestHandler | None = None
         self.groups: SharedGroups | None = None  # if queue groups span several brokers
+        self.pings = WaitingPings()  # for that
         self.sessions: Mapping[int, Session] = {}
         self.dropping = Dropping(self.sublist, self.remove)
         self.matches = Matches(max_matches)
@@ -201,6 +203,7 @@ class Control:
     def drop(self, connection: Connection) -> None:
         """Stop routing to a connection that has closed; remove its subscriptions, in turns."""
         connection.shut()
+        self.pings.drop(connection)
         self.dropping.drop(connection)
         if self.replays is not None:
             self.replays.leave(connection)
@@ -272,13 +275,21 @@ class Control:
         read_object(self._text(connection))  # ignored, if it is valid
 
     def _ping(self, connection: Connection) -> None:
-        self.plane.in_order(connection, lambda: self._pong_in_turn(connection))
+        groups = self.groups
+        if groups is None:
+            self.plane.in_order(connection, lambda: self._pong_after_past(connection))
+            return
+        self.pings.begin(connection)
+        self.plane.in_order(connection, lambda: self._pong_in_force(connection, groups))
+        if self.pings.hold(connection):
+            self.plane.spend(EVERYTHING)
 
-    def _pong_in_turn(self, connection: Connection) -> None:
-        if self.groups is not None:
-            self.groups.in_force(connection, lambda: self._pong_after_past(connection))
-        else:
-            self._pong_after_past(connection)
+    def _pong_in_force(self, connection: Connection, groups: SharedGroups) -> None:
+        groups.in_force(connection, lambda: self._pong_of_cluster(connection))
+
+    def _pong_of_cluster(self, connection: Connection) -> None:
+        self.pings.end(connection)
+        self._pong_after_past(connection)
 
     def _pong_after_past(self, connection: Connection) -> None:
         if connection.detached and self.replays is not None:

@@ -7,6 +7,7 @@ far as this member knows.
 import asyncio
 import heapq
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from broker.cluster.store_log import StoreLog
@@ -14,6 +15,7 @@ from sequencer.sequencer import Sequencer
 
 WAIT_SECONDS: Final = 1.0
 WAITING_MAX: Final = 4096  # more are answered at once
+TURN: Final = 256  # answered in one turn when they have waited long enough
 
 
 class AwaitedNumbers:
@@ -26,36 +28,51 @@ class AwaitedNumbers:
         self._sequencer = sequencer
         self._loop = loop
         self._asked = 0
-        self._waiting: list[tuple[int, int, Callable[[], None]]] = []  # a heap, by number
-        self._ends: dict[int, asyncio.TimerHandle] = {}  # by which request it is
+        self._heap: list[tuple[int, int]] = []  # number, and which request it is; also late ones
+        self._waiting: dict[
+            int, tuple[float, Callable[[], None]]
+        ] = {}  # until when; the oldest first
+        self._timer: asyncio.TimerHandle | None = None  # one for all: thousands may end at a time
 
     def wait(self, number: int, action: Callable[[], None]) -> bool:
         """Run `action` when this number is delivered, or after a second; False: it is not here."""
         if not self._sequencer.number < number <= self._journal.last:
             return False
-        if len(self._waiting) >= WAITING_MAX:
+        if len(self._heap) >= WAITING_MAX:
             return False
         self._asked += 1
-        heapq.heappush(self._waiting, (number, self._asked, action))
-        self._ends[self._asked] = self._loop.call_later(WAIT_SECONDS, self._late, self._asked)
+        heapq.heappush(self._heap, (number, self._asked))
+        self._waiting[self._asked] = self._loop.time() + WAIT_SECONDS, action
+        if self._timer is None:
+            self._timer = self._loop.call_later(WAIT_SECONDS, self._late)
         return True
 
     def delivered(self) -> None:
         """More numbers were delivered."""
-        while self._waiting and self._waiting[0][0] <= self._sequencer.number:
-            _, asked, action = heapq.heappop(self._waiting)
-            self._ends.pop(asked).cancel()
+        while self._heap and self._heap[0][0] <= self._sequencer.number:
+            _, asked = heapq.heappop(self._heap)
+            _, action = self._waiting.pop(asked)
             action()
 
     def stop(self) -> None:
         """Answer nobody any more."""
-        for timer in self._ends.values():
-            timer.cancel()
-        self._waiting, self._ends = [], {}
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._heap, self._waiting = [], {}
 
-    def _late(self, asked: int) -> None:
-        del self._ends[asked]
-        at = next(at for at, one in enumerate(self._waiting) if one[1] == asked)
-        action = self._waiting.pop(at)[2]
-        heapq.heapify(self._waiting)
-        action()
+    def _late(self) -> None:
+        """Answer some that have waited long enough; the others have their turns."""
+        self._timer = None
+        now = self._loop.time()
+        late = [one for one, (until, _) in islice(self._waiting.items(), TURN) if until <= now]
+        actions = [self._waiting.pop(one)[1] for one in late]
+        if late:
+            gone = set(late)
+            self._heap = [one for one in self._heap if one[1] not in gone]
+            heapq.heapify(self._heap)
+        if self._waiting:
+            until, _ = next(iter(self._waiting.values()))
+            self._timer = self._loop.call_at(until, self._late)
+        for action in actions:
+            action()

@@ -8,6 +8,7 @@ stop     hand over or leave, or end together with all others, and close
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -216,7 +217,14 @@ class ClusterMember:
         """Take part, and return when this member has caught up. Raises `OSError`."""
         chosen = self.settings.cluster
         host = chosen.host or self.settings.host
-        port = await self.driver.links.listen(host, max(chosen.port, 0))
+        try:
+            port = await self.driver.links.listen(host, max(chosen.port, 0))
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise OSError(
+                f"cannot listen for members on {host}:{max(chosen.port, 0)}: {why}; choose another"
+                " port with --cluster_port, or another address with cluster.host"
+            ) from error
         self.address = chosen.member_advertise or f"{host}:{port}"
         await self.staging.files.load()
         log.info("Cluster %s: member %s, run %d", chosen.name, self.memory.member, self.run)

@@ -17,6 +17,7 @@ cdef enum:
     WORK_MAX = 262144
     ANSWER_BYTES = 128
     TURN_BYTES = 1048576
+    OVERFULL = 4
 
 cdef enum:
     ORDINARY

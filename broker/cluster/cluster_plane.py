@@ -37,6 +37,9 @@ if not cython.compiled:
     CONTROL_WORK = 64
     WORK_MAX = 1 << 18
     TURN_BYTES = 1 << 20  # published in one turn: then what is numbered is sent, and members heard
+    OVERFULL = (
+        4  # times what publishers may have waiting: what each has when it must wait is on top
+    )
     ANSWER_BYTES = 128  # that an answer which waits is counted as: a tuple, and its reply subject
 
 CONFIRM = 0  # +OK
@@ -91,6 +94,10 @@ class ClusterPlane(Plane):
     def submit(self, message: Message, route: Route) -> int:
         """Give a message a place in the cluster's order; 0 if it is refused."""
         if self.unavailable:
+            return 0
+        if self.numbering.table.copies.held > OVERFULL * self.bytes_max:
+            # Each new client may publish once before it must wait, and may leave then.
+            self.unavailable = b"too much waits to be committed"
             return 0
         place = self.numbering.take(message, self.sequencer.now)
         if place:

@@ -66,6 +66,7 @@ class Driver:
         self.stopping = False
         self._unwritten = ""  # why the view could not be written down, as it was logged
         self.engine_has_lost = False  # the view, or all changes since an old one
+        self._knows_no_cluster = False  # and neither has the engine, as it was logged
         self._flushing = False
         self._delivering = False
         self._tick_timer: asyncio.TimerHandle | None = None
@@ -177,6 +178,13 @@ class Driver:
     def _look_at_engine(self, kept: KeptView) -> None:
         """Log once that the engine has not got the view that it had, and that it has it again."""
         member = self.member
+        if member.view is None and kept.view is None and not self._knows_no_cluster:
+            self._knows_no_cluster = True
+            log.warning(
+                "Cluster %s: etcd knows no cluster of this name. This member waits until"
+                " `seriatim cluster init` has made it; is cluster.name right?",
+                member.cluster,
+            )
         is_lost = member.view is not None and (kept.view is None or member.engine_is_older)
         if is_lost and not self.engine_has_lost:
             log.error(

@@ -17,7 +17,8 @@ cdef class GroupShares:
     cdef readonly object weights
     cdef Trie trie
     cdef dict known, shares
-    cdef unsigned long long until
+    cdef unsigned long long until, unknown_until
+    cdef readonly unsigned long long begun
 
     cpdef begin(self)
     cpdef advance(self, unsigned long long number)

@@ -39,10 +39,13 @@ class GroupShares:
         self.known: dict[tuple[str, str], Subscription] = {}  # what is in the trie
         self.shares: dict[tuple[bytes, bytes], GroupShare] = {}
         self.until = 0  # the weights hold up to this number
+        self.unknown_until = 0  # nobody knows who takes the numbers up to this one
+        self.begun = 0  # how many times weights have come into force
 
     def begin(self) -> None:
         """More numbers are to be delivered: other notes may be there than before."""
         self.until = self.weights.next_after
+        self.unknown_until = self.weights.since
 
     def advance(self, number: int) -> None:
         """What comes from `number` on: it or one before it is committed, and so are its notes."""
@@ -59,12 +62,15 @@ class GroupShares:
         for pattern, group, counts in self.weights.begin_next().fields["groups"]:
             self._know(pattern, group, bool(counts))
         self.shares.clear()
+        self.begun += 1
         self.until = self.weights.next_after
 
     def takes(self, number: int, subject: bytes, group: bytes) -> bool:
         """Whether a subscriber of this member gets the message."""
         if number > self.until:
             self.advance(number)
+        if number <= self.unknown_until:
+            return False
         share = self.shares.get((subject, group))
         if share is None:
             share = self._share_of(subject, group)

@@ -26,7 +26,8 @@ GROUP_BYTES_MAX: Final = 1 << 19  # of their patterns and names
 REVIEW_SECONDS: Final = 1.0  # between two looks at who lags
 LOOKED_MAX: Final = 10_000  # subscriptions in one such look
 KNOWN_SECONDS: Final = 1.0  # what was announced and withdrawn may come into force for so long
-
+LOOK_SECONDS: Final = 0.1  # between two looks at what waits, while no weights come into force
+LEAVING_MAX: Final = 4096  # subscriptions that stay after their UNSUB; more end at once
 FORGET_SECONDS: Final = 2.0  # a cluster that takes nothing also writes no weights
 
 Key = tuple[bytes, bytes]  # pattern, group
@@ -46,6 +47,9 @@ class GroupTakers:
         self._leaving: dict[Subscription, Callable[[], None]] = {}
         self._announced: dict[Key, float] = {}  # since when, and not seen in force yet
         self._open: dict[Connection, tuple[set[Key], list[Callable[[], None]]]] = {}
+        self._waited_for: dict[Key, set[Connection]] = {}  # the same, by group
+        self._begun = 0  # how many times weights have come into force
+        self._look_at = 0.0
         self._now = 0.0
         self._review_at = 0.0
         self._asked_at = 0.0  # when this member began to wait for its first client
@@ -59,13 +63,15 @@ class GroupTakers:
             return b"this member has %d queue groups, as many as it may" % GROUPS_MAX
         if self._bytes + len(subject) + len(queue) > GROUP_BYTES_MAX:
             return b"the names of this member's queue groups take %d bytes" % GROUP_BYTES_MAX
+        if len(self._announced) >= GROUPS_MAX:
+            return b"%d new queue groups are not known everywhere yet; try again soon" % GROUPS_MAX
         return b""
 
     def joined(self, sub: Subscription) -> None:
         key = _key(sub)
         if key not in self._counts:
             self._bytes += len(key[0]) + len(key[1])
-            self._announced.setdefault(key, self._now)
+            self._announced[key] = self._now
         self._counts[key] = self._counts.get(key, 0) + 1
         self._weigh(key)
         self._wait(connection_of(sub), key)
@@ -78,7 +84,7 @@ class GroupTakers:
         key = _key(sub)
         if sub in self._leaving:
             return True
-        if self._counts[key] > 1 or not self._is_known(key):
+        if self._counts[key] > 1 or not self._is_known(key) or len(self._leaving) >= LEAVING_MAX:
             return False
         self._leaving[sub] = then
         self._uncount(key)
@@ -98,10 +104,11 @@ class GroupTakers:
         """Numbers and notes were committed, or time has passed. True: clients were answered."""
         self._now = now
         self._shares.settle(delivered, note_watermark)
-        if self._announced:
-            self._confirm()
-        if self._leaving:
-            self._let_go()
+        if self._begun == self._shares.begun and now < self._look_at:
+            return False  # nothing has changed: this is called at the end of each turn
+        self._begun, self._look_at = self._shares.begun, now + LOOK_SECONDS
+        self._confirm()
+        self._let_go()
         if now >= self._review_at:
             self._review_at = now + REVIEW_SECONDS
             self._review()
@@ -128,16 +135,19 @@ class GroupTakers:
                 then()
 
     def _answer(self) -> bool:
+        for connection in [one for one in self._open if one.closed]:
+            for key in self._open.pop(connection)[0]:
+                self._waited_for[key].discard(connection)
         answered = False
-        for connection, (keys, actions) in list(self._open.items()):
-            keys -= {key for key in keys if self._is_settled(key)}
-            if connection.closed:
-                del self._open[connection]
-            elif not keys:
-                del self._open[connection]
-                for action in actions:
-                    action()
-                    answered = True
+        for key in [one for one in self._waited_for if self._is_settled(one)]:
+            for connection in self._waited_for.pop(key):
+                keys, actions = self._open[connection]
+                keys.remove(key)
+                if not keys:
+                    del self._open[connection]
+                    for action in actions:
+                        action()
+                        answered = True
         return answered
 
     def _review(self) -> None:
@@ -176,6 +186,7 @@ class GroupTakers:
     def _wait(self, connection: Connection, key: Key) -> None:
         if not self._is_settled(key):
             self._open.setdefault(connection, (set(), []))[0].add(key)
+            self._waited_for.setdefault(key, set()).add(connection)
 
     def _is_in_force(self, key: Key) -> bool:
         text = key[0].decode("latin-1"), key[1].decode("latin-1")

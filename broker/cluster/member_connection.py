@@ -16,6 +16,7 @@ from sequencer.replica.member_wire import FrameReader, encode_message
 log = logging.getLogger("seriatim")
 
 HANDSHAKE_SECONDS = 5.0  # more would let strangers keep connections
+CLOSE_SECONDS = 5.0  # for what is still to be sent: a machine that is dead takes nothing for long
 UNSENT_MAX = 64 << 20  # the core's windows are smaller: a connection that holds more is dead
 READ_BYTES = 1 << 16  # at once, unless the rest of a frame is longer
 
@@ -39,6 +40,9 @@ class ConnectionOwner(Protocol):
     def gone(self, connection: "MemberConnection") -> None:
         """It is closed; nothing more comes."""
 
+    def stranger(self, connection: "MemberConnection", why: str) -> None:
+        """It is closed, because the other side is not a member of this cluster."""
+
 
 class MemberConnection(asyncio.BufferedProtocol):
     """Lives from `connection_made` to `connection_lost`.
@@ -51,6 +55,7 @@ class MemberConnection(asyncio.BufferedProtocol):
     def __init__(
         self, owner: ConnectionOwner, number: int, member: str, handshake: SecretHandshake
     ) -> None:
+        self.host = ""
         self.number = number  # how the core calls it
         self.member = member  # that was dialled; empty for one that was accepted
         self.name = ""
@@ -73,7 +78,7 @@ class MemberConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername") or ("", 0)
-        self.name = f"{peer[0]}:{peer[1]}"
+        self.host, self.name = peer[0], f"{peer[0]}:{peer[1]}"
         connected = transport.get_extra_info("socket")
         with suppress(OSError):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -83,6 +88,8 @@ class MemberConnection(asyncio.BufferedProtocol):
         self._timer = loop.call_later(HANDSHAKE_SECONDS, self._late)
         assert self._handshake is not None, "it has just begun"
         self._owner.opened(self)
+        if self.closed:
+            return
         self._transport.write(self._handshake.take_output())
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -168,14 +175,21 @@ class MemberConnection(asyncio.BufferedProtocol):
         for pieces in self._unsent:
             self._transport.writelines(pieces)
         self._unsent.clear()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(CLOSE_SECONDS, self._transport.abort)
         self._transport.close()
+
+    def abort(self) -> None:
+        """Close it at once."""
+        self.closed = True
+        self._transport.abort()
 
     def _shake(self, handshake: SecretHandshake, data: bytes) -> bytes:
         """Go on with the handshake; return the bytes after it."""
         try:
             handshake.receive(data)
         except HandshakeFailed as error:
-            log.error("Cluster: no connection with %s: %s", self.name, error)
+            self._owner.stranger(self, str(error))
             self._transport.write(handshake.take_output())
             self.close()
             return b""
@@ -188,8 +202,8 @@ class MemberConnection(asyncio.BufferedProtocol):
 
     def _late(self) -> None:
         self._timer = None
-        log.error("Cluster: %s did not finish its handshake in time", self.name)
-        self._transport.abort()
+        self._owner.stranger(self, "it did not finish its handshake in time")
+        self.abort()
 
     def _cancel(self) -> None:
         if self._timer is not None:

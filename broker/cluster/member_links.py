@@ -12,6 +12,10 @@ from broker.settings.cluster_checks import is_loopback
 log = logging.getLogger("seriatim")
 
 DIAL_SECONDS = 1.0  # a member that does not answer for so long is as good as silent
+STRANGERS_MAX = 64  # connections that have not shown that they know the secret; the oldest goes
+ACCEPTED_MAX = 1024  # connections of other members, and of strangers
+QUIET_SECONDS = 60.0  # between two lines in the log about strangers on the same machine
+HOSTS_MAX = 256  # machines of strangers that are remembered for that
 
 
 class LinkOwner(Protocol):
@@ -45,6 +49,7 @@ class MemberLinks:
         self._dials: dict[str, asyncio.Task[None]] = {}
         self._server: asyncio.Server | None = None
         self._shunned: set[str] = set()  # which the log has reported
+        self._reported: dict[tuple[str, str], float] = {}  # strangers, why, and when
 
     async def listen(self, host: str, port: int) -> int:
         """Accept other members; return the port. Raises `OSError`."""
@@ -83,6 +88,27 @@ class MemberLinks:
 
     def opened(self, connection: MemberConnection) -> None:
         self._connections[connection.number] = connection
+        if connection.member:
+            return
+        accepted = [one for one in self._connections.values() if not one.member]
+        strangers = [one for one in accepted if not one.is_joined]
+        if len(strangers) > STRANGERS_MAX:  # they must not keep members out, nor take all files
+            strangers[0].abort()
+        elif len(accepted) > ACCEPTED_MAX:
+            connection.abort()
+
+    def stranger(self, connection: MemberConnection, why: str) -> None:
+        """Log it, but not for each of many connections."""
+        now, key = self._loop.time(), (connection.host, why)
+        before = self._reported.pop(key, None)
+        if before is not None and now - before < QUIET_SECONDS:
+            self._reported[key] = before
+            log.debug("Cluster: no connection with %s: %s", connection.name, why)
+            return
+        if len(self._reported) >= HOSTS_MAX:
+            self._reported.clear()
+        self._reported[key] = now
+        log.error("Cluster: no connection with %s: %s", connection.name, why)
 
     def joined(self, connection: MemberConnection) -> None:
         self.owner.joined(connection)

@@ -77,7 +77,11 @@ class OperatorService:
     async def _serve(self, request: OperatorRequest) -> None:
         facts = await self._commands[request.command](request)
         if facts is not None:
-            log.info("Cluster: asked to %s %s: %s", request.command, request.to, facts)
+            asked = f"{request.command} {request.to}".rstrip()
+            if facts.get("why"):
+                log.warning("Cluster: an operator asked: %s; not done: %s", asked, facts["why"])
+            else:
+                log.info("Cluster: an operator asked: %s", asked)
             await self._answer(request, facts)
 
     async def _answer(self, request: OperatorRequest, facts: Facts) -> None:

@@ -177,6 +177,8 @@ class FollowerRole:
 
     def _refused(self, connection: int, message: m.NotCoordinator) -> None:
         if connection == self.connection:
+            if message.why and message.why != self.why:
+                self.member.complaint = f"the coordinator refuses this member: {message.why}"
             self.why = message.why
         if message.view is not None:
             self.member.learned(message.revision, message.view)

@@ -79,7 +79,7 @@ class FrameFields:
         stop = self.at + count * EPOCHS.size
         found = tuple(EPOCHS.iter_unpack(self.body[self.at : stop]))
         self.at = stop
-        before = (-1, 0)
+        before = (-1, 1)  # numbers begin with 1
         for epoch, first in found:
             if epoch <= before[0] or first < before[1] or first > NUMBER_MAX:
                 raise self.bad(f"epoch {epoch} from {first} on does not follow {before}")

@@ -3,14 +3,19 @@
     SNAPSHOT  {"applications":[<DONE>...],"groups":[[<after>,<GROUPS>]...],"at":0,"until":1207}
 
 Each member does so by itself, and only up to `until`: a note that is committed, before the oldest
-promise without a DONE. What queue groups had in force for numbers of the journal stays. The new
-notes, of which this is the one `at` a place, have the numbers up to `until`, and its epoch. So the
-rest of the log is matched as before.
+promise without a DONE. The new notes, of which this is the one `at` a place, have the numbers up to
+`until`, and its epoch. So the rest of the log is matched as before.
+
+The newest changes of queue groups stay, and those before them become one. So clients that come and
+go for years do not make the log grow. Numbers up to `since` were shown long ago. Who finds only a
+SNAPSHOT of them gives them to nobody: another member's subscriber has had them, or it is lost.
 
 A member that lacks some of what a coordinator has replaced gets all of these notes, and replaces
 its own by them in one step: what it has acknowledged is never missing.
 """
 
+from collections.abc import Iterator
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from sequencer.replica.member_messages import Note
@@ -21,44 +26,51 @@ if TYPE_CHECKING:
     from sequencer.replica.member import Member
 
 SPARE: Final = 1000  # notes that may be replaced; fewer are not worth a new file
-PART: Final = 100  # applications, and changes of groups, in one note
+SPARE_BYTES: Final = 8 << 20  # or so many bytes of queue groups
+KEPT: Final = 200  # the newest changes of queue groups; those before them are made one
+KEPT_BYTES: Final = 1 << 20
+PART: Final = 100  # applications in one note
+PART_BYTES: Final = 256 << 10  # of queue groups in one note: several of them are one message
+ENTRY: Final = 32  # bytes that a change needs besides its names, for each weight
+ESCAPED: Final = 6  # of a character that is not ASCII
+
+Change = list[Any]  # [<pattern>, <group>, {<member>: <weight>}]
+History = list[list[Any]]  # [<after>, [<Change>...]]
 
 
-def shorten(member: "Member", spare: int) -> None:
+def shorten(member: "Member", spare: int, kept: int) -> None:
     """Replace what is no longer needed, if that is much. Raises `OSError`: nothing is replaced."""
     notes, promises = member.notes, member.promises
     oldest = min((note.number for note in promises.open.values()), default=notes.last + 1)
     end = min(oldest - 1, member.note_watermark)
-    parts = _parts(len(promises.applications), 0)
-    if end - notes.first + 1 <= spare + 2 * parts:
-        return
     known = list(promises.applications.values())
-    since, history = _history(member, end)
-    parts = _parts(len(known), len(history))
-    if end - notes.first + 1 <= spare + 2 * parts:
+    applications = [known[at : at + PART] for at in range(0, len(known), PART)]
+    there = end - notes.first + 1
+    is_large = promises.group_bytes > SPARE_BYTES
+    if there <= spare + 2 * len(applications) and not is_large:
+        return
+    since, history = _history(member, end, kept)
+    groups = _parts(history) or [[]]
+    parts = max(len(applications), len(groups), 1)
+    if there <= (parts if is_large else spare + 2 * parts):
         return
     made = []
-    for at in range(parts):
-        some = slice(at * PART, (at + 1) * PART)
-        fields = {"applications": known[some], "groups": history[some], "at": at}
-        fields |= {"until": end, "since": since}
+    nothing: list[Any] = []
+    for at, (some, changed) in enumerate(zip_longest(applications, groups, fillvalue=nothing)):
+        fields = {"applications": some, "groups": changed, "at": at, "until": end, "since": since}
         made.append(Note(end - parts + 1 + at, notes.at(end).epoch, "SNAPSHOT", fields))
     rest = (notes.at(number) for number in range(end + 1, notes.last + 1))
     notes.begin_anew((*made, *rest))
+    promises.group_bytes = 0
 
 
-def _parts(applications: int, groups: int) -> int:
-    """How many notes a snapshot has."""
-    return max(-(-applications // PART), -(-groups // PART), 1)
-
-
-def _history(member: "Member", end: int) -> tuple[int, list[list[Any]]]:
-    """The weights of queue groups: (after, groups), for all numbers that are in the journal.
+def _history(member: "Member", end: int, kept: int) -> tuple[int, History]:
+    """The weights of queue groups: (after, groups), for the newest numbers of the journal.
 
     For numbers up to the first result they are no longer known.
     """
     since = 0
-    history: list[list[Any]] = []
+    history: History = []
     for number in range(member.notes.first, end + 1):
         note = member.notes.at(number)
         if note.kind == "GROUPS":
@@ -66,14 +78,58 @@ def _history(member: "Member", end: int) -> tuple[int, list[list[Any]]]:
         elif note.kind == "SNAPSHOT":
             history += note.fields.get("groups", [])
             since = note.fields.get("since", 0)
-    old = [one for one in history if one[0] < member.log.first]
-    if len(old) < 2:
+    at = max(len(history) - kept, 0)
+    size = sum(size_of(groups) for _, groups in history[at:])
+    while at < len(history) and (size > KEPT_BYTES or history[at][0] < member.log.first):
+        size -= size_of(history[at][1])
+        at += 1
+    if not at or history[at - 1][0] <= since:
         return since, history
+    after = history[at - 1][0]
     base: dict[GroupKey, Weights] = {}
-    for _, groups in old:
+    for _, groups in history[:at]:
         base |= {(pattern, group): weights for pattern, group, weights in groups}
     merged = [[*key, weights] for key, weights in sorted(base.items()) if weights]
-    return old[-1][0], [[old[-1][0], merged], *history[len(old) :]]
+    return after, [*([after, some] for some in _pieces(merged)), *history[at:]]
+
+
+def _pieces(changed: list[Change]) -> Iterator[list[Change]]:
+    """The changes in pieces that fit a note; one piece if there are none."""
+    piece: list[Change] = []
+    size = 0
+    for one in changed:
+        size += size_of([one])
+        if size > PART_BYTES and piece:
+            yield piece
+            piece, size = [], size_of([one])
+        piece.append(one)
+    yield piece
+
+
+def _parts(history: History) -> list[History]:
+    """The history in parts that fit a note."""
+    parts: list[History] = []
+    room = 0
+    for one in history:
+        size = size_of(one[1])
+        if size > room:
+            parts.append([])
+            room = PART_BYTES
+        parts[-1].append(one)
+        room -= size
+    return parts
+
+
+def size_of(groups: list[Change]) -> int:
+    """About how many bytes these have in a note."""
+    return ENTRY + sum(
+        _width(pattern) + _width(group) + ENTRY * (1 + len(weights))
+        for pattern, group, weights in groups
+    )
+
+
+def _width(text: str) -> int:
+    return len(text) if text.isascii() else ESCAPED * len(text)
 
 
 def first_to_send(notes: NoteLog, common: int) -> int:

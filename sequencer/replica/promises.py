@@ -32,7 +32,7 @@ from sequencer.journal.record import Walk
 from sequencer.replica import member_messages as m
 from sequencer.replica.errors import StageRefused
 from sequencer.replica.held_notes import HeldNotes
-from sequencer.replica.note_snapshots import SPARE, shorten
+from sequencer.replica.note_snapshots import KEPT, SPARE, shorten, size_of
 from sequencer.replica.replicated_log import StageKey, StageStore
 from sequencer.replica.running_batch import RunningBatch, check_order
 from sequencer.replica.stage_pieces import StagePieces
@@ -51,6 +51,7 @@ class Promises:
 
     pieces_kind = StagePieces
     spare = SPARE
+    kept = KEPT
 
     def __init__(self, member: "Member", stages: StageStore | None) -> None:
         self.member = member
@@ -59,6 +60,7 @@ class Promises:
         self.running: dict[str, RunningBatch] = {}  # the coordinator's
         self.open: dict[int, m.Note] = {}  # by origin: promises without a committed DONE
         self.asked: set[int] = set()  # keys of requests that the coordinator has
+        self.group_bytes = 0  # of GROUPS notes since the log was shortened
         self.written = 0  # pieces of stages, on this connection
         self.pieces = self.pieces_kind(self)
         self.held = HeldNotes(self)
@@ -85,6 +87,7 @@ class Promises:
         if note.kind == "PREPARE":
             self.open[note.fields["origin"]] = note
         elif note.kind == "GROUPS":
+            self.group_bytes += size_of(note.fields["groups"])
             self.member.weights.add(note)
         elif note.kind == "SNAPSHOT":  # what was committed before it was written
             until = note.fields["until"]
@@ -99,8 +102,9 @@ class Promises:
             self.open.pop(note.fields["origin"], None)
             self._know(note.fields)
             self._answer(note)
+        if note.kind in ("DONE", "GROUPS"):
             try:
-                shorten(self.member, self.spare)
+                shorten(self.member, self.spare, self.kept)
             except OSError as error:
                 self.member.complaint = f"the notes cannot be shortened: {error}"
 

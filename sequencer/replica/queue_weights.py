@@ -29,7 +29,7 @@ class QueueWeights:
     def __init__(self) -> None:
         self.newest: dict[GroupKey, Weights] = {}  # with all notes, also with those to come
         self.in_force: dict[GroupKey, Weights] = {}
-        self.since = 0  # what was in force for numbers up to here may be forgotten
+        self.since = 0  # what was in force for numbers up to here is forgotten: nobody takes them
         self._notes: deque[Note] = deque()  # not in force yet
 
     def add(self, note: Note) -> None:
@@ -88,7 +88,7 @@ class QueueWeights:
         while self.next_after < number:
             self.begin_next()
         weights = self.in_force.get(key)
-        if not weights:
+        if not weights or number <= self.since:
             return ""
         point = draw(number, seed_of(key[1].encode("latin-1"))) % sum(weights.values())
         for member in sorted(weights):

@@ -68,6 +68,7 @@ class Process:
             stages=disk.stages,
         )
         self.member.promises.spare = 8  # so that notes are replaced all the time
+        self.member.promises.kept = 4
         self.numbering = numbering
         self.walk = Walk(disk.log.salt, False)
         self.waiting: deque[tuple[int, int, int]] = deque()  # place, origin, nth

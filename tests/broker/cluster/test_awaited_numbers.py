@@ -1,9 +1,10 @@
 """Requests for numbers that are here, and may not be shown yet."""
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 
-from broker.cluster.awaited_numbers import AwaitedNumbers
+from broker.cluster.awaited_numbers import TURN, WAITING_MAX, AwaitedNumbers
 from broker.cluster.membership import Membership
 from broker.cluster.store_log import StoreLog
 from sequencer.sequencer import Sequencer
@@ -45,3 +46,40 @@ def test_given_numbers_above_the_watermark_when_asked_for_then_they_wait_for_it(
         log.close()
 
     asyncio.run(work())
+
+
+def test_given_thousands_that_wait_in_vain_then_they_are_answered_in_short_turns(
+    tmp_path: Path,
+) -> None:
+    async def work() -> list[int]:
+        store = open_replica(tmp_path)
+        append(store, [SECOND] * 5, epoch=1)
+        loop = asyncio.get_running_loop()
+        log = StoreLog(store, Membership.begin(str(tmp_path), "orders"), loop)
+        awaited = AwaitedNumbers(log, Sequencer(), loop)
+        answered: list[int] = []  # in which turn
+        all_answered = asyncio.Event()
+        turns = 0
+
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+            if not all_answered.is_set():
+                loop.call_soon(turn)
+
+        def answer() -> None:
+            answered.append(turns)
+            if len(answered) == WAITING_MAX:
+                all_answered.set()
+
+        for at in range(WAITING_MAX):
+            assert awaited.wait(1 + at % 5, answer)
+        assert not awaited.wait(1, answer), "so many are enough"
+        loop.call_later(0.9, turn)
+        await all_answered.wait()
+        awaited.stop()
+        log.close()
+        return answered
+
+    answered = asyncio.run(work())
+    assert max(Counter(answered).values()) <= 2 * TURN, "others have had their turns"

@@ -1,7 +1,9 @@
 """The plane of a member: nothing is shown before it is committed, and answers come in order."""
 
+from broker.clients.waiting_pings import PINGS_MAX
 from broker.cluster.cluster_plane import ClusterPlane
 from broker.cluster.group_shares import GroupShares
+from broker.cluster.group_takers import GroupTakers
 from sequencer.journal.record import RecordBatch, Walk
 from sequencer.replica.forward_table import ForwardTable
 from sequencer.replica.numbering import Numbering
@@ -29,6 +31,7 @@ class MemberStage(Stage):
             Numbering(self.table, Sequencer(), None), RUN, bytes_max, self._flush, shares
         )
         self.member.attach(self.control)
+        self.groups = self.control.groups = GroupTakers("me", shares)
         self.control.plane = self.plane
         self.given = 0
 
@@ -144,3 +147,46 @@ def test_given_more_unanswered_than_allowed_then_the_publisher_waits_until_there
     stage.commit(stage.order(), 2)
     assert stage.member.held == []
     assert stage.table.held_bytes == 0
+
+
+def test_given_clients_that_publish_once_and_leave_then_what_waits_has_a_bound() -> None:
+    stage = MemberStage(bytes_max=10_000)
+    for cid in range(100):
+        peer = stage.client(cid)
+        peer.send(b"PUB a 1000\r\n%b\r\n" % bytes(1000))
+        peer.close()
+    assert 40_000 < stage.table.held_bytes < 42_000
+    late = stage.client(100)
+    late.send(b"PUB a 1\r\nx\r\n")
+    assert b"too much waits to be committed" in late.take()
+    while stage.table.held_bytes:
+        stage.commit(stage.order(), stage.given)
+    stage.member.unavailable = b""  # as the driver does each turn
+    late.send(b"PUB a 1\r\nx\r\nPING\r\n")
+    stage.commit(stage.order(), stage.given)
+    assert late.take() == b"PONG\r\n"
+
+
+def test_given_pings_that_nobody_can_answer_then_the_rest_of_the_clients_input_waits() -> None:
+    stage = MemberStage()
+    peer = stage.client(1)
+    peer.send(b"PUB a 1\r\nx\r\n")
+    peer.read(b"PING\r\n" * 1000)
+    assert peer.waits == 1
+    stage.commit(stage.order(), 1)
+    assert peer.take() == b"PONG\r\n" * PINGS_MAX
+    assert peer.waits == 0
+    peer.go_on()
+    assert peer.take() == b"PONG\r\n" * (1000 - PINGS_MAX)
+
+
+def test_given_pings_behind_a_new_queue_group_then_they_are_bounded_too() -> None:
+    stage = MemberStage()
+    peer, other = stage.client(1), stage.client(2)
+    peer.read(b"SUB jobs workers 1\r\n" + b"PING\r\n" * 1000)
+    assert peer.waits == 1
+    other.send(b"PING\r\n")
+    assert other.take() == b"PONG\r\n", "others do not wait"
+    peer.close()
+    stage.groups.go_on(9.0, 0, 0)
+    assert peer.waits == 1, "it is gone, and is not called any more"

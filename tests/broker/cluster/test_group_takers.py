@@ -1,7 +1,9 @@
 """A member's subscribers in groups: when PONG comes, who stays, and how many there may be."""
 
+from typing import Any
+
 from broker.cluster.group_shares import GroupShares
-from broker.cluster.group_takers import ABLE, GROUPS_MAX, LAGGING, GroupTakers
+from broker.cluster.group_takers import ABLE, GROUPS_MAX, LAGGING, LEAVING_MAX, GroupTakers
 from sequencer.replica.member_messages import Note
 from sequencer.replica.queue_weights import QueueWeights
 from testkit.peer import Peer
@@ -152,3 +154,59 @@ def test_given_weights_of_an_earlier_process_then_clients_wait_until_they_are_go
     assert stage.groups.is_forgotten(20.0), "it does not wait for ever"
     stage.write()
     assert stage.groups.is_forgotten(10.0)
+
+
+def test_given_new_groups_that_come_and_go_quickly_then_those_that_are_remembered_are_few() -> None:
+    stage = GroupStage()
+    peer = stage.member()
+    for at in range(GROUPS_MAX):
+        peer.send(b"SUB jobs.%d workers 1\r\nUNSUB 1\r\n" % at)
+    peer.send(b"SUB jobs.more workers 1\r\n")
+    assert b"try again soon" in peer.take()
+    stage.go_on(seconds=2.0)
+    peer.send(b"SUB jobs.more workers 1\r\nPING\r\n")
+    stage.write()
+    stage.go_on()
+    assert peer.take() == b"PONG\r\n"
+
+
+def test_given_one_group_that_is_joined_and_left_quickly_then_few_subscriptions_stay() -> None:
+    stage = GroupStage()
+    peer = stage.member()
+    peer.send(b"SUB jobs workers 1\r\n")
+    stage.write()
+    stage.go_on()
+    for _ in range(LEAVING_MAX + 100):
+        peer.send(b"UNSUB 1\r\nSUB jobs workers 1\r\n")
+    assert len(peer.connection.subs) == LEAVING_MAX + 1
+    stage.go_on()
+    assert len(peer.connection.subs) == 1
+
+
+class Counted(dict[tuple[str, str], dict[str, int]]):
+    """Weights that count how often they are looked at."""
+
+    looks = 0
+
+    def get(self, *arguments: Any) -> Any:
+        self.looks += 1
+        return super().get(*arguments)
+
+
+def test_given_many_clients_that_wait_then_a_turn_in_which_nothing_came_costs_nothing() -> None:
+    stage = GroupStage()
+    peers = [stage.member() for _ in range(50)]
+    for peer in peers:
+        for at in range(20):
+            peer.send(b"SUB jobs.%d workers %d\r\n" % (at, at))
+        peer.send(b"PING\r\n")
+    looked = stage.weights.in_force = Counted(stage.weights.in_force)
+    stage.go_on()
+    assert 0 < looked.looks <= 40, "each group is looked at, not each client's"
+    before = looked.looks
+    for _ in range(1000):
+        stage.go_on(seconds=0.0)
+    assert looked.looks == before
+    stage.write()
+    stage.go_on(seconds=0.0)
+    assert [peer.take() for peer in peers] == [b"PONG\r\n"] * 50, "news is looked at at once"

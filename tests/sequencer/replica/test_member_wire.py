@@ -295,6 +295,7 @@ MALFORMED = [
     (hello(epoch(3, 1) + epoch(3, 2), 2), r"HELLO: epoch 3 from 2 on does not follow \(3, 1\)"),
     (hello(epoch(3, 5) + epoch(4, 2), 2), r"HELLO: epoch 4 from 2 on does not follow \(3, 5\)"),
     (hello(epoch(3, 1 << 63), 1), "HELLO: epoch 3 from 9223372036854775808"),
+    (hello(epoch(3, 0), 1), "HELLO: epoch 3 from 0 on does not follow"),
     (hello(b"", 0, run=1 << 31), "HELLO: protocols 1 to 2, run 2147483648, sync 1"),
     (hello(b"", 0, sync=3), "HELLO: protocols 1 to 2, run 41, sync 3"),
     (hello(b"", 0, low=3), "HELLO: protocols 3 to 2, run 41, sync 1"),

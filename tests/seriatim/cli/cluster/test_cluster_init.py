@@ -2,6 +2,8 @@
 
 import asyncio
 import shutil
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from sequencer.journal.reader import Reader
 from tests.seriatim.cli.command import refusal, seriatim
 from tests.support.etcd_server import EtcdServer, kept_port
 from tests.support.keepers import cluster_name, keeper_of, view
-from tests.support.processes import SeriatimServer
+from tests.support.processes import NotReadyError, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 from tests.support.stores import open_store, put
 
@@ -155,3 +157,51 @@ def test_given_a_view_that_another_made_meanwhile_when_made_then_the_first_one_s
 
     asyncio.run(work())
     assert "with 3 members in sync" in refused(etcd, name, tmp_path / "one")
+
+
+def test_given_a_member_that_starts_before_its_cluster_is_made_then_it_says_so_and_waits(
+    etcd: EtcdServer, name: str, tmp_path: Path
+) -> None:
+    given = ["--cluster", name, "--etcd", etcd.endpoint, "--cluster_port", "-1"]
+    early = SeriatimServer(arguments=given, store=tmp_path / "two")
+    first = SeriatimServer(arguments=given, store=tmp_path / "one")
+    with ThreadPoolExecutor() as pool:
+        starting = pool.submit(early.start)
+        try:
+            assert early.await_line(f"Cluster {name}: etcd knows no cluster of this name")
+            init(etcd, name, tmp_path / "one")
+            first.start()
+            starting.result()
+        finally:
+            early.kill()
+            first.kill()
+
+
+def test_given_a_member_whose_start_fails_then_it_has_left_the_view_when_it_ends(
+    etcd: EtcdServer, name: str, tmp_path: Path
+) -> None:
+    given = ["--cluster", name, "--etcd", etcd.endpoint, "--cluster_port", "-1"]
+    init(etcd, name, tmp_path / "one", "--min_in_sync", "1")
+    with SeriatimServer(arguments=given, store=tmp_path / "one") as first:
+        second = SeriatimServer(arguments=given, store=tmp_path / "two")
+        with pytest.raises(NotReadyError, match=r"cannot listen on .*: Address already in use"):
+            second.start(first.port)
+        assert second.said("caught up"), "it was a member"
+        assert not second.said("Unclosed")
+        kept = kept_view(etcd, name)
+        assert kept.view is not None
+        assert len(kept.view.members) == 1
+
+
+def test_given_a_member_that_the_others_refuse_then_its_log_says_why(
+    etcd: EtcdServer, name: str, tmp_path: Path
+) -> None:
+    given = ["--cluster", name, "--etcd", etcd.endpoint, "--cluster_port", "-1"]
+    init(etcd, name, tmp_path / "one", "--min_in_sync", "1")
+    other = SeriatimServer(arguments=[*given, "--sync", "always"], store=tmp_path / "two")
+    with SeriatimServer(arguments=given, store=tmp_path / "one"), ThreadPoolExecutor() as pool:
+        starting = pool.submit(other.start)
+        words = "the coordinator refuses this member: journal.sync is interval in this cluster"
+        assert other.await_line(words)
+        other.signal(signal.SIGTERM)
+        assert isinstance(starting.exception(), NotReadyError), "it took no clients"
