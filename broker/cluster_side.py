@@ -58,6 +58,9 @@ class MemberHost(Protocol):
     def quit(self) -> None:
         """Stop the broker, as an operator asks."""
 
+    def stream_begun(self, stream: int) -> None:
+        """The feeds are this stream from now on."""
+
     def addresses_changed(self) -> None:
         """Other members serve clients now, or at other addresses."""
 

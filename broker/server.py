@@ -366,6 +366,11 @@ class Server:
         """More messages were delivered: serve those that wait for them."""
         self.core.advance()
 
+    def stream_begun(self, stream: int) -> None:
+        """The feeds are this stream from now on: the cluster has begun it."""
+        if self.feeds is not None and self.cluster is not None:
+            self.feeds.begin_stream(self.cluster.journal.id, stream)
+
     def addresses_changed(self) -> None:
         """Other members serve clients now: tell those that understand it."""
         self.info_push.changed()

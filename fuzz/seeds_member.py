@@ -25,7 +25,6 @@ MESSAGES = (
     m.StageDrop(7, "app", 4, "p0"),
     m.MemberRequest(3, "STAGE", {"a": "b"}, b"rows"),
     m.MemberReply(3, 503, {}, b"again"),
-    m.SegmentPart(7, 9, 200, 100, b"bytes"),
     m.HandOver(88, VIEW),
     m.Leave(7),
     m.Takers(7, ((b"a.*", b"g", 2), (b"b", b"h", 0))),

@@ -52,7 +52,7 @@ class Driver:
     ) -> None:
         self.member = member
         self.groups = groups
-        self.feeds = FeedSender(plane.sequencer)
+        self.feeds = FeedSender(plane.sequencer, host.stream_begun)
         self.plane = plane
         self.journal = journal
         self.views = views
@@ -228,8 +228,9 @@ class Driver:
         member.delivered = max(self.plane.sequencer.number, self.journal.remembered)
         member.remembered = max(member.remembered, self.journal.remembered)
         member.flush()
-        if self.feeds.coordinates != (member.reign is not None):
-            self.feeds.set_role(member.reign is not None)
+        feeds, coordinates = self.feeds, member.reign is not None
+        if feeds.coordinates != coordinates or feeds.view is not member.view:
+            feeds.set_role(coordinates, member.view)
         while member.actions:
             actions, member.actions = member.actions, []
             for action in actions:

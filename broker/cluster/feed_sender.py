@@ -3,24 +3,40 @@
 It begins with the number after the one that it had delivered when its reign began. So a number may
 come twice, from two members, with the same bytes. One that came from neither is requested by the
 receivers, from any member.
+
+`seriatim cluster recover` begins another stream: numbers may be lost, and given again. All
+members learn it from the view, before the coordinator of that view sends.
 """
 
+from collections.abc import Callable
+
 from sequencer.journal.record import Walk
+from sequencer.replica.view import View
 from sequencer.sequencer import Sequencer
 
 RECORD = 1
 
 
 class FeedSender:
-    """One per member. `sequencer` counts what is delivered, and knows the feeds."""
+    """One per member. `sequencer` counts what is delivered, and knows the feeds.
 
-    def __init__(self, sequencer: Sequencer) -> None:
+    `begin_stream` is called with the first stream that is known, and with each later one.
+    """
+
+    def __init__(self, sequencer: Sequencer, begin_stream: Callable[[int], None]) -> None:
         self.coordinates = False
+        self._begin_stream = begin_stream
+        self.view: View | None = None
         self._sequencer = sequencer
         self._walk = Walk(0, False)
 
-    def set_role(self, coordinates: bool) -> None:
-        """Begin after what is delivered, or fall silent."""
+    def set_role(self, coordinates: bool, view: View | None = None) -> None:
+        """Begin after what is delivered, or fall silent. `view`: the newest; it has the stream."""
+        if view is not self.view and view is not None:
+            is_new = self.view is None or view.stream != self.view.stream
+            self.view = view
+            if is_new:
+                self._begin_stream(view.stream)
         if coordinates and not self.coordinates:
             for feed in self._sequencer.feeds:
                 feed.previous = self._sequencer.number

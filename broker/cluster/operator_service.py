@@ -3,8 +3,9 @@
     seriatim cluster handover --etcd_requests.py--> OperatorService --> the core
                               <--------- answer --------'
 
-Only the coordinator hands over and removes; every member reports and stops. A request is served
-once, however often the watch reports it.
+Only the coordinator hands over and removes. It says at once that it has taken the request; the
+others say that they do not coordinate. So the command knows early whether anybody serves it. Every
+member reports and stops. A request is served once, however often the watch reports it.
 
 `stop` ends all members with the same log, and leaves the view as it is. So any of them may begin
 first afterwards. Each member lets its clients go, and then says that it is "stopped". When all have
@@ -30,6 +31,8 @@ HAND_OVER_S: Final = 5.0
 REMOVE_S: Final = 5.0
 SETTLE_S: Final = 10.0  # how long a member waits for the others when all stop
 STOPPED: Final = "stopped"  # a state in the list of members
+OF_COORDINATOR: Final = ("hand over", "remove")
+GONE: Final = "another member coordinates by now; ask again"
 
 Facts = dict[str, Any]
 
@@ -75,6 +78,11 @@ class OperatorService:
                 await job
 
     async def _serve(self, request: OperatorRequest) -> None:
+        if request.command in OF_COORDINATOR:
+            coordinates = self._member.reign is not None
+            await self._answer(request, {"taken": coordinates})
+            if not coordinates:
+                return
         facts = await self._commands[request.command](request)
         if facts is not None:
             asked = f"{request.command} {request.to}".rstrip()
@@ -110,7 +118,7 @@ class OperatorService:
     async def _hand_over(self, request: OperatorRequest) -> Facts | None:
         member, reign = self._member, self._member.reign
         if reign is None:
-            return None
+            return {"done": False, "why": GONE}
         began = self._driver.loop.time()
         call = reign.hand_over_to_any if not request.to else reign.hand_over
         why = self._ask(call, *([request.to] if request.to else []))
@@ -128,7 +136,7 @@ class OperatorService:
     async def _remove(self, request: OperatorRequest) -> Facts | None:
         member, reign = self._member, self._member.reign
         if reign is None or member.view is None:
-            return None
+            return {"done": False, "why": GONE}
         gone, view = request.to, member.view
         if gone == member.id:
             return {"done": False, "why": "it coordinates: hand over first"}

@@ -56,6 +56,11 @@ class Feeds:
         for outlet in self.outlets:
             outlet.identify(journal, stream)
 
+    def begin_stream(self, journal: str, stream: int) -> None:
+        """The same while they are being sent: what fails is logged."""
+        for outlet in self.outlets:
+            outlet.begin_stream(journal, stream)
+
     def fitting(self, subject: bytes) -> Fitting | None:
         """How long a message to this subject may be; None if there is no known limit."""
         fitting = Fitting(self.outlets, subject)

@@ -95,6 +95,14 @@ class Outlet:
         if self.rerequests is not None and isinstance(self.codec, MoldUDP64Codec):
             self.rerequests.rerequests.begin_stream(self.codec.session)
 
+    def begin_stream(self, journal: str, stream: int) -> None:
+        """The same while it is being sent: what fails is logged."""
+        try:
+            self.identify(journal, stream)
+        except Exception as error:  # a user's codec: it must not stop the others
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            log.error("Feed %s: its codec failed on another stream: %s", self.settings.label, why)
+
     def _make_rerequests(
         self,
         sequencer: Sequencer,

@@ -7,12 +7,11 @@ for byte. What a `Store` never does, it does: it takes back numbers that were no
     truncate        everything above a number goes
     begin_anew      everything goes; it goes on after a number
     adopt           an empty store becomes one of another journal
-    install_segment another member's segment is the next one (sequencer/journal/segment_copy.py)
 
 All of these are for the writer's thread. The keeper's thread must not be in the middle of a call
-in truncate, begin_anew, adopt and install_segment; beside begin_epoch it may be. Each has synced
-what it says when it returns. After an OSError, nothing can be written until the same call, or
-another of these, succeeds. A crash leaves a store that opens: cut, or ending later.
+in truncate, begin_anew and adopt; beside begin_epoch it may be. Each has synced what it says when
+it returns. After an OSError, nothing can be written until the same call, or another of these,
+succeeds. A crash leaves a store that opens: cut, or ending later.
 
 Segments are of one epoch each, so the heads of the segments are the table of epochs. A store that
 a single broker wrote is different: its segments may have records of several. The callers know the
@@ -37,7 +36,6 @@ from sequencer.journal.identity import ANEW, CUT, Identity, Underway, write_iden
 from sequencer.journal.recovery import Recovery
 from sequencer.journal.rewrite import rewrite
 from sequencer.journal.segment import Segment
-from sequencer.journal.segment_copy import SegmentCopy
 from sequencer.journal.store import UNSYNCED_MAX, Store
 
 Epochs = tuple[tuple[int, int], ...]
@@ -127,44 +125,6 @@ class ReplicaStore(Store):
                 f" {journal}. Give an empty directory"
             )
         self._begin_anew(0, 0, self._identity._replace(journal=journal, salt=salt))
-
-    # Copying
-
-    def sealed_segments(self) -> list[Segment]:
-        """The segments that can be sent as they are: sealed, and without damage.
-
-        The sender holds one while it reads it; retention may delete it then.
-        """
-        damaged = {damage.segment for damage in self.damage[:]}
-        good = [one for one in self._segments[:-1] if one.indexed or one.marks is not None]
-        return [one for one in good if one.sealed and one.first not in damaged]
-
-    def install_segment(self, copy: SegmentCopy) -> None:
-        """Go on after a segment that another member has sent, and that was checked.
-
-        StoreError if it does not begin with the next number. On OSError nothing has changed. It is
-        here for a power cut after the next sync.
-        """
-        self._check_finished()
-        if copy.first != self.last + 1:
-            raise StoreError(
-                f"{self.path}: the copy of a segment begins with number {copy.first}; the next"
-                f" number is {self.last + 1}"
-            )
-        if copy.epoch > self._identity.epoch:
-            self._identify(self._identity._replace(epoch=copy.epoch))
-        if self._active.size > START:
-            self._begin_segment(self.epoch)
-        made = copy.install()
-        self._drop([self._active], self.last)
-        if len(self._segments) > 1:
-            self._segments[-2].following = made
-        self._segments[-1] = self._active = made
-        self._unsynced.append(made)
-        self._names_synced = self._torn = 0
-        self._written += made.size
-        self.last, self.newest_time = made.last, made.newest
-        self.epoch = made.epoch
 
     def reserve(self, need: int) -> None:
         self._check_finished()

@@ -341,6 +341,6 @@ def _own(message: Any) -> Any:
     if isinstance(message, m.Data) and message.records is not None:
         records = message.records
         return message._replace(records=records._replace(data=bytes(records.data)))
-    if isinstance(message, m.StagePiece | m.SegmentPart):
+    if isinstance(message, m.StagePiece):
         return message._replace(data=bytes(message.data))
     return message

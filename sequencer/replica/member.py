@@ -277,6 +277,8 @@ class Member:
             return f"the cluster has {len(view.members)} of {view.min_in_sync} members in sync"
         if self.reign is None and self.coordinator_silent_for > self.settings.patience:
             return f"no coordinator for {self.coordinator_silent_for / 1000:.0f} s"
+        if self.reign is not None and self.numbering.sequencer.full:
+            return "the coordinator's journal has no room, and no other member takes over"
         waits = (self.now - self._progress_at) / 1000
         return f"nothing was committed for {waits:.0f} s"
 

@@ -196,16 +196,6 @@ class MemberReply(NamedTuple):
     payload: bytes
 
 
-class SegmentPart(NamedTuple):
-    """A part of a sealed segment's file, for a member that is far behind."""
-
-    epoch: int
-    first: int  # the segment's first number
-    size: int  # of the whole file
-    offset: int
-    data: bytes | memoryview
-
-
 class HandOver(NamedTuple):
     """This member has everything, and coordinates from now on: the engine has said so."""
 

@@ -37,7 +37,6 @@ NOTES = struct.Struct("<IIQ")
 NOTE = struct.Struct("<QI")
 STAGE = struct.Struct("<I4xQQ")
 KEY = struct.Struct("<QI4x")
-SEGMENT = struct.Struct("<I4xQQQ")
 REVISION = struct.Struct("<Q")
 COUNT = struct.Struct("<II")
 WEIGHT = struct.Struct("<I")
@@ -397,19 +396,6 @@ def _get_reply(fields: FrameFields) -> m.MemberReply:
     return m.MemberReply(key, status, headers, bytes(fields.rest()))
 
 
-def _put_segment(part: m.SegmentPart) -> Encoded:
-    return SEGMENT.pack(part.epoch, part.first, part.size, part.offset), part.data
-
-
-def _get_segment(fields: FrameFields) -> m.SegmentPart:
-    epoch, first, size, offset = fields.take(SEGMENT)
-    fields.numbers(first, size, offset)
-    data = fields.rest()
-    if not first or not data or offset + len(data) > size:
-        raise fields.bad(f"segment {first}: {len(data)} bytes at {offset} of {size}")
-    return m.SegmentPart(epoch, first, size, offset, data)
-
-
 def _put_hand_over(hand_over: m.HandOver) -> Encoded:
     return REVISION.pack(hand_over.revision) + hand_over.view.to_json(), b""
 
@@ -444,10 +430,9 @@ _KINDS: Final = {
     12: _Kind("DROP", m.StageDrop, SHORT_MAX, _put_drop, _get_drop),
     13: _Kind("REQUEST", m.MemberRequest, RECORDS_MAX, _put_request, _get_request),
     14: _Kind("REPLY", m.MemberReply, RECORDS_MAX, _put_reply, _get_reply),
-    15: _Kind("SEGMENT", m.SegmentPart, FRAME_MAX, _put_segment, _get_segment),
-    16: _Kind("HANDOVER", m.HandOver, SHORT_MAX, _put_hand_over, _get_hand_over),
-    17: _Kind("LEAVE", m.Leave, SHORT_MAX, _put_leave, _get_leave),
-    18: _Kind("TAKERS", m.Takers, SHORT_MAX, _put_takers, _get_takers),
+    15: _Kind("HANDOVER", m.HandOver, SHORT_MAX, _put_hand_over, _get_hand_over),
+    16: _Kind("LEAVE", m.Leave, SHORT_MAX, _put_leave, _get_leave),
+    17: _Kind("TAKERS", m.Takers, SHORT_MAX, _put_takers, _get_takers),
 }
 _ENCODERS: Final = {
     kind.message: (number, kind.limit, kind.encode) for number, kind in _KINDS.items()

@@ -44,17 +44,22 @@ class Numbering:
         self.has_known = False  # an entry got such an old number: it may be final already
 
     def take(self, message: Message, now: int) -> int:
-        """Take a client's message; return its place in the table, or 0 if there is no room."""
+        """Take a client's message; return its place in the table.
+
+        If the journal has no room, the message waits for its number: there may be room soon, or
+        another member takes over.
+        """
         if not self.coordinates:
             return self.table.put(message, now)
         self.sequencer.tick(now)
-        if self.owes:
+        if self.owes and not self.sequencer.full:
             self._reclaim()
-            if self.owes:
-                return 0
+        if self.owes:
+            return self.table.put(message, now)
         number = self._number(message)
         if number == 0:
-            return 0
+            self.owes = True
+            return self.table.put(message, now)
         if not self.repeated:
             return self.table.note(number, message.origin, message.origin_sequence)
         # With a copy: the record of that number is another message. If it is cut, only the copy

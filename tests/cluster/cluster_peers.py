@@ -2,12 +2,15 @@
 
 Quitter   sends, and closes its connection before anything is confirmed
 Flood     sends thousands of messages at once, and waits for one PONG after all of them
+
+`replayed` is what a member has.
 """
 
 from typing import TYPE_CHECKING
 
 from tests.crash.ledger import Broken, Message
 from tests.crash.peers import Peer, Wire, publication
+from tests.support.raw import QUIET, Operation, RawClient
 
 if TYPE_CHECKING:
     from tests.crash.trial import Lives
@@ -60,3 +63,14 @@ class Flood:
         for message in self.sent:
             self.lives.ledger.accepted(message)
         self.wire.close()
+
+
+def replayed(port: int, last: int) -> list[Operation]:
+    """What a member has."""
+    with RawClient(port) as client:
+        client.ask(QUIET)
+        client.send(b"SUB $SEQ.RANGE.1.%d.> 1\r\n" % last)
+        found: list[Operation] = []
+        while not found or found[-1].subject != b"$SEQ.END.%d" % last:
+            found.append(client.operation())
+        return found

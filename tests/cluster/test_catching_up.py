@@ -4,9 +4,10 @@ from pathlib import Path
 
 from sequencer.journal import Reader
 from sequencer.journal.header import stem
+from tests.cluster.cluster_peers import replayed
 from tests.support.cluster_start import ClusterOf
 from tests.support.processes import SeriatimServer
-from tests.support.raw import HEADERS, QUIET, Operation, RawClient
+from tests.support.raw import HEADERS, QUIET, RawClient
 
 
 class GrownCluster(ClusterOf):
@@ -20,17 +21,6 @@ class GrownCluster(ClusterOf):
             with broker, RawClient(broker.port) as client:
                 client.ask(QUIET + b"PUB orders.%b 3\r\n%b\r\n" % (part, part) * 100)
         super().start()
-
-
-def replayed(port: int, last: int) -> list[Operation]:
-    """What a member has."""
-    with RawClient(port) as client:
-        client.ask(QUIET)
-        client.send(b"SUB $SEQ.RANGE.1.%d.> 1\r\n" % last)
-        found: list[Operation] = []
-        while not found or found[-1].subject != b"$SEQ.END.%d" % last:
-            found.append(client.operation())
-        return found
 
 
 def test_given_the_store_of_one_broker_when_others_join_then_all_have_all_of_it() -> None:

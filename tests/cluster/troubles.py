@@ -211,15 +211,13 @@ async def clocks_apart(trial: ClusterTrial) -> None:
 
 
 async def full_disk_of_coordinator(trial: ClusterTrial) -> None:
-    """It refuses its own clients, until another one coordinates."""
+    """Its clients wait until another one coordinates and there is room: none is refused."""
     cluster, at = hosted(trial), trial.cluster.coordinator()
-    lives, epoch = trial.lives[at], trial.cluster.view()["epoch"]
-    await trial.retire(lives)
+    epoch = trial.cluster.view()["epoch"]
     with cluster.full(at):
         await trial.view(lambda view: view["epoch"] > epoch)
         await trial.traffic()
     await trial.whole()
-    await lives.born()
 
 
 async def broken_disk_of_coordinator(trial: ClusterTrial) -> None:

@@ -1,8 +1,8 @@
 """A member's journal, its power cut while it takes numbers back: it has one order, and knows it.
 
-A program appends records of several epochs, cuts, begins again and installs segments, and reports
-on a socket what it is about to do and what it has done; disk.c records both. Then the directory is
-laid out as a cut at any of these moments leaves it, and opened.
+A program appends records of several epochs, cuts, and begins again, and reports on a socket what it
+is about to do and what it has done; disk.c records both. Then the directory is laid out as a cut at
+any of these moments leaves it, and opened.
 """
 
 import os
@@ -13,12 +13,10 @@ from collections.abc import Iterable
 from itertools import count, pairwise
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 
 import pytest
 
 from sequencer.journal.replica_store import ReplicaStore
-from sequencer.journal.segment_copy import SegmentCopy
 from tests.crash import shim
 from tests.crash.contents import NOW
 from tests.crash.powercut import SEND, SYNC, Disk, Entry, read_log, streams
@@ -82,9 +80,7 @@ class Program:
             self.say("anew", number)
             store.begin_anew(number, self.epoch)
             self.say("begun", number)
-        elif what == 16:
-            self.install()
-        elif what > 16 and store.last >= store.first:
+        elif what > 15 and store.last >= store.first:
             near = chance.choice((3, 30, 300))
             number = chance.randint(max(store.last - near, store.first - 1), store.last - 1)
             self.epoch += 1
@@ -99,23 +95,6 @@ class Program:
         self.say("written", self.store.last + 1, self.store.last + many, epoch)
         self.time += many
         append(self.store, times, epoch, size)
-
-    def install(self) -> None:
-        first, store = self.store.last + 1, self.store
-        with TemporaryDirectory() as folder:
-            other = open_replica(folder)
-            other.adopt(store.id, store.salt)
-            other.begin_anew(store.last, store.epoch)
-            last = append(other, range(self.time, self.time + 5), self.epoch, 300)
-            self.time += 5
-            other.roll(self.time)
-            data = Path(other.sealed_segments()[0].file).read_bytes()
-            other.close()
-        self.say("written", first, last, self.epoch)
-        copy = SegmentCopy(self.path, first, len(data))
-        copy.write(data)
-        copy.check(store.id, store.salt)
-        store.install_segment(copy)
 
 
 class Known:

@@ -1,7 +1,9 @@
 """`seriatim cluster handover`, `remove` and `stop`: the members are asked, by way of etcd."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from broker.cluster.etcd import EtcdAccess, EtcdGateway
@@ -11,7 +13,8 @@ from broker.cluster.view_keeper import Presence
 from sequencer.replica.view import View
 from seriatim.cli.errors import CliError
 
-ANSWER_S: Final = 15.0  # for the coordinator, which waits for the others itself
+TAKEN_S: Final = 3.0  # until a coordinator that is there says that it has taken a request
+ANSWER_S: Final = 15.0  # until it is done: the coordinator waits for the others itself
 STOP_S: Final = 45.0  # members let their clients go first
 POLL_S: Final = 0.1
 
@@ -90,14 +93,53 @@ async def remove(found: Operated, wanted: str) -> list[str]:
 
 
 async def _of_coordinator(found: Operated, command: str, to: str) -> dict[str, Any]:
-    """The coordinator's answer. Raises `CliError` if it does not answer."""
-    answers = await found.requests.ask(command, to, bool, ANSWER_S)
-    for answer in answers.values():
-        return answer
+    """The coordinator's answer. Raises `CliError` as soon as it is known that none will come."""
+    end = time.monotonic() + TAKEN_S
+    while found.view.coordinator in found.present:
+        is_settled = partial(_is_settled, found.present, end)
+        answers = await found.requests.ask(command, to, is_settled, TAKEN_S + ANSWER_S)
+        for answer in answers.values():
+            if "done" in answer:
+                return answer
+        name = found.called(found.view.coordinator)
+        if any(answer["taken"] for answer in answers.values()):
+            raise CliError(
+                f"{name} has taken this, and did not answer in {ANSWER_S:.0f} s; look at"
+                " `seriatim cluster status` before you ask again"
+            )
+        known = found.view.coordinator
+        found = await _look_again(found)
+        if found.view.coordinator != known:
+            end = time.monotonic() + TAKEN_S  # somebody has taken over, and was not asked
+        elif time.monotonic() >= end:
+            raise CliError(
+                f"{name} is to coordinate, and did not take this in {TAKEN_S:.0f} s. If it is dead,"
+                " another member takes over: ask again. If nobody does, see `seriatim cluster"
+                " status`"
+            )
+        else:
+            await asyncio.sleep(POLL_S)
     raise CliError(
-        f"the coordinator, {found.called(found.view.coordinator)}, did not answer in"
-        f" {ANSWER_S:.0f} s; `seriatim cluster status` says who is there"
+        f"{found.called(found.view.coordinator)} is to coordinate, and is not in etcd's list: it is"
+        " dead, or cannot reach etcd. Start it, or another member that is in sync; see `seriatim"
+        " cluster status`"
     )
+
+
+def _is_settled(present: Collection[str], end: float, answers: Answers) -> bool:
+    """Whether the answer has come, or nobody will give one. `end`: until when one is to take it."""
+    if any("done" in answer for answer in answers.values()):
+        return True
+    if any(answer["taken"] for answer in answers.values()):
+        return False
+    return time.monotonic() >= end or answers.keys() >= set(present)
+
+
+async def _look_again(found: Operated) -> Operated:
+    """The same, as it is now."""
+    kept = await found.keeper.read()
+    view = kept.view or found.view
+    return found._replace(view=view, present=await found.keeper.members())
 
 
 async def stop(found: Operated) -> list[str]:

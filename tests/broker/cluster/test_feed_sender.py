@@ -6,6 +6,7 @@ from broker.cluster.feed_sender import FeedSender
 from sequencer.feed.codecs import codec_named
 from sequencer.feed.feed import Feed
 from sequencer.journal.record import RecordBatch
+from sequencer.replica.view import View
 from sequencer.sequencer import Sequencer
 from tests.support.receiving import JOURNAL
 
@@ -25,7 +26,7 @@ def test_given_a_reign_then_what_is_delivered_in_it_is_sent_and_nothing_else() -
         codec.open(JOURNAL, 1)
         feed = Feed(codec, near, datagram_max=1000, packing=1000, segment=False)
         sequencer.feeds.append(feed)
-        sender = FeedSender(sequencer)
+        sender = FeedSender(sequencer, lambda stream: None)
 
         def deliver(first: int, last: int, until: int) -> None:
             sequencer.skip_to(until)
@@ -42,3 +43,14 @@ def test_given_a_reign_then_what_is_delivered_in_it_is_sent_and_nothing_else() -
     heard = [(one.previous, [found.number for found in one.messages]) for one in packets]
     assert heard == [(3, [4, 5, 6]), (8, [9])]
     assert feed.sent.datagrams == 2
+
+
+def test_given_another_stream_in_a_later_view_then_it_begins_before_anything_is_sent() -> None:
+    begun: list[tuple[int, bool]] = []
+    sender = FeedSender(Sequencer(), lambda stream: begun.append((stream, sender.coordinates)))
+    view = View("aa", 1, "one", 1, ("one",), 1, stream=4)
+    sender.set_role(False, view)
+    sender.set_role(False, view._replace(epoch=2))
+    sender.set_role(False)
+    sender.set_role(True, view._replace(epoch=3, stream=5))
+    assert begun == [(4, False), (5, False)]

@@ -1,14 +1,14 @@
 """A member's journal as replication reads it: blocks of one epoch each, from wherever they are."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from broker.cluster import store_log
 from broker.cluster.membership import Membership
-from broker.cluster.store_log import StoreLog
+from broker.cluster.store_log import READ_MIN, StoreLog
 from sequencer.journal.header import stem
 from sequencer.journal.store import Store
 from sequencer.replica.forward_table import ForwardTable
@@ -68,7 +68,7 @@ def test_given_a_store_of_one_broker_when_a_newcomer_copies_it_then_it_has_the_s
     new.close()
 
 
-@pytest.mark.parametrize("size", [10, 5 * BLOCK, store_log.READ_MIN + BLOCK])
+@pytest.mark.parametrize("size", [10, 5 * BLOCK, READ_MIN + BLOCK])
 def test_given_segments_when_they_are_read_in_blocks_then_each_number_comes_once(
     tmp_path: Path, loop: asyncio.AbstractEventLoop, size: int
 ) -> None:
@@ -85,6 +85,26 @@ def test_given_segments_when_they_are_read_in_blocks_then_each_number_comes_once
         after = records.last
 
     assert seen == [1 + at // 25 for at in range(1, 61)]
+    log.close()
+
+
+def test_given_segments_that_are_not_in_memory_when_read_then_each_number_comes_once(
+    tmp_path: Path, loop: asyncio.AbstractEventLoop
+) -> None:
+    log = log_of(tmp_path, loop)
+    append(log.store, [SECOND] * 60, epoch=1, size=READ_MIN)
+    append(log.store, [SECOND] * 10, epoch=2, size=READ_MIN)
+    log.sync()
+    for segment in log.store.pieces():
+        with open(segment.file, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    after = 0
+    while after < log.last:
+        records = read(log, after)
+        assert (records.first, records.last) == (after + 1, after + 1)
+        after = records.last
+    assert after == 70
+    assert {segment.holders for segment in log.store.pieces()} == {0}
     log.close()
 
 

@@ -10,7 +10,6 @@ from sequencer.journal import Columns, Lost, Reader, Record, StoreError
 from sequencer.journal.cut import truncate
 from sequencer.journal.reader import Follower
 from sequencer.journal.replica_store import ReplicaStore
-from sequencer.journal.segment_copy import SegmentCopy
 from sequencer.journal.verify import verify
 from tests.sequencer.journal.test_journal_faults import Calls, watched
 from tests.support.replica_stores import append, open_replica, said_in
@@ -229,28 +228,6 @@ def test_given_an_operator_who_cuts_when_read_on_then_that_is_told(tmp_path: Pat
         follower.poll()
     follower.close()
     store.close()
-
-
-def test_given_a_segment_that_is_installed_when_tailed_then_it_is_read(
-    tmp_path: Path, store: ReplicaStore
-) -> None:
-    write(store, LAST)
-    other = open_replica(tmp_path / "other", segment_bytes=4096)
-    other.adopt(store.id, store.salt)
-    follower = Reader(other.path).follow(1)
-    found: dict[int, bytes] = {}
-    for segment in store.sealed_segments():
-        found |= drained(follower)
-        data = Path(segment.file).read_bytes()
-        copy = SegmentCopy(other.path, segment.first, len(data))
-        copy.write(data)
-        copy.check(other.id, other.salt)
-        other.install_segment(copy)
-    found |= drained(follower)
-    assert other.last > 8
-    assert found == expected(1, other.last)
-    follower.close()
-    other.close()
 
 
 def test_given_a_cut_that_a_crash_interrupted_when_verified_then_that_is_said(

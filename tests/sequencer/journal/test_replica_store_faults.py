@@ -5,29 +5,25 @@ import errno
 import os
 import shutil
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from sequencer.journal.replica_store import ReplicaStore
-from sequencer.journal.segment_copy import SegmentCopy
 from tests.sequencer.journal.test_journal_faults import Killed, descriptors, fail, kill, watched
 from tests.support.replica_stores import append, open_replica, records_of, said_in
 from tests.support.stores import abandon, in_memory, messages, read_from
 
 SMALL = 400
 LAST = 13
-LOG = {number: 2 + number // 5 for number in range(1, 15)}  # the epochs of what is there first
+LOG = {number: 2 + number // 5 for number in range(1, LAST + 1)}  # epochs of what is there first
 JOURNAL, SALT = "00000000000000aa", 7
 AFTER = 9  # the epoch of what comes then
 
 
 def written(path: Path) -> ReplicaStore:
     """A store of four epochs in five segments, as a follower has written it."""
-    sent()  # before any call is watched
     store = open_replica(path, segment_bytes=SMALL)
     store.adopt(JOURNAL, SALT)
     for number in range(1, LAST + 1):
@@ -47,31 +43,6 @@ def begin_anew(number: int) -> Callable[[ReplicaStore], None]:
     return lambda store: store.begin_anew(number, 5)
 
 
-@cache
-def sent() -> bytes:
-    """The next segment, as another member has it."""
-    with TemporaryDirectory() as folder:
-        store = open_replica(folder)
-        store.adopt(JOURNAL, SALT)
-        store.begin_anew(LAST, LOG[LAST])
-        append(store, [14], LOG[14])
-        store.roll(15)
-        store.close()
-        return Path(store.pieces()[0].file).read_bytes()
-
-
-def install(store: ReplicaStore) -> None:
-    copy = SegmentCopy(store.path, LAST + 1, len(sent()))
-    try:
-        copy.write(sent()[:100])
-        copy.write(sent()[100:])
-        copy.check(store.id, store.salt)
-        store.install_segment(copy)
-    except OSError:
-        copy.abandon()
-        raise
-
-
 def begin_epoch(store: ReplicaStore) -> None:
     store.begin_epoch(AFTER)
 
@@ -89,7 +60,6 @@ CHANGES = {
     "begun after it": (begin_anew(50), range(51, 51)),
     "begun inside it": (begin_anew(7), range(8, 8)),
     "begun at its first": (begin_anew(0), range(1, 1)),
-    "a copied segment": (install, range(1, 15)),
     "a new epoch": (begin_epoch, range(1, 14)),
     "a new epoch where nothing is": (begin_epoch_in_empty, range(1, 14)),
 }

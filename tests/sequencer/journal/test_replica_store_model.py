@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sequencer.journal.replica_store import ReplicaStore
-from sequencer.journal.segment_copy import SegmentCopy
 from tests.support.depth import examples
 from tests.support.replica_stores import append, open_replica, said_in
 from tests.support.stores import abandon, read_from
@@ -86,32 +85,6 @@ class Member(RuleBasedStateMachine):
         self.store.adopt(f"{salt:016x}", salt)
         assert (self.store.id, self.store.salt) == (f"{salt:016x}", salt)
         self.first, self.last, self.log, self.before = 1, 0, {}, 0
-
-    @rule(
-        later=st.lists(st.sampled_from([0, 1, 50]), min_size=1, max_size=6),
-        higher=st.integers(0, 2),
-    )
-    def install(self, later: list[int], higher: int) -> None:
-        epoch = higher + max((one.epoch for one in self.log.values()), default=1)
-        with TemporaryDirectory() as folder:
-            other = open_replica(folder)
-            other.adopt(self.store.id, self.store.salt)
-            other.begin_anew(self.last, self.epoch_of(self.last))
-            times = []
-            for number, step in enumerate(later, self.last + 1):
-                self.time += step
-                times.append(self.time)
-                self.log[number] = Expected(epoch, self.time, said_in(epoch, number, 500), True)
-            append(other, times, epoch, 500, ids=True)
-            other.roll(self.time)
-            (segment,) = other.sealed_segments()
-            data = Path(segment.file).read_bytes()
-            other.close()
-        copy = SegmentCopy(self.store.path, self.last + 1, len(data))
-        copy.write(data)
-        copy.check(self.store.id, self.store.salt)
-        self.store.install_segment(copy)
-        self.last = copy.last
 
     @rule()
     def roll(self) -> None:

@@ -117,16 +117,11 @@ FRAMES: list[tuple[Any, int, str | bytes]] = [
         14,
         bytes.fromhex("0300000000000000 f7010000 00000000") + b"\x02\0\0\0{}again",
     ),
-    (
-        m.SegmentPart(7, 9, 200, 100, b"bytes"),
-        15,
-        "07000000 00000000 0900000000000000 c800000000000000 6400000000000000 6279746573",
-    ),
-    (m.HandOver(88, VIEW), 16, bytes.fromhex("5800000000000000") + VIEW_JSON),
-    (m.Leave(7), 17, "07000000 00000000"),
+    (m.HandOver(88, VIEW), 15, bytes.fromhex("5800000000000000") + VIEW_JSON),
+    (m.Leave(7), 16, "07000000 00000000"),
     (
         m.Takers(7, ((b"a.*", b"g", 2), (b"b", b"h", 0))),
-        18,
+        17,
         "07000000 02000000 0300 612e2a 0100 67 02000000 0100 62 0100 68 00000000",
     ),
 ]
@@ -176,7 +171,7 @@ def frame(number: int, body: bytes) -> bytes:
 def test_given_the_messages_between_members_then_each_has_an_example() -> None:
     sent = {type(message) for message, _, _ in FRAMES}
     assert {kind.message for kind in member_wire._KINDS.values()} == sent
-    assert {number for _, number, _ in FRAMES} == set(range(1, 19)) == set(member_wire._KINDS)
+    assert {number for _, number, _ in FRAMES} == set(range(1, 18)) == set(member_wire._KINDS)
     for message in sent:
         assert set(get_type_hints(message)) == set(message._fields)
 
@@ -259,7 +254,7 @@ def data_frame(of: int, first: int, last: int, size: int) -> bytes:
 
 def view_frame(**changed: Any) -> bytes:
     fields = {**json.loads(VIEW_JSON), **changed}
-    return frame(16, bytes(8) + json.dumps(fields).encode())
+    return frame(15, bytes(8) + json.dumps(fields).encode())
 
 
 def hello(epochs: bytes, count: int, run: int = 41, sync: int = 1, low: int = 1) -> bytes:
@@ -282,7 +277,7 @@ MALFORMED = [
     (frame(5, b"1234"), "ACK: 40 bytes are to come at byte 0, not 4"),
     (frame(5, bytes(48)), "ACK: 8 bytes too many"),
     (frame(5, EPOCH + BIG + bytes(24)), "ACK: 9223372036854775808 is given as a number"),
-    (frame(17, b""), "LEAVE: 8 bytes are to come at byte 0, not 0"),
+    (frame(16, b""), "LEAVE: 8 bytes are to come at byte 0, not 0"),
     (frame(7, bytes(25)), "ANSWER: 25 bytes are not whole answers"),
     (frame(7, bytes(16) + BIG), "ANSWER: 9223372036854775808 is given as a number"),
     (data_frame(7, 0, 0, 8), "DATA: numbers 0 to 0 of epoch 7 in 8 bytes"),
@@ -300,7 +295,7 @@ MALFORMED = [
     (hello(b"", 0, sync=3), "HELLO: protocols 1 to 2, run 41, sync 3"),
     (hello(b"", 0, low=3), "HELLO: protocols 3 to 2, run 41, sync 1"),
     (hello(b"\xff", 0), "HELLO: not UTF-8"),
-    (frame(18, struct.pack("<II", 7, 1 << 31)), "TAKERS: 2 bytes are to come at byte 8, not 0"),
+    (frame(17, struct.pack("<II", 7, 1 << 31)), "TAKERS: 2 bytes are to come at byte 8, not 0"),
     (frame(9, struct.pack("<IIQ", 7, 1 << 31, 1)), "NOTES: 12 bytes are to come at byte 16, not 0"),
     (
         frame(9, struct.pack("<IIQQIHI", 7, 1, 1, 1, 1, 0, 2) + b"[]"),
@@ -315,9 +310,6 @@ MALFORMED = [
     (frame(13, bytes(16) + b"\0\0" + struct.pack("<I", 2) + b"[]"), "REQUEST: its headers are not"),
     (frame(14, bytes(16) + struct.pack("<I", 7) + b'{"a":1}'), "REPLY: its headers are not texts"),
     (frame(14, bytes(16) + struct.pack("<I", 14) + b'{"a":"\\ud800"}'), "REPLY: not JSON"),
-    (frame(15, EPOCH + struct.pack("<QQQ", 9, 100, 98) + b"abc"), "SEGMENT: segment 9: 3 bytes at"),
-    (frame(15, EPOCH + struct.pack("<QQQ", 9, 100, 98)), "SEGMENT: segment 9: 0 bytes at 98 of"),
-    (frame(15, EPOCH + struct.pack("<QQQ", 0, 100, 0) + b"abc"), "SEGMENT: segment 0"),
     (
         frame(2, struct.pack("<IIQQQQIB3x", 7, 6, 1, 12, 11, 0, 0, 0) + VIEW_JSON),
         "WELCOME: common 12, base 11, anew 0",
@@ -326,9 +318,9 @@ MALFORMED = [
         frame(2, struct.pack("<IIQQQQIB3x", 7, 6, 1, 11, 12, 0, 0, 2) + VIEW_JSON),
         "WELCOME: common 11, base 12, anew 2",
     ),
-    (frame(16, bytes(8)), "HANDOVER: not JSON"),
-    (frame(16, bytes(8) + b"[]"), "HANDOVER: its view: not a view"),
-    (frame(16, bytes(8) + DEEP), "HANDOVER: not JSON"),
+    (frame(15, bytes(8)), "HANDOVER: not JSON"),
+    (frame(15, bytes(8) + b"[]"), "HANDOVER: its view: not a view"),
+    (frame(15, bytes(8) + DEEP), "HANDOVER: not JSON"),
     (view_frame(format=2), "HANDOVER: its view: its format is newer"),
     (view_frame(members=[]), r"HANDOVER: its view: its members are \(\)"),
     (view_frame(members=[1]), "HANDOVER: its view: its members are"),

@@ -122,7 +122,7 @@ def test_given_an_old_number_that_is_cut_then_the_message_is_forwarded_as_it_was
     assert numbering.window.find(b"a", SECOND) == 0
 
 
-def test_given_no_room_then_no_place_and_the_rest_of_a_forward_is_left() -> None:
+def test_given_no_room_then_a_message_waits_and_the_rest_of_a_forward_is_left() -> None:
     size = len(record_of(own(1)))
     log = MemoryJournal(room=2 * size)
     numbering = coordinating(log)
@@ -130,9 +130,9 @@ def test_given_no_room_then_no_place_and_the_rest_of_a_forward_is_left() -> None
     data = b"".join(record_of(other(n)) for n in (1, 2, 3))
     one = len(record_of(other(1)))
     assert numbering.take_forwarded(data, 1, OTHER_RUN) == ([], one)
-    assert numbering.take(message_of(own(2)), 1) == 0
     assert numbering.take_row(message_of(own(3))) == 0
-    assert numbering.table.placed == 1
+    assert numbering.take(message_of(own(2)), 1) == 2
+    assert (numbering.table.number_of(2), numbering.owes) == (0, True)
 
 
 def test_given_a_reign_that_begins_then_all_that_waits_is_numbered_in_order() -> None:
@@ -155,14 +155,27 @@ def test_given_no_room_for_what_waits_then_it_comes_before_new_messages() -> Non
     log = MemoryJournal(room=len(record_of(own(1))))
     numbering.begin_reign(log, EPOCH, ignored)
     assert (numbering.reclaim(), numbering.owes) == (1, True)
-    assert numbering.take(message_of(own(4)), 1) == 0
+    assert numbering.take(message_of(own(4)), 1) == 4
+    assert numbering.table.number_of(4) == 0
     numbering.sequencer.release()
     log.room = 1 << 20
     numbering.sequencer.resume()
-    assert numbering.take(message_of(own(4)), 1) == 4
+    assert numbering.take(message_of(own(5)), 1) == 5
     assert not numbering.owes
     numbering.sequencer.release()
-    assert logged(log) == [(n, own(n)) for n in (1, 2, 3, 4)]
+    assert logged(log) == [(n, own(n)) for n in (1, 2, 3, 4, 5)]
+
+
+def test_given_no_room_when_the_reign_ends_then_what_waits_is_forwarded() -> None:
+    log = MemoryJournal(room=len(record_of(own(1))))
+    numbering = coordinating(log)
+    for n in (1, 2, 3):
+        assert numbering.take(message_of(own(n)), 1) == n
+    numbering.sequencer.release()
+    numbering.end_reign()
+    numbering.table.rewind()
+    assert read(numbering.table.unsent(1 << 20)) == [(0, own(2)), (0, own(3))]
+    assert logged(log) == [(1, own(1))]
 
 
 @pytest.mark.parametrize("broken", [False, True])

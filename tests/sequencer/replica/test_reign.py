@@ -132,6 +132,24 @@ def test_given_a_stall_then_new_messages_are_refused_with_the_reason(cluster: Sc
     assert member.refusing == "the cluster has 1 of 2 members in sync"
 
 
+def test_given_a_full_disk_and_nobody_who_takes_over_then_messages_wait_and_are_refused_later(
+    cluster: Scripted,
+) -> None:
+    leader = cluster.leader()
+    member = coordinator(cluster)
+    cluster.engine.is_down = True
+    leader.disk.fill(True)
+    cluster.run(cluster.now + 100)
+    assert member.refusing == ""
+    assert member.numbering.table.held_bytes > 0, "they wait for a number"
+    cluster.run(cluster.now + 500)
+    assert member.refusing.startswith("the coordinator's journal has no room")
+    leader.disk.fill(False)
+    cluster.engine.is_down = False
+    cluster.run(cluster.now + 3000)
+    assert member.refusing == ""
+
+
 def test_given_a_known_id_and_nothing_else_then_the_coordinators_client_is_answered(
     cluster: Scripted,
 ) -> None:

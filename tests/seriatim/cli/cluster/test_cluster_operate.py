@@ -1,6 +1,8 @@
 """`seriatim cluster handover | remove | stop` with members that run."""
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -114,6 +116,30 @@ def test_given_a_member_that_runs_when_removed_then_it_comes_back(cluster: Clust
     all_in_sync(cluster)
 
 
+def test_given_a_coordinator_that_died_when_asked_then_the_next_one_answers(
+    cluster: ClusterOf,
+) -> None:
+    all_in_sync(cluster)
+    at = cluster.coordinator()
+    gone, member = id_of(cluster, at), cluster.members[at]
+    member.kill()
+    said = refused(cluster, "remove", gone)
+    assert said == f"not removed: {gone} is not in sync: there is nothing to remove"
+    member.start(member.port)
+    all_in_sync(cluster)
+
+
+def test_given_a_coordinator_that_takes_nothing_when_asked_then_that_is_said_soon() -> None:
+    with ClusterOf(1) as alone:
+        pid, who = alone.members[0].pid, id_of(alone, 0)
+        os.kill(pid, signal.SIGSTOP)
+        said = refused(alone, "handover")
+        os.kill(pid, signal.SIGCONT)
+    # Its lease ends meanwhile on a machine that is busy.
+    gone = f"{who} is to coordinate, and is not in etcd's list: "
+    assert said.startswith((f"{who} is to coordinate, and did not take this in 3 s.", gone))
+
+
 def test_given_all_stopped_when_started_again_then_the_cluster_goes_on(cluster: ClusterOf) -> None:
     all_in_sync(cluster)
     number = publish(cluster.members[2])
@@ -123,6 +149,9 @@ def test_given_all_stopped_when_started_again_then_the_cluster_goes_on(cluster: 
         assert member.wait() == 0
     assert len(cluster.view()["members"]) == 3
     assert "no member is there" in refused(cluster, "stop")
+    who = id_of(cluster, cluster.coordinator())
+    said = refused(cluster, "handover")
+    assert said.startswith(f"{who} is to coordinate, and is not in etcd's list: it is dead, or ")
     with ThreadPoolExecutor() as threads:
         list(threads.map(lambda one: one.start(), reversed(cluster.members)))
     assert [newest(one) for one in cluster.members] == [number] * 3
