@@ -68,7 +68,7 @@ def command(target: str, found: Path, flags: Iterable[str]) -> list[str]:
 
 def fuzz(target: str, seconds: int, extra: list[str]) -> bool:
     """Fuzz one target; whether it survived."""
-    tree = build()
+    tree = build(is_once="-runs=0" in extra)
     found, grown, seeds = CORPUS / "found" / target, GROWN / target, CORPUS / target
     for folder in (found, grown):
         folder.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,8 @@ Rule 1  The view changes by compare-and-swap of its revision alone, and only a m
 Rule 2  Leases and clocks decide nothing. Members watch each other by pulses on connections.
 Rule 3  The fate of a swap may be unknown. So nothing is concluded from silence: whoever proposed
         asks again until the revision has moved.
+        An engine that was put back counts its revisions again, so a remembered one says nothing:
+        nobody proposes to take over before the engine has answered this process.
 Rule 6  Views spread by any way. The highest epoch counts, and of that the highest revision: an
         engine that was put back to an older state counts its revisions again.
 Rule 7  An epoch is written down before anything is said in it (`learned`).
@@ -75,6 +77,7 @@ class Member:
         self.delivered = self.remembered = self.watermark
         self.note_watermark = notes.first - 1
         self.complaint = ""  # why a connection or a write was given up last
+        self.engine_has_answered = False  # this process
         self.engine_is_older = False  # it was put back to a state before this member's epoch
         self.is_leaving = False
         self.is_counted = False  # an operator who recovers the cluster has seen how long its log is
@@ -100,8 +103,10 @@ class Member:
             self._slept()
         self._ticked = self.now
         if self.view is None or self.now >= self._ask_at:
-            wait = self.settings.engine if self.view is None else self.settings.reread
-            self._ask_at = self.now + wait
+            is_known = self.engine_has_answered and not self.engine_is_older
+            self._ask_at = self.now + (
+                self.settings.reread if self.view and is_known else self.settings.engine
+            )
             self._asked_before = self._asked_with
             self._asked_with = self.memory.epoch, self.revision
             self.actions.append(m.ReadView())
@@ -163,7 +168,7 @@ class Member:
                 )
             self.engine_is_older = True
             return
-        self.engine_is_older = False
+        self.engine_has_answered, self.engine_is_older = True, False
         self.learned(revision, view)
 
     def learned(self, revision: int, view: View) -> None:
@@ -401,6 +406,8 @@ class Member:
     def _watch(self, view: View) -> None:
         """Propose itself where the coordinator is silent: it has all that was committed."""
         if self.id not in view.members or self.now < self._swap_at or self.is_leaving:
+            return
+        if not self.engine_has_answered or self.engine_is_older:
             return
         others = [one for one in view.members if one != view.coordinator]
         # A process finds its own id under another run: it was restarted, and its reign is over.

@@ -29,6 +29,7 @@ class QueueWeights:
     def __init__(self) -> None:
         self.newest: dict[GroupKey, Weights] = {}  # with all notes, also with those to come
         self.in_force: dict[GroupKey, Weights] = {}
+        self._drawn: dict[GroupKey, tuple[int, int, list[tuple[str, int]]]] = {}  # of `in_force`
         self.since = 0  # what was in force for numbers up to here is forgotten: nobody takes them
         self._notes: deque[Note] = deque()  # not in force yet
 
@@ -78,6 +79,7 @@ class QueueWeights:
         """The next note comes into force: it is committed, and its numbers come."""
         note = self._notes.popleft()
         _apply(self.in_force, note)
+        self._drawn.clear()
         return note
 
     def next_is_committed(self, note_watermark: int) -> bool:
@@ -87,12 +89,19 @@ class QueueWeights:
         """The member whose subscribers take this number; "" if nobody does."""
         while self.next_after < number:
             self.begin_next()
-        weights = self.in_force.get(key)
-        if not weights or number <= self.since:
+        if number <= self.since:
             return ""
-        point = draw(number, seed_of(key[1].encode("latin-1"))) % sum(weights.values())
-        for member in sorted(weights):
-            point -= weights[member]
+        found = self._drawn.get(key)
+        if found is None:
+            weights = self.in_force.get(key)
+            if not weights:
+                return ""
+            total, seed = sum(weights.values()), seed_of(key[1].encode("latin-1"))
+            found = self._drawn[key] = seed, total, sorted(weights.items())
+        seed, total, members = found
+        point = draw(number, seed) % total
+        for member, weight in members:
+            point -= weight
             if point < 0:
                 return member
         raise AssertionError("the point is among the weights")

@@ -29,7 +29,7 @@ from tests.crash.peers import (
     Slow,
     Verbose,
     Wire,
-    hear,
+    replayed,
 )
 from tests.crash.trial import Lives
 from tests.support.cluster_start import ClusterOf
@@ -216,18 +216,5 @@ async def info(lives: Lives) -> dict[str, Any]:
 
 async def journal(lives: Lives, first: int, last: int, buffer: int = 0) -> dict[int, Message]:
     """All messages that a member has, from `first` to `last`."""
-    replay, found = Ledger(), {}
     wire = await Wire.open(lives.port, buffer=buffer, inside=lives.inside)
-    wire.send(b"SUB $SEQ.RANGE.%d.%d.> 1\r\n" % (first, last))
-    while True:
-        operation = await wire.operation()
-        if operation is None:
-            raise Broken("the replay was cut off")
-        if operation.subject == b"$SEQ.END.%d" % last:
-            break
-        number = hear(replay, operation)
-        if number in found:
-            raise Broken(f"{number} was replayed twice")
-        found[number] = replay.seen[number]
-    wire.close()
-    return found
+    return await replayed(wire, first, last)

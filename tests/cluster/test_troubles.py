@@ -25,12 +25,13 @@ PATIENT = ["--cluster_patience", "60s", "--cluster_stranded", "600s", "--dedupe_
 IN_A_ROW = 5  # troubles between two judgements in a soak
 
 TROUBLES = {
+    "killed with more unacknowledged than a window": troubles.more_than_a_window,
+    # It replays all that came before: enough to fill buffers, and not more.
+    "killed during replays": troubles.kill_during_replays,
     "two coordinators killed in a row": troubles.kill_two_in_a_row,
     "a coordinator that was stopped goes on": troubles.zombie,
-    "killed with more unacknowledged than a window": troubles.more_than_a_window,
     "killed when some members have the message": troubles.some_reached,
     "killed between its journal and the others": troubles.dies_after_numbering,
-    "killed during replays": troubles.kill_during_replays,
     "clocks hours apart": troubles.clocks_apart,
     "a coordinator's disk full": troubles.full_disk_of_coordinator,
     "a follower's disk full": troubles.full_disk_of_follower,

@@ -345,3 +345,21 @@ def hear(ledger: Ledger, operation: Operation) -> int:
     message = checked(operation.subject, operation.header, payload)
     ledger.delivered(number, message)
     return number
+
+
+async def replayed(wire: Wire, first: int, last: int) -> dict[int, Message]:
+    """All messages that a broker has, from `first` to `last`; it closes the connection."""
+    replay, found = Ledger(), {}
+    wire.send(b"SUB $SEQ.RANGE.%d.%d.> 1\r\n" % (first, last))
+    while True:
+        operation = await wire.operation()
+        if operation is None:
+            raise Broken("the replay was cut off")
+        if operation.subject == b"$SEQ.END.%d" % last:
+            break
+        number = hear(replay, operation)
+        if number in found:
+            raise Broken(f"{number} was replayed twice")
+        found[number] = replay.seen[number]
+    wire.close()
+    return found

@@ -16,12 +16,17 @@ it began, and counts from its end; a send has happened when it began.
 
 import copy
 import shutil
+import socket
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+
+from tests.crash.shim import preload
 
 ENTRY = struct.Struct("<IIQQQqIIII")
 OPEN, WRITE, TRUNCATE, SYNC, RENAME, UNLINK, MAKE_DIR, SEND, CLOSE, UNSEEN, LEFT = range(1, 12)
@@ -284,3 +289,27 @@ def streams(past: Iterable[Entry], at: int) -> list[bytes]:
         elif entry.what == CLOSE and entry.inode in open_now:
             done.append(bytes(open_now.pop(entry.inode)))
     return done + [bytes(data) for data in open_now.values()]
+
+
+Life = tuple[Disk, list[Entry], Path]  # what was there before, what was done, where to lay it out
+
+
+def watched_life(folder: Path, module: str, seed: int) -> Life:
+    """Run `work(path, seed, socket)` of a module under the shim, in a process of its own."""
+    store, log = folder / "store", folder / "log"
+    store.mkdir()
+    before = Disk(store)
+    ours, theirs = socket.socketpair()
+    program = (
+        f"import socket, sys; from {module} import work;"
+        f"work(sys.argv[1], {seed}, socket.socket(fileno={theirs.fileno()}))"
+    )
+    with ours, theirs:
+        subprocess.run(
+            [sys.executable, "-c", program, str(store)],
+            env=preload(store, log),
+            pass_fds=[theirs.fileno()],
+            check=True,
+            timeout=120,
+        )
+    return before, read_log(log), folder / "left"

@@ -7,8 +7,6 @@ any of these moments leaves it, and opened.
 
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterable
 from itertools import count, pairwise
 from pathlib import Path
@@ -19,8 +17,7 @@ import pytest
 from sequencer.journal.replica_store import ReplicaStore
 from tests.crash import shim
 from tests.crash.contents import NOW
-from tests.crash.powercut import SEND, SYNC, Disk, Entry, read_log, streams
-from tests.crash.shim import preload
+from tests.crash.powercut import SEND, SYNC, Disk, Entry, Life, streams, watched_life
 from tests.support.depth import depth
 from tests.support.replica_stores import append, open_replica, said_in
 from tests.support.stores import messages
@@ -33,7 +30,7 @@ STEPS = 60
 
 
 class Program:
-    """What is watched; a process of its own. No number is given twice in an epoch."""
+    """A store's whole life. No number is given twice in an epoch."""
 
     def __init__(self, path: str, seed: int, tell: socket.socket) -> None:
         self.path = path
@@ -128,28 +125,14 @@ class Known:
         self.first, self.safe, self.log, self.anew = number + 1, number, {}, -1
 
 
+def work(path: str, seed: int, tell: socket.socket) -> None:
+    """What is watched; a process of its own."""
+    Program(path, seed, tell).run()
+
+
 @pytest.fixture(scope="module", params=range(depth(2, 6)))
-def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> object:
-    """A store's whole life under the shim: what was there before it, and what was done."""
-    folder = tmp_path_factory.mktemp("cut")
-    store, log = folder / "store", folder / "log"
-    store.mkdir()
-    before = Disk(store)
-    ours, theirs = socket.socketpair()
-    program = (
-        "import socket, sys; from tests.crash.test_replica_power_cut import Program;"
-        f"Program(sys.argv[1], {request.param}, socket.socket(fileno={theirs.fileno()})).run()"
-    )
-    with ours, theirs:
-        ours.setblocking(False)
-        subprocess.run(
-            [sys.executable, "-c", program, str(store)],
-            env=preload(store, log),
-            pass_fds=[theirs.fileno()],
-            check=True,
-            timeout=120,
-        )
-    return before, read_log(log), folder / "left"
+def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Life:
+    return watched_life(tmp_path_factory.mktemp("cut"), __name__, request.param)
 
 
 def known_at(past: list[Entry], at: int) -> Known:

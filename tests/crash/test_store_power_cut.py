@@ -7,8 +7,6 @@ moments leaves it, strictly or with a random part of the rest, and opened.
 
 import os
 import socket
-import subprocess
-import sys
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -19,8 +17,7 @@ from sequencer.journal.record import RecordBatch
 from sequencer.journal.store import Store
 from tests.crash import shim
 from tests.crash.contents import NOW, recover
-from tests.crash.powercut import SEND, Disk, Entry, read_log, streams
-from tests.crash.shim import preload
+from tests.crash.powercut import SEND, Disk, Entry, Life, streams, watched_life
 from tests.support.depth import depth
 
 pytestmark = pytest.mark.skipif(shim.COMPILER is None, reason=shim.WHY_NOT)
@@ -95,26 +92,8 @@ def told(past: list[Entry], at: int) -> tuple[int, int]:
 
 
 @pytest.fixture(scope="module", params=range(depth(2, 3)))
-def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> object:
-    """A store's whole life under the shim: what was there before it, and what was done."""
-    folder = tmp_path_factory.mktemp("cut")
-    store, log = folder / "store", folder / "log"
-    store.mkdir()
-    before = Disk(store)
-    ours, theirs = socket.socketpair()
-    program = (
-        "import socket, sys; from tests.crash.test_store_power_cut import work;"
-        f"work(sys.argv[1], {request.param}, socket.socket(fileno={theirs.fileno()}))"
-    )
-    with ours, theirs:
-        subprocess.run(
-            [sys.executable, "-c", program, str(store)],
-            env=preload(store, log),
-            pass_fds=[theirs.fileno()],
-            check=True,
-            timeout=120,
-        )
-    return before, read_log(log), folder / "left"
+def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Life:
+    return watched_life(tmp_path_factory.mktemp("cut"), __name__, request.param)
 
 
 def moments(past: list[Entry], chance: Random) -> list[int]:

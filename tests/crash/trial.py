@@ -31,7 +31,7 @@ from tests.crash.peers import (
     Slow,
     Verbose,
     Wire,
-    hear,
+    replayed,
 )
 from tests.support.depth import IS_SOAK
 from tests.support.processes import SeriatimServer
@@ -231,21 +231,8 @@ class Trial:
         await self.check_info()
         await self.forgotten()
         first, last = self.info["first"], self.info["last"]
-        replay, found = Ledger(), {}
-        wire = await Wire.open(self.lives.port)
-        wire.send(b"SUB $SEQ.RANGE.%d.%d.> 1\r\n" % (first, last))
         async with asyncio.timeout(ROUND_S):
-            while True:
-                operation = await wire.operation()
-                if operation is None:
-                    raise Broken("the replay was cut off")
-                if operation.subject == b"$SEQ.END.%d" % last:
-                    break
-                number = hear(replay, operation)
-                if number in found:
-                    raise Broken(f"{number} was replayed twice")
-                found[number] = replay.seen[number]
-        wire.close()
+            found = await replayed(await Wire.open(self.lives.port), first, last)
         if len(found) != last - first + 1:
             raise Broken(f"{len(found)} messages were replayed, of {first} to {last}")
         return found

@@ -94,20 +94,33 @@ class Clients(World):
         elif node.member is not None and node.member.is_full:
             pass  # it does not read from its clients now
         elif node.paused <= self.now and len(one.waiting) < WAITING_MAX and self.is_publishing:
+            burst = {}
             for _ in range(rng.choice([1, 1, 1, 3, 6])):
                 one.made += 1
                 payload = f"{'id' if one.with_ids else 'm'}{one.number}-{one.made}"
                 one.since[payload] = self.now
-                self._send(one, one.made, payload)
+                burst[one.made] = payload
+            self._send(one, burst)
 
-    def _send(self, one: Publisher, count: int, payload: str) -> None:
+    def _send(self, one: Publisher, burst: dict[int, str]) -> None:
+        """Publish these, by the publisher's own count; the broker reads them at once, or two."""
         node = one.node
         if not one.origin:
             node.clients += 1
             one.origin, one.nth = node.run << 32 | node.clients, 0
-        one.waiting[count] = payload
-        origin = one.origin
-        self.call(node, node.run, lambda pr: self._arrives(pr, one, origin, count, payload))
+        one.waiting |= burst
+        origin, parts = one.origin, [[*burst.items()]]
+        if len(burst) > 1 and self.random.random() < 0.5:
+            at = self.random.randint(1, len(burst) - 1)
+            parts = [parts[0][:at], parts[0][at:]]
+        for part in parts:
+            self.call(node, node.run, lambda pr, part=part: self._arrive_all(pr, one, origin, part))
+
+    def _arrive_all(
+        self, process: Process, one: Publisher, origin: int, part: list[tuple[int, str]]
+    ) -> None:
+        for count, payload in part:
+            self._arrives(process, one, origin, count, payload)
 
     def _arrives(
         self, process: Process, one: Publisher, origin: int, count: int, payload: str
@@ -134,7 +147,7 @@ class Clients(World):
             return
         one.made += 1
         if one.origin and one.origin >> 32 == one.node.run:
-            self._send(one, one.made, payload)
+            self._send(one, {one.made: payload})
         else:
             one.waiting[one.made] = payload
 
@@ -153,8 +166,8 @@ class Clients(World):
         if up:
             one.node = self.random.choice(up)
             if one.node.paused <= self.now:
-                for count, payload in sorted(again.items()):
-                    self._send(one, count, payload)
+                if again:
+                    self._send(one, dict(sorted(again.items())))
                 return
         if again:  # nobody is there: what was not answered is remembered
             one.waiting = again

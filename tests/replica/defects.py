@@ -358,6 +358,16 @@ class Revised(Member):
 DEFECTS["views are ordered by revision alone"] = {"member": Revised}
 
 
+# A process trusts the revision that it remembers
+
+
+class Trusting(Member):
+    engine_has_answered = property(lambda self: True, lambda self, _: None)  # type: ignore[assignment]
+
+
+DEFECTS["proposes before the engine has answered"] = {"member": Trusting}
+
+
 # A joiner is measured by this coordinator's watermark: others may know a higher one
 
 

@@ -130,6 +130,7 @@ class JournalInMemory:
         return Records(after + 1, self.base + at, epoch, b"".join(records[start:at]))
 
     def truncate(self, number: int) -> None:
+        assert number >= self.base, "what is before was deleted"
         del self.records[number - self.base :]
         del self.record_epochs[number - self.base :]
         self.last = number
@@ -144,8 +145,9 @@ class JournalInMemory:
         self.journal, self.salt = "1141c2c3a6b8558d", salt
 
     def retain(self, base: int) -> None:
-        """Delete what is before and at `base`."""
+        """Delete what is before and at `base`; a power cut leaves a log that begins after it."""
         if base > self.base:
+            self.synced = max(self.synced, base)
             self.base_epoch = self.epoch_of(base)
             del self.records[: base - self.base]
             del self.record_epochs[: base - self.base]

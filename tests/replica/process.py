@@ -76,6 +76,9 @@ class Process:
         self.actions: deque[Any] = deque()
         self.is_acting = False
         self.flush_is_due = False
+        self.draw = world.random.random
+        # It is in whole numbers, as the clock of a broker is.
+        self._beginning = int((BEGINNING + node.skew) * NS)
         self._remember_all()
 
     def _remember_all(self) -> None:
@@ -93,30 +96,36 @@ class Process:
 
     @property
     def wall(self) -> int:
-        return int((BEGINNING + self.world.now + self.node.skew) * NS)
+        return self._beginning + int(self.world.now * NS)
 
     # Events
 
     def do(self, what: Callable[["Process"], Any]) -> None:
         """Something happens; at once or a little later all that is due is said."""
-        self.member.now = self.world.now
-        self.member.wall = self.wall
-        if self.world.random.random() < 0.01:
-            self.member.takers = {(b">", b"workers"): self.world.random.randint(0, 3)}
+        world, member = self.world, self.member
+        member.now = world.now
+        member.wall = self._beginning + int(world.now * NS)
+        drawn = self.draw()
+        if drawn < 0.01:
+            member.takers = {(b">", b"workers"): world.random.randint(0, 3)}
         what(self)
-        if self.world.random.random() < 0.1:
+        if drawn > 0.9:
             if not self.flush_is_due:
                 self.flush_is_due = True
-                self.world.at(1, lambda: self.world.call(self.node, self.run, lambda _: None))
+                world.at(1, lambda: world.call(self.node, self.run, lambda _: None))
         else:
             self.flush_is_due = False
-            self.member.flush()
-        self._act()
+            member.flush()
+        if member.actions:
+            self._act()
         self._check_bounds()
+        log = member.log
+        if log.synced < log.last:
+            world.sync(self.node)
 
     def _check_bounds(self) -> None:
         """What waits takes no more than it may, and what one event brings."""
-        settings, reign = self.member.settings, self.member.reign
+        settings, reign = self.world.settings, self.member.reign
         most = settings.forward_bytes + settings.uncommitted_bytes + SPARE
         if self.table.held_bytes > most:
             raise Breach(f"bound: {self.table.held_bytes} bytes are to be forwarded")

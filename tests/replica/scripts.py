@@ -201,7 +201,7 @@ def forgotten_id(run: Scripted) -> None:
     run.isolate(other, [leader.name, third.name, "engine"])
     one = Publisher(90, True, other, since={"id90-1": run.now})
     run.publishers.append(one)
-    run._send(one, 1, "id90-1")
+    run._send(one, {1: "id90-1"})
     run.run(run.now + 20)
     while one.node is other:
         run._move(one)
@@ -243,13 +243,30 @@ def recover(run: Scripted) -> None:
         epoch=epoch, coordinator=chosen, run=0, members=(chosen,), stream=engine.view.stream + 1
     )
     assert engine.swap(engine.revision, view)
-    assert engine.revision < min(member.revision for member in members)
+    assert engine.revision < max(member.revision for member in members)
     run.run(run.now + 3000)
     assert not any(member.engine_is_older for member in members)
     for node in run.nodes.values():
         if node.process is None:  # nobody has counted it: it may have more, and would stop
             node.disk = Disk(id_of(node.name, 99), run.checker, is_new=True)
     run.go_on()
+
+
+def counted_again(run: Scripted) -> None:
+    """A member was away while the engine was put back; it has counted up to the same revision."""
+    run.run(500)
+    leader = run.leader()
+    run.crash(leader, False)
+    memory, engine = leader.disk.memory, run.engine
+    chosen = max(run.others(leader), key=lambda node: node.disk.log.last)
+    name = chosen.disk.memory.member
+    epoch = memory.epoch + 2
+    engine.view = engine.view._replace(epoch=epoch, coordinator=name, run=0, members=(name,))
+    engine.revision = memory.revision
+    run.start(leader)
+    run.run(run.now + 2000)
+    run.go_on()
+    assert engine.view.epoch >= epoch, "epochs never fall"
 
 
 def full_disk(run: Scripted) -> None:

@@ -54,7 +54,10 @@ TIGHT: dict[str, Any] = {
 
 @dataclass
 class Connection:
-    """Two directions, each in its order; nothing is said about one and the other."""
+    """Two directions, each in its order; nothing is said about one and the other.
+
+    A queue has (when it is there, message). One event at a time looks at a direction.
+    """
 
     number: int
     nodes: tuple[Node, Node]
@@ -63,6 +66,7 @@ class Connection:
     free: list[float] = field(default_factory=lambda: [0.0, 0.0])
     is_open: list[bool] = field(default_factory=lambda: [True, True])  # that side still uses it
     held: list[float] = field(default_factory=lambda: [0.0, 0.0])  # it waits in some buffer until
+    is_due: list[bool] = field(default_factory=lambda: [False, False])  # an event will look at it
     readers: tuple[FrameReader, FrameReader] = field(
         default_factory=lambda: (FrameReader(), FrameReader())
     )
@@ -143,8 +147,9 @@ class World:
     def run(self, until: float, done: Callable[[], bool] | None = None) -> None:
         events = self.events
         look = self.now
+        pop = heapq.heappop
         while events and events[0][0] <= until:
-            self.now, _, what = heapq.heappop(events)
+            self.now, _, what = pop(events)
             what()
             if done is not None and self.now >= look:
                 if done():
@@ -182,7 +187,7 @@ class World:
             if len(node.inbox) == 1:
                 self.at(max(node.paused - self.now, 0), lambda: self._wake(node))
             return
-        self._call(process, what)
+        process.do(what)
 
     def _wake(self, node: Node) -> None:
         """It goes on, and finds what came meanwhile, in the order in which it came."""
@@ -192,14 +197,10 @@ class World:
         while node.inbox and node.paused <= self.now:
             run, what = node.inbox[0]
             if node.process is not None and node.run == run:
-                self._call(node.process, what)
+                node.process.do(what)
             node.inbox.popleft()
         if node.inbox:
             self.at(node.paused - self.now, lambda: self._wake(node))
-
-    def _call(self, process: Process, what: Callable[[Process], Any]) -> None:
-        process.do(what)
-        self._sync(process.node)
 
     def crash(self, node: Node, power: bool) -> None:
         """Kill a process; a power cut takes what is not synced from the disk, too."""
@@ -241,7 +242,8 @@ class World:
 
     # Disks
 
-    def _sync(self, node: Node) -> None:
+    def sync(self, node: Node) -> None:
+        """Begin to sync what its journal has written, if that is not under way."""
         log = node.disk.log
         if node.is_syncing or log.synced >= log.last or node.process is None:
             return
@@ -257,7 +259,7 @@ class World:
                 log.synced = max(log.synced, min(number, log.last))
                 self.call(node, run, lambda process: process.member.synced(number))
             else:
-                self._sync(node)
+                self.sync(node)
 
         self.at(delay + node.slow_disk, done)
 
@@ -275,8 +277,9 @@ class World:
     # The network
 
     def delay(self, node: Node) -> float:
-        rng = self.random
-        return (rng.uniform(1, 6) if rng.random() < 0.9 else rng.uniform(5, 60)) + node.slow
+        """Nine of ten take 1 to 6 ms, and one takes up to 60."""
+        drawn = self.random.random()
+        return (1.0 + 5.5 * drawn if drawn < 0.9 else 550.0 * drawn - 490.0) + node.slow
 
     def is_blocked(self, one: str, other: str) -> bool:
         return (one, other) in self.cut
@@ -313,10 +316,22 @@ class World:
         other = 1 - side
         if self.is_framed:
             message = b"".join(bytes(part) for part in encode_message(message))
-        connection.queues[other].append(message)
-        when = max(self.now + self.delay(connection.nodes[other]), connection.free[other])
-        connection.free[other] = when
-        self.at(when - self.now, lambda: self._arrive(connection, other))
+        self._post(connection, other, message)
+
+    def _post(self, connection: Connection, side: int, message: Any) -> None:
+        """Put something on its way; what was sent before it comes before it."""
+        when = self.now + self.delay(connection.nodes[side])
+        if when > connection.free[side]:
+            connection.free[side] = when
+        else:
+            when = connection.free[side]
+        connection.queues[side].append((when, message))
+        if not connection.is_due[side]:
+            self._look(connection, side, when)
+
+    def _look(self, connection: Connection, side: int, when: float) -> None:
+        connection.is_due[side] = True
+        self.at(when - self.now, lambda: self._arrive(connection, side))
 
     def _lose_stage(self, node: Node, number: int, piece: m.StagePiece) -> None:
         """Nobody promises that a stage is kept before its PREPARE is: it may be fetched again."""
@@ -326,26 +341,37 @@ class World:
         self.pieces.add(key)
 
     def _arrive(self, connection: Connection, side: int) -> None:
-        """The next message of that direction is there, if it gets through."""
-        if not connection.queues[side] or not connection.is_open[side]:
+        """What came in that direction is read, if it gets through: all of it, or a beginning."""
+        connection.is_due[side] = False
+        queue = connection.queues[side]
+        if not queue or not connection.is_open[side]:
             return
         if connection.held[side] > self.now:
-            self.at(connection.held[side] - self.now, lambda: self._arrive(connection, side))
+            self._look(connection, side, connection.held[side])
             return
         one, other = connection.nodes[1 - side], connection.nodes[side]
-        if self.is_blocked(one.name, other.name):
-            if self.random.random() < 0.02:
+        if self.cut and (one.name, other.name) in self.cut:
+            if self.random.random() < 0.05:
                 self.hang_up(connection, self.random.randint(0, 1), cut=True)
-            else:
-                self.at(10, lambda: self._arrive(connection, side))
+            self._look(connection, side, self.now + 10)
             return
-        message = connection.queues[side].popleft()
-        run, number = connection.runs[side], connection.number
+        messages = [queue.popleft()[1]]
+        while queue and queue[0][0] <= self.now and self.random.random() < 0.8:
+            messages.append(queue.popleft()[1])
+        if queue:
+            self._look(connection, side, max(queue[0][0], self.now))
+        self.call(
+            other, connection.runs[side], lambda pr: self._read_all(pr, connection, side, messages)
+        )
 
-        def take(process: Process) -> None:
+    def _read_all(
+        self, process: Process, connection: Connection, side: int, messages: list[Any]
+    ) -> None:
+        """A process reads what came, and then says what is due (the driver's `received`)."""
+        for message in messages:
             if message is None:
                 connection.is_open[side] = False
-                process.member.disconnected(number)
+                process.member.disconnected(connection.number)
             elif not isinstance(message, bytes):
                 self._receive(process, connection, side, message)
             else:
@@ -353,8 +379,6 @@ class World:
                 for part in (message[:at], message[at:]):
                     for one in connection.readers[side].feed(part):
                         self._receive(process, connection, side, one)
-
-        self.call(other, run, take)
 
     def _receive(self, process: Process, connection: Connection, side: int, message: Any) -> None:
         if connection.is_open[side]:
@@ -381,19 +405,10 @@ class World:
         part = None
         if cut and queue:
             for _ in range(self.random.randint(0, len(queue))):
-                part = queue.pop()
+                _, part = queue.pop()
             if isinstance(part, bytes):
-                queue.append(part[: self.random.randint(0, len(part) - 1)])
-        queue.append(None)
-        when = max(self.now + self.delay(connection.nodes[other]), connection.free[other])
-        connection.free[other] = when
-        self.at(when - self.now, lambda: self._drain(connection, other))
-
-    def _drain(self, connection: Connection, side: int) -> None:
-        """All that is left of that direction."""
-        if connection.queues[side] and connection.is_open[side]:
-            self._arrive(connection, side)
-            self.at(1, lambda: self._drain(connection, side))
+                self._post(connection, other, part[: self.random.randint(0, len(part) - 1)])
+        self._post(connection, other, None)
 
     # The engine
 

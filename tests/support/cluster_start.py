@@ -14,6 +14,8 @@ from tests.support.etcd_server import EtcdServer
 from tests.support.processes import BIN, SeriatimServer
 
 QUICK = ["--cluster_dead", "1.5", "--cluster_slow", "1"]
+# On a busy machine another member may take longer to take over than publishers usually wait.
+PATIENT = ["--cluster_patience", "60s"]
 
 
 class ClusterOf:
@@ -66,7 +68,8 @@ class ClusterOf:
     def flags(self, at: int) -> list[str]:
         """How member `at` is started, besides its address."""
         given = ["--cluster", self.name, "--etcd", self.etcd.endpoint, "--cluster_port", "-1"]
-        return [*given, *QUICK, *self.more]
+        patience = [] if "--cluster_patience" in self.more else PATIENT
+        return [*given, *QUICK, *patience, *self.more]
 
     def view(self) -> dict[str, Any]:
         """The view, as the engine has it."""

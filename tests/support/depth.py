@@ -9,9 +9,15 @@ examples to show that it says the same.
 import os
 from typing import Final
 
+import pytest
+
 # conftest.py sets them for `--explore` and `--pure`, before it imports this.
 IS_SOAK: Final = bool(os.environ.get("TESTS_EXPLORE") or os.environ.get("SOAK_SECONDS"))
 IS_PURE: Final = bool(os.environ.get("TESTS_PURE"))
+# For a test of a bound in a file that runs in both builds: users run the compiled one.
+compiled_only = pytest.mark.skipif(
+    IS_PURE and not IS_SOAK, reason="a bound of the build that users run; a soak tries it in both"
+)
 
 
 def depth(gate: int, soak: int) -> int:

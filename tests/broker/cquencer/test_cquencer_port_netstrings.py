@@ -16,7 +16,7 @@ from broker.cquencer.cquencer_port import CquencerPort
 from sequencer.netstring import Decoder, NetstringError
 from testkit.model_frame import split_frame
 from tests.support.cquencer_clients import Talker, calling, cquencer_of, netstring
-from tests.support.depth import examples
+from tests.support.depth import compiled_only, examples
 from tests.support.serving import Broker, Client
 
 MAX_PAYLOAD = 1000
@@ -230,6 +230,7 @@ def test_given_a_long_message_that_is_only_announced_then_little_is_held_for_it(
         assert caller.kept is None
 
 
+@compiled_only
 def test_given_more_fan_out_than_a_turn_may_take_then_it_is_done_in_several(
     tmp_path: Path,
 ) -> None:
@@ -248,6 +249,7 @@ def test_given_more_fan_out_than_a_turn_may_take_then_it_is_done_in_several(
         assert [number for number, _ in heard] == list(range(1, 301))
 
 
+@compiled_only
 @pytest.mark.parametrize(
     "said", [b"1:x,", b"0:,", b"2:xy,"], ids=["messages", "queries", "refused"]
 )
@@ -277,6 +279,7 @@ def answered(broker: Broker) -> int:
     return answers_of(cquencer_of(broker).port)
 
 
+@compiled_only
 def test_given_a_client_that_reads_no_answers_then_it_is_not_read_and_gets_all_of_them_later(
     tmp_path: Path,
 ) -> None:
