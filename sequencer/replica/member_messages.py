@@ -10,6 +10,7 @@ from sequencer.replica.view import View
 
 # The status of a MemberReply, and of Done: as everywhere in `$SEQ.`.
 OK: Final = 200
+BAD: Final = 400  # not a request: what a member of this version does not send
 MISSING: Final = 404  # a stage; or nothing is known
 CONFLICT: Final = 409  # not the offset at which the stage goes on
 BUSY: Final = 423  # another batch of this application is being published

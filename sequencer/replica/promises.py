@@ -197,6 +197,11 @@ class Promises:
             self._judge(request, connection)
         except StageRefused as refused:
             self.reply(request.key, connection, refused.status, refused.facts)
+        except (KeyError, TypeError, ValueError) as error:
+            if connection == 0:
+                raise  # what clients here send was checked
+            why = f"a member has sent a request that is not one: {error!r}"
+            self.reply(request.key, connection, m.BAD, StageRefused(m.BAD, why).facts)
 
     def _knows_all(self) -> bool:
         """Whether every batch that an earlier coordinator has answered is known here."""
