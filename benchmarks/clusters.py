@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from benchmarks.errors import BenchmarkError
+from benchmarks.keepers import Journal, Keeper, Stream
 from benchmarks.process import cpu_seconds, free_port
 from benchmarks.requester import Requester
 
@@ -25,6 +26,7 @@ class ServerCluster:
 
     name: ClassVar[str]
     prefix: ClassVar[bytes]  # of a subject, where that asks for an acknowledgement
+    keeper: ClassVar[Keeper]
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -94,6 +96,7 @@ class SeriatimCluster(ServerCluster):
 
     name = "seriatim"
     prefix = b"$SEQ.PUB."
+    keeper = Journal("none")
     frame: ClassVar[str] = "none"
 
     def prepare(self) -> None:
@@ -147,6 +150,7 @@ class JetStreamCluster(ServerCluster):
 
     name = "jetstream"
     prefix = b""
+    keeper = Stream()
 
     def command(self, at: int) -> list[str]:
         routes = ", ".join(f"nats://127.0.0.1:{port}" for port in self.inner)

@@ -62,18 +62,6 @@ class Requester:
         except TimeoutError:
             return b""
 
-    async def many(self, messages: int, window: int, payload: bytes) -> None:
-        """So many messages, a window of them under way."""
-        sent = done = 0
-        while done < messages:
-            while sent < messages and sent < done + window:
-                self.send(sent, payload)
-                sent += 1
-            _, taken = await self.answer()
-            if not taken:
-                raise BenchmarkError("a message was refused while nothing was wrong")
-            done += 1
-
     async def steadily(self, apart: float, again: float, payload: bytes) -> None:
         """A message every `apart` seconds, until this is cancelled; note when each is taken."""
         hearing = asyncio.create_task(self._hear())

@@ -28,6 +28,7 @@ cdef class ClusterPlane(Plane):
     cdef readonly unsigned long long run
     cdef Py_ssize_t bytes_max
     cdef Walk walk
+    cdef Message asked
     cdef object waiting
     cdef readonly Py_ssize_t answer_bytes
     cdef unsigned long long forgotten
@@ -69,3 +70,5 @@ cdef class ClusterPlane(Plane):
     cdef int _forget_mutes(self, unsigned long long settled) except -1
     @cython.locals(place='unsigned long long', kind=int, connection=Connection)
     cdef int _answer(self, unsigned long long settled, bint before) except -1
+    @cython.locals(asked=Message)
+    cdef int _say_number(self, Connection connection, bytes reply, unsigned long long number) except -1

@@ -21,7 +21,6 @@ from broker.dataplane.plane import Plane
 from sequencer.journal.record import Walk
 from sequencer.message import Message
 from sequencer.msgids import id_of
-from sequencer.netstring import encode
 from sequencer.replica.numbering import Numbering
 from sequencer.sequencer import Sequencer
 from sublist.route import Route
@@ -56,6 +55,7 @@ class ClusterPlane(Plane):
         self.run = 0
         self.bytes_max = 0
         self.walk = Walk(0, False)  # the log has checked what it reads
+        self.asked = Message()  # of which only the number and the reply count
         self.waiting: deque[tuple[int, int, Connection, Any]] = deque()  # answers, by place
         self.answer_bytes = 0
         self.forgotten = 0  # the place up to which the table has been told to forget numbers
@@ -285,8 +285,16 @@ class ClusterPlane(Plane):
             if kind == CONFIRM:
                 self.say(connection, b"+OK\r\n")
             elif kind == NUMBER:
-                number = encode(b"%d" % self.numbering.table.number_of(place))
-                self.answer(connection, what, number, b"")
+                self._say_number(connection, what, self.numbering.table.number_of(place))
             else:
                 what()
+        return 0
+
+    def _say_number(self, connection: Connection, reply: bytes, number: int) -> int:
+        asked = self.asked
+        asked.buffer = reply
+        asked.data = reply
+        asked.reply_size = len(reply)
+        asked.number = number
+        self.work += self.reply_publisher.acknowledge(connection, asked)
         return 0
