@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Final
 
 from broker.storage.keeper import Keeper
+from sequencer.journal.layout import LENGTH_MAX
 from sequencer.journal.record import Walk
 from sequencer.journal.replica_store import ReplicaStore
 from sequencer.journal.segment import Segment
@@ -27,6 +28,7 @@ from sequencer.replica.replicated_log import NEW, MemberMemory
 
 RECENT_BYTES: Final = 8 << 20  # what waits to be committed, and what some member has not got yet
 READ_MIN: Final = 1 << 16
+BUFFER_KEPT: Final = 1 << 20  # from one read to the next
 AHEAD_BYTES: Final = 1 << 22  # what a thread reads at once: fewer waits for a slow disk
 PLACES_MAX: Final = 64  # more than there are readers
 RECORD: Final = 1
@@ -300,12 +302,17 @@ class StoreLog:
             part = self._part(self._buffer, got, after, most)
             if part is not None:
                 self._remember_place(part.last + 1, segment, offset + self._walk.after)
+                if len(self._buffer) > BUFFER_KEPT:
+                    self._buffer = bytearray(READ_MIN)
                 return part
-            if offset + got >= segment.size:
-                raise OSError(errno.EIO, f"number {after + 1} cannot be read", segment.file)
             skipped = self._walk.at  # records before the one that is wanted
+            if offset + got >= segment.size or (not skipped and size > 2 * LENGTH_MAX):
+                raise OSError(errno.EIO, f"number {after + 1} cannot be read", segment.file)
             if skipped:
                 offset += skipped
+            elif got < size:  # the system has only the beginning of the record in memory
+                self._fetch(segment, offset, max(size, AHEAD_BYTES))
+                return None
             else:
                 size *= 4  # a long record
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.cluster.membership import Membership
-from broker.cluster.store_log import READ_MIN, StoreLog
+from broker.cluster.store_log import BUFFER_KEPT, READ_MIN, StoreLog
 from sequencer.journal.header import stem
 from sequencer.journal.store import Store
 from sequencer.replica.forward_table import ForwardTable
@@ -105,6 +105,26 @@ def test_given_segments_that_are_not_in_memory_when_read_then_each_number_comes_
         after = records.last
     assert after == 70
     assert {segment.holders for segment in log.store.pieces()} == {0}
+    log.close()
+
+
+def test_given_the_first_page_of_a_long_record_in_memory_then_the_rest_is_waited_for(
+    tmp_path: Path, loop: asyncio.AbstractEventLoop
+) -> None:
+    log = log_of(tmp_path, loop)
+    append(log.store, [SECOND] * 40, epoch=1, size=READ_MIN)
+    log.sync()
+    (segment,) = log.store.pieces()
+    with open(segment.file, "rb") as file:
+        for after in range(40):
+            log._places.clear()
+            _, offset = log.store.locate(1)
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # nothing is read ahead
+            os.pread(file.fileno(), 1, offset + after * segment.size // 40)
+            records = read(log, after)
+            assert (records.first, records.last) == (after + 1, after + 1)
+            assert len(log._buffer) <= BUFFER_KEPT
     log.close()
 
 
