@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -21,7 +22,7 @@ READY_S = 60.0
 STREAM = b"BENCH"
 
 
-class ServerCluster:
+class ServerCluster(ABC):
     """Three servers; `start` starts one of them again."""
 
     name: ClassVar[str]
@@ -35,21 +36,23 @@ class ServerCluster:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.others: list[subprocess.Popen[bytes]] = []
 
+    @abstractmethod
     def command(self, at: int) -> list[str]:
-        raise NotImplementedError
+        """What starts server `at`."""
 
+    @abstractmethod
     async def leader(self, without: int = -1) -> int:
         """Who coordinates, asked of another than `without`; -1 while nobody says."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def hand_over(self, leader: int) -> None:
         """Ask the leader to let another one lead."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def whole(self) -> None:
         """Wait until all three have everything."""
-        raise NotImplementedError
 
+    @abstractmethod
     def prepare(self) -> None:
         """Before the servers start."""
 
@@ -151,6 +154,9 @@ class JetStreamCluster(ServerCluster):
     name = "jetstream"
     prefix = b""
     keeper = Stream()
+
+    def prepare(self) -> None:
+        """They need nothing."""
 
     def command(self, at: int) -> list[str]:
         routes = ", ".join(f"nats://127.0.0.1:{port}" for port in self.inner)

@@ -36,9 +36,7 @@ if not cython.compiled:
     CONTROL_WORK = 64
     WORK_MAX = 1 << 18
     TURN_BYTES = 1 << 20  # published in one turn: then what is numbered is sent, and members heard
-    OVERFULL = (
-        4  # times what publishers may have waiting: what each has when it must wait is on top
-    )
+    OVERFULL = 4  # times what publishers may have waiting; more is refused
     ANSWER_BYTES = 128  # that an answer which waits is counted as: a tuple, and its reply subject
 
 CONFIRM = 0  # +OK

@@ -6,7 +6,7 @@ Little-endian, as the journal. Records lie in DATA and FORWARD as they lie in th
 neither copied nor looked at here: `ForwardTable.inspect` and `Numbering.take_forwarded` check them.
 
 Nothing that a peer sends is believed. A frame has at most 1 MiB; one with a part of a file or with
-notes 16 MiB; one with records or a client's payload 16 MiB and one record. Beyond 256 KiB, memory
+notes 16 MiB; one with records or a client's payload 16 MiB and one record. Beyond 704 KiB, memory
 grows with the bytes that have come, not with the size that a frame claims.
 """
 

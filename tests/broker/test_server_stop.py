@@ -3,15 +3,14 @@
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
 from broker.settings.settings import Settings, settings_to_json
-from testkit.model_frame import split_frame
 from tests.support.processes import STAND_IN, STOP_S, SeriatimServer
 from tests.support.raw import QUIET, RawClient, operations
+from tests.support.stopped_at_work import stopped_at_work
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
 
@@ -25,30 +24,11 @@ LIMITS: dict[str, str | int] = {"drain_timeout": "300s", "hold_ms": 60_000}
 def test_given_a_reader_far_behind_when_stopped_then_what_was_said_ok_to_is_what_is_delivered(
     number: signal.Signals, journal: list[str]
 ) -> None:
-    oks: list[bytes] = []
-    wire = b"PUB a %d\r\n%b\r\n" % (len(BODY), BODY)
     with SeriatimServer("netstring", LIMITS, journal) as broker:
-        with (
-            RawClient(broker.port, QUIET, receive_buffer=4096) as ear,
-            RawClient(broker.port, LOUD) as publisher,
-        ):
-            ear.ask(b"SUB a 1\r\n")
-            assert publisher.line() == b"+OK\r\n"
-            pouring = threading.Thread(target=publisher.send_split, args=(wire * 1000, []))
-            reading = threading.Thread(target=lambda: oks.append(publisher.until_closed()))
-            pouring.start()
-            reading.start()
-            first = ear.operation()  # traffic flows, and the reader is far behind
-            broker.signal(number)
-            assert broker.await_line("Stopping: delivering what was accepted")
-            heard = [first, *operations(ear.until_closed())]
-            pouring.join()
-            reading.join()
-        assert broker.wait() == 0
-    assert [split_frame(one.payload)[0] for one in heard] == list(range(1, len(heard) + 1))
-    assert oks[0].count(b"+OK\r\n") == len(heard)
+        line = "Stopping: delivering what was accepted"
+        delivered = stopped_at_work(broker, number, line)
     if journal:
-        assert len(heard) < 1000, "the publisher was held"
+        assert delivered < 1000, "the publisher was held"
 
 
 def test_given_an_unfinished_message_when_stopped_then_it_is_not_delivered() -> None:

@@ -2,20 +2,18 @@
 
 import json
 import signal
-import threading
 import time
 from contextlib import ExitStack
 
 import pytest
 
-from testkit.model_frame import split_frame
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, Operation, RawClient, operations
+from tests.support.stopped_at_work import stopped_at_work
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
 
 MODERN = b'CONNECT {"verbose":false,"protocol":1}\r\n'
-LOUD = b'CONNECT {"verbose":true,"pedantic":false}\r\n'
 CLIENTS = 150  # more than are told in one turn
 LAME = "Entering lame duck mode"
 LONG = {"lame_duck": "300s"}
@@ -79,25 +77,5 @@ def test_given_a_stop_when_terminated_then_nobody_waits_for_lame_clients() -> No
 
 
 def test_given_a_publisher_at_work_when_it_is_closed_then_what_was_accepted_is_delivered() -> None:
-    oks: list[bytes] = []
     with SeriatimServer("netstring", {"lame_duck": "0s", "drain_timeout": "300s"}) as broker:
-        with (
-            RawClient(broker.port, QUIET, receive_buffer=4096) as ear,
-            RawClient(broker.port, LOUD) as publisher,
-        ):
-            ear.ask(b"SUB a 1\r\n")
-            assert publisher.line() == b"+OK\r\n"
-            wire = b"PUB a 20000\r\n%b\r\n" % (b"x" * 20_000)
-            pouring = threading.Thread(target=publisher.send_split, args=(wire * 1000, []))
-            reading = threading.Thread(target=lambda: oks.append(publisher.until_closed()))
-            pouring.start()
-            reading.start()
-            first = ear.operation()  # traffic flows, and the reader is far behind
-            broker.signal(signal.SIGUSR2)
-            assert broker.await_line(LAME)
-            heard = [first, *operations(ear.until_closed())]
-            pouring.join()
-            reading.join()
-        assert broker.wait() == 0
-    assert [split_frame(one.payload)[0] for one in heard] == list(range(1, len(heard) + 1))
-    assert oks[0].count(b"+OK\r\n") == len(heard)
+        stopped_at_work(broker, signal.SIGUSR2, LAME)
