@@ -4,6 +4,12 @@ cimport cython
 cdef extern from "string.h":
     void *memmem(const void *text, size_t size, const void *part, size_t part_size) noexcept
 
+cdef extern from "scan.h":
+    Py_ssize_t scan_word(const unsigned char *data, Py_ssize_t at, Py_ssize_t stop) noexcept
+    Py_ssize_t scan_number(const unsigned char *data, Py_ssize_t at, Py_ssize_t stop) noexcept
+    bint scan_pub(const unsigned char *data, Py_ssize_t at) noexcept
+    bint scan_end(const unsigned char *data, Py_ssize_t at) noexcept
+
 cdef enum:
     MORE, PUB, HPUB, SUB, UNSUB, PING, PONG, CONNECT, FAULT, IGNORED, INFO
 
@@ -15,10 +21,8 @@ cdef enum:
 
 cdef enum:
     FIRST_FINAL = 64
-    DIGEST_BASIS = 2166136261
-    DIGEST_PRIME = 16777619
-    DIGEST_MASK = 0xFFFFFFFF
-    DIGITS_MAX = 9
+    COUNT_BITS = 4
+    COUNT_MASK = 15
     SPACE = 32
     TAB = 9
     CR = 13
@@ -35,9 +39,8 @@ cdef class Parser:
     cdef readonly Py_ssize_t at, need
     cdef public bint headers
     cdef public Py_ssize_t max_control_line, max_payload
-    cdef readonly unsigned int digest
-    cdef Py_ssize_t peeked, peeked_end
-    cdef unsigned int peeked_digest
+    cdef readonly Py_ssize_t peeked
+    cdef Py_ssize_t peeked_end
     cdef readonly Py_ssize_t subject, subject_end, reply, reply_end
     cdef readonly Py_ssize_t digits, digits_end, header_digits, header_digits_end
     cdef readonly Py_ssize_t body, size, header_size
@@ -45,11 +48,11 @@ cdef class Parser:
 
     cpdef int begin(self, bytearray buffer, Py_ssize_t start, Py_ssize_t stop) except -1
     @cython.locals(data='const unsigned char *', stop=Py_ssize_t, at=Py_ssize_t, start=Py_ssize_t,
-                   subject_end=Py_ssize_t, digits=Py_ssize_t, size=Py_ssize_t, digest='unsigned int',
-                   reply=Py_ssize_t, reply_end=Py_ssize_t)
+                   subject_end=Py_ssize_t, digits=Py_ssize_t, size=Py_ssize_t,
+                   number=Py_ssize_t, reply=Py_ssize_t, reply_end=Py_ssize_t)
     cpdef int next(self) except -1
-    @cython.locals(data='const unsigned char *', stop=Py_ssize_t, at=Py_ssize_t, digest='unsigned int')
-    cpdef unsigned int peek(self) noexcept
+    @cython.locals(at=Py_ssize_t)
+    cpdef Py_ssize_t peek(self) noexcept
     @cython.locals(data='const unsigned char *', table='const unsigned char *', stop=Py_ssize_t,
                    at=Py_ssize_t, state=int)
     cdef int _walk(self) except -1
@@ -65,9 +68,7 @@ cdef class Parser:
     cdef int _payload(self, int state, Py_ssize_t at, Py_ssize_t body) except -1
     @cython.locals(text='const char *')
     cdef bint mentions(self, bytes name, Py_ssize_t size) except -1
-    @cython.locals(data='const unsigned char *', value=Py_ssize_t, digit=int)
+    @cython.locals(number=Py_ssize_t, count=Py_ssize_t)
     cdef Py_ssize_t _number(self, Py_ssize_t at, Py_ssize_t end) noexcept
-    @cython.locals(data='const unsigned char *', digest='unsigned int')
-    cdef unsigned int _digest(self, Py_ssize_t at, Py_ssize_t end) noexcept
     cdef int _wait(self, int state, Py_ssize_t at, Py_ssize_t need) except -1
     cdef int _broken(self, object fault) except -1

@@ -34,19 +34,13 @@ Rule 3  `next` has a fast path for `PUB subject size`, by far the most common li
 # arrows by hand. In a table, each byte of each payload would cost a look-up.
 #
 # `next` has the fast path, for what clients send most: `PUB subject [reply] size` in upper-case
-# letters, with single blanks, complete in the buffer with its payload. It scans the line once,
-# computes the subject's digest on the way, and sets the spans. If the line is anything else,
-# nothing has been changed yet, and `_walk` takes it: the fast path itself refuses nothing.
-# tests/parser compares both with a reference.
+# letters, with single blanks, complete in the buffer with its payload. It scans the line once and
+# sets the spans. Where a subject ends it finds 16 bytes at a time (scan.h): byte by byte, that was
+# most of its time. If the line is anything else, nothing has been changed yet, and `_walk` takes
+# it: the fast path itself refuses nothing. tests/parser compares both with a reference.
 #
 # `peek` does half of the fast path for the operation after this one. The sublist can then load
 # that subject's route into the cache in the meantime. `next` reuses the result of that scan.
-#
-# The digest is 32-bit FNV-1a and is computed in four places: in `next` and in `peek`, in the loop
-# that finds the end of the subject; in `_digest`, for all other lines; and in sublist/subject.py,
-# because the parser and the sublist must not import each other. All must give the same value,
-# because it is the key of a route. test_machine_properties.py compares them with a fifth one,
-# written from the definition, and tests/test_twins.py compares the constants.
 #
 # When bytes run out, only two things are kept: where the operation begins (`at`), and the state
 # after the verb. So when a payload arrives in pieces, its control line is scanned again for each
@@ -84,9 +78,32 @@ if not cython.compiled:
         UNSUB_ARGUMENT,
     )
 
-    DIGEST_BASIS, DIGEST_PRIME, DIGEST_MASK = 2166136261, 16777619, 0xFFFFFFFF  # FNV-1a
     DIGITS_MAX = 9
+    COUNT_BITS, COUNT_MASK = 4, 15  # of what `scan_number` returns
     SPACE, TAB, CR, LF = 32, 9, 13, 10
+
+    def scan_word(data: bytearray, at: int, stop: int) -> int:
+        """The place of the first blank or control, from `at` on; `stop` if there is none."""
+        while at < stop and data[at] > SPACE:
+            at += 1
+        return at
+
+    def scan_number(data: bytearray, at: int, stop: int) -> int:
+        """The number in up to nine digits from `at` on, and below it in four bits how many."""
+        number, begin = 0, at
+        last = min(begin + DIGITS_MAX, stop)
+        while at < last and ord("0") <= data[at] <= ord("9"):
+            number = number * 10 + data[at] - ord("0")
+            at += 1
+        return number << COUNT_BITS | at - begin
+
+    def scan_pub(data: bytearray, at: int) -> bool:
+        """Whether the next four bytes, which are there, are `PUB `."""
+        return data[at : at + 4] == b"PUB "
+
+    def scan_end(data: bytearray, at: int) -> bool:
+        """Whether the next two bytes, which are there, end a line."""
+        return data[at : at + 2] == b"\r\n"
 
 
 class Parser:
@@ -102,9 +119,8 @@ class Parser:
         self.headers = True  # whether the client may send HPUB
         self.state = START
         self.at = self.stop = self.need = 0
-        self.digest = 0
-        self.peeked = -1  # the subject that `peek` scanned, its end and its digest
-        self.peeked_end = self.peeked_digest = 0
+        self.peeked = -1  # the subject that `peek` scanned
+        self.peeked_end = 0
         self.subject = self.subject_end = self.reply = self.reply_end = 0
         self.digits = self.digits_end = self.header_digits = self.header_digits_end = 0
         self.body = self.size = self.header_size = 0
@@ -125,55 +141,31 @@ class Parser:
         data = self.data
         stop = self.stop
         start = self.at
-        if (
-            self.state == START
-            and stop - start > 8
-            and data[start] == ord("P")
-            and data[start + 1] == ord("U")
-            and data[start + 2] == ord("B")
-            and data[start + 3] == SPACE
-        ):
+        if self.state == START and stop - start > 8 and scan_pub(data, start):
             start += 4
-            if self.peeked == start:
-                at = self.peeked_end
-                digest = self.peeked_digest
-            else:
-                at = start
-                digest = DIGEST_BASIS
-                while at < stop and data[at] > SPACE:
-                    digest = ((digest ^ data[at]) * DIGEST_PRIME) & DIGEST_MASK
-                    at += 1
-            subject_end = at
-            if at < stop and data[at] == SPACE:
-                at += 1
+            subject_end = self.peeked_end if self.peeked == start else scan_word(data, start, stop)
             reply = reply_end = 0
-            while True:
-                digits = at
-                size = 0
-                while at < stop and ord("0") <= data[at] <= ord("9") and at - digits < DIGITS_MAX:
-                    size = size * 10 + data[at] - ord("0")
-                    at += 1
-                if reply or at >= stop or data[at] == CR:
-                    break
+            digits = subject_end + 1  # whatever stands between them: it is looked at below
+            number = scan_number(data, digits, stop)
+            at = digits + (number & COUNT_MASK)
+            if at < stop and data[at] != CR:
                 reply = digits  # it was not the size, so it is the reply; the size comes next
-                while at < stop and data[at] > SPACE:
-                    at += 1
-                reply_end = at
-                if at < stop and data[at] == SPACE:
-                    at += 1
+                reply_end = scan_word(data, at, stop)
+                digits = reply_end + 1
+                number = scan_number(data, digits, stop)
+                at = digits + (number & COUNT_MASK)
+            size = number >> COUNT_BITS
             if (
-                stop - at >= size + 4
-                and data[at] == CR
-                and data[at + 1] == LF
+                stop - at >= size + 4  # so everything below lies before `stop`
+                and scan_end(data, at)
                 and at > digits
-                and digits > subject_end > start
-                and (reply_end == 0 or digits > reply_end > reply > subject_end)
+                and subject_end > start
+                and data[subject_end] == SPACE
+                and (reply_end == 0 or (reply_end > reply and data[reply_end] == SPACE))
                 and at - start <= self.max_control_line
                 and size <= self.max_payload
-                and data[at + 2 + size] == CR
-                and data[at + 3 + size] == LF
+                and scan_end(data, at + 2 + size)
             ):
-                self.digest = digest
                 self.subject = start
                 self.subject_end = subject_end
                 self.reply = reply
@@ -187,24 +179,16 @@ class Parser:
         return self._walk()
 
     def peek(self) -> int:
-        """Return the digest of the next operation's subject if it is a plain PUB, else 0.
+        """Return the size of the next operation's subject if it is a plain PUB, else 0.
 
-        Callers use it to load what belongs to that subject in advance.
+        The subject begins at `peeked`. Callers load what belongs to it in advance.
         """
-        data = self.data
-        stop = self.stop
         at = self.at
-        if stop - at <= 8 or data[at] != ord("P") or data[at + 1] != ord("U"):
+        if self.stop - at <= 8 or not scan_pub(self.data, at):
             return 0
-        at += 4
-        self.peeked = at
-        digest = DIGEST_BASIS
-        while at < stop and data[at] > SPACE:
-            digest = ((digest ^ data[at]) * DIGEST_PRIME) & DIGEST_MASK
-            at += 1
-        self.peeked_end = at
-        self.peeked_digest = digest
-        return digest
+        self.peeked = at + 4
+        self.peeked_end = scan_word(self.data, self.peeked, self.stop)
+        return self.peeked_end - self.peeked
 
     def _walk(self) -> int:
         """Run the machine, byte by byte, through the verb; then handle what follows the verb."""
@@ -345,7 +329,6 @@ class Parser:
             return self._broken(PayloadUnended("a payload does not end with CR LF"))
         if stop - end < 2:
             return self._wait(state, at, end + 2 - at)
-        self.digest = self._digest(self.subject, self.subject_end)
         self.body = body
         self.state = START
         self.at = end + 2
@@ -361,26 +344,9 @@ class Parser:
 
     def _number(self, at: int, end: int) -> int:
         """Parse a decimal of one to nine digits; -1 if it is not one."""
-        data = self.data
-        value = 0
-        if end == at or end - at > DIGITS_MAX:
-            return -1
-        while at < end:
-            digit = data[at] - ord("0")
-            if digit < 0 or digit > 9:
-                return -1
-            value = value * 10 + digit
-            at += 1
-        return value
-
-    def _digest(self, at: int, end: int) -> int:
-        """FNV-1a of a span; `next` computes the same on its fast path."""
-        data = self.data
-        digest = DIGEST_BASIS
-        while at < end:
-            digest = ((digest ^ data[at]) * DIGEST_PRIME) & DIGEST_MASK
-            at += 1
-        return digest
+        number = scan_number(self.data, at, end)
+        count = number & COUNT_MASK
+        return number >> COUNT_BITS if count and count == end - at else -1
 
     def _wait(self, state: int, at: int, need: int) -> int:
         self.state = state

@@ -27,4 +27,3 @@ cdef class Route:
 @cython.locals(route=Route)
 cdef Route new_route(bytes subject, unsigned int digest, int kind, Fanout fanout,
                      long long generation)
-cdef bint serves(Route route, const unsigned char *data, Py_ssize_t start, Py_ssize_t size) noexcept

@@ -10,9 +10,7 @@ import cython
 from sublist.subscription import Subscription
 
 if cython.compiled:
-    from cython.cimports.libc.string import memcmp, memcpy
-else:
-    HEAD_SIZE = 16
+    from cython.cimports.libc.string import memcpy
 
 
 class Fanout:
@@ -59,15 +57,3 @@ def new_route(subject: bytes, digest: int, kind: int, fanout: Fanout, generation
         memcpy(route.head, route.text, min(len(subject), HEAD_SIZE))
         PyObject_GC_UnTrack(route)  # it is part of no cycle, and there may be 250 000 of them
     return route
-
-
-def serves(route: Route, data: bytes | bytearray, start: int, size: int) -> bool:
-    """Whether this is the route of the subject in that span."""
-    if route.size != size:
-        return False
-    if cython.compiled:
-        if size <= HEAD_SIZE:
-            return memcmp(route.head, data + start, size) == 0
-        return memcmp(route.text, data + start, size) == 0
-    else:
-        return route.subject == data[start : start + size]

@@ -1,11 +1,6 @@
 # The compiler's view of subject.py: types only, never behaviour.
 cimport cython
 
-cdef enum:
-    DIGEST_BASIS = 2166136261
-    DIGEST_PRIME = 16777619
-    DIGEST_MASK = 0xFFFFFFFF
-
 @cython.locals(text='const unsigned char *', size=Py_ssize_t, at=Py_ssize_t, begin=Py_ssize_t)
 cpdef bint is_pattern(bytes subject)
 
@@ -23,8 +18,3 @@ cdef bint takes(const unsigned char *wanted, Py_ssize_t wanted_size,
 
 @cython.locals(after_dot=bint)
 cdef bint is_whole(const unsigned char *text, Py_ssize_t at, Py_ssize_t size) noexcept
-
-cpdef unsigned int digest_of(bytes subject)
-
-@cython.locals(value='unsigned int', place=Py_ssize_t)
-cdef unsigned int digest_span(const unsigned char *text, Py_ssize_t at, Py_ssize_t size) noexcept

@@ -5,11 +5,6 @@ A token is any run of bytes without a dot; it must not be empty. In a subscripti
 are literal tokens. Subjects are bytes, not text.
 """
 
-import cython
-
-if not cython.compiled:
-    DIGEST_BASIS, DIGEST_PRIME, DIGEST_MASK = 2166136261, 16777619, 0xFFFFFFFF
-
 
 def is_pattern(subject: bytes) -> bool:
     """Whether this is a valid subject for a subscription."""
@@ -97,16 +92,3 @@ def is_whole(text: bytes | bytearray, at: int, size: int) -> bool:
             after_dot = False
         at += 1
     return not after_dot
-
-
-def digest_of(subject: bytes) -> int:
-    """32-bit FNV-1a: the key of a route in the table; the parser computes it too."""
-    return digest_span(subject, 0, len(subject))
-
-
-def digest_span(text: bytes | bytearray, at: int, size: int) -> int:
-    """The digest of `text[at : at + size]`; a pointer when compiled."""
-    value = DIGEST_BASIS
-    for place in range(at, at + size):
-        value = ((value ^ text[place]) * DIGEST_PRIME) & DIGEST_MASK
-    return value

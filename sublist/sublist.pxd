@@ -1,13 +1,17 @@
 # The compiler's view of sublist.py: types only, never behaviour.
 cimport cython
-from sublist.route cimport Fanout, Route, new_route, serves
-from sublist.subject cimport covers, digest_of, has_wildcard
+from sublist.digest cimport KEYS, digest_span
+from sublist.route cimport HEAD_SIZE, Fanout, Route, new_route
+from sublist.subject cimport covers, has_wildcard
 from sublist.subscription cimport Subscription
 from sublist.trie cimport Trie
 
 cdef extern from *:
     void __builtin_prefetch(const void *address) noexcept
     void *PyList_GET_ITEM(list items, Py_ssize_t at) noexcept
+
+cdef extern from "same.h":
+    bint same_text(const unsigned char *one, const unsigned char *other, Py_ssize_t size) noexcept
 
 cdef enum:
     SLOTS_MIN = 1024
@@ -30,24 +34,26 @@ cdef class Sublist:
     cdef readonly Py_ssize_t max_routes, routes
     cdef public Py_ssize_t max_match_nodes
     cdef unsigned int mask
+    cdef unsigned long long keys[KEYS]
     cdef Py_ssize_t sweep_slot, entries_made, wildcards_removed
     cdef readonly Py_ssize_t work
     cdef long long generation
     cdef readonly unsigned long long inserts, removes, misses, rechecks, resolves, evictions
 
-    @cython.locals(route=Route)
-    cdef Route find(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t size, unsigned int digest)
-    @cython.locals(route=Route, subject=bytes)
-    cdef Route reach(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t size,
-                     unsigned int digest)
-    cdef void fetch(self, unsigned int digest) noexcept
+    @cython.locals(route=Route, digest='unsigned int')
+    cdef Route find(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t size)
+    @cython.locals(route=Route, subject=bytes, digest='unsigned int')
+    cdef Route reach(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t size)
+    @cython.locals(digest='unsigned int')
+    cdef void fetch(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t size) noexcept
     @cython.locals(route=Route, digest='unsigned int')
     cpdef Route route(self, bytes subject)
+    cpdef unsigned int digest_of(self, bytes subject) except? 0
     cpdef insert(self, Subscription sub)
     cpdef remove(self, Subscription sub)
     @cython.locals(most=Py_ssize_t)
     cpdef bint admits(self, bytes subject) except -1
-    @cython.locals(route=Route)
+    @cython.locals(route=Route, digest='unsigned int')
     cdef _changed(self, bytes subject)
     @cython.locals(oldest='long long')
     cdef Route _recheck(self, Route route)
@@ -65,6 +71,8 @@ cdef class Sublist:
     cdef _count_long(self, Py_ssize_t entries)
     @cython.locals(route=Route)
     cdef _forget(self, Py_ssize_t slot)
+
+cdef bint serves(Route route, const unsigned char *data, Py_ssize_t start, Py_ssize_t size) noexcept
 
 @cython.locals(sub=Subscription, plain=list, groups=dict)
 cdef Fanout fan_out(list found)

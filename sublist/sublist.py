@@ -1,7 +1,7 @@
 """Who gets a message: the trie of subscriptions, and in front of it a table of known routes.
 
-Every published subject has a Route in a table with chained slots. Its key is the digest that
-the parser computed. Three rules keep the table correct, small and fast:
+Every published subject has a Route in a table with chained slots. Its key is the subject's digest
+(digest.py). Three rules keep the table correct, small and fast:
 
 Rule 1  A change of a literal subscription makes one route stale: that of its subject. A
         change of a wildcard is only noted, with a new generation. When a route of an older
@@ -12,8 +12,9 @@ Rule 2  The table grows with the subjects, up to `max_routes`; after that, each 
         the next eighth of it. A forgotten route is resolved again when it is used. The
         fan-outs are bounded too: all routes are forgotten after a million entries of long
         fan-outs, and stale routes once as many wildcards were removed as there are routes.
-Rule 3  A slot's chain is bounded. Subjects made to collide evict each other, which costs a
-        look-up in the trie, but never a long walk.
+Rule 3  The digest depends on a secret of this table, so no client can tell which subjects share a
+        slot. A slot's chain is bounded all the same: subjects that collide evict each other, which
+        costs a look-up in the trie, but never a long walk.
 """
 
 # Theory of operation
@@ -46,17 +47,20 @@ Rule 3  A slot's chain is bounded. Subjects made to collide evict each other, wh
 # keep nothing else alive. Once as many wildcards have been removed as there are routes,
 # `_forget_stale` walks over the table: each removal pays for the walk over one route.
 
+import os
 from collections.abc import Callable
 
 import cython
 
+from sublist.digest import SEED_SIZE, keys_of
 from sublist.route import Fanout, Route
-from sublist.subject import covers, digest_of, has_wildcard
+from sublist.subject import covers, has_wildcard
 from sublist.subscription import Subscription
 from sublist.trie import Trie
 
 if not cython.compiled:
-    from sublist.route import new_route, serves
+    from sublist.digest import digest_span
+    from sublist.route import new_route
 
     SLOTS_MIN = 1024
     REPLIES = 256  # a power of two; a client that uses one reply subject finds it here
@@ -71,11 +75,19 @@ if not cython.compiled:
 
 
 class Sublist:
-    """Written by the broker's one thread. `classify(subject)` gives a new route its kind."""
+    """Written by the broker's one thread. `classify(subject)` gives a new route its kind.
+
+    The seed of the digest is drawn from the system. One may be given, so that a test can be
+    repeated with the same routes in the same slots.
+    """
 
     def __init__(
-        self, classify: Callable[[bytes], int] = lambda _: 0, max_routes: int = 1 << 18
+        self,
+        classify: Callable[[bytes], int] = lambda _: 0,
+        max_routes: int = 1 << 18,
+        seed: bytes = b"",
     ) -> None:
+        self.keys = keys_of(seed or os.urandom(SEED_SIZE))
         self.trie = Trie()
         self.classify = classify
         self.max_routes = max_routes
@@ -94,9 +106,10 @@ class Sublist:
         self.inserts = self.removes = 0
         self.misses = self.rechecks = self.resolves = self.evictions = 0
 
-    def find(self, data: bytes | bytearray, start: int, size: int, digest: int) -> Route:
-        """Return the route of the subject in that span, whose digest is known."""
-        route = self.slots[digest & self.mask]
+    def find(self, data: bytes | bytearray, start: int, size: int) -> Route:
+        """Return the route of the subject in that span."""
+        digest = digest_span(self.keys, data, start, size)
+        route: Route | None = cython.cast(Route, self.slots[digest & self.mask])
         while route is not None:
             if route.digest == digest and serves(route, data, start, size):
                 if route.generation == self.generation:
@@ -105,20 +118,22 @@ class Sublist:
             route = route.following
         return self._learn(bytes(data[start : start + size]), digest)
 
-    def fetch(self, digest: int) -> None:
-        """Prefetch the route of that digest, which will be used soon.
+    def fetch(self, data: bytes | bytearray, start: int, size: int) -> None:
+        """Prefetch the route of the subject in that span, which will be used soon.
 
         With 100 000 subjects in use, waiting for the route's cache line took half of the time
         that a message takes.
         """
         if cython.compiled:
+            digest = digest_span(self.keys, data, start, size)
             __builtin_prefetch(PyList_GET_ITEM(self.slots, digest & self.mask))
 
-    def reach(self, data: bytes | bytearray, start: int, size: int, digest: int) -> Route:
+    def reach(self, data: bytes | bytearray, start: int, size: int) -> Route:
         """Return the route of a reply subject, which may never be used again.
 
         So these routes are kept apart, in a small table of the latest replies.
         """
+        digest = digest_span(self.keys, data, start, size)
         route = self.replies[digest & (REPLIES - 1)]
         if route is None or route.digest != digest or not serves(route, data, start, size):
             subject = bytes(data[start : start + size])
@@ -128,13 +143,17 @@ class Sublist:
 
     def route(self, subject: bytes) -> Route:
         """Return the route of a subject given as bytes."""
-        digest = digest_of(subject)
+        digest = self.digest_of(subject)
         route = self.slots[digest & self.mask]
         while route is not None:
             if route.digest == digest and route.subject == subject:
                 return self._recheck(route)
             route = route.following
         return self._learn(subject, digest)
+
+    def digest_of(self, subject: bytes) -> int:
+        """The key of this subject's route, in this table."""
+        return digest_span(self.keys, subject, 0, len(subject))
 
     def admits(self, subject: bytes) -> bool:
         """Whether matching stays within its cost limit with a subscription to this pattern.
@@ -192,7 +211,7 @@ class Sublist:
                 del self.changes[: CHANGES_MAX // 2]
             self.shared.clear()
             return
-        digest = digest_of(subject)
+        digest = self.digest_of(subject)
         self.replies[digest & (REPLIES - 1)] = None
         route = self.slots[digest & self.mask]
         while route is not None:
@@ -324,6 +343,18 @@ class Sublist:
             self.evictions += 1
             route = route.following
         self.slots[slot] = None
+
+
+def serves(route: Route, data: bytes | bytearray, start: int, size: int) -> bool:
+    """Whether this is the route of the subject in that span."""
+    if route.size != size:
+        return False
+    if cython.compiled:
+        if size <= HEAD_SIZE:
+            return same_text(route.head, data + start, size)
+        return same_text(route.text, data + start, size)
+    else:
+        return route.subject == data[start : start + size]
 
 
 def fan_out(found: list[Subscription]) -> Fanout:

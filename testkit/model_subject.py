@@ -36,11 +36,3 @@ def has_wildcard(subject: bytes) -> bool:
 def begins(subject: bytes, *prefixes: bytes) -> bool:
     """Whether it has a prefix, and something after it."""
     return any(subject[: len(prefix)] == prefix != subject for prefix in prefixes)
-
-
-def digest(subject: bytes) -> int:
-    """FNV-1a, 32 bits, from its definition."""
-    value = 0x811C9DC5
-    for byte in subject:
-        value = (value ^ byte) * 0x01000193 % (1 << 32)
-    return value

@@ -12,7 +12,6 @@ from itertools import pairwise
 from parser.machine import Parser
 from parser.ops import CONNECT, FAULT, HPUB, IGNORED, INFO, MORE, PING, PONG, PUB, SUB, UNSUB
 from testkit import model_wire
-from testkit.model_subject import digest
 
 NAMES = {
     PUB: "PUB",
@@ -37,7 +36,6 @@ class Said:
     words: tuple[bytes, ...] = ()
     body: bytes = b""  # headers and payload
     header_size: int = 0
-    digest: int = 0
 
 
 def said(parser: Parser, op: int, buffer: bytearray) -> Said:
@@ -51,10 +49,10 @@ def said(parser: Parser, op: int, buffer: bytearray) -> Said:
     if op in (PUB, HPUB):
         body = bytes(buffer[parser.body : parser.body + parser.size])
         if op == PUB:
-            return Said(name, (subject, reply, digits), body, 0, parser.digest)
+            return Said(name, (subject, reply, digits), body)
         header_digits = bytes(buffer[parser.header_digits : parser.header_digits_end])
         words = (subject, reply, header_digits, digits)
-        return Said(name, words, body, parser.header_size, parser.digest)
+        return Said(name, words, body, parser.header_size)
     if op in (SUB, UNSUB):
         return Said(name, (subject, reply, digits))
     if op in (CONNECT, INFO):
@@ -118,12 +116,10 @@ def modelled(
 
 def _said(op: model_wire.Op) -> Said:
     if op.verb == "PUB":
-        words = (op.subject, op.reply, op.digits)
-        return Said("PUB", words, op.payload, 0, digest(op.subject))
+        return Said("PUB", (op.subject, op.reply, op.digits), op.payload)
     if op.verb == "HPUB":
         words = (op.subject, op.reply, op.header_digits, op.digits)
-        body = op.headers + op.payload
-        return Said("HPUB", words, body, len(op.headers), digest(op.subject))
+        return Said("HPUB", words, op.headers + op.payload, len(op.headers))
     if op.verb in ("SUB", "UNSUB"):
         return Said(op.verb, (op.subject, op.reply, op.digits))
     if op.verb in ("CONNECT", "INFO"):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sublist.subject import covers, digest_of, has_wildcard, is_literal, is_pattern
+from sublist.subject import covers, has_wildcard, is_literal, is_pattern
 from testkit import model_subject
 from testkit.model_subject import tokens_match
 from tests.sublist.naive import literals, patterns
@@ -116,10 +116,3 @@ def test_given_a_subject_when_some_of_its_tokens_become_wild_then_the_pattern_co
     assert covers(b".".join(wild), subject)
     assert covers(b".".join([*wild[:cut], b">"]), subject)
     assert not covers(b".".join([*wild, b">"]), subject)
-
-
-@pytest.mark.parametrize(
-    ("subject", "digest"), [(b"", 0x811C9DC5), (b"a", 0xE40C292C), (b"foobar", 0xBF9CF968)]
-)
-def test_given_published_vectors_then_the_digest_is_fnv_1a(subject: bytes, digest: int) -> None:
-    assert digest_of(subject) == digest
