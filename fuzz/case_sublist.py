@@ -15,13 +15,14 @@ from broker.dataplane.plane import Plane
 from fuzz.supply import Supply
 from parser.machine import Parser
 from sequencer.sequencer import Sequencer
-from sublist.subject import covers, digest_of
+from sublist.subject import covers
 from sublist.subject import has_wildcard as has_wildcard_here
 from sublist.subject import is_literal as is_literal_here
 from sublist.subject import is_pattern as is_pattern_here
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 from testkit.fence import fenced
+from testkit.model_digest import SEED, TWINS, digest
 from testkit.model_subject import has_wildcard, is_literal, is_pattern, tokens_match
 
 MAX_LEN = 1024
@@ -32,14 +33,11 @@ ROUTE_KEPT = 32  # bytes of a subject whose route is cached in every build
 FLOOD = 13  # subjects per unit of a flood
 FLOODS_MAX = 640  # units in total: more routes than the plane's limit
 COLLIDING_FROM = 0xF0
-TWINS = [  # pairs with the same digest, of the same length or not, short and long
-    *(b"a.jvlo", b"a.2pda"),
-    *(b"declinate", b"macallums"),
-    *(b"altarage", b"zinke"),
-    *(b"a" * 25 + b".b5zx", b"a" * 25 + b".0pcd"),
+SLOTS = Sublist(seed=SEED)  # only to see which subjects share one of 1024 slots
+SAME_SLOT = [
+    name for name in (b"a.%d" % n for n in range(30_000)) if SLOTS.digest_of(name) % 1024 == 9
 ]
-SAME_SLOT = [name for name in (b"a.%d" % n for n in range(30_000)) if digest_of(name) % 1024 == 9]
-COLLIDING = TWINS + SAME_SLOT[:40]
+COLLIDING = [*(subject for pair in TWINS for subject in pair), *SAME_SLOT[:40]]
 QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
 INSERT, REMOVE, PUBLISH, ROUTE, FLOODING, CHURN = range(6)
 OPS = (INSERT, INSERT, REMOVE, PUBLISH, PUBLISH, ROUTE, FLOODING, CHURN)
@@ -79,7 +77,7 @@ class Case:
     """A sublist, its data plane, and a plain list of its subscriptions."""
 
     def __init__(self, max_routes: int) -> None:
-        self.sublist = Sublist(max_routes=max_routes)
+        self.sublist = Sublist(max_routes=max_routes, seed=SEED)
         self.plane = Plane(self.sublist, Sequencer(), 1 << 20)
         self.plane.attach(Control(self.plane, 0))
         self.max_routes = max_routes
@@ -155,7 +153,7 @@ class Case:
         wanted = [sub for sub in self.subs if tokens_match(sub.subject, subject)]
         assert {id(sub) for sub in found} == {id(sub) for sub in wanted}, f"who wants {subject!r}"
         assert len(found) == len(wanted), "nobody is found twice"
-        assert self.sublist.route(subject).digest == digest_of(subject)
+        assert self.sublist.route(subject).digest == digest(SEED, subject)
         misses = self.sublist.misses
         self.publish(subject)
         self.answer(subject)

@@ -114,7 +114,7 @@ def rows_of(chunk: bytes) -> list[Row] | None:
     if len(chunk) < 96:
         return None
     magic, rows, flags, count = struct.unpack_from("<4s3I", chunk)
-    if (magic, flags, count) != (b"SQC1", 0, 10):
+    if (magic, count) != (b"SQC1", 10) or flags >= 63:
         return None
     sections = []
     for at in range(16, 96, 8):
@@ -122,15 +122,23 @@ def rows_of(chunk: bytes) -> list[Row] | None:
         if offset % 8 or offset < 96 or offset + size > len(chunk):
             return None
         sections.append(chunk[offset : offset + size])
-    if len(sections[0]) != 8 * rows or len(sections[1]) != 8 * rows:
-        return None
+    integers: list[tuple[int, ...]] = []
+    for at, section in enumerate(sections[:2]):
+        there = not flags >> at & 1
+        if len(section) != (8 * rows if there else 0):
+            return None
+        integers.append(struct.unpack(f"<{rows}q", section) if there else (0,) * rows)
     columns: list[list[bytes]] = []
-    for ends, data in zip(sections[2::2], sections[3::2], strict=True):
+    for at, (ends, data) in enumerate(zip(sections[2::2], sections[3::2], strict=True), 2):
+        if flags >> at & 1:
+            if ends or data:
+                return None
+            columns.append([b""] * rows)
+            continue
         if len(ends) != 4 * (rows + 1):
             return None
         offsets = struct.unpack(f"<{rows + 1}i", ends)
         if offsets[0] != 0 or offsets[-1] != len(data):
             return None
         columns.append([data[offsets[at] : offsets[at + 1]] for at in range(rows)])
-    numbers, times = (struct.unpack(f"<{rows}q", section) for section in sections[:2])
-    return list(zip(numbers, times, *columns, strict=True))
+    return list(zip(*integers, *columns, strict=True))

@@ -11,7 +11,7 @@ cdef class Sequencer:
     cdef readonly unsigned long long number, written, safe, now
     cdef RecordBatch batch
     cdef public Py_ssize_t batch_max
-    cdef readonly object journal
+    cdef readonly object journal, window
     cdef readonly Py_ssize_t room
     cdef Py_ssize_t wanted
     cdef bint synced_only
@@ -27,9 +27,13 @@ cdef class Sequencer:
     cpdef bint release(self) except -1
     cpdef bytes abandon(self)
     cpdef synced(self, unsigned long long number)
+    @cython.locals(batch=RecordBatch)
+    cpdef ask_again(self)
     cpdef hold_back(self)
     @cython.locals(batch=RecordBatch)
     cdef bint _reserve(self, Py_ssize_t need) except -1
+    @cython.locals(waiting=Py_ssize_t, room=Py_ssize_t)
+    cdef int _take_room(self, RecordBatch batch, Py_ssize_t need) except -1
     cdef int _write(self, RecordBatch batch) except -1
     cdef _append(self, RecordBatch batch)
     @cython.locals(batch=RecordBatch)

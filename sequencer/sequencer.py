@@ -2,7 +2,8 @@
 
 A message gets its number when nothing can refuse it any more; a number is never given back.
 With a journal (`keep`), `take` puts the message's record into a batch. `release` writes the
-batch before anything that shows one of its numbers leaves the process:
+batch before anything that shows one of its numbers leaves the process. A journal with a window
+has the records composed there (`place`), and they are only committed.
 
     safe <= written <= number       may be seen; in the journal; given
 
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import cython
 
-from sequencer.journal.faces import WritableJournal
+from sequencer.journal.faces import ComposedJournal, WritableJournal
 from sequencer.journal.record import RecordBatch, record_size
 from sequencer.message import Message
 
@@ -41,6 +42,7 @@ class Sequencer:
         self.batch: RecordBatch | None = None
         self.batch_max = BATCH_MAX
         self.journal: WritableJournal  # where there is a batch
+        self.window: ComposedJournal | None = None  # the same, if records are composed there
         self.room = 0  # bytes that the journal can surely take, and that no record has claimed
         self.synced_only = False  # whether messages may be seen only after a sync
         self.full = False  # the journal has no room, or the batch could not be written
@@ -59,12 +61,15 @@ class Sequencer:
         """
         self.full = self.stuck = False
         self.journal = journal
+        self.window = journal if isinstance(journal, ComposedJournal) else None
         self.batch = RecordBatch(journal.salt, journal.epoch, journal.checked)
         self.number = self.written = self.safe = journal.last
         self.now = journal.newest_time
         self.room = journal.room
         self.synced_only = synced_only
         self.trouble = trouble
+        if self.room:
+            self._take_room(self.batch, 1)
 
     def skip_to(self, number: int) -> None:
         """The next number is the one after `number`. Only without a journal."""
@@ -93,7 +98,7 @@ class Sequencer:
         message.number = self.number
         message.time = self.now
         batch.put(message)
-        if batch.end > self.batch_max:
+        if batch.end - batch.begin > self.batch_max:
             self._write(batch)
         return self.number
 
@@ -102,7 +107,7 @@ class Sequencer:
         batch = self.batch
         if batch is None:
             self.written = self.safe = self.number
-        elif batch.end and not self.stuck:
+        elif batch.end > batch.begin and not self.stuck:
             self._write(batch)
         return self.safe == self.number
 
@@ -112,6 +117,13 @@ class Sequencer:
             self.safe = number
             for feed in self.feeds:
                 feed.flush(number)
+
+    def ask_again(self) -> None:
+        """Ask the journal for room again, for it may go on elsewhere: it begins a new segment."""
+        batch = self.batch
+        if batch is not None and not self.full:
+            self.release()
+            self.room = 0
 
     def hold_back(self) -> None:
         """Take no more messages until `resume`."""
@@ -126,12 +138,12 @@ class Sequencer:
         """
         batch = self.batch
         assert batch is not None, "there is a store"
-        if batch.end:
+        if batch.end > batch.begin:
             self._append(batch)
         self.stuck = False
         self.journal.reserve(self.wanted)
         self.full = False
-        self.room = self.journal.room
+        self._take_room(batch, self.wanted)
 
     def abandon(self) -> bytes:
         """Take back what is numbered and not written; return its records.
@@ -152,15 +164,34 @@ class Sequencer:
         batch = self.batch
         if self.full or batch is None:
             return False
+        if batch.placed and batch.end > batch.begin:
+            self._write(batch)
+            if self.full:
+                return False
         try:
-            self.journal.reserve(batch.end + need)
+            self.journal.reserve(batch.end - batch.begin + need)
         except OSError as error:
             self.full = True
             self.wanted = need
             self._tell(error)
             return False
-        self.room = self.journal.room - batch.end
+        self._take_room(batch, need)
         return True
+
+    def _take_room(self, batch: RecordBatch, need: int) -> int:
+        """Use the room that was made for `need` bytes, where the journal has it."""
+        waiting = batch.end - batch.begin
+        room = self.journal.room - waiting
+        if waiting == 0:
+            found = None
+            if self.window is not None and room >= need:  # else it is longer than a slab
+                found = self.window.place()
+            if found is None:
+                batch.place(None)
+            else:
+                batch.place(found[0], found[1])
+        self.room = max(room, need)
+        return 0
 
     def _write(self, batch: RecordBatch) -> int:
         try:
@@ -172,14 +203,19 @@ class Sequencer:
         return 0
 
     def _append(self, batch: RecordBatch) -> None:
-        with batch.view() as view:
-            self.journal.write(view, batch.first, batch.last, batch.time, batch.ids)
+        if batch.placed and self.window is not None:
+            size = batch.seal()
+            self.window.commit(size, batch.first, batch.last, batch.time, batch.ids)
+        else:
+            with batch.view() as view:
+                self.journal.write(view, batch.first, batch.last, batch.time, batch.ids)
         self.written = batch.last
         if not self.synced_only:
             self.safe = batch.last
         try:
             for feed in self.feeds:
-                feed.take(batch.buffer, batch.end)
+                with batch.view() as view:
+                    feed.take(view, len(view))
                 feed.flush(self.safe)
         finally:  # the journal has it, whatever the feeds do: it must not be written twice
             batch.clear()

@@ -24,6 +24,9 @@ class Disk(Ring):
         self.stuck_at: int | None = None  # the last number accepted before a write failed
         self.highest_error: OSError | None = None
         self.crowded: Callable[[], None] | None = None
+        self.wait: Callable[[], object] | None = None
+        self.alone: Callable[[Callable[[], None]], None] = lambda call: call()
+        self.is_crowded = False
         self.room = 0
 
     def reserve(self, need: int) -> None:
@@ -46,9 +49,6 @@ class Disk(Ring):
     def sync(self) -> int:
         self.durable = self.last
         return self.durable
-
-    def rewrite_unsynced(self) -> None:
-        """Nothing to do: a failed sync loses nothing here."""
 
     def roll_if_due(self, now: int) -> None:
         """Nothing to do: a new piece begins by size only."""

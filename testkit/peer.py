@@ -103,12 +103,12 @@ class Peer:
 
     def read(self, chunk: bytes) -> int:
         """One read event, with as much of a chunk as there is room for; how much."""
-        buffer = self.intake.buffer()
-        count = min(len(buffer), len(chunk))
+        target = self.intake.target()
+        at = self.intake.end
+        count = min(len(target) - at, len(chunk))
         assert count > 0, "there is always room to read into"
-        buffer[:count] = chunk[:count]
-        del buffer
-        self.serve(*self.intake.filled(count), chunk[:count])
+        target[at : at + count] = chunk[:count]
+        self.serve(target, self.intake.filled(count), chunk[:count])
         return count
 
     def go_on(self) -> None:

@@ -21,6 +21,7 @@ from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
 from testkit.disk import Disk
 from testkit.manual_loop import ManualLoop
+from testkit.model_digest import SEED
 from testkit.peer import Peer
 
 QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
@@ -48,7 +49,7 @@ class Stage:
         catchup_pending: int = 1 << 20,
         answers_pending: int = 1 << 29,
     ) -> None:
-        self.sublist = Sublist(classifier(exclude), max_routes)
+        self.sublist = Sublist(classifier(exclude), max_routes, SEED)
         self.sequencer = Sequencer(number)
         self.plane = Plane(self.sublist, self.sequencer, hold_pending)
         self.control = Control(self.plane, max_subscriptions, max_matches)

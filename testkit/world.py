@@ -81,7 +81,7 @@ class JudgedPeer(Peer):
         self.received += len(brought)
         self.world.tick()
         super().serve(data, stop, brought)
-        own = self.intake._own
+        own = self.intake.own
         if own is not None:
             most = sum(self.stage.limits) + 4
             assert len(own) <= most, "an unfinished operation is bounded"

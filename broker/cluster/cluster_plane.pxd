@@ -8,7 +8,6 @@ from sequencer.message cimport Message
 from sequencer.replica.forward_table cimport ForwardTable
 from sequencer.replica.numbering cimport Numbering
 from sublist.route cimport Route
-from sublist.subject cimport digest_span
 from sublist.subscription cimport Subscription
 
 cdef enum:
@@ -59,7 +58,7 @@ cdef class ClusterPlane(Plane):
     cdef int _await(self, unsigned long long place, int kind, Connection connection, object what) except -1
     @cython.locals(item=Connection)
     cpdef go_on(self)
-    @cython.locals(walk=Walk, table=ForwardTable, route=Route, digest='unsigned int',
+    @cython.locals(walk=Walk, table=ForwardTable, route=Route,
                    number='unsigned long long')
     cpdef bint deliver(self, bytes buffer, unsigned long long until) except -1
     @cython.locals(sub=Subscription)

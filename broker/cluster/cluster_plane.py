@@ -31,7 +31,6 @@ if not cython.compiled:
     from broker.dataplane.kinds import ORDINARY
     from broker.dataplane.plane import under
     from sequencer.journal.layout import ID_FLAG, RECORD
-    from sublist.subject import digest_span
 
     CONTROL_WORK = 64
     WORK_MAX = 1 << 18
@@ -217,8 +216,7 @@ class ClusterPlane(Plane):
         self.begin()
         self.shares.begin()
         while walk.skim() == RECORD and walk.number <= until:
-            digest = digest_span(walk.data, walk.subject, walk.subject_size)
-            route = self.sublist.find(walk.data, walk.subject, walk.subject_size, digest)
+            route = self.sublist.find(walk.data, walk.subject, walk.subject_size)
             number = walk.number
             assert number == self.sequencer.number + 1, "committed numbers have no gap"
             self.sequencer.take(walk)

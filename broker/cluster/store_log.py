@@ -135,6 +135,24 @@ class StoreLog:
     def crowded(self, call: Callable[[], None] | None) -> None:
         self.store.crowded = call
 
+    @property
+    def wait(self) -> Callable[[], object] | None:
+        """Waits until the window has room."""
+        return self.store.wait
+
+    @wait.setter
+    def wait(self, call: Callable[[], object] | None) -> None:
+        self.store.wait = call
+
+    @property
+    def alone(self) -> Callable[[Callable[[], None]], None]:
+        """Calls back while no sync is under way."""
+        return self.store.alone
+
+    @alone.setter
+    def alone(self, call: Callable[[Callable[[], None]], None]) -> None:
+        self.store.alone = call
+
     def reserve(self, need: int) -> None:
         self.store.reserve(need)
 
@@ -245,8 +263,9 @@ class StoreLog:
     def sync(self) -> int:
         return self.store.sync()
 
-    def rewrite_unsynced(self) -> None:
-        self.store.rewrite_unsynced()
+    @property
+    def is_crowded(self) -> bool:
+        return self.store.is_crowded
 
     def build_indexes(self) -> bool:
         return self.store.build_indexes()

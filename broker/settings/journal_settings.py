@@ -1,17 +1,16 @@
 """The settings of the journal; broker/settings/settings.py includes them."""
 
-from dataclasses import dataclass
-
+from seriatim.settings.frozen_fields import FrozenFields
 from seriatim.settings.setting import GIB, KIB, MIB, setting
 
 SYNCS = ("never", "interval", "always")
 DAY = 86400.0
 SEGMENT_BYTES_MIN = 64 * KIB
+WINDOW_BYTES_MIN = 64 * KIB
 SEGMENTS_RETAINED_MIN = 4  # of a journal with a limit in bytes: it shrinks by whole segments
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalSettings:
+class JournalSettings(FrozenFields):
     """How messages are kept, for how long, and what survives a crash."""
 
     enabled: bool = setting(
@@ -46,6 +45,15 @@ class JournalSettings:
         " segments, so a segment is at most a quarter of `journal.retain_bytes`.",
         flags=("--segment_bytes",),
         bounds=(SEGMENT_BYTES_MIN, 64 * GIB),
+    )
+    window_bytes: int = setting(
+        64 * MIB,
+        "size",
+        "How large the journal window is, a file of the store that has the newest messages until"
+        " they are in a segment on the disk. Its pages stay in memory, as many of them as the"
+        " disk's speed makes necessary. Messages wait if it is full.",
+        flags=("--journal_window_bytes",),
+        bounds=(WINDOW_BYTES_MIN, GIB),
     )
     segment_age: float = setting(
         0.0,

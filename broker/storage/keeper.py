@@ -6,26 +6,29 @@ import errno
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 from broker.dataplane.gate import Gate
 from broker.replay.replays import Replays
 from broker.settings.journal_settings import JournalSettings
+from sequencer.journal.subject_builder import SubjectBuilder
 from sequencer.sequencer import Sequencer
 
 # Theory of operation
 #
-# What is written is first in the system's memory; it is on the disk only after a sync. A sync takes
-# milliseconds and must not block the loop, so one thread does it. It does one sync at a time, each
-# for everything written before it began. `--sync` decides what asks for a sync:
+# What is written is first in the journal window, in the system's memory. A sync moves it to the
+# segments on the disk. That takes milliseconds and must not block the loop, so one thread does it.
+# It does one sync at a time, each for everything written before it began. `--sync` decides what
+# asks for a sync:
 #
 #     interval   the clock: every `sync_interval`, if something was written
 #     always     the gate: what is written waits there until it is synced (see `unsafe`)
-#     never      nothing: the system writes when it likes
+#     never      nothing
 #
 # In every mode, a sync is also requested for a number that someone waits for (`when_synced`), and
-# when many segments are unsynced, because each has a file open (`sync_soon`). The states:
+# when much is unsynced (`is_crowded`): the window has only so much room, and each unsynced segment
+# has a file open. The states:
 #
 #     IDLE --- asked --------> DUE --- end of the turn ---> SYNCING --- done ---> IDLE
 #       `----- the clock, which need not wait for it ---------^ |`- no descriptor -> IDLE, and
@@ -37,9 +40,9 @@ from sequencer.sequencer import Sequencer
 # DUE lasts until the end of this turn of the loop: one sync serves everything from that turn. In
 # SYNCING nothing more is requested: when it ends, it checks whether something was written since.
 #
-# FAILED differs from a late sync: the kernel has marked its pages clean, so the next sync would
-# succeed for bytes that never reached the disk. So RETRYING first writes them again. Until that is
-# done, nothing new is synced, and nothing that waits at the gate is let out.
+# FAILED differs from a late sync: what was moved since the last one may not be on the disk. The
+# window still has it, and RETRYING moves it again. Until that is done, nothing that waits at the
+# gate is let out.
 #
 # STOPPING may follow any state and is final. No sync begins there: closing syncs everything.
 #
@@ -50,6 +53,7 @@ from sequencer.sequencer import Sequencer
 log = logging.getLogger("seriatim")
 
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
+PROGRESS = 0.005  # seconds after which a wait for room in the window looks whether there is some
 RETRY = 0.25  # seconds; long enough to cost nothing on a full disk, short enough not to be noticed
 PATIENCE = 10.0  # seconds that a reader who reads nothing may keep a deleted file on the disk
 RETAIN = 0.5  # seconds between two checks of what to delete
@@ -73,6 +77,8 @@ class DiskJournal(Protocol):
     """What the keeper looks after: a Store. `write` and `reserve` are the sequencer's."""
 
     crowded: Callable[[], None] | None  # asks for a sync soon
+    wait: Callable[[], object] | None  # syncs, and returns when some of it is done
+    alone: Callable[[Callable[[], None]], None]  # calls back while no sync is under way
 
     @property
     def path(self) -> str: ...
@@ -80,14 +86,13 @@ class DiskJournal(Protocol):
     def last(self) -> int: ...  # the number of the newest message
     @property
     def highest_error(self) -> OSError | None: ...
+    @property
+    def is_crowded(self) -> bool: ...  # so much is not synced that it should not wait
     def roll_if_due(self, now: int) -> None:
         """Begin a new segment if the newest one is too old, or too long. Raises `OSError`."""
 
     def sync(self) -> int:
         """Bring all that is written to the disk; the last number that is safe then."""
-
-    def rewrite_unsynced(self) -> None:
-        """Write again what a failed sync may have lost."""
 
     def retain(self, now: int) -> list[tuple[int, int]]:
         """Delete what is over a limit; the numbers that went."""
@@ -113,6 +118,8 @@ class Keeper:
     ) -> None:
         self.journal = journal
         self.journal.crowded = self.sync_soon
+        self.journal.wait = self._wait
+        self.journal.alone = self.run_alone
         self.syncs = 0
         self.sync_seconds = 0.0
         self.errors = 0
@@ -127,6 +134,7 @@ class Keeper:
         self.synced = 0  # the last number that is surely on the disk
         self._state = IDLE
         self._job: asyncio.Future[int] | None = None  # of SYNCING and RETRYING
+        self._waited: Future[int] | None = None  # a sync for which the loop waits
         self._begun = 0.0
         self._retain_at = 0.0
         self._short = False  # of descriptors, which the log has reported
@@ -135,6 +143,7 @@ class Keeper:
         self._retry_timer: asyncio.TimerHandle | None = None
         self._refusing_since = 0.0  # on the loop's clock; 0: the store takes messages
         self._unnoted = False  # the highest number could not be noted, which the log has reported
+        self._subjects = SubjectBuilder(replays.journal)
         self._awaited: list[tuple[int, Callable[[], None]]] = []  # callbacks, by number
         self._refused: list[Callable[[], None]] = []  # called when the store takes messages again
 
@@ -206,10 +215,13 @@ class Keeper:
         if self._loop.time() >= self._retain_at:
             self._retain_at = self._loop.time() + RETAIN
             try:
+                self._sequencer.ask_again()
                 self.journal.roll_if_due(now)
             except OSError as error:
                 log.error("Journal: no new segment: %s", error.strerror)
             self._replays.let_go(PATIENCE)
+            self._subjects.wanted |= self._replays.asked_last
+            self._subjects.prepare()
             self._loop.run_in_executor(self._thread, self._tidy, now)
         delay = self._settings.sync_interval if self._settings.sync == "interval" else RETAIN
         self._tick_timer = self._loop.call_later(delay, self._tick)
@@ -223,6 +235,7 @@ class Keeper:
             log.error("Journal: cannot delete %s: %s", error.filename, error.strerror)
         try:
             self.journal.build_indexes()
+            self._subjects.step()
         except OSError as error:  # it is tried again; a full disk must not stop retention
             log.warning("Journal: no index was written: %s", error.strerror)
 
@@ -258,6 +271,8 @@ class Keeper:
         if self._sequencer.safe < self._sequencer.written:
             self.unsafe()
         self._sync_awaited()
+        if self.journal.is_crowded:
+            self.sync_soon()
 
     def _sync_later(self, error: OSError) -> None:
         """There was no free descriptor, so the sync was not tried: nothing has failed."""
@@ -286,6 +301,19 @@ class Keeper:
         """
         self._thread.submit(call).result()
 
+    def _wait(self) -> None:
+        """The window is full: wait until the thread has made some room. Raises its `OSError`."""
+        if self._waited is None or self._waited.done():  # what an older one met may have passed
+            self._waited = self._thread.submit(self.journal.sync)
+        try:
+            self._waited.result(PROGRESS)
+        except TimeoutError:
+            return  # it has perhaps made room already
+        except OSError:
+            self._waited = None
+            raise
+        self._waited = None
+
     def _release_safe(self, number: int) -> None:
         self._sequencer.synced(number)
         self._gate.release_safe()
@@ -299,15 +327,10 @@ class Keeper:
         self._retry_timer = None
         if self._state is FAILED:
             self._enter(RETRYING)
-            self._job = self._loop.run_in_executor(self._thread, self._sync_again)
+            self._job = self._loop.run_in_executor(self._thread, self.journal.sync)
             self._job.add_done_callback(self._synced_again)
         elif self._state is not RETRYING:  # else the end of that tells
             self._resume()
-
-    def _sync_again(self) -> int:
-        """In the thread: write again what a failed sync may have lost, then sync."""
-        self.journal.rewrite_unsynced()
-        return self.journal.sync()
 
     def _synced_again(self, future: "asyncio.Future[int]") -> None:
         self._job = None

@@ -43,7 +43,7 @@ def open_journal(settings: Settings, member: bool = False) -> Store | Ring | Non
         retain_bytes=chosen.retain_bytes,
         retain_age_ns=int(chosen.retain_age * SECOND),
         retain_count=chosen.retain_count,
-        ordered=chosen.sync != "never",
+        window_bytes=chosen.window_bytes,
         accept_loss=chosen.accept_loss,
     )
     for level, text in journal.report:
@@ -55,6 +55,12 @@ def open_journal(settings: Settings, member: bool = False) -> Store | Ring | Non
         *(journal.id, journal.path, journal.epoch, journal.first, journal.last, journal.bytes),
         time.monotonic() - begun,
     )
+    if not journal.direct:
+        log.warning(
+            "Journal: the file system of %s has no O_DIRECT: messages are written through the"
+            " system's page cache, which costs more",
+            journal.path,
+        )
     return journal
 
 

@@ -20,7 +20,7 @@ cdef class Feed:
 
     @cython.locals(walk=Walk, codec=Codec, data='const unsigned char *', skip=bint,
                    size=Py_ssize_t, at=Py_ssize_t)
-    cpdef int take(self, bytearray buffer, Py_ssize_t stop) except -1
+    cpdef int take(self, object buffer, Py_ssize_t stop) except -1
     cpdef int flush(self, unsigned long long safe) except -1
     cpdef bint heartbeat(self, unsigned long long after) except -1
     cpdef bint finish(self, unsigned long long after) except -1
@@ -32,4 +32,4 @@ cdef class Feed:
     cdef int _close(self) except -1
     cdef _break(self, error, unsigned long long messages)
     @cython.locals(walk=Walk, subject=bytes)
-    cdef bint _wanted(self, bytearray buffer) except -1
+    cdef bint _wanted(self) except -1

@@ -59,13 +59,13 @@ class Feed:
         self.first = self.last = 0
         self.held = 0  # messages in it; 0: no datagram is being built
 
-    def take(self, buffer: bytearray, stop: int) -> int:
+    def take(self, buffer: bytearray | memoryview, stop: int) -> int:
         """Encode the records in `buffer[:stop]`."""
         walk, codec = self.walk, self.codec
         walk.begin(buffer, 0, stop)
-        data = buffer
+        data = walk.data
         while walk.skim() == RECORD:
-            skip = self.matches is not None and not self._wanted(buffer)
+            skip = self.matches is not None and not self._wanted()
             if skip:
                 self.skipped += 1
                 if codec.skip_size == 0:
@@ -167,10 +167,10 @@ class Feed:
         self.broken += messages
         self.fault = f"{type(error).__name__}: {error}"
 
-    def _wanted(self, buffer: bytearray) -> bool:
+    def _wanted(self) -> bool:
         """Whether the current record passes the filter."""
         walk = self.walk
-        subject = bytes(buffer[walk.subject : walk.subject + walk.subject_size])
+        subject = bytes(walk.buffer[walk.subject : walk.subject + walk.subject_size])
         wanted = self.decided.get(subject)
         if wanted is None:
             assert self.matches is not None, "only a feed with a filter comes here"

@@ -1,7 +1,7 @@
 """Begins a store again: all its messages go, and it goes on after another number.
 
     store.json says that it is to be done    from here on the store opens as the new one
-    all segments and indexes removed
+    the window, all segments and indexes removed
     .highest, and an empty segment
     store.json says that it is done
 
@@ -12,11 +12,12 @@ import os
 from contextlib import suppress
 
 from sequencer.journal.disk import sync_folder
-from sequencer.journal.header import INDEX, SEGMENT, Head, number_of
+from sequencer.journal.header import INDEX, SEGMENT, SUBJECTS, Head, number_of
 from sequencer.journal.highest import FILE as HIGHEST
 from sequencer.journal.highest import start
 from sequencer.journal.identity import ANEW, Identity, write_identity
 from sequencer.journal.segment import Segment
+from sequencer.journal.window_file import remove_window
 
 
 def begin_anew(path: str, identity: Identity) -> Segment:
@@ -28,16 +29,17 @@ def begin_anew(path: str, identity: Identity) -> Segment:
     kind, number, epoch = identity.pending
     assert kind == ANEW, "a cut is not made here"
     for name in sorted(os.listdir(path), reverse=True):
-        if number_of(name, SEGMENT) or number_of(name, INDEX):
+        if any(number_of(name, kind) for kind in (SEGMENT, INDEX, SUBJECTS)):
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(path, name))
+    remove_window(path)
     sync_folder(path)
     start(os.path.join(path, HIGHEST), identity.journal, number)
     head = Head(identity.salt, identity.journal, number + 1, 0, epoch, before=epoch)
     made = Segment.create(path, head)
     try:
         sync_folder(path)
-        write_identity(path, identity._replace(pending=None))
+        write_identity(path, identity._replace(pending=None, window=False))
     except BaseException:
         made.close()
         raise

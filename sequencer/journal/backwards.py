@@ -27,20 +27,40 @@ def next_good(
         limit = last + 1 if found.following is None else found.following.first
         if number < limit:
             try:
-                fd = os.open(found.file, os.O_RDONLY | os.O_CLOEXEC)
+                fd = os.open(found.name_now(), os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 fd = -1
             if fd >= 0:
                 try:
-                    survey = Survey(fd, salt, found.first, found.size, limit)
+                    survey = Survey(fd, salt, found.first, found.in_file, limit)
                     survey.last = max(number, found.first) - 1
                     at, _ = survey.next_good(offset)
                 finally:
                     os.close(fd)
                 if at:
                     return found, at, survey.walk.number
+                if found.in_file < found.size and (good := _first_after(found, number, salt)):
+                    return good
         found = found.following
         offset = START - 8  # the first record there counts too
+    return None
+
+
+def _first_after(segment: Segment, number: int, salt: int) -> tuple[Segment, int, int] | None:
+    """The first record with this number or a later one that is only in the window."""
+    walk = Walk(salt)
+    at = segment.in_file
+    while at < segment.size:
+        chunk = bytearray(min(CHUNK, segment.size - at))
+        with memoryview(chunk) as view:
+            got = segment.read(at, view, True)
+        walk.begin(chunk, 0, got)
+        while walk.next() == RECORD:
+            if walk.number >= number:
+                return segment, at + walk.at, walk.number
+        if walk.at == 0:
+            return None
+        at += walk.at
     return None
 
 

@@ -1,9 +1,11 @@
 """Reads a chunk of columns as views of its arrays, without a loop over the rows.
 
-     0 magic "SQC1"    4 rows u32    8 flags u32 (0)    12 count of sections u32 (10)
+     0 magic "SQC1"    4 rows u32    8 flags u32        12 count of sections u32 (10)
     16 ten times: offset u32, size u32
     96 numbers i64[rows], times i64[rows] (ns since 1970), then for subject, reply, headers and
        payload, one after the other: offsets i32[rows + 1], and the bytes they point into
+
+Bit i of the flags is set if column i of `COLUMNS` was left out; its sections have size 0.
 
 Little-endian; every section begins at a multiple of 8. Offsets are in Arrow's format, so a
 section can be used as an Arrow buffer. Nothing is copied: the views keep the chunk alive.
@@ -11,15 +13,20 @@ Nothing here is compiled, and only the standard library is needed; `to_arrow` ne
 """
 
 import struct
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 MAGIC: Final = b"SQC1"
 SECTIONS: Final = 10
 HEAD: Final = struct.Struct("<4s3I")
 SECTION: Final = struct.Struct("<II")
 HEAD_SIZE: Final = HEAD.size + SECTIONS * SECTION.size
-NAMES: Final = ("subject", "reply", "headers", "payload")
+COLUMNS: Final = ("number", "time", "subject", "reply", "headers", "payload")
+NUMBER, TIME, SUBJECT, REPLY, HEADERS, PAYLOAD = (1 << at for at in range(len(COLUMNS)))
+NOTHING: Final = (1 << len(COLUMNS)) - 1  # every column left out: not a chunk
+STRINGS: Final = (SUBJECT, REPLY, HEADERS, PAYLOAD)
+ARRAYS: Final = ("numbers", "times", "subjects", "replies", "headers", "payloads")
 # What `Collector.take` returns besides MORE and BAD; columns.pxd repeats these.
 FULL: Final = 3
 END: Final = 4
@@ -30,8 +37,19 @@ class ChunkError(ValueError):
     """The bytes are not a chunk of columns, or only part of one."""
 
 
+def left_out(names: Iterable[str]) -> int:
+    """The flags of a chunk that has only these columns. ValueError for a name that is none."""
+    wanted = list(names)
+    for name in wanted:
+        if name not in COLUMNS:
+            raise ValueError(f"{name!r} is not a column; the columns are {', '.join(COLUMNS)}")
+    if not wanted:
+        raise ValueError(f"no column is wanted; name one or more of {', '.join(COLUMNS)}")
+    return sum(1 << at for at, name in enumerate(COLUMNS) if name not in wanted)
+
+
 class Row(NamedTuple):
-    """One message of a chunk; the bytes are views into it."""
+    """One message of a chunk; the bytes are views into it. What was left out is 0, or empty."""
 
     number: int
     time: int
@@ -58,27 +76,54 @@ class Strings:
 
 
 class Columns:
-    """The columns of a chunk. Raises `ChunkError` if the bytes are not a valid chunk."""
+    """The columns of a chunk. Raises `ChunkError` if the bytes are not a valid chunk.
 
-    __slots__ = ("_chunk", "headers", "numbers", "payloads", "replies", "subjects", "times")
+    `names` are those that it has. The others raise `ChunkError` when they are used.
+    """
+
+    __slots__ = ("_chunk", "_rows", "names", *ARRAYS)
+
+    numbers: memoryview
+    times: memoryview
+    subjects: Strings
+    replies: Strings
+    headers: Strings
+    payloads: Strings
 
     def __init__(self, chunk: bytes | bytearray | memoryview) -> None:
         view = memoryview(chunk).cast("B")
         if len(view) < HEAD_SIZE:
             raise ChunkError(f"{len(view)} bytes are too few: a chunk has {HEAD_SIZE} or more")
         magic, rows, flags, count = HEAD.unpack_from(view)
-        if magic != MAGIC or count != SECTIONS or flags:
+        if magic != MAGIC or count != SECTIONS or flags >= NOTHING:
             raise ChunkError(f"not a chunk of columns: it begins with {bytes(view[:16]).hex()}")
         self._chunk = view
-        sections = [self._section(index, rows) for index in range(SECTIONS)]
-        self.numbers = sections[0].cast("q")
-        self.times = sections[1].cast("q")
-        pairs = [self._strings(sections[at], sections[at + 1]) for at in range(2, SECTIONS, 2)]
-        self.subjects, self.replies, self.headers, self.payloads = pairs
+        self._rows = rows
+        self.names = tuple(name for at, name in enumerate(COLUMNS) if not flags >> at & 1)
+        for at, name in enumerate(ARRAYS):
+            there = not flags >> at & 1
+            if at < 2:
+                numbers = self._section(at, 8 * rows if there else 0)
+                if there:
+                    setattr(self, name, numbers.cast("q"))
+            else:
+                offsets = self._section(2 * at - 2, 4 * (rows + 1) if there else 0)
+                data = self._section(2 * at - 1, None if there else 0)
+                if there:
+                    setattr(self, name, self._strings(offsets, data))
 
-    def _section(self, index: int, rows: int) -> memoryview:
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name not in ARRAYS:
+                raise AttributeError(f"a chunk of columns has no attribute {name!r}")
+            column = COLUMNS[ARRAYS.index(name)]
+            raise ChunkError(f"{column} was left out of this chunk; it has {', '.join(self.names)}")
+
+    def _section(self, index: int, wanted: int | None) -> memoryview:
+        """One section; `wanted` is the size that it must have, if that is known."""
         offset, size = SECTION.unpack_from(self._chunk, HEAD.size + index * SECTION.size)
-        wanted = 8 * rows if index < 2 else 4 * (rows + 1) if index % 2 == 0 else size
+        wanted = size if wanted is None else wanted
         if offset % 8 or size != wanted or offset < HEAD_SIZE or offset + size > len(self._chunk):
             raise ChunkError(f"section {index} is {size} bytes at {offset}: truncated?")
         return self._chunk[offset : offset + size]
@@ -90,33 +135,43 @@ class Columns:
         return Strings(ends, data)
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return int(self._rows)
 
     def __iter__(self) -> Iterator[Row]:
-        for at, (number, time) in enumerate(zip(self.numbers, self.times, strict=True)):
-            subject, reply = bytes(self.subjects[at]), bytes(self.replies[at])
-            yield Row(number, time, subject, reply, self.headers[at], self.payloads[at])
+        integers = [self._values(name, 0) for name in COLUMNS[:2]]
+        strings = [self._values(name, memoryview(b"")) for name in COLUMNS[2:]]
+        for number, time, subject, reply, headers, payload in zip(*integers, *strings, strict=True):
+            yield Row(number, time, bytes(subject), bytes(reply), headers, payload)
+
+    def _values(self, column: str, default: Any) -> Iterable[Any]:
+        """The values of a column, or as many defaults."""
+        if column not in self.names:
+            return repeat(default, self._rows)
+        values: Iterable[Any] = getattr(self, ARRAYS[COLUMNS.index(column)])
+        return values
 
     def to_arrow(self) -> Any:
         """Return a pyarrow.RecordBatch on the same memory: number, time (ns, UTC), four strings.
 
-        The strings have Arrow's type `binary`: subjects and payloads need not be text.
+        Columns that were left out are not in it. The strings have Arrow's type `binary`: subjects
+        and payloads need not be text.
         """
         import pyarrow as pa
 
         rows = len(self)
-        numbers = [None, pa.py_buffer(self.numbers)]
-        times = [None, pa.py_buffer(self.times)]
-        arrays = [
-            pa.Array.from_buffers(pa.int64(), rows, numbers),
-            pa.Array.from_buffers(pa.timestamp("ns", tz="UTC"), rows, times),
-        ]
-        for strings in (self.subjects, self.replies, self.headers, self.payloads):
-            buffers = [None, pa.py_buffer(strings.offsets), pa.py_buffer(strings.data)]
+        arrays = []
+        for name in self.names:
+            column = getattr(self, ARRAYS[COLUMNS.index(name)])
+            if not isinstance(column, Strings):
+                kind = pa.int64() if name == "number" else pa.timestamp("ns", tz="UTC")
+                buffers = [None, pa.py_buffer(column)]
+                arrays.append(pa.Array.from_buffers(kind, rows, buffers))
+                continue
+            buffers = [None, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
             array = pa.Array.from_buffers(pa.binary(), rows, buffers)
             try:
                 array.validate(full=True)  # offsets that point outside would crash later
             except pa.ArrowInvalid as error:
                 raise ChunkError(str(error)) from error
             arrays.append(array)
-        return pa.RecordBatch.from_arrays(arrays, names=["number", "time", *NAMES])
+        return pa.RecordBatch.from_arrays(arrays, names=list(self.names))

@@ -8,7 +8,14 @@ cdef enum:
     GAP = 5
 
 cdef enum:
-    ROW_SIZE = 32
+    NUMBER = 1
+    TIME = 2
+    SUBJECT = 4
+    REPLY = 8
+    HEADERS = 16
+    PAYLOAD = 32
+
+cdef enum:
     FRAME_SIZE = 192
     ROOM_MIN = 4096
     ROWS_MIN = 256
@@ -37,7 +44,8 @@ cdef class Collector:
     cdef bytearray numbers, times
     cdef unsigned char *number_at
     cdef unsigned char *time_at
-    cdef Py_ssize_t rows_room, size
+    cdef Py_ssize_t rows_room, row_size, size
+    cdef int absent
     cdef readonly Py_ssize_t rows_max, bytes_max, rows, at
     cdef readonly unsigned long long first, next, last, found
     cdef object wanted
@@ -47,14 +55,22 @@ cdef class Collector:
     cdef bytes subject
 
     cpdef int begin(self, unsigned long long first, unsigned long long last,
-                    object wanted) except -1
+                    object wanted, int absent=*) except -1
+    @cython.locals(flag=int)
+    cdef int _choose(self, int absent) except -1
     @cython.locals(walk=Walk, state=int, size=Py_ssize_t)
     cpdef int take(self, object buffer, Py_ssize_t at, Py_ssize_t stop) except -1
     cpdef skip(self, unsigned long long number)
+    @cython.locals(absent=int, flag=int, strings=ColumnBuffer, rows=Py_ssize_t)
     cpdef bytes chunk(self)
     cpdef clear(self)
-    @cython.locals(walk=Walk, row=Py_ssize_t, source='const unsigned char *')
+    @cython.locals(walk=Walk, absent=int, row=Py_ssize_t, source='const unsigned char *')
     cdef int _append(self, object buffer) except -1
+    @cython.locals(walk=Walk, absent=int)
+    cdef int _put_wanted(self, Py_ssize_t row, const unsigned char *source) except -1
+    @cython.locals(walk=Walk, absent=int, size=Py_ssize_t)
+    cdef Py_ssize_t _size_of_wanted(self) except -1
+    @cython.locals(absent=int)
     cdef int _make_rows(self, Py_ssize_t rows) except -1
     @cython.locals(walk=Walk, subject_at='const unsigned char *', subject=bytes,
                    before='const unsigned char *', size=Py_ssize_t)

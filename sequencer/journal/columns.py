@@ -11,7 +11,8 @@ reported, never skipped:
          -> GAP   `found` is not `next`          -> report what is missing, skip, take again
          -> BAD   there is no valid record at `at`
 
-A filter is asked once for each subject; the answer is kept. Memory: up to twice a chunk's bytes,
+Columns that are not wanted (`absent`, the flags of chunk.py) are neither gathered nor sent. A
+filter is asked once for each subject; the answer is kept. Memory: up to twice a chunk's bytes,
 plus as much for known subjects. A record longer than a chunk needs room for itself.
 """
 
@@ -20,16 +21,25 @@ from collections.abc import Callable
 
 import cython
 
-from sequencer.journal.chunk import HEAD, HEAD_SIZE, MAGIC, SECTION, SECTIONS
+from sequencer.journal.chunk import HEAD, HEAD_SIZE, MAGIC, SECTION, SECTIONS, STRINGS
 from sequencer.journal.record import Walk
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp, memcpy
 else:
-    from sequencer.journal.chunk import END, FULL, GAP
+    from sequencer.journal.chunk import (
+        END,
+        FULL,
+        GAP,
+        HEADERS,
+        NUMBER,
+        PAYLOAD,
+        REPLY,
+        SUBJECT,
+        TIME,
+    )
     from sequencer.journal.layout import RECORD
 
-    ROW_SIZE = 32
     # Besides rows and their bytes: one extra offset in four columns, and padding of the sections.
     FRAME_SIZE = HEAD_SIZE + 4 * 4 + SECTIONS * 8
     ROOM_MIN = 1 << 12
@@ -122,10 +132,16 @@ class Collector:
         self.headers = ColumnBuffer()
         self.payloads = ColumnBuffer()
         self.rows = 0
-        self._make_rows(min(ROWS_MIN, rows_max))
+        self.absent = -1
         self.begin(1, NUMBER_MAX, None)
 
-    def begin(self, first: int, last: int, wanted: Callable[[bytes], bool] | None) -> int:
+    def begin(
+        self,
+        first: int,
+        last: int,
+        wanted: Callable[[bytes], bool] | None,
+        absent: int = 0,
+    ) -> int:
         """Start again: numbers `first` to `last`, of the subjects that `wanted` accepts."""
         self.next = first
         self.last = last
@@ -138,6 +154,20 @@ class Collector:
         self.subject = b""
         self.subject_taken = False
         self.clear()
+        if absent != self.absent:
+            self._choose(absent)
+        return 0
+
+    def _choose(self, absent: int) -> int:
+        """Gather all columns but these; the rows of those before are forgotten."""
+        self.absent = absent
+        self.row_size = 0
+        for flag in (NUMBER, TIME):
+            self.row_size += 0 if absent & flag else 8
+        for flag in STRINGS:
+            self.row_size += 0 if absent & flag else 4
+        self.rows_room = 0
+        self._make_rows(min(ROWS_MIN, self.rows_max))
         return 0
 
     def take(self, buffer: bytes | bytearray, at: int, stop: int) -> int:
@@ -163,7 +193,11 @@ class Collector:
             if self.filtered and not self._is_wanted(buffer):
                 self.next += 1
                 continue
-            size = self.size + ROW_SIZE + walk.payload + walk.payload_size - walk.subject
+            size = self.size + self.row_size
+            if self.absent == 0:
+                size += walk.payload + walk.payload_size - walk.subject
+            else:
+                size += self._size_of_wanted()
             if self.rows == self.rows_max or (size > self.bytes_max and self.rows):
                 return FULL
             self.size = size
@@ -176,15 +210,16 @@ class Collector:
 
     def chunk(self) -> bytes:
         """Return the rows taken since `clear` as one chunk."""
-        rows = self.rows
+        rows, absent = self.rows, self.absent
         sections: list[memoryview] = [
-            memoryview(self.numbers)[: 8 * rows],
-            memoryview(self.times)[: 8 * rows],
+            memoryview(self.numbers)[: 0 if absent & NUMBER else 8 * rows],
+            memoryview(self.times)[: 0 if absent & TIME else 8 * rows],
         ]
-        for strings in (self.subjects, self.replies, self.headers, self.payloads):
-            sections.append(memoryview(strings.offsets)[: 4 * (rows + 1)])
+        columns = (self.subjects, self.replies, self.headers, self.payloads)
+        for flag, strings in zip(STRINGS, columns, strict=True):
+            sections.append(memoryview(strings.offsets)[: 0 if absent & flag else 4 * (rows + 1)])
             sections.append(memoryview(strings.buffer)[: strings.size])
-        head = [HEAD.pack(MAGIC, rows, 0, SECTIONS)]
+        head = [HEAD.pack(MAGIC, rows, absent, SECTIONS)]
         body: list[bytes | memoryview] = []
         offset = HEAD_SIZE
         for section in sections:
@@ -206,40 +241,72 @@ class Collector:
         self.payloads.clear(room_max)
 
     def _append(self, buffer: bytes | bytearray) -> int:
-        walk = self.walk
+        walk, absent = self.walk, self.absent
         row = self.rows
         if row == self.rows_room:
             self._make_rows(min(2 * row, self.rows_max))
         if cython.compiled:
-            cython.cast("unsigned long long *", self.number_at)[row] = walk.number
-            cython.cast("unsigned long long *", self.time_at)[row] = walk.time
+            if not absent & NUMBER:
+                cython.cast("unsigned long long *", self.number_at)[row] = walk.number
+            if not absent & TIME:
+                cython.cast("unsigned long long *", self.time_at)[row] = walk.time
             source = walk.data
         else:
-            struct.pack_into("<q", self.numbers, 8 * row, walk.number)
-            struct.pack_into("<q", self.times, 8 * row, walk.time)
+            if not absent & NUMBER:
+                struct.pack_into("<q", self.numbers, 8 * row, walk.number)
+            if not absent & TIME:
+                struct.pack_into("<q", self.times, 8 * row, walk.time)
             source = buffer
-        self.subjects.put(row, source, walk.subject, walk.subject_size)
-        self.replies.put(row, source, walk.reply, walk.reply_size)
-        self.headers.put(row, source, walk.body, walk.header_size)
-        self.payloads.put(row, source, walk.payload, walk.payload_size)
+        if absent == 0:
+            self.subjects.put(row, source, walk.subject, walk.subject_size)
+            self.replies.put(row, source, walk.reply, walk.reply_size)
+            self.headers.put(row, source, walk.body, walk.header_size)
+            self.payloads.put(row, source, walk.payload, walk.payload_size)
+        else:
+            self._put_wanted(row, source)
         if row == 0:
             self.first = walk.number
         self.rows = row + 1
         self.next = walk.number + 1
         return 0
 
+    def _put_wanted(self, row: int, source: bytes | bytearray) -> int:
+        """Store those strings of the current record that go into the chunk."""
+        walk, absent = self.walk, self.absent
+        if not absent & SUBJECT:
+            self.subjects.put(row, source, walk.subject, walk.subject_size)
+        if not absent & REPLY:
+            self.replies.put(row, source, walk.reply, walk.reply_size)
+        if not absent & HEADERS:
+            self.headers.put(row, source, walk.body, walk.header_size)
+        if not absent & PAYLOAD:
+            self.payloads.put(row, source, walk.payload, walk.payload_size)
+        return 0
+
+    def _size_of_wanted(self) -> int:
+        """The bytes of the current record's strings that go into the chunk."""
+        walk, absent = self.walk, self.absent
+        size = 0 if absent & SUBJECT else walk.subject_size
+        size += 0 if absent & REPLY else walk.reply_size
+        size += 0 if absent & HEADERS else walk.header_size
+        size += 0 if absent & PAYLOAD else walk.payload_size
+        return size
+
     def _make_rows(self, rows: int) -> int:
-        numbers, times = bytearray(8 * rows), bytearray(8 * rows)
+        """Make room for so many rows of what is wanted, keeping what is there."""
+        absent = self.absent
+        numbers = bytearray(0 if absent & NUMBER else 8 * rows)
+        times = bytearray(0 if absent & TIME else 8 * rows)
         if self.rows_room:
             numbers[: len(self.numbers)] = self.numbers
             times[: len(self.times)] = self.times
         self.numbers, self.times = numbers, times
         self.number_at = self.numbers
         self.time_at = self.times
-        self.subjects.make_rows(rows)
-        self.replies.make_rows(rows)
-        self.headers.make_rows(rows)
-        self.payloads.make_rows(rows)
+        self.subjects.make_rows(0 if absent & SUBJECT else rows)
+        self.replies.make_rows(0 if absent & REPLY else rows)
+        self.headers.make_rows(0 if absent & HEADERS else rows)
+        self.payloads.make_rows(0 if absent & PAYLOAD else rows)
         self.rows_room = rows
         return 0
 

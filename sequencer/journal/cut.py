@@ -6,8 +6,9 @@ The numbers after it will be given again, to other messages; only the epoch tell
 import os
 from typing import NamedTuple
 
-from sequencer.journal.disk import sync_folder
+from sequencer.journal.disk import remove, sync_folder
 from sequencer.journal.errors import StoreError
+from sequencer.journal.header import SUBJECTS
 from sequencer.journal.highest import FILE, start
 from sequencer.journal.identity import write_identity
 from sequencer.journal.recovery import Recovery
@@ -45,11 +46,13 @@ def truncate(path: str, last: int, now: int = 0) -> Cut:
         while len(segments) > 1 and segments[-1].first > last:
             segment = segments.pop()
             segment.close()
+            remove(segment.path + SUBJECTS)
             os.unlink(segment.file)
             gone += 1
         newest = segments[-1]
-        if os.path.exists(newest.index_file):
-            os.unlink(newest.index_file)  # before the records: it would claim more than there is
+        for file in (newest.index_file, newest.path + SUBJECTS):
+            if os.path.exists(file):
+                os.unlink(file)  # before the records: it would claim more than there is
         sync_folder(found.path)
         _shorten(newest.file, found.identity.salt, newest.first, last)
         left = sum(os.stat(segment.file).st_size for segment in segments)

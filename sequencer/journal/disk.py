@@ -12,6 +12,7 @@ import os
 from typing import Final
 
 KEEP_SIZE: Final = 1  # FALLOC_FL_KEEP_SIZE: the file's size is still what was written
+PAGE: Final = 4096
 UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
 FILE_MODE: Final = 0o640  # nobody else may read payloads and the salt
 FOLDER_MODE: Final = 0o750
@@ -87,6 +88,15 @@ def replace_or_overwrite(path: str, data: bytes) -> None:
             os.close(fd)
 
 
+def pwrite_file(path: str, data: bytes, offset: int) -> None:
+    """Write all bytes into a file that is there."""
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        pwrite_all(fd, data, offset)
+    finally:
+        os.close(fd)
+
+
 def sync_file(path: str) -> None:
     """Sync a file to the disk, on a descriptor of its own."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -97,10 +107,15 @@ def sync_file(path: str) -> None:
 
 
 def shorten_file(path: str, size: int) -> None:
-    """Cut a file off at `size`, and sync it."""
+    """Cut a file off at `size`, and sync it.
+
+    The page that is its last one then is written, too: an earlier sync of it may have failed.
+    """
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.ftruncate(fd, size)
+        begin = size - size % PAGE
+        pwrite_all(fd, os.pread(fd, size - begin, begin), begin)
         os.fsync(fd)
     finally:
         os.close(fd)

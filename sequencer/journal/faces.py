@@ -1,12 +1,13 @@
 """The Protocols that the journal on disk and the one in memory have in common.
 
 WritableJournal   Store, Ring          what the sequencer asks for
+ComposedJournal   Store                the same, and records are composed in its window
 ReadableJournal   Store, Ring          what replays, feeds and re-requests ask for
 Piece             Segment, RingPiece   a part of a journal that is read as a unit
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class WritableJournal(Protocol):
@@ -29,6 +30,20 @@ class WritableJournal(Protocol):
 
     def write(self, view: memoryview, first: int, last: int, time: int, ids: bool) -> None:
         """Append whole records, numbers `first` to `last`, all of one time. Raises `OSError`."""
+
+
+@runtime_checkable
+class ComposedJournal(WritableJournal, Protocol):
+    """A journal in which records can be composed where they stay."""
+
+    def place(self) -> tuple[memoryview, int] | None:
+        """Where `room` bytes of records may be composed: a buffer and a position in it.
+
+        None if they must be given to `write`.
+        """
+
+    def commit(self, size: int, first: int, last: int, time: int, ids: bool) -> None:
+        """So many bytes at `place` are now whole records, numbers `first` to `last`."""
 
 
 class Piece(Protocol):

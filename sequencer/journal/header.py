@@ -20,9 +20,10 @@ VERSION: Final = 1
 START: Final = 64  # the size of the head; the first record begins there
 SEGMENT: Final = ".segment"
 INDEX: Final = ".index"
+SUBJECTS: Final = ".subjects"
 HEAD: Final = struct.Struct("<8sHHIQQQII12s")
 NUMBER_MAX: Final = (1 << 63) - 1
-NAME: Final = re.compile(r"([0-9]{20})(\.segment|\.index)")
+NAME: Final = re.compile(r"([0-9]{20})(\.segment|\.index|\.subjects)")
 
 
 class Head(NamedTuple):

@@ -14,7 +14,8 @@ from sequencer.journal.crc import crc32c
 from sequencer.journal.disk import FILE_MODE, replace_or_overwrite
 from sequencer.journal.errors import ELSEWHERE, StoreError, StoreLocked
 
-FORMAT = 1
+FORMAT = 2  # 1: before there was a window
+FORMATS = (1, FORMAT)
 FILE = "store.json"
 CUT = "cut"
 ANEW = "begin anew"
@@ -32,8 +33,8 @@ class Underway(NamedTuple):
 class Identity(NamedTuple):
     """`epoch` is the highest one that was written in; 0 until there is a first segment.
 
-    The last three are there if the store took numbers back: in a cluster, numbers that were not
-    committed go when another coordinator has given them to other messages.
+    `cuts`, `cut` and `pending` are there if the store took numbers back: in a cluster, numbers that
+    were not committed go when another coordinator has given them to other messages.
     """
 
     journal: str  # 16 hex digits
@@ -43,6 +44,7 @@ class Identity(NamedTuple):
     cuts: int = 0  # how often that was
     cut: int = 0  # the last number that the latest one left; 0: the store was begun again
     pending: Underway | None = None  # the latest one is not complete
+    window: bool = False  # a writer keeps the newest records in the journal window
 
 
 def new_identity(now: int) -> Identity:
@@ -63,14 +65,15 @@ def read_identity(path: str) -> Identity | None:
         return None
     if not isinstance(fields, dict) or fields.pop("crc", None) != _checksum(fields):
         return None
-    if fields["format"] != FORMAT:
+    if fields["format"] not in FORMATS:
         raise StoreError(
             f"{file}: this store has format {fields['format']}, and this Seriatim knows format"
             f" {FORMAT}; open it with the newer Seriatim that wrote it"
         )
     pending = Underway(*fields["pending"]) if "pending" in fields else None
     identity = Identity(fields["journal"], fields["salt"], fields["epoch"], fields["created"])
-    return identity._replace(cuts=fields.get("cuts", 0), cut=fields.get("cut", 0), pending=pending)
+    cuts, cut, window = fields.get("cuts", 0), fields.get("cut", 0), fields.get("window", False)
+    return identity._replace(cuts=cuts, cut=cut, pending=pending, window=window)
 
 
 def write_identity(path: str, identity: Identity) -> None:
@@ -80,7 +83,7 @@ def write_identity(path: str, identity: Identity) -> None:
     make room. A crash may then leave it damaged, but the segments have the same data.
     """
     fields = {"format": FORMAT, **identity._asdict()}
-    for name in ("cuts", "cut", "pending"):
+    for name in ("cuts", "cut", "pending", "window"):
         if not fields[name]:
             del fields[name]
     fields["crc"] = _checksum(fields)

@@ -15,10 +15,10 @@ Headers and payload are views of the chunk that was read and keep it alive. If y
 many messages, copy them: `bytes(item.payload)`. Memory: one chunk, and what you keep.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from sequencer.journal.chunk import END, FULL, GAP
+from sequencer.journal.chunk import COLUMNS, END, FULL, GAP, left_out
 from sequencer.journal.columns import BYTES_MAX, NUMBER_MAX, ROWS_MAX, Collector
 from sequencer.journal.layout import BAD, RECORD
 from sequencer.journal.record import Walk
@@ -123,14 +123,17 @@ class Reader:
         rows_max: int = ROWS_MAX,
         bytes_max: int = BYTES_MAX,
         idle: Callable[[], bool | None] | None = None,
+        columns: Iterable[str] = COLUMNS,
     ) -> Iterator[bytes | Lost]:
         """The same as chunks of columns, millions of rows per second; see `chunk.Columns`.
 
         With `idle` it continues at the end as `tail` does; it yields what it has before it waits.
+        `columns` are those that the chunks have. ValueError if one is unknown, or none is given.
         """
         end = NUMBER_MAX if last is None else last
+        absent = left_out(columns)
         sweep = Sweep(self, Collector(self.view.salt, rows_max, bytes_max))
-        return sweep.chunks(self._begin(first), end, wanted, idle)
+        return sweep.chunks(self._begin(first), end, wanted, idle, absent)
 
     def _begin(self, first: int) -> int:
         if first:
@@ -141,10 +144,9 @@ class Reader:
     def _last(self, first: int) -> int:
         """The last number of a segment; `first - 1` if it is empty."""
         summary = self.view.summary(first)
-        if summary is not None:
-            return summary.last
+        begin = first if summary is None else summary.last + 1  # the window may have more
         sweep = Sweep(self, Collector(self.view.salt))
-        for _ in sweep.chunks(first, NUMBER_MAX, lambda subject: False, None):
+        for _ in sweep.chunks(begin, NUMBER_MAX, lambda subject: False, None):
             pass
         return sweep.next - 1
 
@@ -167,10 +169,11 @@ class Sweep:
         last: int,
         wanted: Wanted | None,
         idle: Callable[[], bool | None] | None,
+        absent: int = 0,
     ) -> Iterator[bytes | Lost]:
         """Yield chunks, and `Lost` between them; no chunk has rows from both sides of a loss."""
         collector, view = self._collector, self._reader.view
-        collector.begin(first, last, wanted)
+        collector.begin(first, last, wanted, absent)
         trail = Trail(view, True, self._reader.chunk_bytes)
         try:
             while True:

@@ -36,16 +36,20 @@ cdef enum:
 cdef class RecordBatch:
     cdef readonly unsigned int salt, epoch
     cdef readonly bint checked
-    cdef bytearray buffer
+    cdef object buffer
+    cdef bytearray own
     cdef unsigned char *data
-    cdef readonly Py_ssize_t size, end
+    cdef readonly Py_ssize_t size, begin, end
     cdef Py_ssize_t sealed
+    cdef readonly bint placed
     cdef readonly unsigned long long first, last, time
     cdef readonly bint ids
 
     @cython.locals(head='Head *', to='unsigned char *', length=Py_ssize_t, padded=Py_ssize_t,
                    subject_size=Py_ssize_t, reply_size=Py_ssize_t, size=Py_ssize_t)
     cdef int put(self, Message message) except -1
+    cpdef int place(self, object buffer, Py_ssize_t at=*) except -1
+    cpdef Py_ssize_t seal(self) except -1
     cdef int _grow(self, Py_ssize_t need) except -1
     cdef int _adopt(self, bytearray buffer) except -1
     @cython.locals(message=Message, parts=bytes)

@@ -11,8 +11,8 @@ Little-endian; docs/journal-format.md says what each field is for. The salt is a
 store. So when a damaged segment is searched for its next good record, a payload that looks like
 a record is not taken for one.
 
-`RecordBatch` holds the records of one read event until they are written. `Walk` gives spans of
-the buffer it walks, without an object per record.
+`RecordBatch` holds the records of one read event until they are written; or composes them where
+the journal keeps them. `Walk` gives spans of the buffer it walks, without an object per record.
 """
 
 import struct
@@ -40,20 +40,46 @@ def record_size(subject_size: int, reply_size: int, size: int) -> int:
 
 
 class RecordBatch:
-    """Records one after another, in the order of their numbers. Numbers are 0 if it is empty."""
+    """Records one after another, in the order of their numbers. Numbers are 0 if it is empty.
+
+    They are `buffer[begin:end]`. The buffer is the batch's own, unless `place` gave it another.
+    """
 
     def __init__(self, salt: int, epoch: int, checked: bool = True) -> None:
         self.salt = salt
         self.epoch = epoch
         self.checked = checked  # False: no checksums, for records that never leave this process
-        self.buffer = bytearray(BUFFER_MIN)
-        self.data = self.buffer
-        self.size = BUFFER_MIN
-        self.end = 0
+        self.own = bytearray(BUFFER_MIN)
+        self.buffer: bytearray | memoryview = self.own
+        self.data: bytearray | memoryview = self.own
+        self.placed = False  # the records are composed where the journal keeps them
+        self._adopt(self.own)
+        self.begin = self.end = 0
         self.sealed = 0  # the records before it have their checksums
         self.first = self.last = 0
         self.time = 0  # of the first record
         self.ids = False  # one of the records has ID_FLAG
+
+    def place(self, buffer: memoryview | None, at: int = 0) -> int:
+        """Compose the next records in this buffer, from `at` on; None: in one of the batch's own.
+
+        The batch must be empty. The caller sees to it that there is room for what is put.
+        """
+        assert self.end == self.begin, "nothing waits to be written"
+        if buffer is None:
+            self.placed = False
+            self._adopt(self.own)
+            at = 0
+        else:
+            self.placed = True
+            self.buffer = buffer
+            if cython.compiled:
+                self.data = cython.cast("unsigned char *", PyMemoryView_GET_BUFFER(buffer).buf)
+            else:
+                self.data = buffer
+            self.size = len(buffer)
+        self.begin = self.end = self.sealed = at
+        return 0
 
     def put(self, message: Message) -> int:
         """Append a message."""
@@ -96,7 +122,7 @@ class RecordBatch:
             record = record.ljust(padded - 4, b"\0")
             crc = crc32c(record, self.salt) if self.checked else 0
             self.data[self.end : self.end + padded] = struct.pack("<I", crc) + record
-        if self.end == 0:
+        if self.end == self.begin:
             self.first = message.number
             self.time = message.time
         self.last = message.number
@@ -135,32 +161,42 @@ class RecordBatch:
         message.flags = flags
         return self.put(message)
 
-    def view(self) -> memoryview:
-        """Return a view of the records; release it before the next `put`."""
+    def seal(self) -> int:
+        """Give the records their checksums; return how many bytes they have."""
         if cython.compiled and self.checked:
             crc32c_seal(self.data + self.sealed, self.end - self.sealed, self.salt)
             self.sealed = self.end
-        return memoryview(self.buffer)[: self.end]
+        return self.end - self.begin
+
+    def view(self) -> memoryview:
+        """Return a view of the records; release it before the next `put`."""
+        self.seal()
+        return memoryview(self.buffer)[self.begin : self.end]
 
     def clear(self) -> None:
         """Forget the records, and free the room that only an unusual batch needed."""
-        self.end = self.sealed = 0
+        if not self.placed:
+            self.end = 0
+        self.begin = self.sealed = self.end
         self.first = self.last = self.time = 0
         self.ids = False
-        if self.size > BUFFER_MAX:
-            self._adopt(bytearray(BUFFER_MIN))
+        if not self.placed and self.size > BUFFER_MAX:
+            self.own = bytearray(BUFFER_MIN)
+            self._adopt(self.own)
 
     def _grow(self, need: int) -> int:
+        assert not self.placed, "there is room where the journal keeps them"
         size = self.size
         while size < self.end + need:
             size *= 2
         buffer = bytearray(size)
         buffer[: self.end] = memoryview(self.buffer)[: self.end]
+        self.own = buffer
         return self._adopt(buffer)
 
     def _adopt(self, buffer: bytearray) -> int:
         self.buffer = buffer
-        self.data = self.buffer
+        self.data = buffer
         self.size = len(buffer)
         return 0
 

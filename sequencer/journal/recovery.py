@@ -1,8 +1,7 @@
-"""Opens a store for writing: removes the traces of a crash, and reports damage.
+"""Opens a store for writing: removes the traces of a crash, reports damage.
 
-    store.json is missing or damaged    rewritten from the segments' heads
-    the store was being begun again     that is completed; an interrupted cut is not
-    unfinished files (*.tmp)            removed
+    what a crash left unfinished        see inventory.py
+    records in the journal window       appended to the segments (joining.py)
     a segment's head is damaged         rewritten from store.json and the file's name
     a torn tail of the newest segment   cut off: it was never reported as safe
     damage before good records, a gap   left as it is, and reported
@@ -17,7 +16,6 @@ import errno
 import os
 import struct
 
-from sequencer.journal.anew import begin_anew
 from sequencer.journal.disk import (
     make_folder,
     pwrite_all,
@@ -28,32 +26,30 @@ from sequencer.journal.disk import (
 )
 from sequencer.journal.errors import ELSEWHERE, Damage, StoreError
 from sequencer.journal.header import (
-    INDEX,
     SEGMENT,
     START,
-    VERSION,
+    SUBJECTS,
     Head,
-    decode_head,
     encode_head,
-    number_of,
     stem,
 )
 from sequencer.journal.highest import FILE as HIGHEST
 from sequencer.journal.highest import read_highest
 from sequencer.journal.identity import (
-    ANEW,
-    FILE,
     Identity,
     lock,
-    new_identity,
     read_identity,
     write_identity,
 )
 from sequencer.journal.index import Summary, read_index, read_summary
+from sequencer.journal.inventory import Inventory
+from sequencer.journal.joining import Joining, missing
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX, RECORD
 from sequencer.journal.record import Walk
-from sequencer.journal.segment import Segment
+from sequencer.journal.segment import PAGE, Segment
 from sequencer.journal.survey import Survey
+from sequencer.journal.window import JournalWindow, make_window
+from sequencer.journal.window_file import NO_ROOM, remove_window
 
 DENIED = f"; let this user write there, or {ELSEWHERE}"
 HINTS = {
@@ -69,16 +65,25 @@ class Recovery:
     """One opening of a directory for writing, and what was found in it.
 
     With `accept_loss`, it goes on even if numbers are missing at the end: they are then lost.
-    Without `own_epochs`, this opening does not begin an epoch.
+    Without `own_epochs`, this opening does not begin an epoch. With `window_bytes`, it makes a
+    window of that size for what will be written.
     """
 
     def __init__(
-        self, path: str, now: int, accept_loss: bool = False, own_epochs: bool = True
+        self,
+        path: str,
+        now: int,
+        accept_loss: bool = False,
+        own_epochs: bool = True,
+        window_bytes: int = 0,
     ) -> None:
         self.path = path
         self.now = now
         self.accept_loss = accept_loss
         self.own_epochs = own_epochs
+        self.window_bytes = window_bytes
+        self.window: JournalWindow | None = None
+        self.joining: Joining | None = None
         self.highest = 0  # the highest number that the segments are known to have had
         self.report: list[tuple[str, str]] = []
         self.damage: list[Damage] = []
@@ -95,10 +100,10 @@ class Recovery:
                 raise StoreError(f"{self.path}: this is a file; a store is a directory")
             make_folder(self.path)
             self.lock = lock(self.path)
-            self._complete()
-            self._tidy()
-            self._identify()
+            inventory = Inventory(self.path, self.now, self.accept_loss, self.report).run()
+            self.heads, self.identity = inventory.heads, inventory.identity
             self._read_highest()
+            self._look_for_window()
             self._open_segments()
             self._settle()
             return self
@@ -113,6 +118,11 @@ class Recovery:
             raise
 
     def abandon(self) -> None:
+        if self.joining is not None:
+            self.joining.close()
+        if self.window is not None:
+            self.window.close(False)
+            self.window = None
         for segment in self.segments:
             segment.close()
         if self.lock >= 0:
@@ -127,98 +137,6 @@ class Recovery:
         if damage.first <= damage.last:
             self.say("error", f"{self.path}: {damage}")
 
-    def _complete(self) -> None:
-        """Begin the store again if a crash came in between. A cut that it interrupted is not made.
-
-        The store ends later then, which is no loss.
-        """
-        identity = read_identity(self.path)
-        if identity is None or identity.pending is None:
-            return
-        number = identity.pending.number
-        if identity.pending.kind == ANEW:
-            begin_anew(self.path, identity).close()
-            self.say("info", f"{self.path}: begun again after number {number}")
-        else:
-            write_identity(self.path, identity._replace(pending=None))
-            self.say("info", f"{self.path}: a cut after number {number} may be incomplete")
-
-    def _tidy(self) -> None:
-        """Read the heads of all segments, and remove what a crash left unfinished."""
-        names = os.listdir(self.path)
-        firsts = sorted(number for name in names if (number := number_of(name, SEGMENT)))
-        for name in names:
-            orphan = number_of(name, INDEX) not in (0, *firsts)
-            if orphan or name.endswith(".tmp"):
-                remove(os.path.join(self.path, name))
-        for first in firsts:
-            with open(self._file(first), "rb") as file:
-                self.heads[first] = decode_head(file.read(START))
-
-    def _identify(self) -> None:
-        """Find out which store this is, and check that all segments belong to it."""
-        identity = read_identity(self.path)
-        file = os.path.join(self.path, FILE)
-        heads = [head for head in self.heads.values() if head is not None]
-        if identity is None and self.heads:
-            if not heads:
-                raise StoreError(
-                    f"{file}: missing or damaged, and no segment says which store this is;"
-                    " put the file back from a copy"
-                )
-            newest = heads[-1]
-            identity = Identity(newest.journal, newest.salt, newest.epoch, heads[0].created)
-            self.say("warning", f"{file}: missing or damaged; rewritten from the segments")
-        elif identity is None:
-            if os.path.exists(file):
-                raise StoreError(
-                    f"{file}: damaged, and there are no segments; remove it to begin a new journal"
-                )
-            identity = new_identity(self.now)
-            write_identity(self.path, identity)
-        elif not self.heads and identity.epoch:
-            old = identity.journal
-            self._check_gone(old)
-            identity = new_identity(self.now)
-            write_identity(self.path, identity)
-            text = f"{self.path}: the segments of journal {old} are gone; a new journal begins"
-            self.say("warning", text)
-        for first, head in self.heads.items():
-            self._check_head(identity, first, head)
-        epoch = max([identity.epoch, *(head.epoch for head in heads)])
-        self.identity = identity._replace(epoch=epoch)
-
-    def _check_gone(self, journal: str) -> None:
-        """Refuse to start a new journal unasked if the segments of an old one are gone."""
-        highest = read_highest(self.path, journal)
-        if highest and not self.accept_loss:
-            raise StoreError(
-                f"{self.path}: all messages up to number {highest} are missing: there are no"
-                f" segments of journal {journal}. Put them back; or, if there is no copy, start"
-                " once with --accept-loss (journal.accept_loss): then a new journal begins, with"
-                " another id and number 1"
-            )
-
-    def _check_head(self, identity: Identity, first: int, head: Head | None) -> None:
-        if head is None:
-            return
-        file = self._file(first)
-        if head.version != VERSION:
-            raise StoreError(
-                f"{file}: this segment has version {head.version}, and this Seriatim knows"
-                f" version {VERSION}; open it with the newer Seriatim that wrote it"
-            )
-        if (head.journal, head.salt) != (identity.journal, identity.salt):
-            raise StoreError(
-                f"{file}: a segment of journal {head.journal}, in the directory of journal"
-                f" {identity.journal}; move it to where it belongs"
-            )
-        if head.first != first:
-            raise StoreError(
-                f"{file}: its first number is {head.first}; give it back the name"
-                f" {stem(head.first)}{SEGMENT}"
-            )
-
     def _read_highest(self) -> None:
         """Read the highest number that the disk had."""
         highest = read_highest(self.path, self.identity.journal)
@@ -226,6 +144,15 @@ class Recovery:
             file = os.path.join(self.path, HIGHEST)
             self.say("warning", f"{file}: damaged; rewritten from what the segments have")
         self.highest = highest or 0
+
+    def _look_for_window(self) -> None:
+        """Find the window that the last writer used."""
+        self.joining = Joining(self.path, self.identity, self.report)
+        if self.identity.window and not self.joining.is_there:
+            error = missing(self.path, self.identity)
+            if not self.accept_loss:
+                raise error
+            self.say("error", str(error))
 
     def _open_segments(self) -> None:
         """Open the segments, as far as their names, heads and indexes describe them."""
@@ -288,19 +215,36 @@ class Recovery:
             number = self._mend(self.segments[-1])
         if number:
             self._begin(number)
+        self._join_rest()
         newest = self.segments[-1]
         self._settle_times()
         for segment in self.segments[:-1]:
             if segment.fd >= 0:  # it was the newest; from now on its index knows what it lost
                 segment.write_index(self.identity.journal, self.damage)
-        os.fdatasync(newest.fd)
-        newest.synced = newest.size
+        self._sync_newest()
         sync_folder(self.path)
         known = self.identity.epoch
         epoch = known + 1 if self.own_epochs else max(known, 1)  # 0 would be a store not yet begun
-        self.identity = self.identity._replace(epoch=epoch)
+        self.identity = self.identity._replace(epoch=epoch, window=False)
+        if self.window_bytes:
+            self.window = JournalWindow(self.path, self.window_bytes)
+            self._make_window(self.window, max(newest.last, newest.first - 1))
         if self.identity != read_identity(self.path):
             write_identity(self.path, self.identity)
+        if not self.identity.window:
+            remove_window(self.path)
+
+    def _make_window(self, window: JournalWindow, last: int) -> None:
+        """Make a window, before store.json says that there is one."""
+        try:
+            self.identity = make_window(window, self.identity, last)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            self.identity = self.identity._replace(window=False)
+            self.say(
+                "warning", f"{self.path}: no room for the journal window: nothing is taken yet"
+            )
 
     def _settle_times(self) -> None:
         """Bound the times of segments without an index, and find the newest time of all."""
@@ -322,10 +266,53 @@ class Recovery:
             later = segment.oldest
         self.newest_time = newest.newest or before.newest
 
-    def _begin(self, number: int) -> None:
-        """Make a new newest segment."""
+    def _join_rest(self) -> None:
+        """Append what else the window has: after damage, or of other epochs."""
+        joining = self.joining
+        assert joining is not None, "it was looked for"
+        while epoch := joining.epoch_of(
+            max(self.segments[-1].last, self.segments[-1].first - 1) + 1
+        ):
+            newest = self.segments[-1]
+            if newest.last >= newest.first:
+                self._sync_newest()
+                self._begin(newest.last + 1, epoch)
+            elif not self.own_epochs and newest.epoch != epoch:
+                self._set_epoch(newest, epoch)
+            newest = self.segments[-1]
+            survey = Survey(newest.fd, self.identity.salt, newest.first, START)
+            joining.append(newest, survey, 0 if self.own_epochs else epoch)
+            self._learn(newest, survey)
+            newest.size = survey.end
+        self._sync_newest()
+        newest = self.segments[-1]
+        error = joining.check(max(newest.last, newest.first - 1))
+        if error is not None:
+            if not self.accept_loss:
+                raise error
+            gone = Damage(newest.first, newest.size, newest.size, newest.last + 1, joining.promised)
+            self.lose(gone)
+            self._begin(joining.promised + 1)
+        joining.close()
+
+    def _sync_newest(self) -> None:
+        newest = self.segments[-1]
+        os.fsync(newest.fd)
+        newest.synced = newest.size
+
+    def _set_epoch(self, segment: Segment, epoch: int) -> None:
+        """Give an empty segment the epoch of its first record."""
+        segment.epoch = epoch
         identity = self.identity
-        epoch = last = self.segments[-1].epoch if self.segments else 0
+        fields = (identity.salt, identity.journal, segment.first, self.now, epoch)
+        pwrite_all(segment.fd, encode_head(Head(*fields, before=segment.before)), 0)
+        os.fsync(segment.fd)
+
+    def _begin(self, number: int, epoch: int = 0) -> None:
+        """Make a new newest segment, in a cluster of the given epoch, or that of the one before."""
+        identity = self.identity
+        last = self.segments[-1].epoch if self.segments else 0
+        epoch = epoch or last
         if self.own_epochs:
             epoch, last = identity.epoch + 1, 0
         head = Head(identity.salt, identity.journal, number, self.now, epoch, before=last)
@@ -347,6 +334,10 @@ class Recovery:
         head = os.pread(segment.fd, START, 0)
         headless = self.heads[segment.first] is None and len(head) == START and any(head)
         survey = Survey(segment.fd, self.identity.salt, segment.first, size).run()
+        if survey.certain and not headless:
+            assert self.joining is not None, "it was looked for"
+            self.joining.append(segment, survey, 0 if self.own_epochs else segment.epoch)
+            size = os.fstat(segment.fd).st_size
         summary = self._summary(segment)
         promised = max(summary.last if summary else 0, self.highest)
         self._agree(segment, survey.last)
@@ -364,20 +355,25 @@ class Recovery:
         elif doubtful:
             self._leave(segment, survey, size)
         else:
-            if survey.torn:
+            if survey.torn and not self._is_filled_up(segment, survey.end, size):
                 self.say(
                     "warning",
                     f"{segment.file}: {size - survey.end} bytes of an unfinished"
                     f" write after number {segment.last} cut off",
                 )
-                os.ftruncate(segment.fd, survey.end)
+            os.ftruncate(segment.fd, survey.end)
             segment.size = survey.end
             remove(segment.index_file)
+            remove(segment.path + SUBJECTS)
             return 0
         if segment.fd >= 0:  # it was not set aside
             os.fsync(segment.fd)
             segment.synced = segment.size
         return max(segment.last, promised) + 1
+
+    def _is_filled_up(self, segment: Segment, end: int, size: int) -> bool:
+        """Whether there are only the zeros of a page that was not full (mover.py)."""
+        return size - end < PAGE and not any(os.pread(segment.fd, size - end, end))
 
     def _agree(self, segment: Segment, last: int) -> None:
         """Raise `StoreError` if numbers are missing, unless `accept_loss` was given."""

@@ -27,16 +27,17 @@ from functools import partial
 from typing import Final
 
 from sequencer.journal.anew import begin_anew
-from sequencer.journal.disk import pwrite_all, shorten_file, sync_file, sync_folder
+from sequencer.journal.disk import pwrite_all, remove, shorten_file, sync_folder
 from sequencer.journal.ending import Place, end_of
 from sequencer.journal.errors import StoreError
-from sequencer.journal.header import START, Head, decode_head, encode_head, stem
+from sequencer.journal.header import START, SUBJECTS, Head, decode_head, encode_head, stem
 from sequencer.journal.highest import Highest
-from sequencer.journal.identity import ANEW, CUT, Identity, Underway, write_identity
+from sequencer.journal.identity import ANEW, CUT, Identity, Underway
 from sequencer.journal.recovery import Recovery
-from sequencer.journal.rewrite import rewrite
 from sequencer.journal.segment import Segment
 from sequencer.journal.store import UNSYNCED_MAX, Store
+from sequencer.journal.window import JournalWindow, make_window
+from sequencer.journal.window_file import NO_ROOM
 
 Epochs = tuple[tuple[int, int], ...]
 UNSYNCED_END: Final = 2 * UNSYNCED_MAX  # segments of many short epochs, before the keeper syncs
@@ -134,13 +135,17 @@ class ReplicaStore(Store):
         if self._unfinished is None:
             super().close()
         else:
-            self._close_files()
+            self._close_files(False)
 
     # How it is done
 
     def _cut(self, number: int) -> None:
         self._stop_building()
-        self._free_reserved()
+        if self._unfinished is None:
+            self.sync()
+            self._empty_window()
+            os.ftruncate(self._active.fd, self._active.size)  # a full disk must not prevent a cut
+            self._active.reserved = self._active.size
         kept = [segment for segment in self._segments if segment.first <= number]
         cut = self._segments[len(kept) :]
         newest = kept[-1] if kept else None
@@ -203,7 +208,7 @@ class ReplicaStore(Store):
         created = self.newest_time if head is None else head.created
         fields = (self.salt, self.id, segment.first, created, epoch)
         pwrite_all(segment.fd, encode_head(Head(*fields, before=segment.before)), 0)
-        sync_file(segment.file)
+        os.fdatasync(segment.fd)
         segment.epoch = epoch
 
     def _head_after(self, number: int, newest: Segment | None, place: Place | None) -> Head:
@@ -226,13 +231,25 @@ class ReplicaStore(Store):
             return 0 if head is None else head.created
         return 0
 
-    def _free_reserved(self) -> None:
-        """Give back the reserved space: a full disk must not prevent a cut."""
-        active = self._active
-        if self._unfinished is None:
-            os.ftruncate(active.fd, active.size)
-            active.reserved = active.size
-            self._torn = 0
+    def _empty_window(self) -> None:
+        """Go on in another window: no start may find numbers in the old one that are taken back."""
+        self._mover.leave()
+        self._identity = self._another_window(self._identity)
+        for segment in self._segments:
+            segment.leave_window()
+
+    def _another_window(self, identity: Identity) -> Identity:
+        """Go on in another window, made later if the disk is full; what store.json has to say."""
+        made = JournalWindow(self.path, self._window.size)
+        try:
+            identity = make_window(made, identity, 0)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            identity = identity._replace(window=False)
+        self._window.close(False)
+        self._window = made
+        return identity
 
     def _lower_highest(self, number: int) -> None:
         """`.highest` must not claim numbers that go. It never claims any that are not synced."""
@@ -247,6 +264,7 @@ class ReplicaStore(Store):
         Not that which the next segment replaces, because there must always be one.
         """
         for segment in reversed(cut):
+            remove(segment.path + SUBJECTS)
             for file in (segment.index_file, segment.file):
                 if file == segment.index_file or segment.first != number + 1:
                     with suppress(FileNotFoundError):
@@ -257,15 +275,11 @@ class ReplicaStore(Store):
         """Cut the end of a segment off, and sync it."""
         with suppress(FileNotFoundError):
             os.unlink(segment.index_file)
-        is_suspect, self._suspect = self._suspect, True  # if it fails, so has a sync of what stays
+        remove(segment.path + SUBJECTS)
         shorten_file(segment.file, place.offset)
         self._written -= max(segment.size - place.offset, 0)
         segment.size = place.offset
         segment.marks, segment.indexed = place.marks, False
-        if is_suspect and segment.fd >= 0:
-            rewrite(segment, self.salt)
-            sync_file(segment.file)
-        self._suspect = is_suspect
         segment.synced = segment.size
         segment.last, segment.oldest, segment.newest = place.number, place.oldest, place.newest
         if place.damage is not None:
@@ -295,11 +309,12 @@ class ReplicaStore(Store):
         self.last = made.first - 1
         self.epoch = made.epoch
         self.newest_time = newest_time
-        self._torn = 0
+        self._moved = self._put
+        self._window.note_last(self.last)
 
     def _begin_anew(self, number: int, epoch: int, identity: Identity) -> None:
         self._stop_building()
-        self._free_reserved()
+        self._mover.leave()
         self._unfinished = partial(self._begin_anew, number, epoch, identity)
         self._active = self._unusable(number)
         known = max(identity.epoch, epoch, 1)
@@ -307,20 +322,16 @@ class ReplicaStore(Store):
         self._highest.close()
         self._identify(counted._replace(pending=Underway(ANEW, number, epoch)))
         made = begin_anew(self.path, self._identity)
-        self._identity = self._identity._replace(pending=None)
+        self._identity = self._identity._replace(pending=None, window=False)
+        self._identify(self._another_window(self._identity))
         self._unfinished = None
         self._drop(self._segments, number)
         self.damage.clear()
         self.id, self.salt = identity.journal, identity.salt
         self._written = self._deleted = 0
-        self._suspect = False
         self._go_on([], made, 0)
         self._highest = Highest(self.path, self.id)
         self._note_highest(number)
-
-    def _identify(self, identity: Identity) -> None:
-        write_identity(self.path, identity)
-        self._identity = identity
 
     def _unusable(self, number: int) -> Segment:
         """In place of the newest segment while that is not known: every write to it fails."""

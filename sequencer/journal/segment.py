@@ -3,11 +3,18 @@
 A reader copies bytes of a `Piece` into its own buffer and walks them there. The first `hold`
 opens a descriptor for readers, and the last `release` closes it. The writer has another one; the
 keeper closes it once the segment is sealed and synced.
+
+Where a segment's bytes are (the newest ones are in the journal window, see window.py):
+
+    0 ... kept ... synced ... size
+    `-- in the file --'
+            `-- in the window --'
 """
 
 import contextlib
 import errno
 import os
+from bisect import bisect_right
 from typing import Final
 
 from sequencer.journal.disk import FILE_MODE, UNSUPPORTED, fallocate, pwrite_all, remove
@@ -16,6 +23,7 @@ from sequencer.journal.header import INDEX, SEGMENT, START, Head, encode_head, s
 from sequencer.journal.index import Marks, Summary, read_index, write_index
 
 RESERVE_STEP: Final = 16 << 20
+PAGE: Final = 4096
 TEMPORARY: Final = ".tmp"
 
 
@@ -23,24 +31,14 @@ class Segment:
     """A file of records, named by the number of the first.
 
     The writer's thread writes `last`, `size`, `oldest`, `newest`, `reserved`, `following`,
-    `sealed` and `holders`. The keeper's writes `synced`, `indexed`, `gone`, and `fd` once `sealed`.
+    `sealed`, `kept`, `slabs` and `holders`. The keeper's writes `synced`, `named`, `indexed`,
+    `gone`, and `fd` once `sealed`.
     """
 
     __slots__ = (
-        *("before", "epoch", "fd", "first", "following", "gone", "holders", "indexed", "last"),
-        *(
-            "marks",
-            "newest",
-            "oldest",
-            "path",
-            "reading",
-            "reserved",
-            "sealed",
-            "size",
-            "start",
-            "synced",
-        ),
-        "unreadable",
+        *("before", "epoch", "fd", "first", "following", "gone", "holders", "indexed", "kept"),
+        *("last", "marks", "memory", "named", "newest", "oldest", "path", "reading", "reserved"),
+        *("sealed", "size", "slabs", "start", "synced", "unreadable"),
     )
 
     nowait = True  # False once a filesystem refused RWF_NOWAIT; then every read may wait
@@ -62,51 +60,53 @@ class Segment:
         self.fd = self.reading = -1  # of the writer; of its readers
         self.reserved = 0  # bytes, from the start of the file, that can surely be written
         self.synced = 0  # bytes, from the start of the file, that are on the disk
+        self.named = True  # False: its file has another name until what is before it is synced
+        self.kept = 1 << 63  # from here on its bytes are in the window, too
+        self.slabs: tuple[tuple[int, int], ...] = ()  # in the window: offset, and position less it
+        self.memory = memoryview(b"")  # of the window
 
     @classmethod
-    def create(
-        cls, folder: str, head: Head, need: int = 0, size_max: int = 0, ordered: bool = True
-    ) -> "Segment":
+    def create(cls, folder: str, head: Head, need: int = 0, size_max: int = 0) -> "Segment":
         """Make a new empty file with room for `need` bytes; its name appears when it is complete.
 
-        On OSError nothing is left of it. The name is not synced, and the content only if
-        `ordered`.
+        On OSError nothing is left of it. The content is synced, the name is not.
         """
-        made = cls.prepare(folder, head, need, size_max, ordered)
-        made.appear()
+        made = cls.prepare(folder, head, need, size_max)
+        try:
+            made.appear()
+        except BaseException:
+            made.abandon()
+            raise
         return made
 
     @classmethod
-    def prepare(
-        cls, folder: str, head: Head, need: int = 0, size_max: int = 0, ordered: bool = True
-    ) -> "Segment":
-        """Like `create`, but it has its name only after `appear`."""
+    def prepare(cls, folder: str, head: Head, need: int = 0, size_max: int = 0) -> "Segment":
+        """Like `create`, but nothing is synced, and it has its name only after `appear`."""
         made = cls(os.path.join(folder, stem(head.first)), head.first)
         made.epoch, made.before = head.epoch, head.before
+        made.named = False
         beside = made.file + TEMPORARY
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         made.fd = os.open(beside, flags, FILE_MODE)
         try:
             pwrite_all(made.fd, encode_head(head), 0)
             made.reserve(need, size_max)
-            if ordered:
-                os.fdatasync(made.fd)
-                made.synced = START
         except BaseException:
             made.abandon()
             raise
         return made
 
     def appear(self) -> None:
-        """Give a prepared segment its name; a file of this name is replaced."""
-        try:
+        """Sync a prepared segment, and give it its name; a file of this name is replaced."""
+        if self.synced < START:
+            os.fdatasync(self.fd)
+            self.synced = START
+        if not self.named:
             os.rename(self.file + TEMPORARY, self.file)
-        except BaseException:
-            self.abandon()
-            raise
+            self.named = True
 
     def abandon(self) -> None:
-        """Remove a prepared segment."""
+        """Remove a prepared segment, unless it has its name: then it is a part of the store."""
         self.close()
         remove(self.file + TEMPORARY)
 
@@ -126,29 +126,38 @@ class Segment:
     def __str__(self) -> str:
         return self.file
 
+    def name_now(self) -> str:
+        """The path of the file at this moment."""
+        return self.file if self.named else self.file + TEMPORARY
+
+    @property
+    def in_file(self) -> int:
+        """Up to where its bytes are in the file; what follows is in the window."""
+        return max(self.synced, START) if self.kept < self.size else self.size
+
     def read(self, offset: int, into: memoryview, wait: bool) -> int:
         """Copy the bytes at `offset`, as `Piece` says. For any thread, while it is held."""
         want = min(len(into), self.size - offset)
-        if want <= 0:
-            return 0
-        if self.reading >= 0:
-            got = self._pread(self.reading, offset, into[:want], wait)
-        else:
-            fd = os.open(self.file, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                got = self._pread(fd, offset, into[:want], wait)
-            finally:
-                os.close(fd)
-        if got == 0:
-            raise OSError(errno.EIO, f"the file ends before byte {self.size}", self.file)
-        return got
+        got = 0
+        while got < want:
+            at = offset + got
+            if at >= self.kept:
+                count = self._copy(at, into[got:want])
+                if at < self.kept:  # it was overwritten meanwhile: the file has it
+                    continue
+            elif got and not wait:
+                break  # the caller gets what was in memory
+            else:
+                count = self._read_file(at, into[got : min(want, self.in_file - offset)], wait)
+            got += count
+        return max(got, 0)
 
     def hold(self) -> None:
         """Keep it readable even if retention deletes it: an open file stays until closed."""
         self.holders += 1
         if self.reading < 0:
             with contextlib.suppress(OSError):  # `read` will fail, and then it matters
-                self.reading = os.open(self.file, os.O_RDONLY | os.O_CLOEXEC)
+                self.reading = self._open_to_read()
 
     def release(self) -> None:
         """Release it; the last release closes the file."""
@@ -168,13 +177,64 @@ class Segment:
         wanted = max(least, min(self.size + max(need, RESERVE_STEP), size_max))
         at = max(self.reserved, self.size)
         try:
-            fallocate(self.fd, at, wanted - at)
+            fallocate(self.fd, at, _whole_pages(wanted) - at)
         except OSError as error:
             if wanted == least or error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             wanted = least  # the disk is nearly full: reserve only what is needed now
-            fallocate(self.fd, at, wanted - at)
+            fallocate(self.fd, at, _whole_pages(wanted) - at)
         self.reserved = wanted
+
+    # In the window
+
+    def remember(self, base: int, memory: memoryview) -> None:
+        """What comes next is in the window, at its offset and `base`."""
+        if not self.slabs:
+            self.kept = self.size
+        self.memory = memory
+        self.slabs = (*self.slabs, (self.size, base))
+
+    def forget(self, start: int, end: int) -> None:
+        """What is from offset `start` to `end` is about to be overwritten; the file has it."""
+        left = tuple(slab for slab in self.slabs if slab[0] > start)
+        if len(left) < len(self.slabs):
+            self.kept = end  # first: who reads there meanwhile looks again
+            self.slabs = left
+
+    def leave_window(self) -> None:
+        """The window is given up; the file has everything."""
+        self.kept = 1 << 63  # first: who reads there meanwhile finds nothing, and looks again
+        self.slabs = ()
+        self.memory = memoryview(b"")
+
+    def in_window(self, offset: int, stop: int) -> memoryview:
+        """The bytes from `offset` to `stop`, or to the end of the slab, where they are.
+
+        Nothing in another thread than the writer's, if the slab has just been used again.
+        """
+        slabs = self.slabs
+        place = bisect_right(slabs, offset, key=lambda slab: slab[0])
+        if place == 0:
+            return self.memory[:0]
+        _, base = slabs[place - 1]
+        if place < len(slabs):
+            stop = min(stop, slabs[place][0])
+        return self.memory[base + offset : base + stop]
+
+    def note(self, first: int, time: int, last_time: int, ids: bool) -> None:
+        """Note in the marks what is about to be at the end: from number `first` on, at these times.
+
+        `ids`: a record has a Nats-Msg-Id.
+        """
+        at, marks = self.size, self.marks
+        assert marks is not None, "the newest segment has its marks in memory"
+        if at >= marks.next:
+            marks.add(first, time, at)
+            if at == START:
+                self.oldest = time
+        if ids:
+            marks.note_ids()
+        self.newest = last_time
 
     def own_marks(self) -> Marks | None:
         """The marks, from memory or from the index; None if there is no good index."""
@@ -211,6 +271,32 @@ class Segment:
             os.close(self.fd)
             self.fd = -1
 
+    def _copy(self, offset: int, into: memoryview) -> int:
+        """Copy what is in the window, as much as a slab has."""
+        with self.in_window(offset, offset + len(into)) as records:
+            into[: len(records)] = records
+            return len(records)
+
+    def _read_file(self, offset: int, into: memoryview, wait: bool) -> int:
+        if self.reading >= 0:
+            got = self._pread(self.reading, offset, into, wait)
+        else:
+            fd = self._open_to_read()
+            try:
+                got = self._pread(fd, offset, into, wait)
+            finally:
+                os.close(fd)
+        if got == 0:
+            raise OSError(errno.EIO, f"the file ends before byte {self.size}", self.file)
+        return got
+
+    def _open_to_read(self) -> int:
+        flags = os.O_RDONLY | os.O_CLOEXEC
+        try:
+            return os.open(self.name_now(), flags)
+        except FileNotFoundError:
+            return os.open(self.file, flags)  # it has just got its name
+
     def _pread(self, fd: int, offset: int, into: memoryview, wait: bool) -> int:
         if not wait and Segment.nowait:
             try:
@@ -225,3 +311,8 @@ class Segment:
         if self.reading >= 0:
             os.close(self.reading)
             self.reading = -1
+
+
+def _whole_pages(size: int) -> int:
+    """So much is written on the disk (mover.py)."""
+    return -(-size // PAGE) * PAGE

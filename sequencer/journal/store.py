@@ -1,39 +1,43 @@
 """The journal on disk, as the broker has it open: writes, syncs, rolls and deletes segments.
 
-Two threads use a store. The writer (the broker's event loop) calls reserve, write, roll,
-locate and the pieces; the keeper calls sync, rewrite_unsynced, retain and build_indexes, one
-at a time. No lock is needed, because each attribute is written by one thread only:
+Two threads use a store. The writer (the broker's event loop) calls reserve, place, commit, write,
+roll, locate and the pieces; the keeper calls sync, retain and build_indexes, one at a time. Each
+attribute is written by one thread only, so most need no lock:
 
     writer   last, newest_time, the newest segment, the end of `_segments` and `_unsynced`,
-             `_written`, `_torn`
-    keeper   the beginning of those lists, `_deleted`, `_names_synced`, `_suspect`, `_building`,
-             `_highest`
+             `_written`, the window
+    keeper   the beginning of those lists, `_deleted`, `_names_synced`, `_building`, `_highest`,
+             the mover
     both     only append to `damage` and `report`
 
-`write` only waits until the kernel has copied the bytes. They then survive a crash of the
-process; they survive a crash of the machine once they are synced. A roll waits for the disk: see
-`_roll`.
+What is committed is in the journal window (window.py), and survives a crash of the process. Once a
+sync has moved it to its segment, it survives a crash of the machine. If the disk is too slow, the
+window is full, and the writer waits for room.
 """
 
 import contextlib
 import errno
 import os
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final, Self
 
 from sequencer.journal.backwards import Ids, next_good, recent_ids
-from sequencer.journal.disk import remove, sync_file, sync_folder
+from sequencer.journal.disk import pwrite_all, remove, sync_folder
 from sequencer.journal.errors import Damage
 from sequencer.journal.faces import Piece
-from sequencer.journal.header import START, Head
+from sequencer.journal.header import START, SUBJECTS, Head
 from sequencer.journal.highest import Highest
+from sequencer.journal.identity import Identity, write_identity
+from sequencer.journal.mover import SYNC_BYTES, Mover
+from sequencer.journal.places import place_of, place_of_time
 from sequencer.journal.recovery import Recovery, conclude, survey_sealed
-from sequencer.journal.rewrite import rewrite
 from sequencer.journal.segment import Segment
 from sequencer.journal.survey import Survey
+from sequencer.journal.window import make_window
 
 SEGMENT_BYTES: Final = 256 << 20
+WINDOW_BYTES: Final = 64 << 20
+WAITS_MAX: Final = 2000  # of 5 ms, with a keeper; then the disk hangs, and messages are refused
 NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
 # Segments with an open descriptor until the keeper has synced them. This must stay well below
 # the 64 files that clients cannot use up: monitoring and staging open some of those.
@@ -58,8 +62,9 @@ class Store:
         self.segment_bytes = SEGMENT_BYTES
         self.segment_age_ns = 0
         self.retain_bytes = self.retain_age_ns = self.retain_count = 0
-        self.ordered = True
         self.crowded: Callable[[], None] | None = None  # asks the keeper to sync soon
+        self.wait: Callable[[], object] | None = None  # syncs, and returns when some is done
+        self.alone: Callable[[Callable[[], None]], None] = lambda call: call()  # with no sync on
         self._lock = found.lock
         self._segments = found.segments
         self._active = found.segments[-1]
@@ -67,10 +72,15 @@ class Store:
         self.newest_time = found.newest_time
         self._written = sum(segment.size for segment in self._segments)
         self._deleted = 0
-        self._torn = 0  # up to where a failed write may have left bytes in the newest segment
         self._unsynced = [segment for segment in self._segments if segment.fd >= 0]
         self._names_synced = self._active.first  # the names up to this segment's are on the disk
-        self._suspect = False  # a sync failed, and what it may have lost is not rewritten yet
+        assert found.window is not None, "it was opened to write"
+        self._window = found.window
+        self._mover = Mover()
+        self._mover.probe(self._active)
+        self._moved = 0  # bytes of all segments that the keeper has synced, of those written here
+        self._put = 0  # bytes that were written here
+        self._late = False  # the disk was waited for in vain, and has not gone on since
         self._building: tuple[Segment, Survey] | None = None
         self._highest = Highest(found.path, found.identity.journal)
         self.highest_error: OSError | None = None  # why the highest number could not be noted
@@ -87,22 +97,26 @@ class Store:
         retain_bytes: int = 0,
         retain_age_ns: int = 0,
         retain_count: int = 0,
-        ordered: bool = True,
         accept_loss: bool = False,
+        window_bytes: int = WINDOW_BYTES,
     ) -> Self:
         """Open a directory for writing; create it if it is missing, and recover after a crash.
 
-        Without `ordered`, a roll does not wait for the disk: for stores that never sync. With
-        `accept_loss`, a store opens even if numbers are missing at its end; they are not given
+        With `accept_loss`, a store opens even if numbers are missing at its end; they are not given
         again. StoreLocked if another process writes it, StoreError if it cannot be used.
         """
-        store = cls(Recovery(os.path.abspath(path), now, accept_loss, cls.own_epochs).run())
+        found = Recovery(os.path.abspath(path), now, accept_loss, cls.own_epochs, window_bytes)
+        found.run()
+        try:
+            store = cls(found)
+        except BaseException:
+            found.abandon()
+            raise
         store.segment_bytes = segment_bytes
         store.segment_age_ns = segment_age_ns
         store.retain_bytes = retain_bytes
         store.retain_age_ns = retain_age_ns
         store.retain_count = retain_count
-        store.ordered = ordered
         return store
 
     @property
@@ -121,9 +135,19 @@ class Store:
 
     @property
     def room(self) -> int:
-        """The bytes that can surely be written now."""
+        """The bytes that can surely be written now, in one piece."""
         active = self._active
-        return max(active.reserved - active.size, 0)
+        return max(min(active.reserved - active.size, self._window.room(active)), 0)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much is not synced that this should not wait for the clock."""
+        return self._put - self._moved >= SYNC_BYTES
+
+    @property
+    def direct(self) -> bool:
+        """Whether segments are written past the page cache."""
+        return self._mover.direct
 
     def pieces(self) -> list[Segment]:
         """The segments, oldest first."""
@@ -135,91 +159,106 @@ class Store:
         OSError if the disk is full: nothing has changed then, and a later call may succeed. If no
         file can be opened for a new segment, this one grows on: the disk still has room.
         """
+        if not self._identity.window:  # the disk was full when it was to be made
+            self._identify(make_window(self._window, self._identity, self.last))
         active = self._active
-        if active.size + need <= active.reserved:
-            return
-        if active.size > START and active.size + need > self.segment_bytes:
-            if len(self._unsynced) >= UNSYNCED_MAX // 2 and self.crowded is not None:
-                self.crowded()
-            if len(self._unsynced) < UNSYNCED_MAX:
-                try:
-                    self._roll(need)
-                    return
-                except OSError as error:
-                    if error.errno not in NO_DESCRIPTOR:
-                        raise
-            active.reserve(need, active.size + need)
-        else:
-            active.reserve(need, self.segment_bytes)
+        if active.size + need > active.reserved:
+            if active.size > START and active.size + need > self.segment_bytes:
+                self._roll_or_grow(need)
+            else:
+                active.reserve(need, self.segment_bytes)
+        window = self._window
+        if window.room(self._active) < need <= window.capacity:
+            if window.space(self._active) < need:
+                self._go_on_in_window()
+            window.ready(need)
+
+    def place(self) -> tuple[memoryview, int] | None:
+        """Where the next records may be composed, for `commit`: a buffer and a position in it.
+
+        That is for `room` bytes, until the next call of anything but `commit`. None if they must be
+        given to `write`.
+        """
+        window = self._window
+        if window.room(self._active) == 0:
+            return None
+        return window.view, window.position
+
+    def commit(self, size: int, first: int, last: int, time: int, ids: bool) -> None:
+        """The next `size` bytes at `place` are whole records, numbers `first` to `last`."""
+        self._count(size, first, last, time, ids, time)
+        self._window.position += size
 
     def write(
         self, view: memoryview, first: int, last: int, time: int, ids: bool, last_time: int = 0
     ) -> None:
         """Append whole records, numbers `first` to `last`, of `time`; or of `time` to `last_time`.
 
-        OSError if the disk fails or is full. Then none of them counts as written. The same batch
-        must be written again before any other: it goes to the same place.
+        OSError if the disk is full, or fails. Then none of them counts as written.
         """
+        size, window = len(view), self._window
+        if size > window.capacity:
+            self.alone(lambda: self._write_through(view))
+            self._count(size, first, last, time, ids, last_time or time, True)
+            return
+        if self.room < size:
+            self.reserve(size)
+        window.view[window.position : window.position + size] = view
+        self._count(size, first, last, time, ids, last_time or time)
+        window.position += size
+
+    def _count(
+        self,
+        size: int,
+        first: int,
+        last: int,
+        time: int,
+        ids: bool,
+        last_time: int,
+        through: bool = False,
+    ) -> None:
+        """Note what was written at the end of the newest segment."""
         assert first == self.last + 1 <= last, "numbers have no gaps"
         active = self._active
-        at = active.size
-        size = len(view)
-        done = os.pwrite(active.fd, view, at)
-        if done != size or self._torn:
-            self._complete(view, at, done)
-        marks = active.marks
-        assert marks is not None, "the newest segment has its marks in memory"
-        if at >= marks.next:
-            marks.add(first, time, at)
-            if at == START:
-                active.oldest = time
-        if ids:
-            marks.note_ids()
-        active.size = at + size
-        active.newest = self.newest_time = last_time or time
+        active.note(first, time, last_time, ids)
+        self.newest_time = last_time
+        if through:  # first: it is not in the window
+            active.kept = active.synced = active.size + size
+        active.size += size
         self._written += size
+        self._put += size
         active.last = self.last = last
+        self._window.note_last(last)
 
     def sync(self) -> int:
-        """Sync what was written before the call; return the last number that is now safe.
+        """Move and sync what was written before the call; return the last number that is now safe.
 
         For the keeper. Syncs segments that were sealed in the meantime and closes their
-        descriptors. OSError if the disk fails; then the next call first rewrites what is unsynced.
+        descriptors. OSError if the disk fails; then the next call does the same again.
         """
-        if self._suspect:
-            self.rewrite_unsynced()
         last = self.last
-        self._suspect = True
+        put = self._put
+        named = 0
         for segment in self._unsynced[:]:
             sealed = segment.sealed  # before `size`: the size of a sealed segment is final
             size = segment.size
+            segment.appear()  # its name claims all numbers before, which are synced now
+            named = segment.first
             if segment.synced < size:
-                os.fdatasync(segment.fd)
-                segment.synced = size
+                self._mover.move(segment, size)
             if sealed:
+                self._mover.leave()
+                os.ftruncate(segment.fd, size)  # what is after it was reserved, or zeros
+                os.fdatasync(segment.fd)
                 os.close(segment.fd)
                 segment.fd = -1
                 self._unsynced.remove(segment)
-        try:
-            self._sync_names()
-        except OSError as error:
-            if error.errno in NO_DESCRIPTOR:
-                self._suspect = False  # nothing was lost: the sync was not even tried
-            raise
-        self._suspect = False
+        written, self._moved = put - self._moved, put
+        self._mover.hurried = self._mover.hurried and self.is_crowded
+        self._sync_names(named)
         self._note_highest(last)
+        self._window.prepare(2 * written)
         return last
-
-    def rewrite_unsynced(self) -> None:
-        """Write again, from the kernel's memory, the bytes that a failed sync may have lost.
-
-        For the keeper. After a failure the kernel marks its pages clean, so the next sync would
-        succeed for bytes that never reached the disk. OSError if they are gone from memory.
-        """
-        for segment in self._unsynced[:]:
-            rewrite(segment, self.salt)
-        self._names_synced = 0
-        self._suspect = False
 
     def roll(self, now: int) -> None:
         """Seal the newest segment, unless it is empty, and begin the next. Fails as `reserve`."""
@@ -260,6 +299,7 @@ class Store:
                 raise
             segment.gone = True
             remove(segment.index_file)
+            remove(segment.path + SUBJECTS)
             del self._segments[0]
             self._deleted += segment.size
             went.append((segment.first, self._segments[0].first - 1))
@@ -272,23 +312,13 @@ class Store:
         """
         if number > self.last:
             return self._active, self._active.size
-        segments = self._segments[:]
-        place = bisect_right(segments, number, key=lambda segment: segment.first)
-        segment = segments[max(place - 1, 0)]
-        marks = segment.own_marks()
-        return segment, START if marks is None else marks.before_number(number)
+        return place_of(self._segments[:], number)
 
     def locate_time(self, time_ns: int) -> tuple[Segment, int]:
         """A segment, and an offset in it at or before the first record of this time or later."""
         if time_ns > self.newest_time:
             return self._active, self._active.size
-        segments = self._segments[:]
-        if segments[-1].size == START and len(segments) > 1:
-            segments.pop()  # it is empty, so it has no time
-        place = bisect_left(segments, time_ns, key=lambda segment: segment.oldest)
-        segment = segments[max(place - 1, 0)]
-        marks = segment.own_marks()
-        return segment, START if marks is None else marks.before_time(time_ns)
+        return place_of_time(self._segments[:], time_ns)
 
     def next_good(self, piece: Piece, offset: int, number: int) -> tuple[Segment, int, int] | None:
         """Where to go on after a bad record at `offset`: a segment, offset and number.
@@ -341,59 +371,79 @@ class Store:
     def close(self) -> None:
         """Sync, write the newest segment's index, free the reserved space, unlock."""
         active = self._active
+        moved = False
         try:
-            os.ftruncate(active.fd, active.size)
             self.sync()
+            os.ftruncate(active.fd, active.size)
+            os.fdatasync(active.fd)
             self._write_index(active)
+            moved = True
         finally:
-            self._close_files()
+            self._close_files(moved)
 
-    def _close_files(self) -> None:
+    def _close_files(self, moved: bool) -> None:
+        """`moved`: the segments have all that is in the window."""
         self._stop_building()
         self._highest.close()
-        for segment in self._segments:
-            segment.close()
-        os.close(self._lock)
+        self._mover.leave()
+        try:
+            if moved:  # first: a crash in between must not leave a store that lacks a window
+                self._identify(self._identity._replace(window=False))
+                for segment in self._segments:
+                    segment.leave_window()
+            self._window.close(moved)
+        finally:
+            for segment in self._segments:
+                segment.close()
+            os.close(self._lock)
 
-    def _complete(self, view: memoryview, at: int, done: int) -> None:
-        """Write the rest after a short write; if that fails, note how far it came."""
-        self._torn = max(self._torn, at + done)
-        while done < len(view):
-            count = os.pwrite(self._active.fd, view[done:], at + done)
-            if count == 0:
-                raise OSError(errno.EIO, "the disk wrote 0 bytes and reported no error")
-            done += count
-            self._torn = max(self._torn, at + done)
-        if self._torn > at + done:  # not the batch that failed: remove the rest of that
-            os.ftruncate(self._active.fd, at + done)
-            self._active.reserved = at + done
-        self._torn = 0
+    def _identify(self, identity: Identity) -> None:
+        write_identity(self.path, identity)
+        self._identity = identity
+
+    def _roll_or_grow(self, need: int) -> None:
+        """Begin a new segment; if too many wait for a sync, this one grows on."""
+        if len(self._unsynced) >= UNSYNCED_MAX // 2 and self.crowded is not None:
+            self.crowded()
+        if len(self._unsynced) < UNSYNCED_MAX:
+            try:
+                self._roll(need)
+                return
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR:
+                    raise
+        self._active.reserve(need, self._active.size + need)
+
+    def _go_on_in_window(self) -> None:
+        """Go on in another slab; wait for one, but not for a disk that hangs: OSError."""
+        if self.is_crowded and self.crowded is not None:
+            self.crowded()
+        wait, waits = self.wait or self.sync, 0
+        while not self._window.begin(self._active, self.last + 1):
+            self._mover.hurried = True
+            if waits >= (1 if self._late else WAITS_MAX):
+                self._late = True
+                raise OSError(errno.EAGAIN, "the disk does not keep up", self.path)
+            wait()
+            waits += 1
+        self._late = False
+
+    def _write_through(self, view: memoryview) -> None:
+        """Append a batch that is longer than a slab, and sync it: such batches are rare."""
+        active = self._active
+        self.sync()
+        self._window.finish()
+        self._mover.leave()
+        pwrite_all(active.fd, view, active.size)
+        os.fdatasync(active.fd)
 
     def _roll(self, need: int, now: int = 0) -> None:
-        """Begin the next segment, and seal the one before only when the new one exists."""
+        """Begin the next segment, and seal the one before. Nothing waits for the disk here."""
         before = self._active
-        if self._torn:
-            # First: after a crash, no sealed segment may hold bytes that the next one begins with.
-            os.ftruncate(before.fd, before.size)
-            before.reserved = before.size
-            self._torn = 0
-        created = max(now, self.newest_time)
-        if self.ordered:
-            # The next segment's name claims all numbers before it, so sync those first. Otherwise a
-            # power cut could lose numbers that were never shown to anyone. Use a new descriptor: an
-            # error is reported once per descriptor, and the keeper must see it too.
-            sync_file(before.file)
-        head = Head(self.salt, self.id, self.last + 1, created, self.epoch)
+        head = Head(self.salt, self.id, self.last + 1, max(now, self.newest_time), self.epoch)
         head = head._replace(before=self._epoch_before())
-        ordered = self.ordered or not self.own_epochs  # what heads say of epochs must be true
-        made = Segment.create(self.path, head, need, self.segment_bytes, ordered)
-        try:
-            os.ftruncate(before.fd, before.size)  # frees the reserved space
-        except OSError:
-            made.close()
-            remove(made.file)
-            raise
-        before.reserved = before.size
+        made = Segment.prepare(self.path, head, need, self.segment_bytes)
+        self._window.finish()
         self._written += START
         self._unsynced.append(made)
         before.following = made  # first: the keeper expects it of all but the newest
@@ -405,12 +455,11 @@ class Store:
         """What the next segment's head says of the epoch of `last`."""
         return 0
 
-    def _sync_names(self) -> None:
-        """Sync the names of segments that were made since."""
-        newest = self._segments[-1].first
-        if newest > self._names_synced:
+    def _sync_names(self, named: int) -> None:
+        """Sync the names of segments that were made since, up to the one that begins here."""
+        if named > self._names_synced:
             sync_folder(self.path)
-            self._names_synced = newest
+            self._names_synced = named
 
     def _note_highest(self, number: int) -> None:
         """Note that the disk has everything up to `number`.

@@ -65,16 +65,23 @@ class StoreView:
             return []
         return sorted(filter(None, (number_of(name, SEGMENT) for name in names)))
 
-    def at(self, number: int) -> int:
+    def settled_segments(self) -> list[int]:
+        """The same, surely all: a listing may miss a file that gets its name meanwhile."""
+        before: list[int] = []
+        while (now := self.segments()) != before:
+            before = now
+        return now
+
+    def at(self, number: int, surely: bool = False) -> int:
         """The segment of `number`, or the first one if all begin after it; 0 if there is none."""
-        firsts = self.segments()
+        firsts = self.settled_segments() if surely else self.segments()
         if not firsts:
             return 0
         return firsts[max(bisect_right(firsts, number) - 1, 0)]
 
-    def after(self, first: int) -> int:
+    def after(self, first: int, surely: bool = False) -> int:
         """The segment after that of `first`; 0 while that is the newest."""
-        firsts = self.segments()
+        firsts = self.settled_segments() if surely else self.segments()
         at = bisect_right(firsts, first)
         return firsts[at] if at < len(firsts) else 0
 

@@ -57,6 +57,14 @@ class Survey:
         self.end = offset
         self.last = number - 1
 
+    def extend(self, size: int) -> None:
+        """Go on after the last good record: more was appended there."""
+        self.size = size
+        self.done = self.torn = False
+        self.certain = True
+        self.chunk = bytearray(min(CHUNK, max(size - self.end, HEADER_SIZE)))
+        self.run()
+
     def run(self) -> "Survey":
         while not self.done:
             self.step()

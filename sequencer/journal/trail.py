@@ -4,6 +4,8 @@
                  -> Lost: numbers from `number` on are not there; go on after them
                  -> False: nothing more for now
 
+What the segments have not got yet is read from the journal window (window_trail.py).
+
 It takes no lock. Its descriptor keeps a deleted segment readable. It leaves a segment when there
 is a later one and nothing more can be written to this one. Incomplete bytes at the end of the
 newest segment are a write in progress and do not count yet. Memory: one buffer of `chunk_bytes`,
@@ -27,6 +29,7 @@ from sequencer.journal.layout import HEADER_SIZE, RECORD
 from sequencer.journal.record import Walk
 from sequencer.journal.store_view import StoreView
 from sequencer.journal.survey import Survey
+from sequencer.journal.window_trail import WindowTrail
 
 CHUNK_BYTES = 1 << 20
 NUMBER_MAX = (1 << 63) - 1
@@ -61,11 +64,18 @@ class Trail:
         self._offset = 0  # of store[0], in the segment
         self._seen = 0  # in it: bytes up to here were read, and hold no whole record at `at`
         self._searched = 0  # in it: up to here there is no further good record
+        self._again = (0, 0, 0)  # where bytes that are no record were read a second time
+        self._spoilt = 0  # a number whose record in the window is not valid
+        self._window = WindowTrail(view.path, view.salt, view.journal)
         view.check()
         self._cuts = view.cuts - view.cutting  # the last cut that was complete when it was read
 
     def close(self) -> None:
-        """Close the segment."""
+        """Close the segment and the window."""
+        self._close_segment()
+        self._window.close()
+
+    def _close_segment(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -81,19 +91,29 @@ class Trail:
             return False
         found = self._more(number, bad)
         while self._is_cut(number):  # what was read may be gone: read it again
-            self.close()
+            self._close_segment()
             self.at = self.stop = 0
             found = self._enter(number)
         return found
 
     def _more(self, number: int, bad: bool = False) -> bool | Lost:
         if self._fd < 0:
-            return self._enter(number)
+            if bad:
+                self._spoilt = number
+            found = self._find_in_window(number)
+            return self._enter(number) if found is None else found
         if bad:
             self._seen = os.fstat(self._fd).st_size
         elif self._load():
             return True
         following = self.view.after(self._first)
+        found = self._find_in_window(number) if following == 0 else None
+        if found is not None:
+            return found
+        if following > number:  # a listing may miss what gets its name meanwhile
+            following = self.view.after(self._first, True)
+        if bad and self._is_changed(following):
+            return True
         lost = self._leap(number, following)
         if lost is not None:
             return lost
@@ -112,10 +132,47 @@ class Trail:
 
     def remember(self, number: int) -> None:
         """Remember that `number` is, or will be, at `at`: a search for it starts there."""
-        if self._fd >= 0:
+        if self._first:
             self.view.remember(self._first, number, self._offset + self.at)
 
     # Reading bytes
+
+    def _is_changed(self, following: int) -> bool:
+        """Read bytes again that are no record: they may be from before the segment had them.
+
+        The last page that was written ends with zeros, and pages may become visible in any order.
+        """
+        at = self._first, self._offset + self.at, following
+        if at == self._again:
+            return False
+        self._again = at
+        self.stop = self.at
+        return self._load()
+
+    def _find_in_window(self, number: int) -> bool | None:
+        """Like `more`, if the window can tell; None if only the segments can."""
+        if self._load_window(number):
+            self._close_segment()
+            return True
+        if self._window.ends_before(number):
+            self.stop = self.at  # what follows is being written, or fills the last page
+            self._check()
+            return False
+        return None
+
+    def _load_window(self, number: int) -> bool:
+        """Read records from the window, if they are there."""
+        if number == self._spoilt:
+            return False  # the segments may have it
+        limit = self.view.watermark if self.view.is_member else NUMBER_MAX
+        part = self._window.more(number, self._chunk_bytes, limit, self._reuse)
+        if part is None:
+            return False
+        self.buffer, self.at, self.stop = part.data, 0, part.size
+        self._first, self._offset = part.segment, part.offset
+        # A slower look for it would begin at the start of the segment.
+        self.view.remember(part.segment, number, part.offset)
+        return True
 
     def _load(self) -> bool:
         """Read on from `at`. False if there is not one more whole record than before."""
@@ -162,6 +219,8 @@ class Trail:
     def _enter(self, number: int) -> bool | Lost:
         """Find the segment of `number`."""
         first = self.view.at(number)
+        if first > number:
+            first = self.view.at(number, True)
         if first == 0:
             self._check()
             return False
@@ -179,7 +238,7 @@ class Trail:
         kept = self.view.holds(self._first)
         damage = Damage(self._first, offset, end, number, following - 1)
         if not self._open(following):
-            self.close()
+            self._close_segment()
             return self._enter(number)
         if following <= number:
             return self._load() or self._more(number)
@@ -190,7 +249,7 @@ class Trail:
         segment_fd = self.view.open(first)
         if segment_fd < 0:
             return False
-        self.close()
+        self._close_segment()
         self._fd, self._first = segment_fd, first
         self._offset = START
         self.at = self.stop = 0
@@ -235,7 +294,7 @@ class Trail:
             size = max(status.st_size, START)  # its head may still be in progress
             at = self._offset + self.at
             if status.st_nlink == 0 and at == START and self.view.holds(self._first):
-                self.close()  # it was empty, and was replaced: it is entered again
+                self._close_segment()  # it was empty, and was replaced: it is entered again
             elif status.st_nlink == 0 or size < at:
                 raise self._truncated()
 

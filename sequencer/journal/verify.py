@@ -1,7 +1,8 @@
 """Checks every byte of a store without changing any, for an operator in doubt.
 
 It takes no lock and may run while a broker does. An unfinished record at the end of the newest
-segment may be a write in progress, so it is not an error.
+segment may be a write in progress, so it is not an error. Nor are zeros there, which fill the last
+page that a broker wrote: its newest records are in the journal window.
 """
 
 import os
@@ -15,6 +16,8 @@ from sequencer.journal.highest import read_highest
 from sequencer.journal.identity import ANEW, FILE, Identity, read_identity
 from sequencer.journal.index import OFFSET, Summary, read_index, read_summary
 from sequencer.journal.survey import HEAD, Survey
+from sequencer.journal.window_file import FILE as WINDOW
+from sequencer.journal.window_file import PAGE, WindowView
 
 Progress = Callable[[int, int], None]
 
@@ -56,6 +59,8 @@ def verify(path: str, progress: Progress = lambda done, total: None) -> Iterator
     highest = read_highest(path, identity.journal)
     if highest is None:
         yield Finding("warning", HIGHEST, 0, "damaged; the next start rewrites it")
+    if identity.window:
+        yield from _window(path, identity)
     firsts = _firsts(path)  # again: a broker may have begun the segment of the highest number
     total = sum(_size(os.path.join(path, stem(first) + SEGMENT)) for first in firsts)
     done = 0
@@ -123,7 +128,8 @@ class _Check:
     def _records(self) -> Iterator[Finding]:
         survey = self.survey
         for damage in survey.damage:
-            yield self._lost(damage)
+            if not self._may_be_written(damage):
+                yield self._lost(damage)
         if survey.first_time and survey.first_time < self.before:
             text = f"number {survey.first} has a time before that of the number before it"
             yield Finding("error", self.name, START, text)
@@ -138,13 +144,25 @@ class _Check:
             yield self._lost(
                 Damage(survey.first, survey.end, survey.size, survey.last + 1, promised)
             )
-        elif survey.torn:
+        elif survey.torn and not self._is_padding():
             text = f"{survey.size - survey.end} bytes at its end are not a record"
             if self.limit == 0:
                 text += (
                     ": an unfinished write: it is still in progress, or the next start cuts it off"
                 )
             yield Finding("info", self.name, survey.end, text)
+
+    def _may_be_written(self, damage: Damage) -> bool:
+        """Whether the pages of the newest segment are on their way, from the window."""
+        return self.identity.window and not self.limit and damage.last > self.highest > 0
+
+    def _is_padding(self) -> bool:
+        """Whether zeros fill the last page of the newest segment."""
+        survey = self.survey
+        rest = survey.size - survey.end
+        if self.limit or rest >= PAGE:
+            return False
+        return not any(os.pread(self.fd, rest, survey.end))
 
     def _lost(self, damage: Damage) -> Finding:
         return Finding("error", self.name, damage.offset, str(damage), damage.first, damage.last)
@@ -186,9 +204,36 @@ class _Check:
         return summary[2:6] == seen
 
 
+def _window(path: str, identity: Identity) -> Iterator[Finding]:
+    """Look at the journal window, which is there until the store is closed."""
+    try:
+        view = WindowView(path, identity.salt)
+    except FileNotFoundError:
+        now = read_identity(path)
+        if now is not None and now.window and not os.path.exists(os.path.join(path, WINDOW)):
+            text = "missing: the newest messages were in it, and the next start refuses to go on"
+            yield Finding("error", WINDOW, 0, text)
+        return
+    view.close()
+    if view.head is None:
+        yield Finding("warning", WINDOW, 0, "its head is damaged; the next start searches it")
+    elif view.head.journal != identity.journal:
+        text = f"it belongs to journal {view.head.journal}; the store is {identity.journal}"
+        yield Finding("warning", WINDOW, 0, text)
+
+
 def _firsts(path: str) -> list[int]:
-    """The first numbers of the segments that are there now."""
-    return sorted(number for name in os.listdir(path) if (number := number_of(name, SEGMENT)))
+    """The first numbers of the segments that are there now.
+
+    A listing may miss a file that gets its name meanwhile, but not twice.
+    """
+    before: list[int] = []
+    while True:
+        names = os.listdir(path)
+        now = sorted(number for name in names if (number := number_of(name, SEGMENT)))
+        if now == before:
+            return now
+        before = now
 
 
 def _from_heads(path: str, firsts: list[int]) -> Identity:

@@ -52,6 +52,8 @@ def test_given_too_few_members_then_what_was_committed_is_served_and_read_and_no
                 assert first.pid  # it lives, and writes them soon
             asker.send(b"SUB _INBOX.1 1\r\nPUB $SEQ.GET.10 _INBOX.1 0\r\n\r\n")
             assert b"one" in asker.operation().payload
+            asker.send(b"PUB $SEQ.LAST.orders.new _INBOX.1 0\r\n\r\n")
+            assert b"\r\nNats-Sequence: 10\r\n" in asker.operation().header
             asker.send(b"PUB $SEQ.GET.12 _INBOX.1 0\r\n\r\n")
             assert b"404" in asker.operation().header, "it was waited for, in vain"
 
@@ -69,3 +71,7 @@ def test_given_too_few_members_then_what_was_committed_is_served_and_read_and_no
         second.start(second.port)
         assert len(replayed(second.port, 15)) == 16
         assert replayed(first.port, 15) == replayed(second.port, 15)
+        for member in cluster.members:
+            with RawClient(member.port, HEADERS) as asker:
+                asker.send(b"SUB _INBOX.1 1\r\nPUB $SEQ.LAST.orders.new _INBOX.1 0\r\n\r\n")
+                assert b"\r\nNats-Sequence: 15\r\n" in asker.operation().header

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import Walk
 from sequencer.journal.store import Store
+from tests.support.stores import WINDOW
 
 NOW = 1_800_000_000_000_000_000
 
@@ -18,7 +19,7 @@ class Kept(NamedTuple):
 
 def recover(folder: Path) -> tuple[Store, dict[int, Kept]]:
     """Open it as after a crash; the messages in it by their numbers."""
-    store = Store.open(str(folder), NOW, segment_bytes=65_536)
+    store = Store.open(str(folder), NOW, segment_bytes=65_536, window_bytes=WINDOW)
     walk, found = Walk(store.salt), {}
     for piece in store.pieces():
         data = bytearray(piece.size)

@@ -9,8 +9,9 @@
  *                   nowait (a read that may not wait)
  *                   fault: an errno in decimal; `short` (write: half, then ENOSPC; nowait: to
  *                   the end of the page, as if the next were not in memory);
- *                   `stall` (wait until the line is gone); `die` (write: all of it, and the
- *                   process is killed before it does anything else)
+ *                   `stall` (wait until the line is gone); `<n>MB/s` (write: takes as long as a
+ *                   disk of this speed); `die` (write: all of it, and the process is killed
+ *                   before it does anything else)
  *                   end: only a sync of a file whose name ends so fails
  *
  * An entry has two times: before the call and after it. Whoever asks what a sync covered or what
@@ -123,14 +124,29 @@ static const char *absolute(int at, const char *path, char *into)
     return into;
 }
 
-static void note(enum what what, uint32_t flags, uint64_t begin, uint64_t inode, int64_t offset,
-                 const char *path, const char *to, const struct iovec *data, int count, size_t size)
+/* Hold the lock: a signal's handler may write, too, and would wait for itself. */
+static void enter(sigset_t *before)
+{
+    sigset_t every;
+    sigfillset(&every);
+    pthread_sigmask(SIG_BLOCK, &every, before);
+    pthread_mutex_lock(&lock);
+}
+
+static void leave(const sigset_t *before)
+{
+    pthread_mutex_unlock(&lock);
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+/* Write an entry down; the caller holds the lock. */
+static void put(enum what what, uint32_t flags, uint64_t begin, uint64_t end, uint64_t inode,
+                int64_t offset, const char *path, const char *to, const struct iovec *data,
+                int count, size_t size)
 {
     struct iovec parts[1030];
-    if (log_fd < 0)
-        return;
-    int saved = errno, used = 3;
-    struct entry entry = {what, flags, begin, now(), inode, offset, path ? strlen(path) : 0,
+    int used = 3;
+    struct entry entry = {what, flags, begin, end, inode, offset, path ? strlen(path) : 0,
                           to ? strlen(to) : 0, size, getpid()};
     parts[0] = (struct iovec){&entry, sizeof entry};
     parts[1] = (struct iovec){(void *)path, entry.path};
@@ -141,18 +157,107 @@ static void note(enum what what, uint32_t flags, uint64_t begin, uint64_t inode,
         size -= take;
     }
     size_t whole = sizeof entry + entry.path + entry.to + entry.data;
-    sigset_t every, before;  /* a signal's handler may write, too, and would wait for itself */
-    sigfillset(&every);
-    pthread_sigmask(SIG_BLOCK, &every, &before);
-    pthread_mutex_lock(&lock);
     if (syscall(SYS_writev, log_fd, parts, used) != (ssize_t)whole)
         abort();
-    pthread_mutex_unlock(&lock);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void note(enum what what, uint32_t flags, uint64_t begin, uint64_t inode, int64_t offset,
+                 const char *path, const char *to, const struct iovec *data, int count, size_t size)
+{
+    if (log_fd < 0)
+        return;
+    int saved = errno;
+    sigset_t before;
+    enter(&before);
+    put(what, flags, begin, now(), inode, offset, path, to, data, count, size);
+    leave(&before);
     errno = saved;
 }
 
-enum { DIE = -2, SHORT = -1 };
+/* ---- what is written through a mapping ---- */
+
+enum { MAPPINGS = 64, SECTOR = 512 };
+static struct mapping {
+    const char *at;
+    char *known; /* what it had when it was last looked at */
+    size_t size;
+    uint64_t inode;
+    int64_t offset;
+} mappings[MAPPINGS];
+static int mapped; /* how many of them were ever in use */
+
+/* Write down the sectors that were changed, all at one time; the caller holds the lock. */
+static void look_at(struct mapping *one)
+{
+    size_t at = 0, end;
+    uint64_t when = now();
+    while (at < one->size) {
+        for (end = at; end < one->size; end += SECTOR) {
+            size_t some = one->size - end < SECTOR ? one->size - end : SECTOR;
+            if (memcmp(one->at + end, one->known + end, some) == 0)
+                break;
+            memcpy(one->known + end, one->at + end, some);
+        }
+        if (end > one->size)
+            end = one->size;
+        if (end > at) {
+            struct iovec part = {one->known + at, end - at};
+            put(WRITE, 0, when, when, one->inode, one->offset + at, NULL, NULL, &part, 1, end - at);
+        }
+        at = end > at ? end : at + SECTOR;
+    }
+}
+
+/* The time at which a call begins. What was written through mappings was written before. */
+static uint64_t start_call(void)
+{
+    if (log_fd >= 0 && mapped) {
+        int saved = errno;
+        sigset_t before;
+        enter(&before);
+        for (int at = 0; at < mapped; at++)
+            if (mappings[at].at)
+                look_at(&mappings[at]);
+        leave(&before);
+        errno = saved;
+    }
+    return now();
+}
+
+static void follow(void *where, size_t size, uint64_t inode, int64_t offset)
+{
+    sigset_t before;
+    int at = 0;
+    enter(&before);
+    while (at < MAPPINGS && mappings[at].at)
+        at++;
+    char *known = (char *)syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAPPINGS || known == MAP_FAILED)
+        abort();
+    memcpy(known, where, size);
+    mappings[at] = (struct mapping){where, known, size, inode, offset};
+    mapped = at >= mapped ? at + 1 : mapped;
+    leave(&before);
+}
+
+int munmap(void *where, size_t size)
+{
+    if (log_fd >= 0 && mapped) {
+        sigset_t before;
+        enter(&before);
+        for (int at = 0; at < mapped; at++)
+            if (mappings[at].at == where) {
+                look_at(&mappings[at]);
+                syscall(SYS_munmap, mappings[at].known, mappings[at].size);
+                mappings[at].at = NULL;
+            }
+        leave(&before);
+    }
+    return syscall(SYS_munmap, where, size);
+}
+
+enum { PACED = -1000, DIE = -2, SHORT = -1 };
 
 /* Whether the name of an open file ends so. */
 static int ends(int fd, const char *end)
@@ -165,7 +270,7 @@ static int ends(int fd, const char *end)
 }
 
 /* The fault that now holds for `operation` on `file` (-1: a line with an end does not hold): an
- * errno, SHORT, DIE, or 0 for none. */
+ * errno, SHORT, DIE, PACED less the MB/s, or 0 for none. */
 static int fault_of(const char *operation, int file)
 {
     char text[1024], *rest, *line;
@@ -193,6 +298,7 @@ static int fault_of(const char *operation, int file)
             found = stall                      ? 0
                     : strcmp(how, "short") == 0 ? SHORT
                     : strcmp(how, "die") == 0   ? DIE
+                    : strstr(how, "MB/s")       ? PACED - atoi(how)
                                                 : atoi(how);
         }
         if (!stall)
@@ -233,7 +339,7 @@ static ssize_t write_some(int fd, const struct iovec *data, int count, int64_t o
             return -1;
         }
     }
-    uint64_t begin = now();
+    uint64_t begin = start_call();
     ssize_t done = offset < 0 ? syscall(SYS_writev, fd, data, count)
                               : syscall(SYS_pwritev2, fd, data, count, offset, 0, flags);
     if (done <= 0)
@@ -241,6 +347,10 @@ static ssize_t write_some(int fd, const struct iovec *data, int count, int64_t o
     if (cut == DIE)
         syscall(SYS_kill, getpid(), SIGKILL);
     int saved = errno;
+    if (cut <= PACED) {
+        uint64_t takes = done * 1000ull / (PACED - cut ? PACED - cut : 1);
+        nanosleep(&(struct timespec){takes / 1000000000, takes % 1000000000}, NULL);
+    }
     if (offset < 0)
         offset = lseek(fd, 0, SEEK_CUR) - done;
     else if (open_flags & O_APPEND)
@@ -267,7 +377,7 @@ ssize_t preadv2(int fd, const struct iovec *into, int count, off_t offset, int f
 
 static ssize_t send_some(int fd, const struct msghdr *message, int flags)
 {
-    uint64_t begin = now();
+    uint64_t begin = start_call();
     ssize_t done = syscall(SYS_sendmsg, fd, message, flags);
     if (done > 0)
         note(SEND, 0, begin, fd, 0, NULL, NULL, message->msg_iov, message->msg_iovlen, done);
@@ -338,7 +448,7 @@ static int sync_with(long number, int fd)
     enum kind kind = classify(fd);
     if (kind != REGULAR && kind != DIRECTORY)
         return syscall(number, fd);
-    uint64_t begin = now();
+    uint64_t begin = start_call();
     if (fails_of("fdatasync", fd))
         return -1;
     int done = syscall(number, fd);
@@ -354,7 +464,7 @@ int ftruncate(int fd, off_t size)
 {
     if (classify(fd) != REGULAR)
         return syscall(SYS_ftruncate, fd, size);
-    uint64_t begin = now();
+    uint64_t begin = start_call();
     if (fails("truncate"))
         return -1;
     int done = syscall(SYS_ftruncate, fd, size);
@@ -367,7 +477,7 @@ int fallocate(int fd, int mode, off_t offset, off_t size)
 {
     if (classify(fd) != REGULAR)
         return syscall(SYS_fallocate, fd, mode, offset, size);
-    uint64_t begin = now();
+    uint64_t begin = start_call();
     if (fails("fallocate"))
         return -1;
     int done = syscall(SYS_fallocate, fd, mode, offset, size);
@@ -391,8 +501,12 @@ int posix_fallocate(int fd, off_t offset, off_t size)
 static void *map(void *where, size_t size, int protection, int flags, int fd, off_t offset)
 {
     if (fd >= 0 && protection & PROT_WRITE && (flags & MAP_TYPE) != MAP_PRIVATE
-        && classify(fd) == REGULAR)
-        note(UNSEEN, flags, now(), inodes[fd], offset, "mmap", NULL, NULL, 0, 0);
+        && classify(fd) == REGULAR && log_fd >= 0) {
+        void *made = (void *)syscall(SYS_mmap, where, size, protection, flags, fd, offset);
+        if (made != MAP_FAILED)
+            follow(made, size, inodes[fd], offset);
+        return made;
+    }
     return (void *)syscall(SYS_mmap, where, size, protection, flags, fd, offset);
 }
 
@@ -426,7 +540,7 @@ static int open_at(int at, const char *path, int flags, mode_t mode)
     char into[PATH_MAX];
     const char *whole = absolute(at, path, into);
     int inside = below(whole), writes = flags & (O_CREAT | O_TRUNC | O_WRONLY | O_RDWR);
-    uint64_t begin = now();
+    uint64_t begin = start_call();
     if (inside && writes && fails("open"))
         return -1;
     int fd = syscall(SYS_openat, at, path, flags, mode);
@@ -469,7 +583,7 @@ int renameat2(int from_at, const char *from, int to_at, const char *to, unsigned
     char one[PATH_MAX], two[PATH_MAX];
     const char *whole = absolute(from_at, from, one), *other = absolute(to_at, to, two);
     int inside = below(whole) || below(other);
-    uint64_t begin = now();
+    uint64_t begin = start_call();
     if (inside && fails("rename"))
         return -1;
     int done = syscall(SYS_renameat2, from_at, from, to_at, to, flags);
@@ -489,7 +603,7 @@ int unlinkat(int at, const char *path, int flags)
 {
     char into[PATH_MAX];
     const char *whole = absolute(at, path, into);
-    uint64_t begin = now();
+    uint64_t begin = start_call();
     if (below(whole) && fails("unlink"))
         return -1;
     int done = syscall(SYS_unlinkat, at, path, flags);
@@ -504,7 +618,7 @@ int rmdir(const char *path) { return unlinkat(AT_FDCWD, path, AT_REMOVEDIR); }
 int mkdirat(int at, const char *path, mode_t mode)
 {
     char into[PATH_MAX];
-    uint64_t begin = now();
+    uint64_t begin = start_call();
     int done = syscall(SYS_mkdirat, at, path, mode);
     const char *whole = absolute(at, path, into);
     struct stat about;

@@ -8,7 +8,9 @@
 The strict disk keeps what a finished fsync or fdatasync covers, and nothing else: not a byte, not a
 longer file, and no name that an fsync of its directory does not cover. Given chance, it also keeps
 some of the rest: any pages, in any order, torn at 512 bytes; any later size of the file, with zeros
-where nothing was written; some of the names, in order of creation.
+where nothing was written; some of the names, in order of creation. What a program writes through a
+mapping is such a write, at the latest at its next call: nothing syncs it, and any page of it may be
+left in any of its states. After a cut the machine is started again, as a journal window notices.
 
 Times are chosen against the program: a write counts from its end; a sync covers what had ended when
 it began, and counts from its end; a send has happened when it began.
@@ -27,6 +29,7 @@ from pathlib import Path
 from random import Random
 
 from tests.crash.shim import preload
+from tests.support.windows import boot_again, stay_up
 
 ENTRY = struct.Struct("<IIQQQqIIII")
 OPEN, WRITE, TRUNCATE, SYNC, RENAME, UNLINK, MAKE_DIR, SEND, CLOSE, UNSEEN, LEFT = range(1, 12)
@@ -181,6 +184,7 @@ class Disk:
         self.files: dict[int, File] = {}  # by inode, the present holder of the number
         self.folders: dict[int, str] = {root.stat().st_ino: str(root)}
         self.changes: list[Change] = []
+        self.is_up = False  # the machine is the same one: all that was written is there
         for path in sorted(root.rglob("*")):
             if path.is_dir():
                 self.folders[path.stat().st_ino] = str(path)
@@ -257,6 +261,7 @@ class Disk:
         """As if the whole disk were synced: what the program itself would read."""
         for file in {id(file): file for file in self.names.values() if file}.values():
             file.sync(max((entry.end for entry in file.pending), default=0))
+        self.is_up = True
         self.durable, self.changes = dict(self.names), []
         return self
 
@@ -274,6 +279,7 @@ class Disk:
                 path.mkdir(exist_ok=True, parents=True)
             elif path.parent.exists():
                 path.write_bytes(file.left(chance))
+        (stay_up if self.is_up else boot_again)(folder)
         return folder
 
 

@@ -1,4 +1,4 @@
-"""A disk that fails on command: waiting messages are neither lost nor shown; then all continues."""
+"""A disk that fails on command: what was told is not lost, what waits is not told, all goes on."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -42,7 +42,7 @@ def start(tmp_path: Path, faults: Faults) -> Start:
 
 
 @pytest.mark.parametrize("fault", ["write 28", "write 5", "write short"])
-def test_given_writes_fail_then_what_was_numbered_waits_and_the_rest_is_refused(
+def test_given_writes_fail_then_what_was_told_is_kept_and_the_rest_is_refused(
     fault: str, start: Start, faults: Faults
 ) -> None:
     with start() as broker, RawClient(broker.port, QUIET) as ear:
@@ -55,38 +55,39 @@ def test_given_writes_fail_then_what_was_numbered_waits_and_the_rest_is_refused(
             quiet.ask(pub(b"one"))
             assert heard(ear.ask(b"")) == [(1, b"one")]
             with faults.on(fault):
-                loud.send(pub(b"two"))
+                assert [one.verb for one in loud.ask(pub(b"two"))] == ["+OK"]
+                assert heard(ear.ask(b"")) == [(2, b"two")]
                 assert broker.await_line("publishers are refused")
-                assert is_silent(loud), "its +OK waits for the journal"
-                assert is_silent(ear)
                 refused = refusals(quiet.ask(pub(b"three") + pub(b"four", b"b")))
                 assert refused[0][0] == b"a"
                 assert lives(broker.port)
             assert broker.await_line(AGAIN)
-            assert loud.operation().verb == "+OK"
             assert quiet.ask(pub(b"five")) == []
-        assert heard(ear.ask(b"")) == [(2, b"two"), (3, b"five")]
+        assert heard(ear.ask(b"")) == [(3, b"five")]
         broker.kill()
         broker.start(broker.port)
         assert replay(broker.port) == [(1, b"one"), (2, b"two"), (3, b"five")]
 
 
-def test_given_a_write_cut_short_when_killed_then_nothing_of_it_is_there_and_its_number_is_free(
+def test_given_a_write_to_a_segment_cut_short_when_killed_then_all_that_was_told_is_there_once(
     start: Start, faults: Faults
 ) -> None:
+    big = b"x" * 5000
     with start() as broker:
         with RawClient(broker.port, QUIET) as client, faults.on("write short"):
-            client.ask(pub(b"x" * 5000))
+            assert heard(client.ask(b"SUB > 1\r\n" + pub(big))) == [(1, big)]
             assert broker.await_line("publishers are refused")
             broker.kill()
         broker.start(broker.port)
-        assert broker.said("unfinished write"), "the log says what was cut off"
         with RawClient(broker.port, QUIET) as client:
-            assert heard(client.ask(b"SUB > 1\r\n" + pub(b"one"))) == [(1, b"one")]
-        assert replay(broker.port) == [(1, b"one")]
+            assert heard(client.ask(b"SUB > 1\r\n" + pub(b"one"))) == [(2, b"one")]
+        assert replay(broker.port) == [(1, big), (2, b"one")]
 
 
-@pytest.mark.parametrize("fault", ["fdatasync stall", "fdatasync 5", "fdatasync 28"])
+@pytest.mark.parametrize(
+    "fault",
+    ["fdatasync stall", "fdatasync 5", "fdatasync 28", "write stall", "write 5", "write short"],
+)
 def test_given_always_when_a_sync_does_not_end_well_then_nobody_is_told_anything(
     fault: str, start: Start, faults: Faults
 ) -> None:
@@ -157,7 +158,8 @@ def test_given_no_room_is_to_be_had_then_no_number_is_burnt_and_all_goes_on(
             while not said:
                 said = client.ask(pub(b"%d " % taken + body))
                 taken += not said
-                assert taken < 20, "one segment holds eight"
+                assert taken < 20 or fault == "rename 5", "one segment holds eight"
+                assert taken < 2000, "a segment has its name when it is synced"
             assert refusals(said)[0][0] == b"a"
             status = asker.ask(question)
             assert [one.header[:12] for one in status] == [b"NATS/1.0 507"]

@@ -96,14 +96,15 @@ def test_given_a_full_disk_then_publishers_are_refused_and_all_else_goes_on(
         assert replay(broker.port) == told
 
 
+@pytest.mark.parametrize("how", ["killed", "stopped"])
 def test_given_a_full_disk_when_the_broker_starts_then_it_serves_and_takes_more_later(
-    disk: Path,
+    disk: Path, how: str
 ) -> None:
     filler = fill(disk, 4 * MEBIBYTE)
     with broker_on(disk) as broker:
         taken = publish_until_full(broker.port)
         told = replay(broker.port)
-        broker.kill()
+        broker.kill() if how == "killed" else broker.stop()
         fill(disk, 0, "rest")  # not one block is free
         broker.start(broker.port)
         assert replay(broker.port) == told

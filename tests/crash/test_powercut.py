@@ -224,9 +224,42 @@ os.write(peer.fileno(), b"three")
 
 def test_given_writes_that_nobody_can_follow_then_the_log_is_refused(store: Path) -> None:
     log = store.parent / "log"
-    run('import mmap; mmap.mmap(os.open("old", os.O_RDWR), 3)[0] = 65', store, log)
-    with pytest.raises(AssertionError, match="cannot follow mmap"):
+    run('os.sendfile(put("new", "", 0), os.open("old", os.O_RDONLY), 0, 3)', store, log)
+    with pytest.raises(AssertionError, match="cannot follow sendfile"):
         read_log(log)
+
+
+MAPPED = """
+import mmap
+fd = os.open("new", os.O_RDWR | os.O_CREAT)
+os.posix_fallocate(fd, 0, 8192)
+os.fsync(fd)
+sync_folder()
+pages = mmap.mmap(fd, 8192)
+for letter in b"abc":
+    pages[:600] = bytes([letter]) * 600
+    pages[4096] = letter
+    os.close(put("old", chr(letter)))
+pages.close()
+"""
+
+
+def test_given_a_mapping_then_any_of_its_pages_may_be_left_in_any_state(store: Path) -> None:
+    before, log = Disk(store), store.parent / "log"
+    run(MAPPED, store, log)
+    past = read_log(log)
+    disk = before.cut(past, NEVER)
+    assert contents(disk.lay_out(store.parent / "left"))["new"] == "\0" * 8192, "nothing synced it"
+    found = set()
+    for seed in range(200):
+        text = contents(disk.lay_out(store.parent / "left", Random(seed)))["new"]
+        assert text[600:4096] == "\0" * 3496
+        found.add((text[0], text[599], text[4096]))
+    assert {one for states in found for one in states} == set("\0abc")
+    assert ("a", "a", "c") in found or ("c", "c", "a") in found, "a page is older than another"
+    second = [entry for entry in past if entry.what == 2 and entry.data == b"b"]
+    seen = before.cut(past, second[0].begin).sync_all().lay_out(store.parent / "left")
+    assert contents(seen)["new"][599] == "b", "a process that is killed has written it"
 
 
 TRY = """

@@ -1,4 +1,7 @@
-"""A broker that starts where another was killed: its log says what it found, and it goes on."""
+"""A broker that starts where another was killed: its log says what it found, and it goes on.
+
+Segments and the journal window have the same messages then, for they were synced.
+"""
 
 import json
 import os
@@ -10,9 +13,12 @@ from pathlib import Path
 import pytest
 
 from sequencer.journal.highest import FILE
+from sequencer.journal.window_file import FILE as WINDOW
+from sequencer.journal.window_file import PAGE
 from tests.crash.talk import heard, pub, replay
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import HEADERS, QUIET, RawClient
+from tests.support.windows import boot_again
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server keeps nothing")
 COUNT = 300
@@ -27,12 +33,13 @@ def payload(at: int) -> bytes:
 @pytest.fixture
 def broker() -> Iterator[SeriatimServer]:
     """Killed, with some segments of 64 KiB behind it; `begin` starts it again."""
-    with SeriatimServer("netstring", None, ["--segment_bytes", "64KiB"]) as broker:
-        for first in range(0, COUNT, 20):  # by and by, or one segment holds it all
-            with RawClient(broker.port, QUIET) as client:
-                assert (
-                    client.ask(b"".join(pub(payload(at)) for at in range(first, first + 20))) == []
-                )
+    with SeriatimServer(
+        "netstring", None, ["--segment_bytes", "64KiB", "--sync", "always"]
+    ) as broker:
+        with RawClient(broker.port, QUIET + b"SUB a 1\r\n") as client:
+            for first in range(0, COUNT, 20):  # by and by, or one segment holds it all
+                client.send(b"".join(pub(payload(at)) for at in range(first, first + 20)))
+                assert heard(client.operation() for _ in range(20))[-1][0] == first + 20
         broker.kill()
         yield broker
 
@@ -47,6 +54,21 @@ def begin(broker: SeriatimServer) -> re.Match[str]:
 
 def segments(broker: SeriatimServer) -> list[Path]:
     return sorted(broker.store.glob("*.segment"))
+
+
+def lose_window(broker: SeriatimServer) -> None:
+    """As a power cut may leave it: none of its pages."""
+    window = broker.store / WINDOW
+    size = window.stat().st_size
+    with window.open("r+b") as file:
+        file.truncate(PAGE)
+        file.truncate(size)
+    boot_again(broker.store)
+
+
+def end_of(segment: Path) -> int:
+    """Where the last record ends; zeros fill its page."""
+    return -(-len(segment.read_bytes().rstrip(b"\0")) // 8) * 8
 
 
 def is_whole(broker: SeriatimServer) -> bool:
@@ -70,11 +92,15 @@ def test_given_a_kill_then_the_log_says_what_is_there_in_a_new_epoch(
     assert (info["journal"], info["epoch"]) == (opened[1], 2)
 
 
-@pytest.mark.parametrize("torn", [b"\0" * 40, b"x" * 17, b"\xff" * 500])
+@pytest.mark.parametrize("torn", [b"\0" * 5000, b"x" * 17, b"\xff" * 500])
 def test_given_an_unfinished_write_then_it_is_cut_off_and_the_log_says_how_much(
     broker: SeriatimServer, torn: bytes
 ) -> None:
-    with segments(broker)[-1].open("ab") as file:
+    newest = segments(broker)[-1]
+    end = end_of(newest)
+    with newest.open("r+b") as file:
+        file.truncate(end)
+        file.seek(end)
         file.write(torn)
     begin(broker)
     what = f"{len(torn)} bytes of an unfinished write after number {COUNT} cut off"
@@ -82,13 +108,19 @@ def test_given_an_unfinished_write_then_it_is_cut_off_and_the_log_says_how_much(
     assert is_whole(broker)
 
 
-def test_given_a_record_cut_in_half_then_the_numbers_go_on_before_it(
-    broker: SeriatimServer,
+@pytest.mark.parametrize("is_there", [True, False], ids=["killed", "power-cut"])
+def test_given_a_record_cut_in_half_then_the_window_has_it_or_the_numbers_go_on_before_it(
+    broker: SeriatimServer, is_there: bool
 ) -> None:
     newest = segments(broker)[-1]
     with newest.open("r+b") as file:
-        file.truncate(newest.stat().st_size - 500)
+        file.truncate(end_of(newest) - 500)
     (broker.store / FILE).unlink()  # as if it had been killed before the record was synced
+    if is_there:
+        assert begin(broker)[5] == str(COUNT)
+        assert is_whole(broker)
+        return
+    lose_window(broker)
     opened = begin(broker)
     assert opened[5] == str(COUNT - 1)
     assert replay(broker.port)[-1] == (COUNT - 1, payload(COUNT - 2))
@@ -96,20 +128,21 @@ def test_given_a_record_cut_in_half_then_the_numbers_go_on_before_it(
         assert heard(client.ask(b"SUB a 1\r\n" + pub(b"next"))) == [(COUNT, b"next")]
 
 
-@pytest.mark.parametrize("how", ["killed", "stopped"])
+@pytest.mark.parametrize("how", ["power-cut", "stopped"])
 def test_given_the_newest_segment_cut_short_then_the_start_is_refused_until_the_loss_is_accepted(
     how: str,
 ) -> None:
     with SeriatimServer("netstring", None, ["--sync", "always"]) as broker:
         with RawClient(broker.port, QUIET) as client:
             assert heard(client.ask(b"SUB a 1\r\n" + pub(b"1") + pub(b"2") + pub(b"3")))[-1][0] == 3
-        if how == "killed":
-            broker.kill()
-        else:
+        if how == "stopped":
             broker.stop()
+        else:
+            broker.kill()
+            lose_window(broker)
         (newest,) = segments(broker)
         with newest.open("r+b") as file:
-            file.truncate(newest.stat().st_size - 100)
+            file.truncate(end_of(newest) - 100)
         command = [*broker.command, "-a", "127.0.0.1", "-p", "-1"]
         refused = subprocess.run(
             command, env=broker.env, capture_output=True, text=True, timeout=60

@@ -5,7 +5,6 @@ is about to do and what it has done; disk.c records both. Then the directory is 
 any of these moments leaves it, and opened.
 """
 
-import os
 import socket
 from collections.abc import Iterable
 from itertools import count, pairwise
@@ -20,7 +19,7 @@ from tests.crash.contents import NOW
 from tests.crash.powercut import SEND, SYNC, Disk, Entry, Life, streams, watched_life
 from tests.support.depth import depth
 from tests.support.replica_stores import append, open_replica, said_in
-from tests.support.stores import messages
+from tests.support.stores import abandon, messages
 
 pytestmark = pytest.mark.skipif(shim.COMPILER is None, reason=shim.WHY_NOT)
 
@@ -52,9 +51,7 @@ class Program:
             if life % 2:
                 self.store.close()
             else:  # as a killed process leaves it, but for what only a process can hold
-                for segment in self.store.pieces():
-                    segment.close()
-                os.close(self.store._lock)
+                abandon(self.store)
 
     def step(self) -> None:
         chance, store = self.chance, self.store
@@ -143,19 +140,23 @@ def known_at(past: list[Entry], at: int) -> Known:
 def moments(past: list[Entry], chance: Random) -> list[int]:
     """When to cut: while numbers are taken back, mostly."""
     sends = [entry for entry in past if entry.what == SEND]
-    back = [
-        (one.begin, after.end)
-        for one, after in pairwise(sends)
-        if one.data.startswith((b"cut", b"anew"))
-    ]
-    inside = [
-        chance.choice((entry.begin, entry.end))
-        for entry in past
-        if any(begin <= entry.begin <= end for begin, end in back)
-    ]
+
+    def inside(*words: bytes) -> list[int]:
+        """Moments between such a word and the next one."""
+        back = [
+            (one.begin, after.end) for one, after in pairwise(sends) if one.data.startswith(words)
+        ]
+        return [
+            chance.choice((entry.begin, entry.end))
+            for entry in past
+            if any(begin <= entry.begin <= end for begin, end in back)
+        ]
+
     others = [chance.choice((entry.begin, entry.end)) for entry in past]
     others += [one.end for one in sends if one.data.startswith(b"synced")] * 9
-    return sorted(chance.sample(inside, CUTS * 3 // 4) + chance.sample(others, CUTS // 4))
+    taken = chance.sample(inside(b"cut", b"anew"), CUTS // 2) + chance.sample(others, CUTS // 4)
+    anew = inside(b"anew")  # only a few of these leave a beginning that is not complete
+    return sorted(taken + chance.sample(anew, min(CUTS, len(anew))))
 
 
 @pytest.mark.parametrize("keep", [False, True], ids=["strict", "some-is-kept"])

@@ -90,6 +90,7 @@ def story(sync: str) -> Story:
     store.mkdir(parents=True)
     before, chance = Disk(store), Random(sync)
     arguments = ["--sync", sync, "--sync_interval", "20ms", "--segment_bytes", "65536"]
+    arguments += ["--journal_window_bytes", "1MiB"]
     server = SeriatimServer("netstring", None, arguments, store=store)
     server.env |= preload(store, log) | {"SERIATIM_LOOP": "asyncio"}
     batches = left = plan(7, BATCHES)

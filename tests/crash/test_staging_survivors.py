@@ -30,7 +30,9 @@ CHANCES = [None, *range(depth(1, 4))]
 
 def live(store: Path, log: Path, stage: bool) -> None:
     """A broker's life: the batch is committed, staged before or not, and the broker killed."""
-    server = SeriatimServer("netstring", None, ["--sync", "always"], store=store)
+    server = SeriatimServer(
+        "netstring", None, ["--sync", "always", "--journal_window_bytes", "1MiB"], store=store
+    )
     server.env |= preload(store, log) | {"SERIATIM_LOOP": "asyncio"}
     server.start()
     with RawClient(server.port, HEADERS + LISTEN) as client:

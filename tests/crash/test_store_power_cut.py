@@ -5,7 +5,6 @@ knows to be safe; disk.c records both. Then the directory is laid out as a cut a
 moments leaves it, strictly or with a random part of the rest, and opened.
 """
 
-import os
 import socket
 from itertools import count
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.crash import shim
 from tests.crash.contents import NOW, recover
 from tests.crash.powercut import SEND, Disk, Entry, Life, streams, watched_life
 from tests.support.depth import depth
+from tests.support.stores import abandon, open_store
 
 pytestmark = pytest.mark.skipif(shim.COMPILER is None, reason=shim.WHY_NOT)
 
@@ -50,7 +50,7 @@ def work(path: str, seed: int, tell: socket.socket) -> None:
     chance = Random(seed)
     for life in range(3):
         now = NOW + life * MEBIBYTE
-        store = Store.open(path, now, segment_bytes=65_536, retain_bytes=RETAIN)
+        store = open_store(path, now, segment_bytes=65_536, retain_bytes=RETAIN)
         tell.send(b"%d %d\n" % (store.first, store.sync()))
         batch = RecordBatch(store.salt, store.epoch)
         for step in range(80):
@@ -69,9 +69,7 @@ def work(path: str, seed: int, tell: socket.socket) -> None:
         if chance.randrange(2):
             store.close()
         else:  # as a killed process leaves it, but for what only a process can hold
-            for segment in store.pieces():
-                segment.close()
-            os.close(store._lock)
+            abandon(store)
 
 
 def kept(folder: Path) -> tuple[Store, list[int]]:

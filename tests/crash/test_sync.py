@@ -57,7 +57,9 @@ class RecordedTrial(Trial):
     """A trial whose broker is under the shim."""
 
     def __init__(self, base: Path, sync: str) -> None:
-        super().__init__(base / "store", 5, sync, events=(1500, 3000))
+        super().__init__(
+            base / "store", 5, sync, "--journal_window_bytes", "1MiB", events=(1500, 3000)
+        )
         self.log = base / "log"
         self.server.env |= preload(self.server.store, self.log) | {"SERIATIM_LOOP": "asyncio"}
 

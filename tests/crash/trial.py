@@ -44,6 +44,7 @@ TRIALS = 5  # that share the time of a soak: kills, in each sync mode and with d
 ROUND_S = 180.0  # far more than a round takes: no progress is a fault, too
 EVENTS = (200, 30_000)  # in one life
 SEGMENTS = (65_536, 262_144, 4 << 20)
+WINDOWS = (1 << 20, 64 << 20)
 PENDING = (16_384, 262_144)
 
 
@@ -103,7 +104,8 @@ class Trial:
     ) -> None:
         self.chance = Random(f"{seed} {sync} {more}")
         self.events = events
-        arguments = ["--sync", sync, "--segment_bytes", str(self.chance.choice(SEGMENTS)), *more]
+        arguments = ["--sync", sync, "--segment_bytes", str(self.chance.choice(SEGMENTS))]
+        arguments += ["--journal_window_bytes", str(self.chance.choice(WINDOWS)), *more]
         limits = {"catchup_pending": self.chance.choice(PENDING)}
         self.server = SeriatimServer("netstring", limits, arguments, store=store)
         self.lives = Lives()

@@ -76,7 +76,7 @@ class NotedPlane:
 
     @property
     def sequencer(self) -> Any:
-        return SimpleNamespace(number=self.number, now=0, full=False)
+        return SimpleNamespace(number=self.number, now=0, full=False, release=lambda: None)
 
     def listens(self, asker: Any, reply: bytes) -> bool:
         return not self.deaf

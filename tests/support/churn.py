@@ -133,9 +133,9 @@ class Churned:
         )
 
     def resident(self) -> int:
-        """Bytes of memory that the process has now."""
+        """Bytes of memory that the process has now, without pages of files: the journal window."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+        found = re.search(r"^RssAnon:\s+(\d+) kB", status, re.MULTILINE)
         assert found is not None
         return int(found[1]) * 1024
 

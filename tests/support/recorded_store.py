@@ -1,10 +1,13 @@
 """A small store on disk that tests damage, and what must be right in it whatever they did."""
 
+import os
 from pathlib import Path
 
 from sequencer.journal.header import START, stem
 from sequencer.journal.highest import FILE, start
+from sequencer.journal.identity import read_identity, write_identity
 from sequencer.journal.store import Store
+from sequencer.journal.window_file import remove_window
 from tests.support.stores import SECOND, abandon, messages, open_store, payload_of, put, read_from
 
 SMALL = 400  # five records of these tests
@@ -14,7 +17,8 @@ COUNT = 13  # messages in the recorded store: five, five and three
 def record(path: Path, *, closed: bool = False) -> Store:
     """A store of three segments, the older ones with indexes; killed, or closed.
 
-    It was killed before the newest segment was synced, so the highest number noted is 10.
+    It was killed before the newest segment was synced, so the highest number noted is 10. There is
+    no window, as if an older version had written it: what is damaged then has no other copy.
     """
     store = open_store(path, segment_bytes=SMALL + START)
     for _ in range(COUNT):
@@ -22,13 +26,27 @@ def record(path: Path, *, closed: bool = False) -> Store:
     assert [one.last for one in store.pieces()] == [5, 10, 13]
     while store.build_indexes():
         pass
-    store.sync()
     if closed:
         store.close()
     else:
-        abandon(store)
-        start(str(path / FILE), store.id, 10)
+        abandon_older(store, 10)
     return store
+
+
+def abandon_older(store: Store, highest: int) -> None:
+    """Let go of a store as the end of the process of an older version would.
+
+    All is in the segments then; there is no window. `highest` is noted as the number last synced.
+    """
+    store.sync()
+    abandon(store)
+    newest = store.pieces()[-1]
+    os.truncate(newest.file, newest.size)  # the page's zeros
+    remove_window(store.path)
+    identity = read_identity(store.path)
+    assert identity is not None, "the store was open"
+    write_identity(store.path, identity._replace(window=False))
+    start(os.path.join(store.path, FILE), store.id, highest)
 
 
 def segment(path: Path, first: int) -> Path:

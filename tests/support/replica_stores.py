@@ -6,10 +6,11 @@ from pathlib import Path
 from sequencer.journal.layout import ID_FLAG
 from sequencer.journal.record import RecordBatch
 from sequencer.journal.replica_store import ReplicaStore
-from tests.support.stores import SECOND, headers_of, payload_of
+from tests.support.stores import SECOND, WINDOW, headers_of, payload_of
 
 
 def open_replica(path: Path | str, now: int = SECOND, **limits: int) -> ReplicaStore:
+    limits.setdefault("window_bytes", WINDOW)
     return ReplicaStore.open(str(path), now, **limits)
 
 

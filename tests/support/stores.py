@@ -12,10 +12,12 @@ import pytest
 from sequencer.journal.layout import HEADER_SIZE, ID_FLAG, LENGTH_MAX, RECORD
 from sequencer.journal.record import RecordBatch, Walk
 from sequencer.journal.ring import Ring
+from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
 
 SECOND = 1_000_000_000
 BUFFER = 1 << 16
+WINDOW = 1 << 20
 
 
 def payload_of(number: int, size: int = 0) -> bytes:
@@ -96,16 +98,29 @@ def messages(store: Store | Ring) -> dict[int, tuple[int, bytes]]:
     return {number: (time, payload) for number, time, payload in found}
 
 
+def sync_piece(store: Store, number: int) -> Segment:
+    """The segment of this number, with all that it has on the disk, and read from there."""
+    store.sync()
+    piece = next(one for one in store.pieces() if one.first <= number <= one.last)
+    piece.kept = piece.size
+    return piece
+
+
 def abandon(store: Store) -> None:
     """Let go of a store as the end of its process would: nothing is written, nothing synced."""
     for segment in store._segments:
         segment.close()
+        segment.leave_window()
     for segment in store._unsynced:
         segment.close()
+    store._highest.close()
+    store._mover.leave()
+    store._window.close(False)
     os.close(store._lock)
 
 
 def open_store(path: Path | str, now: int = SECOND, **limits: int) -> Store:
+    limits.setdefault("window_bytes", WINDOW)
     return Store.open(str(path), now, **limits)
 
 

@@ -14,7 +14,7 @@ from sequencer.journal.store import Store
 from sequencer.replica.forward_table import ForwardTable
 from sequencer.replica.member_messages import Records
 from tests.support.replica_stores import append, open_replica
-from tests.support.stores import SECOND, messages, put
+from tests.support.stores import SECOND, WINDOW, messages, put
 
 BLOCK = 1000  # some ten records
 RUN = 7
@@ -46,7 +46,7 @@ def test_given_a_store_of_one_broker_when_a_newcomer_copies_it_then_it_has_the_s
 ) -> None:
     # Given: three runs of a broker, which have three epochs in one segment
     for _ in range(3):
-        store = Store.open(str(tmp_path / "old"), SECOND)
+        store = Store.open(str(tmp_path / "old"), SECOND, window_bytes=WINDOW)
         put(store, 50)
         store.close()
     old = log_of(tmp_path / "old", loop)
@@ -147,7 +147,7 @@ def test_given_a_hole_when_a_member_begins_again_then_it_gets_what_follows_once_
 ) -> None:
     # Given: two stores with the same records; one of them lost the records of one segment
     for name in ("whole", "holed"):
-        store = Store.open(str(tmp_path / name), SECOND)
+        store = Store.open(str(tmp_path / name), SECOND, window_bytes=WINDOW)
         store.close()
     whole = log_of(tmp_path / "whole", loop)
     holed = open_replica(tmp_path / "holed", segment_bytes=1000)

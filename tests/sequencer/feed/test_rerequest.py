@@ -213,8 +213,11 @@ def test_given_a_segment_that_is_deleted_while_it_is_searched_then_its_end_is_re
 
 
 def spoil(store: Store, spoiled: set[int], at: int = 60) -> None:
-    """Flip a bit of these records on the disk."""
+    """Flip a bit of these records on the disk; the window has them no more."""
+    store.sync()
+    store._window.finish()
     for piece in store.pieces():
+        piece.leave_window()
         data = bytearray(Path(piece.file).read_bytes())
         good = bytes(data)
         offset = piece.start

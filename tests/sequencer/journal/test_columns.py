@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sequencer.journal import ChunkError, Columns, Row
 from sequencer.journal import columns as columns_module
-from sequencer.journal.chunk import END, FULL, GAP, HEAD_SIZE
+from sequencer.journal.chunk import COLUMNS, END, FULL, GAP, HEAD_SIZE, left_out
 from sequencer.journal.columns import Collector
 from sequencer.journal.layout import BAD, MORE
 from sequencer.journal.record import RecordBatch
@@ -213,6 +213,80 @@ def test_given_columns_when_turned_into_arrow_then_it_is_the_same_memory() -> No
     assert batch.column("reply").to_pylist()[6] == b"answers"
     address = batch.column("payload").buffers()[2].address
     assert address == pa.py_buffer(chunk.payloads.data).address
+
+
+@given(
+    rows=messages,
+    wanted=st.sets(st.sampled_from(COLUMNS), min_size=1),
+    rows_max=st.integers(1, 9),
+    bytes_max=st.sampled_from([200, 500, 5000]),
+    step=st.integers(1, 900),
+)
+def test_given_any_columns_when_wanted_then_chunks_have_these_and_no_others(
+    rows: list[tuple[bytes, bytes, bytes, bytes]],
+    wanted: set[str],
+    rows_max: int,
+    bytes_max: int,
+    step: int,
+) -> None:
+    batch = RecordBatch(SALT, 1)
+    for number, row in enumerate(rows, 1):
+        batch.append_message(number, 100 + number, *row)
+    collector = Collector(SALT, rows_max, bytes_max)
+    collector.begin(1, 1 << 62, None)  # as if another read had had it before
+    collector.take(bytes(batch.view()), 0, len(batch.view()))
+    collector.begin(1, 1 << 62, None, left_out(wanted))
+    found: list[Row] = []
+    for columns in chunks(collector, bytes(batch.view()), step):
+        assert columns.names == tuple(name for name in COLUMNS if name in wanted)
+        assert columns.to_arrow().schema.names == list(columns.names)
+        found += columns
+    assert len(found) == len(rows)
+    for number, (row, expected) in enumerate(zip(found, rows, strict=True), 1):
+        full = Row(number, 100 + number, *expected)  # type: ignore[arg-type]
+        for name in COLUMNS:
+            value = getattr(full, name)
+            assert getattr(row, name) == (value if name in wanted else type(value)()), name
+
+
+def test_given_a_column_that_was_left_out_when_used_then_the_error_says_what_is_there() -> None:
+    collector = Collector(SALT)
+    collector.begin(1, 1 << 62, None, left_out(["number", "subject"]))
+    collector.take(records(1, 9), 0, len(records(1, 9)))
+    columns = Columns(collector.chunk())
+    with pytest.raises(ChunkError, match=r"^payload was left out of this chunk; it has number, s"):
+        _ = columns.payloads
+    with pytest.raises(AttributeError, match="no attribute 'payload'"):
+        _ = columns.payload  # type: ignore[attr-defined]
+    assert [row.number for row in columns] == list(range(1, 10))
+
+
+def test_given_long_payloads_that_nobody_wants_when_collected_then_they_fill_no_chunk() -> None:
+    batch = RecordBatch(SALT, 1)
+    for number in range(1, 101):
+        batch.append_message(number, number, b"s", b"", b"", b"x" * 10_000)
+    collector = Collector(SALT, bytes_max=4096)
+    collector.begin(1, 1 << 62, None, left_out(["number", "subject"]))
+    assert collector.take(bytes(batch.view()), 0, len(batch.view())) == MORE
+    assert len(Columns(collector.chunk())) == 100
+    assert len(collector.chunk()) < 4096
+
+
+def test_given_names_when_they_are_no_columns_then_the_error_lists_the_columns() -> None:
+    with pytest.raises(ValueError, match="'size' is not a column; the columns are number, time, s"):
+        left_out(["number", "size"])
+    with pytest.raises(ValueError, match="no column is wanted; name one or more of number, time"):
+        left_out([])
+
+
+def test_given_a_chunk_when_its_flags_and_sections_disagree_then_it_is_refused() -> None:
+    collector = Collector(SALT)
+    collector.take(records(1, 9), 0, len(records(1, 9)))
+    whole = bytearray(collector.chunk())
+    for flags in (*range(1, 64), 64, 1 << 31):
+        struct.pack_into("<I", whole, 8, flags)
+        with pytest.raises(ChunkError):
+            Columns(whole)
 
 
 @pytest.mark.parametrize("size", [0, 10, HEAD_SIZE - 1, HEAD_SIZE, HEAD_SIZE + 8, -1])

@@ -5,11 +5,15 @@ import re
 from pathlib import Path
 
 from sequencer.journal import Columns, Reader
+from sequencer.journal.chunk import END
 from sequencer.journal.columns import Collector
 from sequencer.journal.header import START, Head, encode_head, stem
 from sequencer.journal.identity import CUT, Identity, Underway, read_identity, write_identity
 from sequencer.journal.index import HEAD_SIZE, Marks, Summary, write_index
-from sequencer.journal.record import RecordBatch
+from sequencer.journal.record import RecordBatch, Walk
+from sequencer.journal.segment import Segment
+from sequencer.journal.subject_index import has_subjects, write_subjects
+from sequencer.journal.subject_table import SubjectTable
 from tests.support.places import ROOT
 
 PAGE = (ROOT / "docs" / "journal-format.md").read_text()
@@ -58,22 +62,37 @@ def test_given_the_page_when_its_chunk_is_collected_then_it_is_those_bytes() -> 
     collector = Collector(SALT)
     collector.begin(7, 8, None)
     collector.take(records(), 0, len(records()))
-    assert dumps()[2] == collector.chunk()
+    assert dumps()[3] == collector.chunk()
+
+
+def test_given_the_page_when_its_subject_index_is_written_then_it_is_those_bytes(
+    tmp_path: Path,
+) -> None:
+    segment = Segment(str(tmp_path / stem(7)), 7)
+    segment.last, segment.size = 8, START + len(records())
+    table, walk = SubjectTable(7), Walk(SALT)
+    walk.begin(records(), 0, len(records()))
+    assert table.take(walk, START, 8) == END
+    crc = int.from_bytes(records()[table.last_at - START :][:4], "little")
+    write_subjects(segment, JOURNAL, table, crc)
+    assert dumps()[2] == (tmp_path / f"{stem(7)}.subjects").read_bytes()
+    (tmp_path / f"{stem(7)}.segment").write_bytes(dumps()[0])
+    assert has_subjects(segment, JOURNAL)
 
 
 def test_given_the_bytes_of_the_page_when_read_then_they_are_the_messages(tmp_path: Path) -> None:
-    identity = Identity(JOURNAL, SALT, 1, TIME, 2, 6, Underway(CUT, 6, 1))
+    identity = Identity(JOURNAL, SALT, 1, TIME, 2, 6, Underway(CUT, 6, 1), True)
     write_identity(str(tmp_path), identity)
     assert read_identity(str(tmp_path)) == identity
     fields = json.loads((tmp_path / "store.json").read_text())
     listed = re.findall(r"^\| `([a-z]+)` \|", PAGE, re.MULTILINE)
     assert listed == list(fields)
-    write_identity(str(tmp_path), identity._replace(pending=None))
+    write_identity(str(tmp_path), identity._replace(pending=None, window=False))
     (tmp_path / f"{stem(7)}.segment").write_bytes(dumps()[0])
     (tmp_path / f"{stem(7)}.index").write_bytes(dumps()[1])
     reader = Reader(str(tmp_path))
     assert reader.bounds() == (7, 8)
     assert reader.view.summary(7) is not None, "the index is taken for what it is"
     items = list(reader.records())
-    rows = list(Columns(dumps()[2]))
+    rows = list(Columns(dumps()[3]))
     assert [tuple(item) for item in items] == [tuple(row) for row in rows]

@@ -13,7 +13,8 @@ from sequencer.journal.reader import Reader
 from sequencer.journal.store import Store
 from sequencer.journal.trail import Lost
 from sequencer.journal.verify import verify
-from tests.support.stores import abandon, messages, open_store, put
+from tests.support.recorded_store import abandon_older
+from tests.support.stores import WINDOW, abandon, messages, open_store, put
 
 SMALL = 400  # five records of these tests
 COUNT = 13  # messages in the recorded store: five, five and three
@@ -22,13 +23,12 @@ JOURNAL = "00c0ffee00c0ffee"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A store of three segments, synced and killed."""
+    """A store of three segments, synced and killed; all is in them, and there is no window."""
     path = tmp_path / "store"
     store = open_store(path, segment_bytes=SMALL + START)
     for _ in range(COUNT):
         put(store)
-    store.sync()
-    abandon(store)
+    abandon_older(store, COUNT)
     return path
 
 
@@ -141,8 +141,8 @@ def test_given_a_store_without_the_file_then_it_opens_as_it_always_did(path: Pat
 def test_given_what_was_not_synced_then_it_may_be_missing(path: Path) -> None:
     store = open_store(path)
     put(store, 5)
-    size = segment(path, 11).stat().st_size
-    abandon(store)
+    size = store.pieces()[-1].size
+    abandon_older(store, COUNT)
     os.truncate(segment(path, 11), size - 200)
     again = open_store(path)
     assert again.last == COUNT + 2
@@ -260,4 +260,4 @@ def test_given_a_number_that_could_not_be_noted_then_the_sync_holds_and_the_next
 def test_given_a_file_of_another_journal_then_it_counts_for_nothing(tmp_path: Path) -> None:
     start(str(tmp_path / FILE), JOURNAL, 7)
     assert read_highest(str(tmp_path), "0123456789abcdef") == 0
-    assert Store.open(str(tmp_path), 1).last == 0
+    assert Store.open(str(tmp_path), 1, window_bytes=WINDOW).last == 0

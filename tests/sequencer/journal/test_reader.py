@@ -293,6 +293,20 @@ def test_given_idle_when_read_by_columns_then_what_is_there_is_given_before_it_w
     assert waits == [[1, 2, 3], [1, 2, 3, 4, 5]]
 
 
+def test_given_columns_when_read_then_the_chunks_have_these_alone(tmp_path: Path) -> None:
+    WrittenStore(tmp_path, (1, 10), (11, 20))
+    reader = Reader(str(tmp_path))
+    (item,) = reader.columns(columns=["payload", "number"])
+    assert not isinstance(item, Lost)
+    rows = [(row.number, bytes(row.payload)) for row in Columns(item)]
+    assert rows == [(number, payload_of(number)) for number in range(1, 21)]
+    assert Columns(item).names == ("number", "payload")
+    with pytest.raises(ValueError, match="'size' is not a column"):
+        reader.columns(columns=["size"])
+    with pytest.raises(ValueError, match="no column is wanted"):
+        reader.columns(columns=[])
+
+
 def test_given_times_when_looked_up_then_it_is_the_first_message_of_them(tmp_path: Path) -> None:
     WrittenStore(tmp_path, (5, 10), (11, 20), (21, 20))
     reader = Reader(str(tmp_path))

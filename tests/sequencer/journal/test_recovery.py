@@ -8,10 +8,18 @@ import pytest
 
 from sequencer.journal.errors import StoreError
 from sequencer.journal.header import START, Head, decode_head, encode_head, stem
-from tests.support.recorded_store import COUNT, check, index, lost, record, segment, texts
+from tests.support.recorded_store import (
+    COUNT,
+    abandon_older,
+    check,
+    index,
+    lost,
+    record,
+    segment,
+    texts,
+)
 from tests.support.stores import (
     SECOND,
-    abandon,
     batch_of,
     messages,
     open_store,
@@ -334,7 +342,7 @@ def test_given_a_payload_that_holds_a_record_when_the_tail_is_torn_then_it_is_no
     with batch.view() as view:
         store.write(view, 2, 2, 2 * SECOND, False)
     size = store.pieces()[0].size
-    abandon(store)
+    abandon_older(store, 1)
     os.truncate(segment(path, 1), size - 100)
     again = open_store(path)
     assert (again.last, again.damage) == (1, [])
@@ -350,7 +358,7 @@ def test_given_too_much_that_looks_like_records_when_searched_then_it_is_left_an
         put(store)
     forged = batch_of(store, 3)
     start = store.pieces()[0].size
-    abandon(store)
+    abandon_older(store, before)
     with forged.view() as view, segment(path, 1).open("ab") as file:
         file.write(bytes(64) + bytes(view)[:-8])
     monkeypatch.setattr("sequencer.journal.survey.SEARCH_FACTOR", -(10**9))

@@ -13,9 +13,11 @@ from sequencer.journal.errors import StoreError, StoreLocked
 from sequencer.journal.header import START, stem
 from sequencer.journal.segment import Segment
 from sequencer.journal.store import UNSYNCED_MAX, Store
+from sequencer.journal.window_file import SLABS_MAX
 from tests.support.descriptors import no_descriptors
 from tests.support.stores import (
     SECOND,
+    WINDOW,
     abandon,
     batch_of,
     give,
@@ -39,6 +41,14 @@ def full(store: Store, count: int, **how: Any) -> None:
     """Fill a store message by message, each in a batch of its own."""
     for _ in range(count):
         put(store, **how)
+
+
+def reopened(path: Path, count: int) -> Store:
+    """A store with that many messages, none of which is in the window."""
+    store = open_store(path)
+    put(store, count)
+    store.close()
+    return open_store(path)
 
 
 def files(path: Path, suffix: str) -> list[str]:
@@ -94,50 +104,13 @@ def test_given_segments_full_when_written_then_the_store_rolls_and_reads_across_
 ) -> None:
     store = open_store(path, segment_bytes=SMALL)
     full(store, 200)
+    store.sync()
     assert len(store.pieces()) == len(files(path, ".segment")) > 3
     assert list(messages(store)) == list(range(1, 201))
     for before, after in zip(store.pieces(), store.pieces()[1:], strict=False):
         assert before.following is after
         assert before.last + 1 == after.first
         assert before.size == os.stat(before.file).st_size <= SMALL
-    store.close()
-
-
-@pytest.mark.parametrize("indexed", [True, False])
-def test_given_any_number_when_located_then_it_is_at_or_behind_the_place(
-    path: Path, indexed: bool
-) -> None:
-    store = open_store(path, segment_bytes=1 << 20)
-    full(store, 300, size=9000)
-    if indexed:
-        build(store)
-    store.close()
-    store = open_store(path)
-    for number in (1, 2, 115, 116, 117, 150, 299, 300):
-        piece, offset = store.locate(number)
-        assert piece.first <= number <= piece.last
-        before = [found[0] for found in read_from(store, piece, offset) if found[0] <= number]
-        assert before[-1] == number
-        assert len(before) <= 9 or not (indexed or piece is store.pieces()[-1])
-    assert store.locate(301) == (store.pieces()[-1], store.pieces()[-1].size)
-    assert store.locate(0)[0] is store.pieces()[0]
-    store.close()
-
-
-@pytest.mark.parametrize("indexed", [True, False])
-def test_given_any_time_when_located_then_the_first_of_that_time_is_at_or_behind_the_place(
-    path: Path, indexed: bool
-) -> None:
-    store = open_store(path, segment_bytes=SMALL)
-    for number in range(1, 200):
-        put(store, time=number // 3 * 10 + 10)
-    if indexed:
-        build(store)
-    for time in (0, 1, 9, 10, 11, 329, 330, 331, 660, 669, 670):
-        records = read_from(store, *store.locate_time(time))
-        first = next(number for number, when, _ in records if when >= time)
-        assert first == max(1, (-(-time // 10) - 1) * 3)
-    assert store.locate_time(671)[1] == store.pieces()[-1].size
     store.close()
 
 
@@ -157,7 +130,8 @@ def test_given_room_when_written_then_it_falls_and_reserving_raises_it(path: Pat
     store = open_store(path, segment_bytes=1 << 20)
     assert store.room == 0
     store.reserve(100)
-    assert store.room == (1 << 20) - START
+    slab = WINDOW // SLABS_MAX
+    assert store.room == slab - START, "the rest of a slab"
     assert os.stat(store.pieces()[0].file).st_size == START
     before = store.room
     batch = batch_of(store)
@@ -248,8 +222,10 @@ def test_given_all_but_an_empty_segment_deleted_when_opened_again_then_numbers_g
 def test_given_a_held_segment_when_retention_deletes_it_then_its_holder_reads_on(
     path: Path,
 ) -> None:
-    store = open_store(path, segment_bytes=SMALL, retain_bytes=SMALL)
+    store = open_store(path, segment_bytes=SMALL)
     full(store, 200)
+    store.close()
+    store = open_store(path, segment_bytes=SMALL, retain_bytes=SMALL)
     piece = store.pieces()[0]
     piece.hold()
     store.retain(SECOND)
@@ -388,8 +364,7 @@ def test_given_nothing_cached_when_read_without_waiting_then_it_is_refused_or_re
 def test_given_a_filesystem_without_nowait_when_read_then_it_waits_from_then_on(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = open_store(path)
-    put(store)
+    store = reopened(path, 1)
     monkeypatch.setattr(Segment, "nowait", True)
     whole = os.preadv
 
@@ -407,8 +382,7 @@ def test_given_a_filesystem_without_nowait_when_read_then_it_waits_from_then_on(
 def test_given_a_file_cut_under_a_reader_when_read_then_it_is_an_error_and_no_end(
     path: Path,
 ) -> None:
-    store = open_store(path)
-    put(store, 3)
+    store = reopened(path, 3)
     os.truncate(store.pieces()[0].file, START)
     with pytest.raises(OSError, match="the file ends before byte"):
         store.pieces()[0].read(START, memoryview(bytearray(10)), True)
@@ -422,13 +396,21 @@ def test_given_a_keeper_at_work_when_the_writer_writes_then_neither_disturbs_the
     faults: list[BaseException] = []
     stop = threading.Event()
     safe = [0]
+    one = threading.Lock()  # a sync is by one of them, as broker/storage/keeper.py sees to
+
+    def sync() -> int:
+        with one:
+            return store.sync()
+
+    store.wait = sync
 
     def keep() -> None:
         try:
             while not stop.is_set():
-                safe.append(store.sync())
-                store.retain(SECOND)
-                store.build_indexes()
+                safe.append(sync())
+                with one:
+                    store.retain(SECOND)
+                    store.build_indexes()
         except BaseException as error:
             faults.append(error)
 
@@ -473,21 +455,17 @@ def test_given_no_descriptor_for_a_new_segment_then_the_newest_grows_on(path: Pa
 def test_given_no_descriptor_when_synced_then_nothing_is_taken_for_lost(path: Path) -> None:
     store = open_store(path, segment_bytes=SMALL)
     full(store, 10, size=1000)
-    store.sync()
-    store.rewrite_unsynced()  # so that the names are due once more
     with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
         store.sync()
-    written: list[Segment] = []
-    store.rewrite_unsynced = lambda: written.extend(store.pieces())  # type: ignore[method-assign]
     assert store.sync() == 10
-    assert written == []
+    assert sorted(messages(store)) == list(range(1, 11))
     store.close()
 
 
 def test_given_a_late_keeper_then_few_segments_are_open_and_retention_catches_up(
     path: Path,
 ) -> None:
-    store = open_store(path, segment_bytes=SMALL, retain_bytes=2 * SMALL)
+    store = open_store(path, segment_bytes=SMALL, retain_bytes=2 * SMALL, window_bytes=4 * WINDOW)
     full(store, 4 * UNSYNCED_MAX, size=SMALL)
     store.roll_if_due(1)
     assert len(store.pieces()) == UNSYNCED_MAX

@@ -1,0 +1,133 @@
+"""Moves records from the journal window to their segment, past the system's page cache.
+
+A write with O_DIRECT takes whole pages, at places that are multiples of a page on the disk and in
+memory. The pages in the middle are written from where they are. The first and the last one are put
+together in pages of the mover's own: the first begins with what an earlier move has written there
+already, and the last is filled up with zeros, which the next move writes over.
+
+Nothing counts as moved before it is synced. So after an error the same move is made again.
+"""
+
+import errno
+import mmap
+import os
+from typing import Final
+
+from sequencer.journal.segment import PAGE, Segment
+
+SYNC_BYTES: Final = 8 << 20  # then what is moved is synced, and its slabs can be used again
+
+
+class Mover:
+    """One per store, for the keeper's thread."""
+
+    def __init__(self) -> None:
+        self.direct = True  # False once a file system refused O_DIRECT
+        self.hurried = False  # the writer waits for a slab: sync after each
+        self._segment: Segment | None = None  # whose file is open
+        self._fd = -1
+        self._tail = b""  # what the page at `segment.synced` has before that
+        self._pages = mmap.mmap(-1, 2 * PAGE)  # aligned
+
+    def move(self, segment: Segment, stop: int) -> None:
+        """Write and sync the segment's records up to `stop`. OSError: from `synced` on, none is."""
+        if segment is not self._segment or self._fd < 0:
+            self._enter(segment)
+        while segment.synced < stop:
+            self._move_some(segment, stop)
+
+    def probe(self, segment: Segment) -> None:
+        """Find out whether the file system takes O_DIRECT."""
+        os.close(self._open(segment))
+
+    def leave(self) -> None:
+        """Close the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+        self._segment = None
+
+    def _enter(self, segment: Segment) -> None:
+        self.leave()
+        self._fd = self._open(segment)
+        begin = segment.synced - segment.synced % PAGE
+        self._tail = os.pread(segment.fd, segment.synced - begin, begin)
+        if len(self._tail) < segment.synced - begin:
+            raise OSError(errno.EIO, f"the file ends before byte {segment.synced}", segment.file)
+        self._segment = segment
+
+    def _open(self, segment: Segment) -> int:
+        flags = os.O_WRONLY | os.O_CLOEXEC
+        if self.direct:
+            try:
+                return os.open(segment.name_now(), flags | os.O_DIRECT)
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                self.direct = False
+        return os.open(segment.name_now(), flags)
+
+    def _move_some(self, segment: Segment, stop: int) -> None:
+        """Write slab after slab, and sync when it is enough."""
+        at, tail = segment.synced, self._tail
+        begun = at
+        enough = 1 if self.hurried else SYNC_BYTES
+        while at < stop and at - begun < enough:
+            with segment.in_window(at, stop) as records:
+                size = len(records)
+                assert size, "what is not synced is in the window"
+                is_last = at + size == stop or at + size - begun >= enough
+                tail = self._write(at, tail, records, is_last)
+            at += size
+        os.fdatasync(self._fd)
+        segment.synced, self._tail = at, tail
+
+    def _write(self, at: int, tail: bytes, records: memoryview, is_last: bool) -> bytes:
+        """Write records at offset `at`; return the beginning of a page that is not whole."""
+        place = at - len(tail)
+        parts: list[memoryview] = []
+        done = 0
+        pages = memoryview(self._pages)
+        if tail:
+            done = min(PAGE - len(tail), len(records))
+            page = tail + records[:done]
+            if len(page) < PAGE:
+                tail, done = page, len(records)
+            else:
+                pages[:PAGE] = page
+                parts.append(pages[:PAGE])
+                tail = b""
+        whole = (len(records) - done) // PAGE * PAGE
+        if whole:
+            parts.append(records[done : done + whole])
+        if done + whole < len(records):
+            tail = bytes(records[done + whole :])
+        if tail and is_last:
+            pages[PAGE:] = tail.ljust(PAGE, b"\0")
+            parts.append(pages[PAGE:])
+        self._write_all(parts, place)
+        return tail
+
+    def _write_all(self, parts: list[memoryview], place: int) -> None:
+        while parts:
+            try:
+                count = os.pwritev(self._fd, parts, place)
+            except OSError as error:
+                if error.errno != errno.EINVAL or not self.direct:
+                    raise
+                self._give_up_direct()
+                continue
+            if count == 0:
+                raise OSError(errno.EIO, "the disk wrote 0 bytes and reported no error")
+            place += count
+            while parts and count >= len(parts[0]):
+                count -= len(parts.pop(0))
+            if count:
+                parts[0] = parts[0][count:]
+
+    def _give_up_direct(self) -> None:
+        """This file system takes O_DIRECT, but not in pages of this size."""
+        assert self._segment is not None, "it is open"
+        self.direct = False
+        os.close(self._fd)
+        self._fd = self._open(self._segment)

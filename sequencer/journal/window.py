@@ -1,0 +1,228 @@
+"""The journal window, as its writer has it: where records are composed before a segment has them.
+
+A new page of the system's page cache costs ten times what the copy into it does. So the newest
+records live in a file of a fixed size, whose pages are used again and again (window_file.py). What
+is written there outlives the process, as what is written to any file does. The keeper's thread
+moves it to the segments (mover.py), past the page cache.
+
+    slab    untouched --> written to --> full --> moved and synced --> written to again
+                                                `-- can be read from here until then
+
+A slab has records of one segment. A record begins at the same place of a page here as on the disk,
+so that whole pages can be moved without a copy. The oldest slab is used again first. An untouched
+one is used only if none can be used again, so a window takes no more memory than the disk's speed
+makes necessary.
+"""
+
+import ctypes
+import errno
+import mmap
+import os
+from collections import deque
+from contextlib import suppress
+from typing import Final
+
+from sequencer.journal.disk import pwrite_file
+from sequencer.journal.identity import Identity, write_identity
+from sequencer.journal.segment import Segment
+from sequencer.journal.window_file import (
+    ENTRY,
+    FILE,
+    LAST,
+    NO_ROOM,
+    PAGE,
+    SLABS,
+    create,
+    remove_window,
+)
+
+POPULATE_WRITE: Final = 23  # MADV_POPULATE_WRITE, Linux 5.14
+STEP: Final = 1 << 20  # bytes that are made ready at once
+KEPT: Final = 4  # full slabs that are not used again while there are untouched ones
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Slab:
+    """A part of the window. `base` is its position less the offset in the segment."""
+
+    __slots__ = ("at", "base", "end", "ready", "segment", "size", "start")
+
+    def __init__(self, at: int, size: int) -> None:
+        self.at = at  # position in the window
+        self.size = size
+        self.ready = at  # the pages before it are in memory, and can be written to
+        self.segment: Segment | None = None
+        self.start = self.end = 0  # offsets in the segment; `end` once it is full
+        self.base = 0
+
+
+class JournalWindow:
+    """Each opening of a store makes one. The writer's thread calls all but `prepare`.
+
+    There is none before `make`: on a full disk that comes later.
+    """
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path = path
+        self.size = size  # as it should be
+        self.slab_bytes = PAGE
+        self.is_there = False
+        self._untouched: deque[Slab] = deque()
+        self._full: deque[Slab] = deque()  # in the order in which they were filled
+        self._active: Slab | None = None
+        self.position = self.limit = 0  # where the next record goes; the end of its slab
+
+    def make(self, journal: str, last: int) -> None:
+        """Make the file, in place of an older one. OSError if there is no room."""
+        fd, head = create(self.path, journal, self.size, last)
+        self.slab_bytes = head.slab_bytes
+        total = PAGE + head.slabs * head.slab_bytes
+        try:
+            self.map = mmap.mmap(fd, total)
+        finally:
+            os.close(fd)
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+        self.view = memoryview(self.map)
+        self._words = self.view[:PAGE].cast("Q")
+        slabs = [Slab(PAGE + at * self.slab_bytes, self.slab_bytes) for at in range(head.slabs)]
+        self._untouched.extend(slabs)
+        self.is_there = True
+
+    @property
+    def capacity(self) -> int:
+        """The longest batch that a slab takes."""
+        return self.slab_bytes - PAGE
+
+    def space(self, segment: Segment) -> int:
+        """The bytes that the slab of this segment has left."""
+        active = self._active
+        if active is None or active.segment is not segment:
+            return 0
+        return self.limit - self.position
+
+    def room(self, segment: Segment) -> int:
+        """As `space`, but only those that are ready to be written."""
+        active = self._active
+        if active is None or active.segment is not segment:
+            return 0
+        return min(self.limit, active.ready) - self.position
+
+    def begin(self, segment: Segment, number: int) -> bool:
+        """Go on in another slab, with this number; False if none is free yet."""
+        slab = self._next_slab()
+        if slab is None:
+            return False
+        self.finish()
+        self._words[SLABS + ENTRY * self._place(slab)] = 0
+        previous = slab.segment
+        if previous is not None:
+            previous.forget(slab.start, slab.end)
+        slab.segment, slab.start = segment, segment.size
+        if previous is not None:
+            slab.ready = slab.at  # some pages may have been evicted since
+        slab.base = slab.at + segment.size % PAGE - segment.size
+        self.position = slab.base + segment.size
+        self.limit = slab.at + slab.size
+        self._active = slab
+        segment.remember(slab.base, self.view)
+        at = SLABS + ENTRY * self._place(slab)
+        self._words[at + 1] = self.position
+        self._words[at + 2] = segment.first
+        self._words[at + 3] = segment.size
+        self._words[at] = number  # last: now it counts
+        return True
+
+    def finish(self) -> None:
+        """The active slab gets no more records."""
+        active = self._active
+        if active is not None:
+            assert active.segment is not None, "it was begun for one"
+            active.end = active.segment.size
+            self._full.append(active)
+            self._active = None
+            self.position = self.limit = 0
+
+    def ready(self, need: int) -> None:
+        """Have the pages of the next `need` bytes in memory. OSError if the disk fails.
+
+        A write to a page that the disk does not give would end the process with a signal.
+        """
+        active = self._active
+        assert active is not None, "there is room"
+        end = self.position + need
+        while active.ready < end:
+            if not self._populate(active):  # a write gives pages, too; nobody else writes there
+                size = min(STEP, active.at + active.size - active.ready)
+                pwrite_file(os.path.join(self.path, FILE), bytes(size), active.ready)
+                active.ready += size
+
+    def prepare(self, most: int) -> None:
+        """Get pages ready for the next `most` bytes. For the keeper, ahead of the writer."""
+        ahead = [self._active] if self._active is not None else []
+        with suppress(OSError, IndexError):  # the writer meets it, too
+            if len(self._full) < KEPT:
+                ahead.append(self._untouched[0])
+            for slab in ahead:
+                end = slab.at + slab.size
+                most -= slab.ready - self.position if slab is self._active else 0
+                while slab.ready < end and most > 0:
+                    if not self._populate(slab):
+                        return
+                    most -= STEP
+
+    def note_last(self, number: int) -> None:
+        """Tell readers, and the next start, that all up to this number is here or on the disk."""
+        if self.is_there:
+            self._words[LAST] = number
+
+    def close(self, remove: bool) -> None:
+        """Let go of it; `remove` the file if the segments have all of it."""
+        if remove:
+            remove_window(self.path)
+
+    def _next_slab(self) -> Slab | None:
+        full = self._full
+        if full and (len(full) >= KEPT or not self._untouched):
+            oldest = full[0]
+            assert oldest.segment is not None, "it is full"
+            if oldest.segment.gone or oldest.segment.synced >= oldest.end:
+                return full.popleft()
+        if self._untouched:
+            return self._untouched.popleft()
+        return None
+
+    def _place(self, slab: Slab) -> int:
+        return (slab.at - PAGE) // self.slab_bytes
+
+    def _populate(self, slab: Slab) -> bool:
+        """Have the system give pages that can be written to; False if it cannot be asked to."""
+        at = slab.ready
+        size = min(STEP, slab.at + slab.size - at)
+        address = ctypes.c_void_p(self._address + at)
+        while _libc.madvise(address, ctypes.c_size_t(size), POPULATE_WRITE):
+            code = ctypes.get_errno()
+            if code == errno.EINVAL:  # an older Linux
+                return False
+            if code not in (errno.EINTR, errno.EAGAIN):
+                raise OSError(code, os.strerror(code), os.path.join(self.path, FILE))
+        slab.ready = at + size
+        return True
+
+
+def make_window(window: JournalWindow, identity: Identity, last: int) -> Identity:
+    """Make a store's window, if it is not there; what store.json has to say then.
+
+    The segments must have all of an older one: if the disk is full, that goes first. OSError if
+    there is no room even so. Then store.json says that there is none.
+    """
+    try:
+        if not window.is_there:
+            window.make(identity.journal, last)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        write_identity(window.path, identity._replace(window=False))
+        remove_window(window.path)
+        window.make(identity.journal, last)
+    return identity._replace(window=True)

@@ -1,0 +1,136 @@
+"""Follows the journal window of a store that another process writes, or has written.
+
+    more(number) -> WindowPart   records from this number on
+                 -> None         they are not here: the segments have them, or nobody has
+    ends_before(number)          the store, as the window says, ends before this number
+
+The writer does not notice it, and uses a slab again when it needs it. So after each read the head
+is looked at: if the slab was used again meanwhile, the reader was too slow, and goes on from the
+segments. What is read is trimmed to whole records up to the last number that the head says.
+"""
+
+from typing import NamedTuple
+
+from sequencer.journal.layout import HEADER_SIZE, RECORD
+from sequencer.journal.record import Walk
+from sequencer.journal.window_file import SlabStart, WindowView
+
+
+class WindowPart(NamedTuple):
+    """Records that were read: `data[:size]`, and where they are in their segment."""
+
+    data: bytes | bytearray
+    size: int
+    segment: int
+    offset: int
+
+
+class WindowTrail:
+    """One reader's position in the window. Written by that reader only."""
+
+    def __init__(self, path: str, salt: int, journal: str) -> None:
+        self._path = path
+        self._salt = salt
+        self._journal = journal
+        self._view: WindowView | None = None
+        self._start: SlabStart | None = None  # of the slab that was read last
+        self._position = 0  # of the record after the last one that was read, in that slab
+        self._number = 0  # of that record
+        self._walk = Walk(salt, False)
+        self._walk_number = 0  # the last one of a span
+
+    def close(self) -> None:
+        if self._view is not None:
+            self._view.close()
+            self._view = None
+        self._start = None
+
+    def more(
+        self, number: int, most: int, limit: int, reuse: bytearray | None
+    ) -> WindowPart | None:
+        """Records from `number` on, up to `limit`, about `most` bytes of them."""
+        view = self._look()
+        if view is None or view.head is None:
+            return None
+        limit = min(limit, view.head.last)
+        if number > limit:
+            return None
+        start = next((one for one in reversed(view.starts) if one.number <= number), None)
+        if start is None:
+            return None
+        position = start.position
+        size = start.end - position  # to look for it
+        if number == self._number and start == self._start:
+            position, size = self._position, most
+        while True:
+            data, got = self._read(view, position, min(size, start.end - position), reuse)
+            begin, end = self._span(data, got, number, limit)
+            if not view.still_has(start):
+                return None
+            length = int.from_bytes(data[4:8], "little") + 7 & ~7
+            if end or got < HEADER_SIZE or not got < length <= start.end - position:
+                break
+            size = length  # a long record
+        if begin == end:
+            return None
+        self._start, self._position, self._number = start, position + end, self._walk_number + 1
+        offset = start.offset + position + begin - start.position
+        if begin:
+            return WindowPart(
+                bytes(memoryview(data)[begin:end]), end - begin, start.segment, offset
+            )
+        return WindowPart(data, end, start.segment, offset)
+
+    def ends_before(self, number: int) -> bool:
+        """Whether the window says so, and can be believed."""
+        view = self._view
+        if view is None or view.head is None or not view.is_current:
+            return False
+        return view.is_whole and 0 < view.head.last < number  # 0: it does not say
+
+    def _look(self) -> WindowView | None:
+        """The window as it is now; None if the store has none, or that of another journal."""
+        view = self._view
+        if view is not None and not view.is_current:
+            self.close()
+            view = None
+        if view is None:
+            try:
+                view = self._view = WindowView(self._path, self._salt)
+            except OSError:
+                return None
+        else:
+            view.refresh()
+        if view.head is not None and view.head.journal != self._journal:
+            self.close()
+            return None
+        return view
+
+    def _read(
+        self, view: WindowView, position: int, size: int, reuse: bytearray | None
+    ) -> tuple[bytes | bytearray, int]:
+        if reuse is None or len(reuse) < size:
+            data = view.read(position, size)
+            return data, len(data)
+        return reuse, view.read_into(position, reuse, size)
+
+    def _span(self, data: bytes | bytearray, size: int, number: int, limit: int) -> tuple[int, int]:
+        """Where the records from `number` to `limit` begin and end. Behind them are older ones."""
+        walk = self._walk
+        walk.begin(data, 0, size)
+        walk.seek(number)
+        state = walk.skim()
+        while state == RECORD and walk.number < number:
+            state = walk.skim()
+        if state != RECORD or walk.number != number:
+            return 0, 0
+        begin = walk.at
+        walk.begin(data, begin, size)
+        walk.seek(limit + 1)  # in one go to the last one, or to the first above the limit
+        end, before = walk.after, 0
+        while walk.skim() == RECORD and walk.number <= limit:
+            if before and walk.number != before + 1:
+                break
+            before, end = walk.number, walk.after
+        self._walk_number = before or limit
+        return begin, end
