@@ -49,7 +49,7 @@ from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
 
-EVERYTHING = 1 << 20  # more work than one read event may cause: the rest must wait
+EVERYTHING = 1 << 20  # more work than one turn may cause: the rest must wait
 REFUSAL_WORK = 64  # offers that reporting an error costs, besides the control operation
 ERROR_BYTE_WORK = 3  # and each byte of the report: the subject in it is quoted
 COUNTED_WORK = 8  # offers that counting a subscription costs

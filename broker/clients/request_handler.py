@@ -2,6 +2,7 @@
 
     PUB $SEQ.INFO <reply>           JSON: what the journal holds, and the limits
     PUB $SEQ.GET.<number> <reply>   the message, in the requester's frame     (replay/lookup.py)
+    PUB $SEQ.LAST.<subject> <reply> the last message of a subject             (replay/last_value.py)
     PUB $SEQ.READ <reply>           many messages in chunks                   (replay/bulk.py)
     PUB $SEQ.STAGE and its like     publishing exactly once                   (broker/staging)
 
@@ -20,16 +21,18 @@ from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import is_answerable
 from broker.replay.bulk import Bulk, read_request
+from broker.replay.last_value import LastRequest, LastValue, NewestTables
 from broker.replay.lookup import Lookup, no_such_message, refuse
-from broker.replay.requests import BadRequest, Get, Info, Read, Staging, parse
+from broker.replay.requests import BadRequest, Get, Info, Last, Read, Staging, parse, quote_value
 from parser import errors
 from sequencer.journal.ring import Ring
 from sequencer.message import Message
+from sublist.subject import has_wildcard
 
 log = logging.getLogger("seriatim")
 
 PREFIXES: Final = (
-    *(b"$SEQ.INFO", b"$SEQ.GET", b"$SEQ.READ"),
+    *(b"$SEQ.INFO", b"$SEQ.GET", b"$SEQ.LAST", b"$SEQ.READ"),
     *(b"$SEQ.STAGE", b"$SEQ.COMMIT", b"$SEQ.ABORT", b"$SEQ.BATCH"),
 )
 LOOKUPS_MAX: Final = 4096
@@ -53,6 +56,7 @@ class RequestHandler:
         self._plane = core.plane
         self._replays = core.replays
         self._open_staging = open_staging
+        self._tables = NewestTables()
 
     def takes(self, subject: bytes) -> bool:
         """Whether a message to this subject is a request, or was meant as one."""
@@ -66,7 +70,7 @@ class RequestHandler:
             if not is_answerable(reply):
                 raise errors.ReplyForbidden(reply)
             request = parse(subject)
-            if not isinstance(request, Info | Get | Read | Staging):
+            if not isinstance(request, Info | Get | Last | Read | Staging):
                 raise errors.PublishForbidden(subject)
             if not reply:
                 raise errors.PublishForbidden(subject, "a reply subject is needed")
@@ -88,12 +92,19 @@ class RequestHandler:
             self._plane.say(connection, b"+OK\r\n")
 
     def _tell(
-        self, connection: Connection, request: Info | Get, subject: bytes, reply: bytes
+        self, connection: Connection, request: Info | Get | Last, subject: bytes, reply: bytes
     ) -> None:
+        if isinstance(request, Last) and has_wildcard(request.filter):
+            raise BadRequest(
+                "the last message of one subject can be requested; subscribe to"
+                " $SEQ.LAST.<subject> for those of all that match"
+            )
         if not self._plane.listens(connection, reply):
             return
         if isinstance(request, Get):
             self._look_up(connection, request.number, subject, reply)
+        elif isinstance(request, Last):
+            self._find_last(connection, LastRequest(request.filter, subject, reply))
         else:
             self._plane.spend(WORK)
             text = json.dumps(self.info(), separators=(",", ":")).encode()
@@ -140,6 +151,41 @@ class RequestHandler:
         lookup.want(number, subject, reply)
         if fresh:
             replays.ask(lookup)
+
+    # The last message of a subject
+
+    def _find_last(self, connection: Connection, request: LastRequest) -> None:
+        """Find its number, then answer as if that had been requested."""
+        replays, plane = self._replays, self._plane
+        plane.spend(WORK)
+        plane.sequencer.release()  # what came before it in this read event may be that message
+        if replays is None:
+            self._found_last(connection, request, 0)
+            return
+        replays.asked_last = True
+        asked = replays.asked_by(connection)
+        search = next((one for one in asked if isinstance(one, LastValue)), None)
+        fresh = search is None
+        if search is None:
+
+            def answer(request: LastRequest, number: int) -> None:
+                self._found_last(connection, request, number)
+
+            search = LastValue(replays, connection, self._tables, answer)
+        if len(search.wanted) >= LOOKUPS_MAX:
+            why = "too many messages were requested at once"
+            refuse(plane, connection, request.subject, request.reply, 429, why)
+            return
+        search.wanted.append(request)
+        if fresh:
+            replays.ask(search)
+
+    def _found_last(self, connection: Connection, request: LastRequest, number: int) -> None:
+        if number:
+            self._look_up_now(connection, number, request.subject, request.reply)
+            return
+        why = f"no message to {quote_value(request.wanted.decode(errors='replace'))} is retained"
+        refuse(self._plane, connection, request.subject, request.reply, 404, why)
 
     # Many messages
 

@@ -1,7 +1,8 @@
-"""One client's connection: the only place that touches its socket.
+"""One client's connection: output, waiting and closing. Input is read by the gatherer.
 
-asyncio calls the methods of `BufferedProtocol`. The data plane calls `flush` at a release, and
-`cut_off` for a client that is too slow. The rules of the protocol are in clients/control.py.
+asyncio calls the methods of `BufferedProtocol`; clients/gatherer.py those of `ReadSession`. The
+data plane calls `flush` at a release, and `cut_off` for a client that is too slow. The rules of the
+protocol are in clients/control.py.
 Output goes to the socket at once. What the socket does not take waits in the transport, whose
 `pause_writing` and `resume_writing` set `connection.writable`.
 """
@@ -13,19 +14,19 @@ import os
 import sys
 import termios
 import time
-from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from broker.addresses import peer_ip, shown
+from broker.clients.bound_listener import BoundListener
 from broker.clients.closings import Closings
+from broker.clients.gatherer import ClientInput, Gatherer
 from broker.clients.heartbeat import Heartbeat
 from broker.clients.hidden import RedactedReads
-from broker.clients.inbox import Inbox, Intake
+from broker.clients.inbox import Inbox
 from broker.core import Core
 from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
 from broker.holding import HeldPublishers
-from broker.turns import TURNS
 from parser import errors
 from parser.machine import Parser
 
@@ -37,15 +38,6 @@ DRAINED = 4  # an outbox smaller than this fraction of `hold_pending` has draine
 JITTER = 0.2  # fraction of FIRST_PING: spreads out a thousand clients that come back at once
 
 
-@dataclass(frozen=True, slots=True)
-class BoundListener:
-    """One address that clients connect to, and the settings of its clients."""
-
-    host: str
-    port: int
-    frame: str
-
-
 class Host(Protocol):
     """What a session needs from the server."""
 
@@ -53,6 +45,8 @@ class Host(Protocol):
 
     @property
     def inbox(self) -> Inbox: ...
+    @property
+    def gatherer(self) -> Gatherer: ...
     @property
     def heartbeat(self) -> Heartbeat: ...
     @property
@@ -73,20 +67,19 @@ class Session(asyncio.BufferedProtocol):
     __slots__ = (
         "_backlog",
         "_core",
-        "_draining",
-        "_ending",
         "_fd",
+        "_gatherer",
         "_greeted",
-        "_heard",
         "_held",
         "_host",
-        "_intake",
         "_late",
         "_limits",
         "_linger_timer",
         "_logged",
+        "_paused",
         "_ping_sent",
         "_pings_out",
+        "_reader",
         "_reads",
         "_stall_timer",
         "_stalled_bytes",
@@ -120,23 +113,22 @@ class Session(asyncio.BufferedProtocol):
         parser = Parser(limits.max_control_line, limits.max_payload)
         self.connection = Connection(self, parser, limits.max_pending, core.plane.gate.budget)
         self.connection.settle(listener.frame)
-        self._intake = Intake(host.inbox)
+        self._gatherer = host.gatherer
+        self._reader = ClientInput(self, self.connection, host.inbox)
+        self._reader.heard = core.loop.time()
+        self._reader.traced = core.settings.trace
+        self._paused = False  # what it sends stays in its socket
         self._backlog: bytearray | None = None  # read, and to be served in a later turn
         self._reads = RedactedReads() if core.settings.trace else None  # as they may be logged
         self._why = ""  # why the broker closed it
         self._logged = False  # and whether the log at the usual level says so
-        self._draining = False  # it takes in nothing more
-        self._ending = False
-        self._greeted = False
-        self._late = False  # to be closed when its fenced output may be seen
-        self._heard = core.loop.time()
+        self._greeted = self._late = False  # late: to be closed when its fenced output may be seen
         self._ping_sent = 0.0
-        self._pings_out = 0
+        self._pings_out = self._stalled_bytes = 0
         self._held = HeldPublishers(core.loop, self.connection)  # those that wait for this client
         self.held_by = 0  # subscribers that this client waits for as a publisher
         self._linger_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
-        self._stalled_bytes = 0
 
     # Used by others
 
@@ -176,18 +168,18 @@ class Session(asyncio.BufferedProtocol):
     @property
     def last_activity(self) -> float:
         """When the client last sent something, in Unix time."""
-        return time.time() - (self._core.loop.time() - self._heard)
+        return time.time() - (self._core.loop.time() - self.heard)
 
     @property
     def heard(self) -> float:
         """The same on the loop's clock, which is precise enough to sort clients."""
-        return self._heard
+        return self._reader.heard
 
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is not one
-        self._fd = transport.get_extra_info("socket").fileno()
+        self._fd = self.connection.fd = transport.get_extra_info("socket").fileno()
         transport.set_write_buffer_limits(high=0)  # calls `pause_writing` once anything waits there
         peer = transport.get_extra_info("peername") or ("", 0)
         self.ip, self.port = peer_ip(str(peer[0])), int(peer[1])
@@ -196,64 +188,37 @@ class Session(asyncio.BufferedProtocol):
         if not admitted:
             self._transport.write(errors.ConnectionsExceeded.reply)
             self._why = "Maximum Connections Exceeded"
-            self._close()
+            self.depart()
             return
         log.debug("%s - Client connection created", self.label)
-        self._host.heartbeat.schedule(self, self._heard + self._limits.ping_interval)
+        self._host.heartbeat.schedule(self, self.heard + self._limits.ping_interval)
+        self._core.loop.call_soon(self._begin)  # uvloop reads after this call, even if paused here
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self.connection.closed or self._draining:
+        """For what the transport reads before the gatherer does."""
+        reader = self._reader
+        if self.connection.closed or reader.deaf:
             return self._host.inbox.window  # to be discarded
-        return self._intake.buffer()
+        buffer = reader.intake.target()
+        return memoryview(buffer)[reader.intake.end :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self.connection.closed or self._draining:
+        reader = self._reader
+        if self.connection.closed or reader.deaf:
             return  # nothing that it sends counts any more
-        buffer, stop = self._intake.filled(nbytes)
-        self._heard = self._core.loop.time()
-        if self._reads is not None:
-            read = bytes(memoryview(buffer)[stop - nbytes : stop])
-            log.debug("%s - <<- %r", self.label, self._reads.shown(read))
-        self._serve(buffer, stop)
-
-    def _serve(self, buffer: bytearray, stop: int) -> None:
-        """Let the plane serve what was read, in more than one turn if it is much work."""
-        begun = TURNS.begin()
-        plane = self._core.plane
-        plane.sequencer.tick(time.time_ns())
-        rest = plane.receive(self.connection, buffer, stop)
-        if plane.interrupted:
-            self._backlog = buffer[rest:stop]
-            self._intake.keep(buffer, stop, stop, self.connection.parser)
-            self._transport.pause_reading()
-            self._core.loop.call_soon(self.go_on)
-        elif not self.connection.closed:
-            self._intake.keep(buffer, rest, stop, self.connection.parser)
-        if plane.gate.crowded:
-            self._core.hold(self)
-            if self.held_by:
-                self._transport.pause_reading()
-        self._core.advance()
-        if self._ending:
-            self._close()
-        TURNS.end(begun)
-
-    def go_on(self) -> None:
-        """Serve what was read before, unless a subscriber holds this publisher; then read again."""
-        if self.held_by or self.connection.closed or self._draining:
-            return
-        backlog, self._backlog = self._backlog, None
-        if backlog is not None:
-            self._serve(backlog, len(backlog))
-        if self.held_by == 0 and self._backlog is None:
-            self._transport.resume_reading()  # has no effect on one that is closing
+        buffer = reader.intake.target()
+        stop = reader.intake.filled(nbytes)
+        if reader.traced:
+            self.log_read(bytes(buffer[stop - nbytes : stop]))
+        self._gatherer.serve(reader, buffer, stop)
 
     def eof_received(self) -> bool:
-        self._close()
+        self.depart()
         return self._late
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fd = -1
+        self._gatherer.unwatch(self._reader)
+        self._fd = self._reader.fd = -1
         self._core.plane.control.drop(self.connection)
         self._host.forget(self)
         self.connection.part()
@@ -283,13 +248,81 @@ class Session(asyncio.BufferedProtocol):
         if self.connection.held() < self._core.plane.gate.hold_pending // DRAINED:
             self._held.drained()
 
+    # Input
+
+    def _begin(self) -> None:
+        """From now on the gatherer reads."""
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+            self._reader.fd = self._fd
+            if not self._paused:
+                self._gatherer.watch(self._reader)
+
+    def _pause(self) -> None:
+        """Leave what the client sends in its socket."""
+        self._paused = True
+        self._transport.pause_reading()
+        self._gatherer.unwatch(self._reader)
+
+    def _resume(self) -> None:
+        """Read again."""
+        self._paused = False
+        if self._reader.fd < 0:
+            self._transport.resume_reading()
+        elif not self._transport.is_closing():
+            self._gatherer.watch(self._reader)
+
+    def log_read(self, read: bytes) -> None:
+        """Log what was read, without credentials."""
+        if self._reads is not None:
+            log.debug("%s - <<- %r", self.label, self._reads.shown(read))
+
+    def set_aside(self, rest: bytearray) -> None:
+        """Much work: the rest of what was read is for a later turn."""
+        self._backlog = rest
+        self._pause()
+        self._core.loop.call_soon(self.go_on)
+
+    def outran(self) -> None:
+        """It has outrun its subscribers, which may hold it."""
+        self._core.hold(self)
+        if self.held_by:
+            self._pause()
+
+    def go_on(self) -> None:
+        """Serve what was read before, unless a subscriber holds this publisher; then read again."""
+        if self.held_by or self.connection.closed or self._reader.deaf:
+            return
+        backlog, self._backlog = self._backlog, None
+        if backlog is not None:
+            self._gatherer.serve(self._reader, backlog, len(backlog))
+        if self.held_by == 0 and self._backlog is None:
+            self._resume()
+
+    def hung_up(self) -> None:
+        """The client has closed its side: send what it may still get, and close."""
+        self.depart()
+        self._gatherer.unwatch(self._reader)
+
+    def was_reset(self, error: OSError) -> None:
+        """The connection was reset."""
+        self._why = self._why or str(error)
+        self._abort()
+
+    def failed(self, error: Exception) -> None:
+        """Serving what it sent has raised an error, which asyncio logs."""
+        words = "Fatal error: a client could not be served"
+        context = {"message": words, "exception": error, "protocol": self}
+        self._core.loop.call_exception_handler(context)
+        self._abort()
+
     # Output
 
     def flush(self) -> None:
         """Write the outbox as far as the socket takes it; the transport keeps a buffer's rest."""
         self.connection.drain(self._send)
         if self._late and not self.connection.held():
-            self._close()
+            self.depart()
 
     def _send(self, view: memoryview) -> None:
         """Write straight to the socket, which saves a copy; give the transport the rest."""
@@ -302,14 +335,14 @@ class Session(asyncio.BufferedProtocol):
         except OSError:
             self.connection.closed = True
             self._why = self._why or "Write Error"
-            self._transport.abort()
+            self._abort()
             return
         if sent < len(view):
             self._transport.write(bytes(view[sent:]))
 
     def finish(self, why: str) -> None:
-        """Close after the output so far; the data plane may still be working on a read event."""
-        self._ending = True
+        """Close after the output so far; the data plane may still be working on what it sent."""
+        self._reader.leaving = True
         self._blame(why)
 
     def _blame(self, why: str) -> None:
@@ -330,9 +363,9 @@ class Session(asyncio.BufferedProtocol):
         self._held.release()
         if not self._transport.is_closing():
             self._transport.write(errors.SlowConsumer.reply)
-        self._close()
+        self.depart()
 
-    def _close(self) -> None:
+    def depart(self) -> None:
         """Hand all output to the transport and close, within the time a write may take.
 
         Fenced output is waited for, within that time too.
@@ -341,9 +374,11 @@ class Session(asyncio.BufferedProtocol):
         self._core.plane.control.drop(connection)
         if self._transport.is_closing():
             return
+        connection.fd = -1
         connection.drain(lambda view: self._transport.write(bytes(view)), stalled=True)
         self._late = connection.held() > 0
         if not self._late:
+            self._gatherer.unwatch(self._reader)
             self._transport.close()
         unwritten = self._late or self._transport.get_write_buffer_size()
         if unwritten and self._linger_timer is None:
@@ -411,13 +446,13 @@ class Session(asyncio.BufferedProtocol):
         limits = self._limits
         if self.connection.closed:
             return 0.0
-        if self._ping_sent and now - self._heard < limits.ping_interval:
-            return self._heard + limits.ping_interval
+        if self._ping_sent and now - self.heard < limits.ping_interval:
+            return self.heard + limits.ping_interval
         if self._pings_out >= limits.ping_max:
             self._blame(f"Stale Connection: {limits.ping_max} PINGs unanswered")
             self._core.plane.say(self.connection, errors.StaleConnection.reply)
             self._core.plane.release(None)
-            self._close()
+            self.depart()
             return 0.0
         self._pings_out += 1
         self._ping_sent = now
@@ -429,8 +464,8 @@ class Session(asyncio.BufferedProtocol):
 
     def take_nothing_more(self) -> None:
         """Discard what it sends from now on. It still gets answers and messages."""
-        self._draining = True
-        self._transport.resume_reading()
+        self._reader.deaf = True
+        self._resume()
 
     def start_draining(self) -> None:
         """Take in nothing more. Input is still read, and discarded.
@@ -439,9 +474,9 @@ class Session(asyncio.BufferedProtocol):
         it has not yet received. That would hit every client that is publishing. A lagging client
         is served from the journal until it has everything that was accepted.
         """
-        self._draining = True
+        self._reader.deaf = True
         self.connection.closed = not self.connection.detached
-        self._transport.resume_reading()
+        self._resume()
 
     def is_drained(self) -> bool:
         """Whether the client's side has acknowledged everything written to it."""
@@ -457,4 +492,9 @@ class Session(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close without an error, as nats-server does when it stops; unsent output is dropped."""
         self._why = self._why or "Server Shutdown"
+        self._abort()
+
+    def _abort(self) -> None:
+        self.connection.fd = -1
+        self._gatherer.unwatch(self._reader)
         self._transport.abort()

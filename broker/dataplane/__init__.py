@@ -1,1 +1,1 @@
-"""The path of every message from a read event to the outboxes: plane, gate, connections, frames."""
+"""The path of every message from a read to the outboxes: plane, gate, connections, frames."""

@@ -3,6 +3,10 @@ cimport cython
 from parser.machine cimport Parser
 from broker.dataplane.frame cimport Frame
 
+cdef extern from "sys/socket.h":
+    ssize_t send(int fd, const void *data, size_t size, int flags) noexcept
+    int MSG_NOSIGNAL
+
 cdef enum:
     BUFFER_MIN = 4096
     SEGMENT = 262144
@@ -16,6 +20,7 @@ cdef class Budget:
 @cython.final
 cdef class Connection:
     cdef readonly object session
+    cdef public int fd
     cdef readonly Parser parser
     cdef readonly dict subs
     # the outbox
@@ -26,7 +31,7 @@ cdef class Connection:
     cdef readonly Py_ssize_t waiting_bytes
     cdef readonly Py_ssize_t max_pending
     cdef Budget budget
-    cdef public bint dirty, writable, lagging, closed, detached, numbered
+    cdef public bint dirty, reading, writable, lagging, closed, detached, numbered
     # the fence; positions count all bytes ever put into the outbox
     cdef readonly unsigned long long passed, allowed, sealed
     cdef unsigned long long mark
@@ -61,6 +66,8 @@ cdef class Connection:
     cdef _next_waiting(self)
     @cython.locals(size=Py_ssize_t)
     cpdef drain(self, object write, bint stalled=*)
+    @cython.locals(sent=Py_ssize_t)
+    cdef bint send_at_once(self) except -1
     cdef _emptied(self, Py_ssize_t count)
     cpdef unsigned long long position(self)
     cpdef raise_fence(self)

@@ -87,6 +87,7 @@ class Connection:
         self, session: ClientSession, parser: Parser, max_pending: int, budget: Budget | None = None
     ) -> None:
         self.session = session
+        self.fd = -1  # its socket, while the gate may send there
         self.parser = parser
         self.subs: dict[bytes, Subscription] = {}
         self.buffer = bytearray()
@@ -97,7 +98,7 @@ class Connection:
         self.max_pending = max_pending
         self.budget = Budget() if budget is None else budget
         self.passed = 0  # bytes written to the transport so far, or dropped
-        self.mark = 0  # where the bytes of this read event begin
+        self.mark = 0  # where the bytes of this turn begin
         self.fenced = False  # in the gate's list; nothing beyond `allowed` may be sent
         self.allowed = self.sealed = 0
         self.numbered = False  # a number was put in since the last release
@@ -108,6 +109,7 @@ class Connection:
         self.origin = 0  # identifies the publisher in the journal's records
         self.placed = 0  # in a cluster, the place of its newest publish in the forward table
         self.dirty = False  # in the gate's list of connections to flush
+        self.reading = False  # in the gate's list of those that were read in this turn
         self.writable = True  # the socket takes what is written
         self.lagging = False  # it has held its publishers for as long as allowed
         self.closed = False  # takes no new deliveries, except into room it already has
@@ -263,6 +265,22 @@ class Connection:
                 write(unsent)
             self._emptied(size)
 
+    def send_at_once(self) -> bool:
+        """Send the usual outbox, one buffer that nothing waits before; False if any of it is left.
+
+        What is left, and every error, is the session's. Uncompiled, all of it is.
+        """
+        if self.fd < 0 or self.fenced or self.waiting_bytes or not self.writable:
+            return False
+        if cython.compiled:
+            sent = send(self.fd, self.data, self.end, MSG_NOSIGNAL)
+            if sent <= 0:
+                return False
+            self._emptied(sent)
+            return self.end == 0
+        else:
+            return False
+
     def shut(self) -> None:
         """Take nothing more; what is already here may still be sent."""
         self.closed = self.shutting = True
@@ -307,6 +325,7 @@ class Connection:
 
     def part(self) -> None:
         """The client has gone: release everything of it, whoever still refers to this object."""
+        self.fd = -1
         self.drop_output()
         self.session = cast(ClientSession, None)  # who asks for it has asked `closed` first
 

@@ -13,7 +13,7 @@ cdef class Gate:
     cdef readonly Py_ssize_t hold_pending
     cdef public Py_ssize_t catchup_pending
     cdef readonly list crowded, fenced
-    cdef list dirty, slow
+    cdef list dirty, slow, readers
     cdef readonly list spare
     cdef Connection reader
     cdef readonly Budget budget
@@ -26,6 +26,9 @@ cdef class Gate:
     cpdef disconnect_slow(self, Connection connection)
     @cython.locals(connection=Connection, safe=bint, slow=list)
     cpdef release(self, Connection last)
+    cpdef int reads(self, Connection connection) except -1
+    @cython.locals(connection=Connection)
+    cpdef release_turn(self)
     cpdef seal(self)
     @cython.locals(connection=Connection, fenced=list, safe=bint)
     cpdef release_safe(self)

@@ -3,9 +3,9 @@
     deliver, say -> outbox, dirty --(release: journal first)--> flushed
                                   `-(not safe yet)--> fenced --(release_safe)--> flushed
 
-A read event makes connections dirty. Its release writes the journal, then flushes them. If a
-number may be seen only after a sync, or could not be written, the connections that show one are
-fenced until the journal's keeper calls `release_safe`. All others are flushed.
+A turn makes connections dirty. Its release writes the journal, then flushes them. If a number may
+be seen only after a sync, or could not be written, the connections that show one are fenced until
+the journal's keeper calls `release_safe`. All others are flushed.
 
 If an outbox grows too large, one of three things happens: the journal serves the connection from
 now on (`detached`), its publishers are held briefly (`crowded`), or it is disconnected.
@@ -13,12 +13,14 @@ now on (`detached`), its publishers are held briefly (`crowded`), or it is disco
 
 # Theory of operation
 #
-# Everything that a read event causes leaves at its end, in this order:
+# Everything that a turn of the event loop causes leaves at its end, in this order. In one turn the
+# gatherer reads all clients that have sent something by then (broker/clients/gatherer.py):
 #
-#     read event:   PUB PUB SUB PUB ...          records into the batch, frames into outboxes
+#     one client:   PUB PUB SUB PUB ...          records into the batch, frames into outboxes
+#     the next:     PUB PING                     the same batch, the same outboxes
 #     release:      1  journal                    Sequencer.release: one write for all of them
 #                   2  dirty connections          one write to each socket
-#                   3  the one that was read      its +OKs and answers come after what they promise
+#                   3  those that were read       +OKs and answers come after what they promise
 #
 # The journal always comes first: a number that was seen and then lost would be given twice. So
 # `release` must decide for each connection whether it may see what it holds:
@@ -47,7 +49,7 @@ from sequencer.sequencer import Sequencer
 if not cython.compiled:
     from broker.dataplane.connection import SEGMENT
 
-    SPARE_MAX = 16  # buffers kept for the next read event, up to 512 KiB each
+    SPARE_MAX = 16  # buffers kept for the next turn, up to 512 KiB each
 
 
 class Gate:
@@ -63,8 +65,9 @@ class Gate:
         self.dirty: list[Connection] = []  # connections with something to flush
         self.fenced: list[Connection] = []  # connections that hold what may not be seen yet
         self.slow: list[Connection] = []  # to be disconnected at the release
+        self.readers: list[Connection] = []  # that were read in this turn: they are flushed last
         self.spare: list[bytearray] = []
-        self.reader: Connection | None = None  # the connection whose read event this is
+        self.reader: Connection | None = None  # the connection whose input is being served
         self.port: WaitingPort | None = None  # the cquencer port, if there is one
 
     def mark_dirty(self, connection: Connection) -> None:
@@ -94,7 +97,7 @@ class Gate:
         buffered = connection.buffered()
         full = buffered >= SEGMENT // 2 or connection.held() + need > connection.max_pending
         if connection.writable and buffered and full and not connection.fenced:
-            self.release(self.reader)  # it reads: a single read event must not disconnect it
+            self.release(self.reader)  # it reads: a single turn must not disconnect it
             if not connection.dirty:
                 self.mark_dirty(connection)
         held = connection.held()
@@ -130,7 +133,7 @@ class Gate:
             self.slow.append(connection)
 
     def release(self, last: Connection | None) -> None:
-        """Release what the read event caused: journal, subscribers, then `last`."""
+        """Release what was caused so far: journal, subscribers, those that were read, `last`."""
         safe = self.sequencer.release()
         for item in self.dirty:
             connection = cython.cast(Connection, item)
@@ -140,9 +143,11 @@ class Gate:
                 if not safe and not connection.fenced:
                     connection.raise_fence()
                     self.fenced.append(connection)
-            if connection is not last:
+            if connection is not last and not connection.reading:
                 self._flush(connection)
         self.dirty.clear()
+        for item in self.readers:
+            self._flush(cython.cast(Connection, item))
         if last is not None:
             self._flush(last)
         if not safe:
@@ -152,6 +157,23 @@ class Gate:
             self.slow = []
             for item in slow:
                 cython.cast(Connection, item).session.cut_off()
+
+    def reads(self, connection: Connection) -> int:
+        """This connection is read in this turn: it gets its output after the others."""
+        if not connection.reading:
+            connection.reading = True
+            self.readers.append(connection)
+        return 0
+
+    def release_turn(self) -> None:
+        """Release what all connections have caused that were read in this turn."""
+        try:
+            self.release(None)
+        finally:
+            for item in self.readers:
+                connection = cython.cast(Connection, item)
+                connection.reading = False
+            self.readers.clear()
 
     def seal(self) -> None:
         """Everything fenced now may be sent once everything written so far is safe."""
@@ -177,7 +199,8 @@ class Gate:
 
     def _flush(self, connection: Connection) -> None:
         if connection.end or connection.waiting_bytes:
-            connection.session.flush()
+            if not connection.send_at_once():
+                connection.session.flush()
             # At most `catchup_pending` of what it holds is numbered: the rest has no numbers.
             crowded = connection.held() > max(self.hold_pending, self.catchup_pending)
             if crowded and not connection.lagging and not connection.detached:

@@ -8,7 +8,7 @@ from parser.machine cimport HPUB, IGNORED, MORE, PUB, Parser
 from sequencer.message cimport Message
 from sequencer.sequencer cimport Sequencer
 from sublist.route cimport Fanout, Route
-from sublist.subject cimport digest_span, is_literal
+from sublist.subject cimport is_literal
 from sublist.sublist cimport Sublist
 from sublist.subscription cimport Subscription
 
@@ -45,20 +45,21 @@ cdef class Plane:
     cdef public unsigned long long entered
     cdef public bytes unavailable
 
-    @cython.locals(parser=Parser, message=Message, op=int)
+    @cython.locals(rest=Py_ssize_t)
     cpdef Py_ssize_t receive(self, Connection connection, bytearray buffer, Py_ssize_t stop) except -1
+    @cython.locals(parser=Parser, message=Message, op=int, size=Py_ssize_t)
+    cpdef Py_ssize_t serve(self, Connection connection, bytearray buffer, Py_ssize_t stop) except -1
     cpdef begin(self)
     cdef bint is_spent(self) noexcept
     cpdef spend(self, Py_ssize_t work)
     @cython.locals(number='unsigned long long', fanout=Fanout)
     cdef unsigned long long submit(self, Message message, Route route) except? 0
     cdef unsigned long long enter(self, Message message, Route route) except? 0
-    @cython.locals(message=Message, route=Route, subject_size=Py_ssize_t)
+    @cython.locals(message=Message, route=Route)
     cdef int _publish(self, Connection connection, Parser parser, Py_ssize_t header_size) except -1
     @cython.locals(usual=bint, reply=bytes)
     cdef int _publish_uncommon(self, Connection connection, Message message, Route route) except -1
-    @cython.locals(reply_size=Py_ssize_t, subject=Py_ssize_t, size=Py_ssize_t,
-                   digest='unsigned int', route=Route)
+    @cython.locals(reply_size=Py_ssize_t, route=Route)
     cdef int _publish_acknowledged(self, Connection connection, Message message) except -1
     @cython.locals(fresh=bint)
     cdef int _publish_ordinary(self, Connection connection, Message message, Route route,

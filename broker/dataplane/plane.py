@@ -1,12 +1,12 @@
 """The path of a message between being read and being written.
 
-    receive(connection, buffer, stop)    one read event: the bytes that a socket brought
+    serve(connection, buffer, stop)      one read: the bytes that a socket brought
       parser.next() -> PUB ...           where the operation is in the buffer
       describe                           the same as a Message, with its publisher
       sublist.find                       the route: who wants the subject, and its kind
       sequencer.take                     the number
       _fan_out -> outbox_writer.offer    for each subscriber: frame and payload into its outbox
-    gate.release                         the journal, then all outboxes, the publisher's last
+    gate.release_turn                    the journal, then all outboxes, the publishers' last
 
 How each kind of publish is handled. The first must be fast; `_publish` tells it from the others.
 
@@ -31,8 +31,9 @@ How each kind of publish is handled. The first must be fast; `_publish` tells it
 # A number is final. So everything that may refuse a message comes before `take`; the journal's
 # room is checked last. After that the message is sent, or the journal serves it later.
 #
-# An outbox is sent at the release, not before: the journal has the message first. A read event
-# with a thousand messages is one write to the journal, and one to each socket.
+# An outbox is sent at the release, not before: the journal has the message first. A turn of the
+# event loop with a thousand messages, from one client or from a thousand, is one write to the
+# journal, and one to each socket.
 #
 # A slow subscriber does not slow down its publishers. When its outbox is full, the gate decides:
 # from now on the journal serves it (it is `detached`), it is disconnected, or it gets more
@@ -51,8 +52,8 @@ How each kind of publish is handled. The first must be fast; `_publish` tells it
 # message. Fan-outs are tuples that never change, so the loop goes on. A subscription that has
 # ended has no owner, and is skipped.
 #
-# Work is counted in offers: the work of putting one small message into one outbox. A read event
-# with more than `WORK_MAX` of it is interrupted, so that other clients get their turn. The plane
+# Work is counted in offers: the work of putting one small message into one outbox. A turn with more
+# than `WORK_MAX` of it ends there, so that other clients get theirs. The plane
 # reads no clock and touches no socket.
 
 from collections import deque
@@ -81,12 +82,11 @@ if not cython.compiled:
     from broker.dataplane.reply_publisher import is_plain_reply
     from parser.ops import HPUB, IGNORED, MORE, PUB
     from sequencer.journal.layout import ID_FLAG
-    from sublist.subject import digest_span
 
     PREFIX_SIZE = 9  # of `$SEQ.PUB.`
     DEFERRED_NUMBERS_MAX = 1 << 18  # of one connection, 10 MiB; then it is disconnected
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
-    WORK_MAX = 1 << 18  # offers in one read event; during that time nobody else is served
+    WORK_MAX = 1 << 18  # offers in one turn; during that time nobody else is served
     MASK32 = 0xFFFFFFFF
     COPY_SHIFT = 7  # copying 128 bytes, here and into the kernel, counts as one more offer
     CONTROL_WORK = 64  # offers that one control operation costs: it is not compiled
@@ -105,7 +105,7 @@ class Plane:
         self.window: Window | None = None
         self.message = Message()
         self.mute: Connection | None = None  # the connection that must not get its own messages
-        self.work = 0  # offers made, and routes resolved, in this read event
+        self.work = 0  # offers made, and routes resolved, in this turn
         self.interrupted = False
         self.refused = False  # the current publisher already knows that there is no room
         self.random = 2463534242  # xorshift32, for queue groups
@@ -130,13 +130,20 @@ class Plane:
     # Input
 
     def receive(self, connection: Connection, buffer: bytearray, stop: int) -> int:
+        """Serve one client in a turn of its own, and release what it has caused."""
+        self.begin()
+        rest = self.serve(connection, buffer, stop)
+        self.gate.release(connection)
+        return rest
+
+    def serve(self, connection: Connection, buffer: bytearray, stop: int) -> int:
         """Serve the operations in `buffer[:stop]`; return where the unserved rest begins.
 
-        After `WORK_MAX` of work it stops with `interrupted` set: the rest is for a later turn.
+        Call it between `begin` and `Gate.release_turn`, for one connection after the other. After
+        `WORK_MAX` of work it stops with `interrupted` set: the rest is for a later turn.
         """
         parser, message = connection.parser, self.message
         parser.begin(buffer, 0, stop)
-        self.begin()
         self.gate.reader = connection
         self.mute = None if connection.echo else connection
         self.interrupted = self.refused = False
@@ -147,7 +154,9 @@ class Plane:
             op = parser.next()
             if op == PUB:
                 if self.sublist.routes > ROUTES_NEAR:
-                    self.sublist.fetch(parser.peek())
+                    size = parser.peek()
+                    if size:
+                        self.sublist.fetch(message.data, parser.peeked, size)
                 self._publish(connection, parser, 0)
             elif op == MORE:
                 break
@@ -162,11 +171,10 @@ class Plane:
             if self.is_spent():
                 self.interrupted = True
                 break
-        self.gate.release(connection)
         return parser.at
 
     def begin(self) -> None:
-        """Begin an event in which messages come by `submit`; `Gate.release` ends it."""
+        """Begin a turn; `Gate.release` ends it."""
         self.work = -self.sublist.work - self.outbox_writer.work
         self.mute = None
         self.gate.reader = None
@@ -206,8 +214,7 @@ class Plane:
         connection.in_bytes += parser.size
         message.origin_sequence = connection.in_msgs
         describe(message, parser, header_size)
-        subject_size = message.subject_size
-        route = self.sublist.find(message.data, message.subject, subject_size, parser.digest)
+        route = self.sublist.find(message.data, message.subject, message.subject_size)
         if connection.chatty or route.kind != ORDINARY or parser.reply_end or header_size:
             return self._publish_uncommon(connection, message, route)
         if self.submit(message, route) == 0:
@@ -250,9 +257,7 @@ class Plane:
         message.subject += PREFIX_SIZE
         message.subject_size -= PREFIX_SIZE
         message.reply_size = 0  # subscribers do not get it
-        subject, size = message.subject, message.subject_size
-        digest = digest_span(message.data, subject, size)
-        route = self.sublist.find(message.data, subject, size, digest)
+        route = self.sublist.find(message.data, message.subject, message.subject_size)
         return self._acknowledge(connection, message, route, reply_size)
 
     def _acknowledge(

@@ -6,7 +6,7 @@ from broker.dataplane.outbox_writer cimport OutboxWriter
 from sequencer.digits cimport NETSTRING_MAX, write_netstring
 from sequencer.message cimport Message
 from sublist.route cimport Fanout, Route
-from sublist.subject cimport covers, digest_of, digest_span
+from sublist.subject cimport covers
 from sublist.sublist cimport Sublist
 from sublist.subscription cimport Subscription
 
@@ -24,7 +24,7 @@ cdef class ReplyPublisher:
     cdef unsigned char *data
     cdef readonly Py_ssize_t looked
 
-    @cython.locals(size=Py_ssize_t, digest='unsigned int', route=Route, reply=Message,
+    @cython.locals(size=Py_ssize_t, route=Route, reply=Message,
                    fanout=Fanout, own=tuple, sub=Subscription)
     cdef Py_ssize_t acknowledge(self, Connection asker, Message message) except -1
     @cython.locals(own=tuple)

@@ -20,7 +20,7 @@ from sublist.subscription import Subscription
 
 if not cython.compiled:
     from sequencer.digits import NETSTRING_MAX, write_netstring
-    from sublist.subject import covers, digest_of, digest_span
+    from sublist.subject import covers
 
     ANSWER_WORK = 16  # offers that one answer costs
     COVER_WORK = 4  # and for comparing a subscription with a subject
@@ -43,8 +43,7 @@ class ReplyPublisher:
     def acknowledge(self, asker: Connection, message: Message) -> int:
         """Send a message's number to its reply subject; return the offers it cost."""
         size = message.reply_size
-        digest = digest_span(message.data, message.reply, size)
-        route = self.sublist.reach(message.data, message.reply, size, digest)
+        route = self.sublist.reach(message.data, message.reply, size)
         reply = self.message
         reply.subject_data = message.data
         reply.subject = message.reply
@@ -64,14 +63,14 @@ class ReplyPublisher:
 
     def answer(self, asker: Connection, reply: bytes, payload: bytes, headers: bytes) -> int:
         """Send headers, if the client takes them, and a payload; return the offers it cost."""
-        own = self._own(asker, self.sublist.reach(reply, 0, len(reply), digest_of(reply)))
+        own = self._own(asker, self.sublist.reach(reply, 0, len(reply)))
         for item in own:
             self._answer_one(cython.cast(Subscription, item), asker, reply, payload, headers)
         return self.looked + ANSWER_WORK * len(own)
 
     def listens(self, asker: Connection, reply: bytes) -> bool:
         """Whether an answer would have a receiver; `looked` is the cost of finding out."""
-        return len(self._own(asker, self.sublist.reach(reply, 0, len(reply), digest_of(reply)))) > 0
+        return len(self._own(asker, self.sublist.reach(reply, 0, len(reply)))) > 0
 
     def _own(self, asker: Connection, route: Route) -> tuple[Subscription, ...]:
         """The requester's subscriptions that get an answer: one of each queue group.

@@ -57,7 +57,7 @@ class Staged:
             if op != PUB and op != HPUB:
                 return self._refuse(rows, _fault_of(parser, op))
             size = parser.subject_end - parser.subject
-            route = self.sublist.find(data, parser.subject, size, parser.digest)
+            route = self.sublist.find(data, parser.subject, size)
             if route.kind != ORDINARY:
                 return self._refuse_subject(rows, route.subject, route.kind)
             size = parser.reply_end - parser.reply
@@ -103,8 +103,7 @@ class Staged:
             plane.spend(ROW_WORK + (parser.size >> BYTES_SHIFT))
             describe(message, parser, header_size)
             message.origin_sequence = nth + rows
-            size = message.subject_size
-            route = self.sublist.find(message.data, message.subject, size, parser.digest)
+            route = self.sublist.find(message.data, message.subject, message.subject_size)
             if plane.submit(message, route) == 0:
                 self.full = True
                 parser.begin(buffer, begin, stop)

@@ -11,13 +11,14 @@ from sequencer.journal.store import Store
 from testkit.model_frame import netstring_frame
 from testkit.peer import Peer
 from testkit.stage import QUIET, Stage
-from tests.support.stores import in_memory
+from tests.support.stores import WINDOW, in_memory
 
+LONG = b"two" * 30_000  # longer than a part of the window
 VERBOSE = b'CONNECT {"pedantic":false}\r\n'
 
 
 class Disk(Store):
-    """A store whose writing fails when it is told to."""
+    """A store whose writing, of what the window cannot hold, fails when it is told to."""
 
     fails = False
 
@@ -30,7 +31,7 @@ class Disk(Store):
 @pytest.fixture
 def disk() -> Iterator[Disk]:
     with in_memory() as path:
-        store = Disk.open(str(Path(path) / "store"), 1)
+        store = Disk.open(str(Path(path) / "store"), 1, window_bytes=WINDOW)
         assert isinstance(store, Disk)
         yield store
         store.close()
@@ -66,6 +67,58 @@ def test_given_a_message_when_it_leaves_then_the_journal_has_it(disk: Disk) -> N
         publisher.send(pub(b"x"))
         assert had == list(range(1, number + 1))
         assert subscriber.take() == msg(number, b"x")
+
+
+def one_turn(stage: Stage, *reads: tuple[Peer, bytes]) -> None:
+    """Serve what several clients have sent, with one release, as the gatherer does."""
+    plane = stage.plane
+    plane.begin()
+    for peer, text in reads:
+        plane.gate.reads(peer.connection)
+        plane.serve(peer.connection, bytearray(text), len(text))
+    plane.gate.release_turn()
+
+
+def test_given_several_clients_in_a_turn_then_those_that_were_read_get_their_output_last(
+    disk: Disk,
+) -> None:
+    stage = Stage(journal=disk)
+    peers = [listening(stage, VERBOSE) for _ in range(4)]
+    order: list[tuple[int, int]] = []
+    for nth, peer in enumerate(peers):
+        peer.take()
+
+        def watched(nth: int = nth, peer: Peer = peer) -> None:
+            order.append((nth, disk.last))
+            Peer.flush(peer)
+
+        peer.flush = watched  # type: ignore[method-assign]
+    one_turn(stage, (peers[2], pub(b"x")), (peers[0], pub(b"y") + b"PING\r\n"))
+    assert sorted(order[:2]) == [(1, 2), (3, 2)], "others first, and the journal before all"
+    assert order[2:] == [(2, 2), (0, 2)], "in the order in which they were read"
+    assert peers[2].take() == b"+OK\r\n" + msg(1, b"x") + msg(2, b"y")
+    assert peers[0].take() == msg(1, b"x") + b"+OK\r\n" + msg(2, b"y") + b"PONG\r\n"
+    order.clear()
+    one_turn(stage, (peers[3], pub(b"z")))
+    assert [nth for nth, _ in order][-1] == 3, "whoever was read before comes first again"
+
+
+def test_given_sync_always_when_several_publish_in_a_turn_then_one_sync_is_for_all(
+    disk: Disk,
+) -> None:
+    stage = Stage(journal=disk, sync="always")
+    subscriber, bystander = listening(stage), stage.join(QUIET)
+    publishers = [stage.join(VERBOSE) for _ in range(3)]
+    for one in publishers:
+        one.take()
+    one_turn(stage, *[(one, pub(b"x")) for one in publishers], (bystander, b"PING\r\n"))
+    assert bystander.take() == b"PONG\r\n", "who shows no number waits for nothing"
+    assert [one.take() for one in (subscriber, *publishers)] == [b""] * 4
+    stage.loop.turn()
+    assert len(stage.loop.threads) == 1
+    stage.loop.run()
+    assert subscriber.take() == b"".join(msg(number, b"x") for number in (1, 2, 3))
+    assert [one.take() for one in publishers] == [b"+OK\r\n"] * 3
 
 
 def test_given_sync_always_when_a_message_is_not_synced_then_nobody_sees_its_number(
@@ -118,7 +171,7 @@ def test_given_a_write_that_fails_when_the_store_takes_more_then_what_waited_is_
     subscriber, publisher = listening(stage), stage.join(VERBOSE)
     assert publisher.ask(pub(b"one")) == b"+OK\r\n"
     disk.fails = True
-    assert publisher.ask(pub(b"two")) == b""
+    assert publisher.ask(pub(LONG)) == b""
     stage.loop.later(0.2)  # it is synced meanwhile, and that says nothing of the second
     assert stage.keeper.synced == 1
     assert subscriber.take() == msg(1, b"one")
@@ -126,7 +179,7 @@ def test_given_a_write_that_fails_when_the_store_takes_more_then_what_waited_is_
     assert refused.startswith(b'-ERR \'Permissions Violation for Publish to "a": ') or not refused
     disk.fails = False
     stage.loop.later(1.0)
-    assert subscriber.take() == msg(2, b"two")
+    assert subscriber.take() == msg(2, LONG)
     told = refused + publisher.take()
     assert told.startswith(b"+OK\r\n-ERR 'Permissions Violation for Publish to ")
     assert publisher.ask(pub(b"three")) == b"+OK\r\n"

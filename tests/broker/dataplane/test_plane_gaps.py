@@ -17,7 +17,7 @@ from testkit.peer import Peer
 from testkit.stage import HEADS, QUIET, Stage
 from tests.support.depth import examples
 from tests.support.raw import operations
-from tests.support.stores import in_memory
+from tests.support.stores import WINDOW, in_memory
 
 LOUD = b'CONNECT {"verbose":true,"pedantic":true,"headers":true,"no_responders":true}\r\n'
 WORDS = [b"a", b"b", b"*", b">", b"$SEQ", b"PUB", b"END", b"_GR_", b"_R_", b"$NRG", b"ex", b"\0"]
@@ -64,7 +64,7 @@ def test_given_any_bytes_of_publishers_then_who_has_everything_misses_no_number(
     sends: list[tuple[bool, bytes]],
 ) -> None:
     with in_memory() as path:
-        store = Store.open(str(path), 1)
+        store = Store.open(str(path), 1, window_bytes=WINDOW)
         stage = Stage(journal=store, exclude=[b"ex.>"], catchup_pending=1500)
         live, late = stage.join(HEADS), stage.join(HEADS)
         for peer in (live, late):
@@ -89,7 +89,7 @@ def test_given_any_bytes_of_publishers_then_who_has_everything_misses_no_number(
 def test_given_a_subject_that_nothing_can_match_then_it_has_no_number_and_no_record(
     tmp_path: Path, subject: bytes, head: bytes
 ) -> None:
-    store = Store.open(str(tmp_path), 1)
+    store = Store.open(str(tmp_path), 1, window_bytes=WINDOW)
     stage = Stage(journal=store)
     ear = stage.join(QUIET + b"SUB > 1\r\n")
     quiet, loud = stage.join(HEADS), stage.join(LOUD)

@@ -1,0 +1,12 @@
+"""One address that clients connect to, and the settings of its clients."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BoundListener:
+    """It is bound: a setting may have asked for any free port."""
+
+    host: str
+    port: int
+    frame: str

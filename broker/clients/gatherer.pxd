@@ -1,0 +1,66 @@
+# The compiler's view of gatherer.py: types only, never behaviour.
+cimport cython
+from broker.clients.inbox cimport Inbox, Intake
+from broker.dataplane.connection cimport Connection
+from broker.dataplane.gate cimport Gate
+from broker.dataplane.plane cimport Plane
+from libc.errno cimport EAGAIN, EINTR, errno
+
+cdef extern from "sys/socket.h":
+    ssize_t recv(int fd, void *to, size_t size, int flags) noexcept
+
+cdef extern from "sys/epoll.h":
+    int EPOLLIN
+    union epoll_data:
+        int fd
+    struct epoll_event:
+        unsigned int events
+        epoll_data data
+    int epoll_wait(int poller, epoll_event *events, int count, int timeout_ms) noexcept
+
+cdef enum:
+    CLIENTS_MAX = 256
+
+@cython.final
+cdef class ClientInput:
+    cdef readonly object session
+    cdef readonly Connection connection
+    cdef readonly Intake intake
+    cdef public int fd
+    cdef public double heard
+    cdef public bint deaf, leaving, traced
+
+@cython.final
+cdef class Gatherer:
+    cdef object core
+    cdef Plane plane
+    cdef Gate gate
+    cdef Inbox inbox
+    cdef bytearray buffer
+    cdef object poller
+    cdef int poller_fd, error, place
+    cdef bint singly
+    cdef list readers, served, ready
+    cdef Py_ssize_t bytes_max, bytes
+    cdef epoll_event events[CLIENTS_MAX]
+
+    cpdef close(self)
+    @cython.locals(fd=int, missing=Py_ssize_t)
+    cpdef watch(self, ClientInput reader)
+    @cython.locals(fd=int)
+    cpdef unwatch(self, ClientInput reader)
+    @cython.locals(plane=Plane, count=int, served=int, at=int, first=int, singly=bint, begun=double)
+    cpdef turn(self)
+    @cython.locals(begun=double)
+    cpdef serve(self, ClientInput reader, bytearray buffer, Py_ssize_t stop)
+    cdef int _begin(self) except -1
+    cdef int _look(self) except -2
+    @cython.locals(reader=ClientInput, buffer=bytearray, got=Py_ssize_t, stop=Py_ssize_t)
+    cdef int _read(self, int fd, double now) except -1
+    @cython.locals(data='unsigned char *', got=Py_ssize_t)
+    cdef Py_ssize_t _receive(self, int fd, bytearray buffer, Py_ssize_t at) except -2
+    cdef int _gone(self, ClientInput reader, Py_ssize_t got) except -1
+    @cython.locals(connection=Connection, rest=Py_ssize_t)
+    cdef int _serve(self, ClientInput reader, bytearray buffer, Py_ssize_t stop) except -1
+    @cython.locals(served=list, reader=ClientInput)
+    cdef int _settle(self) except -1

@@ -1,0 +1,228 @@
+"""Gathers what clients have sent: all who are ready in one turn of the event loop, one release.
+
+    turn               the epoll has something: as many clients as it returns, within bounds
+      _read            one recv from one client
+        plane.serve    numbers into the batch, frames into the outboxes
+    _settle            one release for all of them: journal, feeds, subscribers, publishers
+
+The epoll holds all clients' sockets, and is itself one file of the event loop. So a message costs
+one recv and no call of the event loop, and a turn costs one write to the journal and one to each
+subscriber, however many clients it served. Nobody waits: a turn takes only what is there already.
+
+Rule 1  A turn ends when its work is spent, or as many bytes were read as the shared buffer holds.
+        The epoll returns the others again, and the next turn begins with them.
+Rule 2  What one client does, or an error on its connection, keeps nothing from the others: what
+        they have brought is released.
+Rule 3  While a subscriber is crowded, each client is released by itself. So it is known who
+        publishes to that subscriber, and only these are held.
+
+Memory: one `ClientInput` for each client. They read into one buffer (broker/clients/inbox.py).
+"""
+
+import os
+import select
+import time
+
+import cython
+
+from broker.clients.inbox import Inbox, Intake
+from broker.clients.read_session import ReadSession
+from broker.core import Core
+from broker.dataplane.connection import Connection
+from broker.dataplane.gate import Gate
+from broker.dataplane.plane import Plane
+from broker.turns import TURNS
+
+if not cython.compiled:
+    import errno
+
+    EPOLLIN = select.EPOLLIN
+    EAGAIN, EINTR = errno.EAGAIN, errno.EINTR
+    CLIENTS_MAX = 256  # that one turn serves: about half a millisecond, with a message each
+
+
+class ClientInput:
+    """A client as the gatherer sees it. Its session writes the flags."""
+
+    def __init__(self, session: ReadSession, connection: Connection, inbox: Inbox) -> None:
+        self.session = session
+        self.connection: Connection = connection
+        self.intake: Intake = Intake(inbox)
+        self.fd = -1
+        self.heard = 0.0  # when it last sent something, on the loop's clock
+        self.deaf = False  # what it sends is discarded
+        self.leaving = False  # its session leaves after the release
+        self.traced = False  # what it sends is logged
+
+
+class Gatherer:
+    """One per broker, for its one thread."""
+
+    def __init__(self, core: Core, inbox: Inbox) -> None:
+        self.core = core
+        self.plane: Plane = core.plane
+        self.gate: Gate = self.plane.gate
+        self.inbox: Inbox = inbox
+        self.buffer = self.inbox.buffer
+        self.bytes_max = len(self.buffer)
+        self.poller = select.epoll()
+        self.poller_fd = self.poller.fileno()
+        self.readers: list[ClientInput | None] = []  # by descriptor, while they are watched
+        self.served: list[ClientInput] = []  # since the last release
+        self.singly = False  # a subscriber is crowded
+        self.place = 0  # which of the clients that the epoll returned comes first
+        self.bytes = 0  # read in this turn
+        self.ready: list[tuple[int, int]] = []  # what the epoll returned, uncompiled
+        self.error = 0  # why the last read failed
+        core.loop.add_reader(self.poller_fd, self.turn)
+
+    def close(self) -> None:
+        """Read nothing more."""
+        self.core.loop.remove_reader(self.poller_fd)
+        self.poller.close()
+        self.readers.clear()
+
+    def watch(self, reader: ClientInput) -> None:
+        """Read this client from now on."""
+        fd = reader.fd
+        missing = fd + 1 - len(self.readers)
+        if missing > 0:
+            self.readers.extend([None] * missing)
+        if self.readers[fd] is None and not self.poller.closed:
+            self.readers[fd] = reader
+            self.poller.register(fd, EPOLLIN)
+
+    def unwatch(self, reader: ClientInput) -> None:
+        """Leave what this client sends in its socket. Called before the socket is closed."""
+        fd = reader.fd
+        if 0 <= fd < len(self.readers) and self.readers[fd] is reader:
+            self.readers[fd] = None
+            self.poller.unregister(fd)
+
+    def turn(self) -> None:
+        """Serve the clients that have sent something, for a bounded time."""
+        plane = self.plane
+        count = self._look()
+        if count <= 0:
+            return
+        begun = time.monotonic()
+        self._begin()
+        singly, self.singly = self.singly, False
+        first, self.place = self.place, 0
+        try:
+            for served in range(count):
+                at = (first + served) % count
+                if cython.compiled:
+                    self._read(self.events[at].data.fd, begun)
+                else:
+                    self._read(self.ready[at][0], begun)
+                if singly:
+                    self._settle()
+                if plane.is_spent() or self.bytes >= self.bytes_max:
+                    self.place = at + 1  # the epoll will return the rest again, in this order
+                    break
+        finally:
+            self._settle()
+            TURNS.note(time.monotonic(), begun)
+
+    def serve(self, reader: ClientInput, buffer: bytearray, stop: int) -> None:
+        """Serve what was read before, in a turn of its own."""
+        begun = time.monotonic()
+        self._begin()
+        try:
+            self._serve(reader, buffer, stop)
+        finally:
+            self._settle()
+            TURNS.note(time.monotonic(), begun)
+
+    def _begin(self) -> int:
+        self.plane.begin()
+        self.bytes = 0
+        self.plane.sequencer.tick(time.time_ns())
+        return 0
+
+    def _look(self) -> int:
+        """Return how many clients are ready."""
+        if cython.compiled:
+            return epoll_wait(self.poller_fd, self.events, CLIENTS_MAX, 0)
+        else:
+            self.ready = self.poller.poll(0, CLIENTS_MAX)
+            return len(self.ready)
+
+    def _read(self, fd: int, now: float) -> int:
+        """Read once from a client, and serve what came."""
+        item = self.readers[fd]
+        if item is None:
+            return 0  # closed, or held, since the epoll returned it
+        reader = cython.cast(ClientInput, item)
+        if reader.deaf or reader.connection.closed:
+            got = self._receive(fd, self.buffer, 0)
+            return self._gone(reader, got) if got <= 0 else 0
+        buffer = reader.intake.target()
+        got = self._receive(fd, buffer, reader.intake.end)
+        if got <= 0:
+            return self._gone(reader, got)
+        self.bytes += got
+        reader.heard = now
+        stop = reader.intake.filled(got)
+        if reader.traced:
+            reader.session.log_read(bytes(buffer[stop - got : stop]))
+        return self._serve(reader, buffer, stop)
+
+    def _receive(self, fd: int, buffer: bytearray, at: int) -> int:
+        """Read behind `at`; return how many bytes, 0 at the end, -1 for none."""
+        if cython.compiled:
+            data = buffer
+            got = recv(fd, data + at, len(buffer) - at, 0)
+            if got < 0:
+                self.error = errno
+            return got
+        else:
+            try:
+                return os.readv(fd, [memoryview(buffer)[at:]])
+            except OSError as error:
+                self.error = error.errno or errno.EIO
+                return -1
+
+    def _gone(self, reader: ClientInput, got: int) -> int:
+        """A read brought nothing: the client's input has ended, or the connection has failed."""
+        if got == 0:
+            reader.session.hung_up()
+        elif self.error not in (EAGAIN, EINTR):
+            reader.session.was_reset(OSError(self.error, os.strerror(self.error)))
+        return 0
+
+    def _serve(self, reader: ClientInput, buffer: bytearray, stop: int) -> int:
+        """Let the plane serve what was read; keep what is not a whole operation yet."""
+        connection = reader.connection
+        self.served.append(reader)
+        self.gate.reads(connection)
+        try:
+            rest = self.plane.serve(connection, buffer, stop)
+            if self.plane.interrupted:
+                reader.session.set_aside(buffer[rest:stop])
+                rest = stop
+            if not connection.closed:
+                reader.intake.keep(buffer, rest, stop, connection.parser)
+        except Exception as error:
+            reader.session.failed(error)
+        return 0
+
+    def _settle(self) -> int:
+        """Release what was caused; then let those wait, or leave, that have to."""
+        served = self.served
+        if not served:
+            return 0
+        self.served = []
+        self.gate.release_turn()
+        if self.gate.crowded:
+            self.singly = True
+            if len(served) == 1:
+                cython.cast(ClientInput, served[0]).session.outran()
+            self.gate.crowded.clear()
+        self.core.advance()
+        for item in served:
+            reader = cython.cast(ClientInput, item)
+            if reader.leaving:
+                reader.session.depart()
+        return 0

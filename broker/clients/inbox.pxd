@@ -1,0 +1,23 @@
+# The compiler's view of inbox.py: types only, never behaviour.
+cimport cython
+from parser.machine cimport Parser
+
+@cython.final
+cdef class Inbox:
+    cdef readonly bytearray buffer
+    cdef readonly object window
+    cdef readonly Py_ssize_t rest_max
+
+@cython.final
+cdef class Intake:
+    cdef Inbox _inbox
+    cdef bytes _rest
+    cdef readonly bytearray own
+    cdef readonly Py_ssize_t end
+
+    cpdef bytearray target(self)
+    cpdef Py_ssize_t filled(self, Py_ssize_t count) except -1
+    @cython.locals(size=Py_ssize_t, need=Py_ssize_t)
+    cpdef int keep(self, bytearray buffer, Py_ssize_t start, Py_ssize_t stop, Parser parser) except -1
+    @cython.locals(size=Py_ssize_t, own=bytearray)
+    cdef int _grow(self, object kept, Py_ssize_t need) except -1

@@ -1,0 +1,30 @@
+"""What the gatherer asks of a session, which is plain Python: broker/clients/session.py."""
+
+from typing import Protocol
+
+from broker.dataplane.client_session import HeldPublisher
+
+
+class ReadSession(HeldPublisher, Protocol):
+    """One client, whose socket the gatherer reads."""
+
+    def set_aside(self, rest: bytearray) -> None:
+        """The turn is over, and this is left of what was read: `go_on` serves it later."""
+
+    def outran(self) -> None:
+        """It has outrun subscribers, which may hold it."""
+
+    def hung_up(self) -> None:
+        """The client has closed its side."""
+
+    def was_reset(self, error: OSError) -> None:
+        """The connection has failed."""
+
+    def failed(self, error: Exception) -> None:
+        """Serving it has raised an error."""
+
+    def depart(self) -> None:
+        """Close the connection: `finish` was called, and what it was told is out."""
+
+    def log_read(self, read: bytes) -> None:
+        """For the log: this was read."""
