@@ -16,7 +16,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -25,7 +25,7 @@ from pyspark_seriatim.errors import BrokerError, ConnectionLost, DataLost
 from pyspark_seriatim.options import SETTINGS, Options
 from pyspark_seriatim.spark_connection import SparkConnection
 from pyspark_seriatim.values import NUMBER_MAX
-from sequencer.journal.chunk import ChunkError, Columns
+from sequencer.journal.chunk import COLUMNS, ChunkError, Columns
 from seriatim.client.blocking import Answer
 
 log = logging.getLogger("pyspark_seriatim")
@@ -188,7 +188,7 @@ class Client:
 
     def _one(self, first: int, last: int, subjects: tuple[str, ...]) -> Chunk:
         """The first message of a range, or none with where the broker stopped looking."""
-        asked = _read_request(first, last, subjects, max_bytes=1)
+        asked = _read_request(first, last, subjects, ("number", "time"), max_bytes=1)
         return self.call(lambda on: _chunk(on.request(READ, asked).check(READ), first, last))
 
     # Messages
@@ -201,9 +201,11 @@ class Client:
         *,
         journal: str = "",
         chunk_bytes: int = CHUNK_BYTES,
+        columns: Collection[str] = COLUMNS,
     ) -> Iterator[Chunk]:
         """The matching messages of numbers `first` to `last`, of this journal if one is given.
 
+        The broker sends only `columns`, and the numbers, by which every answer is checked.
         Ends before `last` only if that was not assigned yet: see the last chunk's `next`. Raises
         `DataLost` if the broker has another journal.
         """
@@ -216,7 +218,7 @@ class Client:
                     if journal:
                         _check_journal(connection, journal)
                     asked = _read_request(
-                        at, last, subjects, max_bytes=READ_BYTES, chunk_bytes=size
+                        at, last, subjects, columns, max_bytes=READ_BYTES, chunk_bytes=size
                     )
                     with closing(connection.stream(READ, asked)) as answers:
                         for answer in answers:
@@ -236,23 +238,27 @@ INFO: Final = "$SEQ.INFO"
 CONNECTION_FIELDS: Final = [setting.field for setting in SETTINGS if setting.where == "all"]
 
 
-def _read_request(first: int, last: int, subjects: tuple[str, ...], **sizes: int) -> bytes:
+def _read_request(
+    first: int, last: int, subjects: tuple[str, ...], columns: Collection[str], **sizes: int
+) -> bytes:
     """The payload of $SEQ.READ."""
     subject = subjects[0] if len(subjects) == 1 else subjects
-    return json.dumps({"from": first, "to": last, "subject": subject, **sizes}).encode()
+    names = [name for name in COLUMNS if name == "number" or name in columns]
+    asked = {"from": first, "to": last, "subject": subject, "columns": names, **sizes}
+    return json.dumps(asked).encode()
 
 
 def _chunk(answer: Answer, first: int, last: int) -> Chunk:
     """An answer to $SEQ.READ, checked. Raises `BrokerError` if it is invalid."""
     try:
         columns = Columns(answer.payload)
+        numbers = columns.numbers
         following = _number(answer.headers["Seriatim-Next"])
         words = answer.headers.get("Seriatim-Lost", "").replace(",", " ").split()
         pairs = (word.partition("-") for word in words)
         lost = tuple((_number(one), _number(two)) for one, _, two in pairs)
     except (ChunkError, KeyError, ValueError) as error:
         raise BrokerError(f"{READ}: the answer is not a chunk of columns: {error!r}") from None
-    numbers = columns.numbers
     if len(columns) and not first <= numbers[0] <= numbers[-1] <= min(last, NUMBER_MAX):
         raise BrokerError(
             f"{READ}: numbers {numbers[0]} to {numbers[-1]} for {first} to {last} were"

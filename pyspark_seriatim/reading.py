@@ -46,6 +46,8 @@ ARROW_TYPES: Final = {
     "reply": pa.string(),
     "headers": pa.map_(pa.string(), pa.list_(pa.field("element", pa.string()))),
 }
+# What each column is called in the broker's chunks.
+IN_CHUNKS: Final = {"sequence": "number", "timestamp": "time"}
 SHOWN_MAX: Final = 10  # ranges of lost numbers in one message
 
 
@@ -116,12 +118,16 @@ class RangeReader:
     def _chunks(self, wanted: NumberRange) -> Iterator[Chunk]:
         """The chunks of a part; lost messages raise, or are logged."""
         options, at = self.options, wanted.first
+        columns = {IN_CHUNKS.get(name, name) for name in self.spark_schema.names}
+        if options.subscribe_pattern:
+            columns.add("subject")
         chunks = self.client().read(
             wanted.first,
             wanted.last,
             wanted.subjects,
             journal=wanted.journal,
             chunk_bytes=min(options.fetch_bytes, CHUNK_BYTES),
+            columns=columns,
         )
         try:
             for chunk in chunks:

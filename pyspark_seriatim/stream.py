@@ -154,7 +154,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         """The same for a pattern, which the broker does not support: everything is read here."""
         assert self._match is not None
         at, last = first, min(head, first + SCAN_MAX) - 1
-        for chunk in self.client().read(first, last, self.options.subscribe):
+        subjects = self.options.subscribe
+        for chunk in self.client().read(first, last, subjects, columns=("subject",)):
             found = arrow.first_match(chunk.columns, self._match)
             if found:
                 return found, found

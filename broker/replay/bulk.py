@@ -3,11 +3,12 @@
 The payload of the request is JSON; all keys but `from` are optional:
 
     {"from": 1, "to": 5000, "subject": "orders.>", "format": "columns",
-     "max_bytes": 8388608, "chunk_bytes": 131072}
+     "columns": ["number", "subject"], "max_bytes": 8388608, "chunk_bytes": 131072}
 
-`subject` may be a list of up to 64 subjects. `to` is the last number wanted; without it, or if it
-is null or too large, the last number given. The answer is one or more messages on the reply
-subject: columns (drawn in sequencer/journal/chunk.py), or frames one after another. Their headers:
+`subject` may be a list of up to 64 subjects. `columns` are those that the chunks have. `to` is the
+last number wanted; without it, or if it is null or too large, the last number given. The answer is
+one or more messages on the reply subject: columns (drawn in sequencer/journal/chunk.py), or frames
+one after another. Their headers:
 
     Seriatim-Rows    messages in it            Seriatim-First   the number of the first of them
     Seriatim-Next    where to continue         Seriatim-Last    1, in the last one
@@ -45,7 +46,7 @@ SIZES: Final = {
     "max_bytes": (8 * MIB, 1, 1 << 40),
     "chunk_bytes": (128 * KIB, 4 * KIB, 16 * MIB),  # larger chunks allocate new memory each time
 }
-KEYS: Final = ("from", "to", "subject", "format", *SIZES)
+KEYS: Final = ("from", "to", "subject", "format", "columns", *SIZES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class ReadRequest:
     format: str
     max_bytes: int
     chunk_bytes: int
+    absent: int = 0  # columns that are not wanted, as flags of a chunk
 
 
 def read_request(payload: bytes, head: int) -> ReadRequest:
@@ -87,9 +89,9 @@ def read_request(payload: bytes, head: int) -> ReadRequest:
         )
     sizes = {key: raw.get(key, default) for key, (default, _, _) in SIZES.items()}
     max_bytes, chunk_bytes = (_whole(sizes, key, *SIZES[key][1:]) for key in SIZES)
-    return ReadRequest(
-        first, min(last, head), filters, format, max_bytes, min(chunk_bytes, max_bytes)
-    )
+    chunk_bytes = min(chunk_bytes, max_bytes)
+    absent = _absent(raw, format)
+    return ReadRequest(first, min(last, head), filters, format, max_bytes, chunk_bytes, absent)
 
 
 class Bulk(Cursor):
@@ -148,7 +150,8 @@ class Bulk(Cursor):
         if own:
             collector.clear()
         else:
-            collector.begin(self.number, self._request.last, self._judge())
+            request = self._request
+            collector.begin(self.number, request.last, self._judge(), request.absent)
         self._collector = collector
         return collector
 
@@ -260,6 +263,22 @@ def _filters(subject: object) -> tuple[bytes, ...]:
         if not isinstance(one, str) or not is_pattern(one.encode("utf-8", "replace")):
             raise BadRequest(f"{quote_value(one)} is not a subject that can be subscribed to")
     return tuple(one.encode("utf-8", "replace") for one in given)
+
+
+def _absent(raw: dict[str, Any], format: str) -> int:
+    """Return the columns that are not wanted, as flags of a chunk."""
+    if "columns" not in raw:
+        return 0
+    if format != "columns":
+        raise BadRequest(f'"columns" goes with the format columns, not with {format}')
+    given = raw["columns"]
+    names = ", ".join(chunk.COLUMNS)
+    if not isinstance(given, list) or not given:
+        raise BadRequest(f'"columns" must be a list of one or more of {names}')
+    for one in given:
+        if one not in chunk.COLUMNS:
+            raise BadRequest(f"{quote_value(one)} is not a column; the columns are {names}")
+    return chunk.left_out(given)
 
 
 def _whole(raw: dict[str, Any], key: str, low: int, high: int) -> int:

@@ -1,7 +1,8 @@
 """`$SEQ.LAST`: the last message of every matching subject, in number order.
 
-    survey   all pieces of the journal, newest to oldest, each from its start: the highest
-             number of every subject. Ends early if the filter is a single subject
+    survey   all pieces of the journal, newest to oldest: the highest number of every subject.
+             If a sealed segment has a subject index (sequencer/journal/subject_index.py), that is
+             read instead. Ends early if the filter is a single subject
     sort     the numbers that were found, a part at a time
     play     these, and then, like a Replay, what has come since
 
@@ -14,6 +15,7 @@ import heapq
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import takewhile
 
 from broker.dataplane.outcomes import BAD, ENDED, FULL, MORE
 from broker.dataplane.ownership import connection_of
@@ -23,6 +25,7 @@ from parser.errors import ReplayRefused
 from sequencer.journal.faces import Piece, ReadableJournal
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import Walk
+from sequencer.journal.subject_index import SubjectIndex, read_subjects
 from sublist.subject import covers, has_wildcard
 from sublist.subscription import Subscription
 
@@ -40,8 +43,8 @@ class Latest(SurveyCursor):
     """One subscription that begins with the last messages."""
 
     __slots__ = (
-        *("_found", "_head", "_literal", "_pick", "_picks", "_pieces", "_places", "_played"),
-        *("_size", "_sorted", "_unreadable", "_walk", "replays", "sub"),
+        *("_fixed", "_found", "_head", "_literal", "_pick", "_picks", "_pieces", "_places"),
+        *("_plain", "_played", "_size", "_sorted", "_unreadable", "_walk", "replays", "sub"),
     )
 
     def __init__(self, replays: MemoryHost, sub: Subscription) -> None:
@@ -52,6 +55,7 @@ class Latest(SurveyCursor):
         self._head = replays.journal.last
         self._walk = Walk(replays.journal.salt, replays.journal.checked)
         self._literal = not has_wildcard(sub.subject)
+        self._fixed = fixed_part(sub.subject)
         self._played = 0  # everything found up to this number was played
         self._found: list[dict[bytes, int]] = []  # by subject: its highest number, and the position
         self._sorted: list[tuple[array[int], array[int]]] = []  # numbers and positions
@@ -61,6 +65,7 @@ class Latest(SurveyCursor):
         self._places: list[Piece] = []  # all pieces, oldest first
         self._pieces: list[Piece] = []  # those not surveyed yet
         self._unreadable = False  # the rest of the current piece cannot be surveyed
+        self._plain: Piece | None = None  # its subject index is damaged
 
     @property
     def needs_socket(self) -> bool:
@@ -95,7 +100,7 @@ class Latest(SurveyCursor):
             if self._pieces and (self._unreadable or self._pieces[-1].gone):
                 self._take_piece()  # it was not entered, or was left
             if self._pieces:
-                return self._pieces[-1], self._pieces[-1].start
+                return self._open_piece()
         else:
             for _ in range(LOST_AT_ONCE):
                 if self._pick is None:
@@ -116,6 +121,8 @@ class Latest(SurveyCursor):
         """Ignore losses in the survey; they are reported when the messages are played."""
         if self._pick is not None:
             self._lose_pick()
+        elif self._pieces and isinstance(self._pieces[-1], SubjectIndex):
+            self._leave_index(self._pieces[-1])
         else:
             self._unreadable = True  # unless `_survey` continues in it
 
@@ -169,12 +176,72 @@ class Latest(SurveyCursor):
         if self._pieces and (found or self._pieces[-1].last <= self._played):
             self._pieces = []
 
+    def _open_piece(self) -> tuple[Piece, int]:
+        """Where to read the current piece: its subject index, or else all of it."""
+        piece = self._pieces[-1]
+        if piece.last <= self._head and piece is not self._plain:
+            index = read_subjects(piece, self.replays.journal.id)
+            if index is not None:
+                self._pieces[-1] = index
+                return index, index.block_of(self._fixed)
+        return piece, piece.start
+
+    def _leave_index(self, index: SubjectIndex) -> None:
+        """The index is damaged, or cannot be read: read the segment itself."""
+        self._pieces[-1] = self._plain = index.segment
+
+    def _survey_index(self, index: SubjectIndex, buffer: bytearray, stop: int) -> int:
+        """Survey the blocks of a subject index that are in this buffer."""
+        fixed, at, looked_at = self._fixed, 0, 0
+        with memoryview(buffer) as view:
+            while at < stop and looked_at < AT_ONCE:
+                end = index.end_of_block(self.offset + at) - self.offset
+                if end > stop > at > 0:
+                    break
+                entries = index.entries(self.offset + at, view[at:end])
+                if entries is None:
+                    self._leave_index(index)
+                    return self._turn_to_piece()
+                at = end
+                looked_at += len(entries)
+                for subject, number, offset in entries:
+                    if subject >= fixed:
+                        self._note(subject, number << PLACE_BITS | offset)
+                last = entries[-1][0]
+                if last >= fixed and (self._literal or not last.startswith(fixed)):
+                    self.work += WORK * looked_at
+                    self._take_piece()
+                    return self._turn_to_piece()
+        self.work += WORK * looked_at
+        self.outcome = MORE
+        return at
+
+    def _turn_to_piece(self) -> int:
+        """Go to the piece that is the current one now."""
+        self.outcome = FULL
+        if self._pieces:
+            self.replays.move(self)
+        return 0
+
+    def _note(self, subject: bytes, pick: int) -> None:
+        """A message of a subject: the last one that is known so far, or one that nobody wants."""
+        part = self._found[hash(subject) % len(self._found)]
+        known = part.get(subject)
+        if known is None:
+            if pick >> PLACE_BITS <= self._played or not covers(self.sub.subject, subject):
+                return
+            self._size += SUBJECT + len(subject)
+        elif known > pick:
+            return  # a newer piece had it
+        part[subject] = pick
+
     def _survey(self, buffer: bytearray, stop: int) -> int:
         if not self._pieces:
             self.outcome = FULL
             return 0
-        walk, found, parts = self._walk, self._found, len(self._found)
-        pattern, offset, head, played = self.sub.subject, self.offset, self._head, self._played
+        if isinstance(self.piece, SubjectIndex):
+            return self._survey_index(self.piece, buffer, stop)
+        walk, offset, head, played = self._walk, self.offset, self._head, self._played
         self._unreadable = False
         looked_at = 0
         walk.begin(buffer, 0, stop)
@@ -184,16 +251,7 @@ class Latest(SurveyCursor):
             if not played < number <= head:
                 continue
             subject = bytes(buffer[walk.subject : walk.subject + walk.subject_size])
-            part = found[hash(subject) % parts]
-            pick = number << PLACE_BITS | offset + walk.at
-            known = part.get(subject)
-            if known is None:
-                if not covers(pattern, subject):
-                    continue
-                self._size += SUBJECT + len(subject)
-            elif known > pick:
-                continue  # a newer piece had it
-            part[subject] = pick
+            self._note(subject, number << PLACE_BITS | offset + walk.at)
         self.work += WORK * looked_at
         self.outcome = BAD if outcome == BAD else MORE
         return walk.at
@@ -267,3 +325,10 @@ class Latest(SurveyCursor):
                 self._next_pick()
         self.outcome = FULL
         return at
+
+
+def fixed_part(pattern: bytes) -> bytes:
+    """What every subject begins with that a pattern matches: `orders.` of `orders.*.eu`."""
+    tokens = pattern.split(b".")
+    fixed = list(takewhile(lambda token: token not in (b"*", b">"), tokens))
+    return b"".join(token + b"." for token in fixed) if len(fixed) < len(tokens) else pattern

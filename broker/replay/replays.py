@@ -79,6 +79,7 @@ class Replays:
         self.journal = journal
         self.active = 0  # cursors that have not ended
         self.started = self.catch_ups = self.catching_up = self.given_up = 0
+        self.asked_last = False  # whether anybody has asked for the last message of a subject
         self._loop = loop
         self._stepper = Stepper(plane, journal, loop, answers_pending, self._ended)
         self.replay_writer = self._stepper.replay_writer
@@ -92,7 +93,7 @@ class Replays:
 
     def start(self, sub: Subscription, past: requests.Past) -> None:
         """Replay what a new subscription asked for; then make it live, or end it."""
-        self.plane.sequencer.release()  # what came before it in this read event is part of the past
+        self.plane.sequencer.release()  # what came before it in this turn is part of the past
         match past:
             case requests.From(number=number):
                 self.begin(Replay(self, sub, number))
@@ -101,6 +102,7 @@ class Replays:
             case requests.Since(ms=ms):
                 self._since(sub, ms * 1_000_000)
             case requests.Last():
+                self.asked_last = True
                 connection = connection_of(sub)
                 self._latest[connection] = self.latest_of(connection) + 1
                 self.begin(Latest(self, sub))

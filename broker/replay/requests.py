@@ -4,6 +4,7 @@
     SUB $SEQ.RANGE.<first>.<last>.<filter>   Range     what matches of some numbers, then the end
     SUB $SEQ.SINCE.<ms>.<filter>             Since     from a time on, then live
     SUB $SEQ.LAST.<filter>                   Last      the last of every subject, then live
+    PUB $SEQ.LAST.<subject> <reply>          Last      the last message of this subject
     PUB $SEQ.INFO <reply>                    Info      what there is
     PUB $SEQ.GET.<number> <reply>            Get       one message
     PUB $SEQ.READ <reply>                    Read      many, for programs; the payload says which
@@ -15,7 +16,7 @@ where the request is answered (broker/replay/replays.py, broker/clients/request_
 
 import json
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.dataplane.kinds import CONTROL_PREFIX
 from parser.errors import quoted
@@ -30,16 +31,14 @@ class BadRequest(ValueError):
     """An invalid request; the text says why, and what to write instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class From:
+class From(NamedTuple):
     """Everything that matches from a number on, then live."""
 
     number: int
     filter: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """What matches of the numbers `first` to `last`, then the end."""
 
     first: int
@@ -47,17 +46,15 @@ class Range:
     filter: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Since:
+class Since(NamedTuple):
     """From the first message at or after a time (Unix ms), then live."""
 
     ms: int
     filter: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Last:
-    """The last message of every matching subject, then live."""
+class Last(NamedTuple):
+    """The last message of every matching subject, then live; for PUB, of this subject alone."""
 
     filter: bytes
 
@@ -67,8 +64,7 @@ class Info:
     """What the journal holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Get:
+class Get(NamedTuple):
     """One message."""
 
     number: int
@@ -79,15 +75,14 @@ class Read:
     """A range of messages for a program."""
 
 
-@dataclass(frozen=True, slots=True)
-class Staging:
+class Staging(NamedTuple):
     """A request of exactly-once publishing; `word` says which."""
 
     word: str
 
 
 Past = From | Range | Since | Last  # for SUB
-Question = Info | Get | Read | Staging  # for PUB with a reply subject
+Question = Info | Get | Last | Read | Staging  # for PUB with a reply subject
 Request = Past | Question
 PAST = (From, Range, Since, Last)
 

@@ -60,6 +60,18 @@ def test_given_a_range_when_read_then_it_ends_at_its_end_or_at_the_head(
     assert chunks[-1].next == following
 
 
+def test_given_columns_when_read_then_only_they_and_the_numbers_are_sent(
+    client: Client, publish: Publish
+) -> None:
+    publish(b"a", *[b"x" * 1000] * 100)
+    (whole,) = client.read(1, 100)
+    (lean,) = client.read(1, 100, columns=("time",))
+    assert lean.columns.names == ("number", "time")
+    assert list(lean.columns.times) == list(whole.columns.times)
+    assert numbers(iter([lean])) == list(range(1, 101))
+    assert (whole.size > 100_000, lean.size < 2000) == (True, True)
+
+
 def test_given_filters_when_read_then_the_broker_filters(client: Client, publish: Publish) -> None:
     for subject in (b"a.x", b"b", b"a.y", b"c.x.y"):
         publish(subject, b"p")

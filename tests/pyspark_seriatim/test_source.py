@@ -2,7 +2,7 @@
 
 import logging
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, InputPartition
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 import pyspark_seriatim
-from pyspark_seriatim.client import Client
+from pyspark_seriatim.client import Chunk, Client
 from pyspark_seriatim.errors import DataLost, OptionError
 from pyspark_seriatim.options import Options
 from pyspark_seriatim.reading import TYPES, NumberRange
@@ -240,6 +240,46 @@ def test_given_another_journal_when_a_task_reads_then_nothing_is_taken_for_what_
     with pytest.raises(DataLost, match="the numbers belong to 0badcafe0badcafe"):
         numbers(BatchReader(options(), NUMBERS), [part])
     assert numbers(BatchReader(options(failOnDataLoss="false"), NUMBERS), [part]) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "sent"),
+    [
+        ("", {}, ("number",)),
+        ("sequence", {}, ("number",)),
+        ("sequence", {"subscribePattern": "a.*"}, ("number", "subject")),
+        ("timestamp subject", {}, ("number", "time", "subject")),
+        ("headers payload", {}, ("number", "headers", "payload")),
+        (
+            "sequence subject payload timestamp reply headers",
+            {},
+            ("number", "time", "subject", "reply", "headers", "payload"),
+        ),
+    ],
+)
+def test_given_a_schema_when_a_task_reads_then_the_broker_sends_only_what_it_needs(
+    options: Make,
+    publish: Publish,
+    monkeypatch: pytest.MonkeyPatch,
+    names: str,
+    given: dict[str, str],
+    sent: tuple[str, ...],
+) -> None:
+    publish(b"ab", *[b"x"] * 10)
+    chunks: list[Chunk] = []
+    read_of_client = Client.read
+
+    def noting(*wanted: Any, **more: Any) -> Iterator[Chunk]:
+        for chunk in read_of_client(*wanted, **more):
+            chunks.append(chunk)
+            yield chunk
+
+    monkeypatch.setattr(Client, "read", noting)
+    schema = StructType([StructField(name, TYPES[name]) for name in names.split()])
+    reader = BatchReader(options(**given), schema)
+    rows = [batch.num_rows for part in reader.partitions() for batch in reader.read(part)]
+    assert sum(rows) == 10
+    assert [chunk.columns.names for chunk in chunks] == [sent]
 
 
 def test_given_filters_of_a_query_when_pushed_then_less_is_read(

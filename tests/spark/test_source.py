@@ -99,6 +99,17 @@ def payloads(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
 
 
+def test_given_a_schema_when_read_then_the_rows_have_its_columns_in_its_order(
+    read: Callable[..., DataFrame], publish: Publish
+) -> None:
+    publish(payloads(300))
+    frame = read("subject string, sequence bigint", maxRecordsPerPartition=100)
+    assert frame.columns == ["subject", "sequence"]
+    rows = sorted((row.sequence, row.subject) for row in frame.collect())
+    assert rows == [(number, "orders.eu") for number in range(1, 301)]
+    assert read("payload binary").count() == 300
+
+
 def test_given_messages_when_read_by_name_then_they_are_rows(
     read: Callable[..., DataFrame], broker: SeriatimServer, publish: Publish
 ) -> None:

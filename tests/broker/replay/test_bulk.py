@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from broker.replay import bulk
 from broker.replay.bulk import Bulk, ReadRequest, read_request
 from broker.replay.requests import BadRequest
-from sequencer.journal.chunk import Columns
+from sequencer.journal.chunk import HEADERS, NUMBER, PAYLOAD, REPLY, SUBJECT, TIME, Columns
 from sequencer.netstring import FrameDecoder
 from sequencer.sequencer import NUMBER_MAX
 from tests.support.asked import Kept, NotedPlane, OnePiece, Turns, asker, serve
@@ -37,13 +37,18 @@ EIGHT, SMALL = 8 << 20, 1 << 17
             b'{"from": 1, "subject": ["a.*", "b"]}',
             ReadRequest(1, 100, (b"a.*", b"b"), "columns", EIGHT, SMALL),
         ),
+        (
+            b'{"from": 1, "columns": ["subject", "number", "subject"]}',
+            ReadRequest(1, 100, (b">",), "columns", EIGHT, SMALL, TIME | REPLY | HEADERS | PAYLOAD),
+        ),
     ],
 )
 def test_given_a_request_when_read_then_it_wants_this(payload: bytes, wish: ReadRequest) -> None:
     assert read_request(payload, 100) == wish
 
 
-KEYS = "from, to, subject, format, max_bytes, chunk_bytes"
+KEYS = "from, to, subject, format, columns, max_bytes, chunk_bytes"
+COLUMNS = "number, time, subject, reply, headers, payload"
 
 
 @pytest.mark.parametrize(
@@ -78,6 +83,21 @@ KEYS = "from, to, subject, format, max_bytes, chunk_bytes"
         (
             b'{"from": 1, "format": []}',
             '"[]" is not a valid format; the formats are columns, frames, times',
+        ),
+        (b'{"from": 1, "columns": []}', f'"columns" must be a list of one or more of {COLUMNS}'),
+        (
+            b'{"from": 1, "columns": "time"}',
+            f'"columns" must be a list of one or more of {COLUMNS}',
+        ),
+        (b'{"from": 1, "columns": null}', f'"columns" must be a list of one or more of {COLUMNS}'),
+        (
+            b'{"from": 1, "columns": ["time", "size"]}',
+            f'"size" is not a column; the columns are {COLUMNS}',
+        ),
+        (b'{"from": 1, "columns": [5]}', f'"5" is not a column; the columns are {COLUMNS}'),
+        (
+            b'{"from": 1, "columns": ["time"], "format": "times"}',
+            '"columns" goes with the format columns, not with times',
         ),
         (b'{"from": 1, "max_bytes": 0}', f'"max_bytes" is "0"; give 1 to {1 << 40}'),
         (b'{"from": 1, "chunk_bytes": 5}', f'"chunk_bytes" is "5"; give 4096 to {1 << 24}'),
@@ -156,6 +176,38 @@ def test_given_nothing_that_far_when_read_then_there_is_an_empty_last_chunk() ->
     (answer,) = ask(OnePiece([Kept(1)]), wish(2, 1))
     assert answer.headers == {"Seriatim-Rows": "0", "Seriatim-Next": "2", "Seriatim-Last": "1"}
     assert answer.numbers == []
+
+
+def test_given_columns_when_asked_for_then_the_others_are_not_sent() -> None:
+    kept = [Kept(number, b"s.%d" % number, b"x" * 1000) for number in range(1, 101)]
+    absent = TIME | REPLY | HEADERS | PAYLOAD
+    (answer,) = ask(OnePiece(kept), wish(1, 100, chunk_bytes=4096, absent=absent))
+    columns = Columns(answer.body)
+    assert columns.names == ("number", "subject")
+    assert [(row.number, row.subject) for row in columns] == [
+        (one.number, one.subject) for one in kept
+    ]
+    assert answer.headers["Seriatim-Rows"] == "100"
+    assert len(answer.body) < 96 + 100 * (8 + 4 + 5) + 32
+
+
+def test_given_reads_of_other_columns_when_they_take_turns_then_each_gets_its_own() -> None:
+    store = OnePiece([Kept(number, payload=b"%d" % number) for number in range(1, 1001)])
+    plane = NotedPlane(store.last)
+    turns = Turns(plane, store)
+    for absent in (0, PAYLOAD, NUMBER | TIME | SUBJECT | REPLY | HEADERS, 0, NUMBER):
+        wanted = wish(1, 1000, chunk_bytes=4096, absent=absent)
+        read = Bulk(turns, asker(), b"inbox", wanted)  # type: ignore[arg-type]
+        serve(read, turns, 1 << 12)
+        read.free()
+        rows = [row for _, body, _ in plane.answers for row in Columns(body)]
+        plane.answers.clear()
+        assert [row.number for row in rows] == [
+            0 if absent & NUMBER else number for number in range(1, 1001)
+        ]
+        assert [bytes(row.payload) for row in rows] == [
+            b"" if absent & PAYLOAD else b"%d" % number for number in range(1, 1001)
+        ]
 
 
 def test_given_frames_when_asked_for_then_they_stand_one_behind_the_other() -> None:

@@ -115,6 +115,7 @@ def test_given_numbers_that_were_deleted_then_they_are_told_as_lost(
         stage = Stage(journal=store)
         stage.sequencer.tick(1_000_000_000)
         fill(stage, 20)
+        stage.sequencer.ask_again()
         store.roll(1)
         fill(stage, 40)
         store.retain_count = 40

@@ -109,9 +109,11 @@ def test_given_a_pick_that_was_deleted_before_it_was_played_then_it_is_told_as_l
         store = open_store(Path(path) / "store", segment_bytes=1 << 30)
         stage = Stage(journal=store)
         fill(stage, 1, subject=b"old")
+        stage.sequencer.ask_again()
         store.roll(1)
         for at in range(600):
             fill(stage, 1, subject=b"s.%d" % at)
+        stage.sequencer.ask_again()
         store.roll(1)
         fill(stage, 1, subject=b"new")
         peer = stage.join(QUIET)

@@ -45,7 +45,8 @@ from sublist.subject import is_pattern
 def test_given_a_control_subject_when_read_then_it_asks_for_this(
     subject: bytes, request_: Request
 ) -> None:
-    assert parse(subject) == request_
+    found = parse(subject)
+    assert (type(found), found) == (type(request_), request_)
 
 
 @pytest.mark.parametrize(

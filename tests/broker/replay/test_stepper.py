@@ -14,6 +14,7 @@ from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
 from testkit.stage import QUIET, Stage
 from tests.broker.replay.test_replays import active, asking, body, fill, msg, told
+from tests.support.stores import sync_piece
 
 
 def test_given_a_cursor_with_a_defect_then_its_client_is_cut_off_and_others_are_served(
@@ -150,7 +151,7 @@ def test_given_a_piece_that_cannot_be_read_then_its_numbers_are_told_as_lost(
 
 def damage(store: Store, number: int) -> None:
     """Change a byte of a record's payload, on the disk."""
-    piece = next(p for p in store.pieces() if p.first <= number <= p.last)
+    piece = sync_piece(store, number)
     path = Path(piece.file)
     data = bytearray(path.read_bytes())
     at = data.index(body(number)[:20], 64)
