@@ -13,6 +13,9 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 HEADERS = [
+    "parser/scan.h",
+    "sublist/digest.h",
+    "sublist/same.h",
     "sequencer/journal/crc32c.h",
     "sequencer/feed/datagrams.h",
     "seriatim/receiver/arrivals.h",

@@ -1,19 +1,17 @@
-"""The broker's own process: `python -m broker --settings-fd N`, which `seriatim serve` becomes.
+"""The broker's own process: `python -m broker --settings-fd N`, which commands become by exec.
 
-It imports only what a running broker needs. asyncio imports `ssl` if it can, which takes four
-megabytes, a fifth of a broker's memory. No listener uses TLS, so this prevents the import, unless
-uvloop is used, which needs it, or the broker is a member of a cluster: etcd may want TLS.
+`seriatim serve` runs the broker without it (seriatim/cli/serve.py).
 """
 
-import importlib.util
 import signal
 import sys
 
+from broker.launch import launch
 from broker.settings.settings import Settings, settings_from_json
 
 
 def _settings() -> Settings | None:
-    """The settings from `seriatim serve`; None if it did not start this process."""
+    """The settings from the command; None if none started this process."""
     if len(sys.argv) != 3 or sys.argv[1] != "--settings-fd" or not sys.argv[2].isdigit():
         return None
     with open(int(sys.argv[2]), "rb") as file:
@@ -22,19 +20,11 @@ def _settings() -> Settings | None:
 
 def main() -> int:
     """Return the exit status: 0 after a clean stop, 1 with one line if the broker cannot start."""
-    if not __debug__:
-        print("seriatim: python -O is refused: assertions guard the order", file=sys.stderr)
-        return 1
-    settings = _settings()
+    settings = _settings() if __debug__ else Settings()
     if settings is None:
         print("seriatim: this is the broker's own process; run: seriatim serve", file=sys.stderr)
         return 1
-    uvloop = settings.loop != "asyncio" and importlib.util.find_spec("uvloop") is not None
-    if not uvloop and not settings.cluster.name:
-        sys.modules["ssl"] = None  # type: ignore[assignment]
-    from broker.process import run
-
-    return run(settings, uvloop)
+    return launch(settings)
 
 
 if __name__ == "__main__":

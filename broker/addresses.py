@@ -69,7 +69,9 @@ def open_sockets(
             if host == "::" or error.errno == errno.EADDRINUSE:
                 raise
             return [_bound(socket.AF_INET, kind, ("0.0.0.0", port))]
-    found = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)
+    # Python would load the tables of Unicode to encode a text, even this one.
+    name = host.encode() if host.isascii() else host
+    found = socket.getaddrinfo(name, port, type=kind, flags=socket.AI_PASSIVE)
     places = list(dict.fromkeys((family, place) for family, _, _, _, place in found))[:most]
     for left in reversed(range(FREE_PORT_TRIES)):
         try:

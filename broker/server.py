@@ -11,15 +11,17 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from broker import addresses
+from broker.clients.bound_listener import BoundListener
 from broker.clients.closings import Closings
 from broker.clients.control import Control
 from broker.clients.doorkeeper import Doorkeeper
+from broker.clients.gatherer import Gatherer
 from broker.clients.heartbeat import Heartbeat
 from broker.clients.inbox import Inbox
 from broker.clients.info_push import InfoPush
 from broker.clients.lame_duck import LameDuck
 from broker.clients.request_handler import RequestHandler, Stager
-from broker.clients.session import BoundListener, Session
+from broker.clients.session import Session
 from broker.cluster_side import ClusterSide, StagingSide
 from broker.core import Core
 from broker.dataplane.connection import Connection
@@ -103,6 +105,7 @@ class Server:
         self.control.request_handler = RequestHandler(self.core, self.open_staging)
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
+        self.gatherer = Gatherer(self.core, self.inbox)
         self.heartbeat = Heartbeat(self.loop)
         self._trimmer = Trimmer(self.loop)
         self.closings = Closings(self.loop, limits.closings_logged)
@@ -246,6 +249,7 @@ class Server:
         if self.cquencer is not None:
             self.cquencer.close()
         await asyncio.sleep(0)  # the transports report the end to their sessions
+        self.gatherer.close()
         if self.cluster is not None:
             await self.cluster.stop()
             if self.feeds is not None:

@@ -1,9 +1,9 @@
 """The version, and whether the hot modules run compiled: all of them must, or none."""
 
 import importlib.util
+import os
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
-from pathlib import Path
 from typing import Final
 
 VERSION: Final = "0.1.0"
@@ -22,9 +22,13 @@ class MixedBuild(RuntimeError):
 
 def hot_modules() -> list[str]:
     """Every module with a `.pxd` beside it: setup.py compiles exactly these."""
-    root = Path(__file__).parent.parent
-    types = [path.relative_to(root) for room in HOT_ROOMS for path in (root / room).rglob("*.pxd")]
-    found = [".".join(path.with_suffix("").parts) for path in types if path.stem != "__init__"]
+    root = os.path.dirname(os.path.dirname(__file__))
+    found = []
+    for room in HOT_ROOMS:
+        for folder, _, files in os.walk(os.path.join(root, room)):
+            place = os.path.relpath(folder, root).replace(os.sep, ".")
+            names = [file.removesuffix(".pxd") for file in files if file.endswith(".pxd")]
+            found += [f"{place}.{name}" for name in names if name != "__init__"]
     assert found, "the .pxd files are part of this distribution"
     return sorted(found)
 

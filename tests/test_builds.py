@@ -32,11 +32,11 @@ compiled_only = pytest.mark.skipif(not is_compiled(), reason="of the compiled bu
 
 # What a message passes through: nothing there may be a Python number, or be looked up by name.
 INNERMOST = {
-    "parser.machine": "next peek _words _blank _number _digest _wait",
-    "sublist.subject": "is_pattern has_wildcard covers digest_of",
-    "sublist.route": "serves new_route",
+    "parser.machine": "next peek _words _blank _number _wait",
+    "sublist.subject": "is_pattern has_wildcard covers",
+    "sublist.route": "new_route",
     "sublist.trie": "collect without",
-    "sublist.sublist": "find fetch _recheck fan_out",
+    "sublist.sublist": "find reach fetch digest_of serves _recheck fan_out",
     "sequencer.journal.record": "put next skim _read record_size",
     "sequencer.feed.netstrings": "measure put netstring",
     "sequencer.feed.network": "write_number read_number",
@@ -80,6 +80,9 @@ BY_NAME = re.compile(
 # what a codec in plain Python overrides, what a loss and an end say; and the feeds of a sequencer,
 # whose modules a broker without them does not load.
 OTHERS = {
+    "broker.clients.gatherer": {  # of the core and the epoll, once a turn
+        *("advance", "clear", "close", "closed", "note", "plane", "turn"),
+    },
     "broker.cluster.cluster_plane": {"settled"},  # of the cquencer port, once for each delivery
     "broker.cquencer.cquencer_client": {"clear", "number_of", "time"},
     "broker.dataplane.gate": {"clear", "detached", "flush", "release_safe"},
@@ -90,7 +93,7 @@ OTHERS = {
     "seriatim.receiver.holes": {"after", "first", "last"},
     "sequencer.replica.numbering": {"add", "find", "keep", "newest"},
     "sequencer.sequencer": {
-        *("checked", "epoch", "last", "reserve", "room", "salt", "write"),
+        *("checked", "epoch", "last", "place", "reserve", "room", "salt", "write"),
         *("flush", "take"),
     },
 }
@@ -296,5 +299,7 @@ def test_given_both_builds_of_some_modules_then_it_is_refused_with_what_to_do(
         text=True,
         check=False,
     )
-    assert "MixedBuild: broker.cluster.cluster_plane, broker.cluster.group_shares," in done.stderr
+    assert (
+        "MixedBuild: broker.clients.gatherer, broker.clients.inbox, broker.cluster." in done.stderr
+    )
     assert "install again, or delete the .so files" in done.stderr

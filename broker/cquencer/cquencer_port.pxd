@@ -7,7 +7,6 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from sequencer.message cimport Message
 from sequencer.sequencer cimport Sequencer
 from sublist.route cimport Route
-from sublist.subject cimport digest_of
 from sublist.sublist cimport Sublist
 
 cdef extern from "sys/socket.h":
@@ -53,7 +52,6 @@ cdef class CquencerPort:
     cdef bytearray buffer, subject
     cdef const unsigned char *text
     cdef Py_ssize_t max_payload, subject_size, length
-    cdef unsigned int digest
     cdef bint netstrings, draining
     cdef object poller, owner
     cdef int poller_fd, error, place

@@ -37,8 +37,6 @@ if not cython.compiled:
     import errno
     import socket
 
-    from sublist.subject import digest_of
-
     EPOLLIN, EPOLLOUT = select.EPOLLIN, select.EPOLLOUT
     EPOLLERR, EPOLLHUP = select.EPOLLERR, select.EPOLLHUP
     EAGAIN, EINTR = errno.EAGAIN, errno.EINTR
@@ -81,7 +79,6 @@ class CquencerPort:
         self.message = Message()  # the current netstring: a message to that subject
         self.message.subject_data = self.text
         self.message.subject_size = self.subject_size
-        self.digest = digest_of(subject)
         self.draining = False  # it takes in nothing more
         self.clients: list[CquencerClient | None] = []  # by descriptor
         self.asked: list[CquencerClient] = []  # to be answered after the release of this round
@@ -367,7 +364,7 @@ class CquencerPort:
 
     def _take(self, client: CquencerClient, buffer: bytearray, at: int, size: int) -> int:
         """Number one message; its number is the answer."""
-        route = self.sublist.find(self.text, 0, self.subject_size, self.digest)
+        route = self.sublist.find(self.text, 0, self.subject_size)
         self.plane.spend(ANSWER_WORK + (size >> BYTES_SHIFT))
         message = self.message
         message.buffer = message.data = buffer

@@ -63,8 +63,8 @@ class Reception(Protocol):
 class Cquencer:
     """One per broker that has the port. It owns the port, and is a publisher that can be held.
 
-    It reads into `buffer`, which is free between two read events. `fitting` is None if messages
-    may be of any length.
+    It reads into `buffer`, which is free between two turns. `fitting` is None if messages may be of
+    any length.
     """
 
     def __init__(

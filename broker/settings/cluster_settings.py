@@ -1,14 +1,12 @@
 """The settings of a member of a cluster: where etcd and the members are, and how long it waits."""
 
-from dataclasses import dataclass
-
+from seriatim.settings.frozen_fields import FrozenFields
 from seriatim.settings.setting import GIB, KIB, MIB, setting
 
 PORT = 6222
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSettings:
+class ClusterSettings(FrozenFields):
     """Several brokers with one order. Without a name the broker is alone, as ever."""
 
     name: str = setting(

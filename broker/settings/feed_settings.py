@@ -1,8 +1,8 @@
 """The settings of one feed: its group, the format of its datagrams, and its re-requests."""
 
 import dataclasses
-from dataclasses import dataclass
 
+from seriatim.settings.frozen_fields import FrozenFields
 from seriatim.settings.setting import GIB, KIB, MIB, setting
 
 ETHERNET_BYTES = 1500  # what nearly every network carries in one piece
@@ -12,8 +12,7 @@ PACKING_BYTES_MIN = 256
 HEARTBEAT = 1.0  # seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeedSettings:
+class FeedSettings(FrozenFields):
     """One multicast output."""
 
     name: str = setting(

@@ -9,12 +9,12 @@ nothing: `seriatim serve` has checked what comes through `settings_from_json`.
 
 import dataclasses
 import json
-from dataclasses import dataclass
 
 from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.staging_settings import StagingSettings
+from seriatim.settings.frozen_fields import FrozenFields
 from seriatim.settings.setting import GIB, KIB, MIB, setting
 
 FRAMES = ("netstring", "header", "none")
@@ -22,8 +22,7 @@ LOOPS = ("auto", "asyncio", "uvloop")
 FRAMINGS = ("recv", "netstring")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
+class Listener(FrozenFields):
     """One more address to listen on, with a frame of its own."""
 
     host: str = setting(
@@ -46,8 +45,7 @@ class Listener:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(FrozenFields):
     """What one peer may ask of the broker, and how long the broker waits for it."""
 
     max_payload: int = setting(
@@ -255,8 +253,7 @@ class Limits:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SequencerSettings:
+class SequencerSettings(FrozenFields):
     """What gets a number."""
 
     exclude: tuple[str, ...] = setting(
@@ -299,8 +296,7 @@ class SequencerSettings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(FrozenFields):
     """All settings of a broker."""
 
     host: str = setting(

@@ -1,15 +1,13 @@
 """The settings of staging: how much can be staged, for how long, and by how many applications."""
 
-from dataclasses import dataclass
-
+from seriatim.settings.frozen_fields import FrozenFields
 from seriatim.settings.setting import GIB, setting
 
 STAGING = "staging"  # the directory in that of the journal
 DAY = 86400.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagingSettings:
+class StagingSettings(FrozenFields):
     """What publishers may stage for exactly-once publishing."""
 
     max_bytes: int = setting(

@@ -12,7 +12,7 @@ from seriatim.cli.cquencer.cq import PortFirst, cq
 from seriatim.cli.cquencer.destn import destn
 from seriatim.cli.cquencer.sendr import sendr
 from seriatim.cli.errors import CliError
-from seriatim.cli.flags import Flag, by_path, normalise, with_settings
+from seriatim.cli.flags import CONFIG, HELP, Flag, by_path, normalise, with_settings
 from seriatim.cli.journal.journal_commands import app as journal
 from seriatim.cli.spark import app as spark
 
@@ -29,8 +29,6 @@ app.add_typer(cardinal)
 app.add_typer(cluster)
 app.add_typer(spark)
 
-HELP = {"h": Flag("--help", False), "help": Flag("--help", False)}
-CONFIG = {"c": Flag("--config", True), "config": Flag("--config", True)}
 OWN_FLAGS = {
     "serve": HELP | CONFIG,
     "config": HELP | CONFIG | {"format": Flag("--format", True)},

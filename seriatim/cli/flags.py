@@ -7,13 +7,15 @@ features that do not exist here are refused by name: a broker that ignored `--us
 while its owner believes it protected.
 """
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from broker.settings.catalog import FEEDS, LISTENERS, SETTINGS, TABLES, BrokerSetting
 from seriatim.settings.checked import FLAG_WORDS, closest
+
+if TYPE_CHECKING:
+    import inspect
 
 _AUTH = "clients are not authenticated yet, so it would protect nothing; bind to a trusted address"
 _TLS = "connections are not encrypted yet; put a TLS proxy before the broker, or leave it out"
@@ -66,6 +68,11 @@ class Flag:
 
     long: str
     takes_value: bool
+
+
+# Flags of commands that take settings.
+HELP = {"h": Flag("--help", False), "help": Flag("--help", False)}
+CONFIG = {"c": Flag("--config", True), "config": Flag("--config", True)}
 
 
 def _known(own: dict[str, Flag]) -> dict[str, Flag]:
@@ -183,6 +190,8 @@ def option_text(setting: BrokerSetting) -> str:
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command(..., **flags)` one option per setting, by its parameter name."""
+    import inspect
+
     import typer
 
     signature = inspect.signature(command)
@@ -224,7 +233,9 @@ def by_path(parameters: dict[str, Any]) -> dict[str, Any]:
     return {paths[name]: value for name, value in parameters.items() if value not in (None, [])}
 
 
-def _parameter(name: str, annotation: Any) -> inspect.Parameter:
+def _parameter(name: str, annotation: Any) -> "inspect.Parameter":
+    import inspect
+
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )

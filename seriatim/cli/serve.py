@@ -1,17 +1,25 @@
-"""`seriatim serve`: checks the settings, then becomes the broker.
+"""`seriatim serve`: checks the settings, then is the broker, in the same process.
 
-The process runs the broker by `exec`: the pid stays, so supervisors and signals see one process,
-and the command line's modules do not stay in memory. The settings are passed in a file that exists
-only in memory.
+Importing what commands are declared with takes as long as the rest of the start. So `serve`
+reads its flags from the one table of settings, without typer; only its help needs more. A command
+that has loaded more than that becomes the broker by `exec`: the pid stays, and its modules do not
+stay in memory. The settings are then passed in a file that exists only in memory.
 """
 
+import contextlib
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from broker.settings.catalog import SETTINGS, TABLES
+from broker.settings.resolve import resolve
 from broker.settings.settings import Settings, settings_to_json
 from seriatim.cli.errors import CliError
+from seriatim.cli.flags import CONFIG, HELP, normalise
+
+LISTS = ("list", "endpoints")  # kinds of settings whose flag may be given several times
 
 # By default glibc raises the size from which memory is mapped (and so given back) as soon as one
 # large outbox is freed: then those of a thousand dead subscribers would never be given back.
@@ -19,6 +27,62 @@ MALLOC = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "4194304
 # A member keeps batches of some 256 KiB for a moment, one after another. If each were mapped, the
 # pages for it would cost more than all else that is done with it.
 MEMBER_MALLOC = {**MALLOC, "MALLOC_MMAP_THRESHOLD_": "1048576"}
+# What mallopt(3) calls the two: the variables are read when a process starts.
+MALLOC_PARAMETERS = {"MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_TRIM_THRESHOLD_": -1}
+TUNABLES = "GLIBC_TUNABLES"
+
+
+def settings_of(arguments: list[str], environment: Mapping[str, str]) -> Settings | None:
+    """Resolve the settings of `seriatim serve`; None if typer must answer (help, a wrong switch).
+
+    Raises `WrongSettings`.
+    """
+    done = normalise(arguments, HELP | CONFIG)
+    switches = {setting.flag: path for path, setting in SETTINGS.items() if setting.kind == "flag"}
+    several = {table.flag: path for path, table in TABLES.items()}
+    several |= {one.flag: path for path, one in SETTINGS.items() if one.kind in LISTS}
+    texts = {setting.flag: path for path, setting in SETTINGS.items()}
+    flags: dict[str, Any] = {}
+    config = None
+    for word in done.arguments:
+        name, equals, text = word.partition("=")
+        if equals and name == "--config":
+            config = text
+        elif equals and name in several:
+            flags.setdefault(several[name], []).append(text)
+        elif equals:
+            flags[texts[name]] = text
+        elif name in switches:
+            flags[switches[name]] = True
+        elif name.startswith("--no-") and f"--{name[5:]}" in switches:
+            flags[switches[f"--{name[5:]}"]] = False
+        else:
+            return None
+    return resolve(flags, environment, config, done.problems).settings
+
+
+def be_broker(settings: Settings) -> int:
+    """Run the broker in this process, until it ends; return its exit status."""
+    tune_malloc(settings, os.environ)
+    from broker.launch import launch
+
+    return launch(settings)
+
+
+def tune_malloc(settings: Settings, environment: Mapping[str, str]) -> None:
+    """Set what `become_broker` sets by variables, unless the user has set it."""
+    from ctypes import CDLL
+
+    library = CDLL(None)
+    for name, value in malloc_of(settings).items():
+        if name not in environment and TUNABLES not in environment:
+            with contextlib.suppress(AttributeError):  # other C libraries have no such thing
+                library.mallopt(MALLOC_PARAMETERS[name], int(value))
+
+
+def malloc_of(settings: Settings) -> dict[str, str]:
+    """The variables for malloc with which a broker runs."""
+    return MEMBER_MALLOC if settings.cluster.name else MALLOC
 
 
 def become_broker(settings: Settings) -> NoReturn:
@@ -32,8 +96,7 @@ def become_broker(settings: Settings) -> NoReturn:
         *("-m", "broker", "--settings-fd", str(settings_fd)),
     ]
     try:
-        malloc = MEMBER_MALLOC if settings.cluster.name else MALLOC
-        os.execve(sys.executable, command, {**malloc, **os.environ})
+        os.execve(sys.executable, command, {**malloc_of(settings), **os.environ})
     except OSError as error:
         raise CliError(f"cannot start {sys.executable}: {error.strerror}") from error
 

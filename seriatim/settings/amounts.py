@@ -1,20 +1,13 @@
 """Kinds of settings that are amounts: sizes, durations and whole numbers."""
 
 import re
-from decimal import Decimal
 from typing import Final
 
 from seriatim.settings.checked import Setting, SettingKind, WrongValue, quoted
 
 SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 SIZES |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
-SECONDS = {
-    "d": Decimal(86400),
-    "h": Decimal(3600),
-    "m": Decimal(60),
-    "s": Decimal(1),
-    "ms": Decimal("0.001"),
-}
+MILLISECONDS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 # The number of digits is limited, so that no text makes a number that is slow to compute with.
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([A-Za-z]*)")
 _DURATION = re.compile(r"(?:[0-9]{1,15}(?:\.[0-9]{1,400})?(?:d|h|ms|m|s)){1,8}")
@@ -34,6 +27,8 @@ def read_size(text: str) -> int:
                 f" {found[1]}{unit}B (of 1000)"
             )
         raise WrongValue(f"{quoted(text)} is not a size; {SIZE.how}")
+    from decimal import Decimal  # not needed for a start without sizes
+
     size = Decimal(found[1]) * SIZES[found[2].lower()]
     if size != int(size):
         raise WrongValue(f"{quoted(text)} is not a whole number of bytes; {SIZE.how}")
@@ -54,14 +49,19 @@ def read_duration(text: str) -> float:
         return float(text)
     if not _DURATION.fullmatch(text):
         raise WrongValue(f"{quoted(text)} is not a duration; {DURATION.how}")
+    from decimal import Decimal
+
     parts = _DURATION_PART.findall(text)
-    return float(sum(Decimal(number) * SECONDS[unit] for number, unit in parts))
+    whole = sum(Decimal(number) * MILLISECONDS[unit] for number, unit in parts)
+    return float(whole / 1000)
 
 
 def show_duration(value: float) -> str:
     """Seconds as text: exact, and short if it is a round number of some unit."""
     if value != value or value in (float("inf"), float("-inf")) or value < 0:
         return str(value)
+    from decimal import Decimal
+
     exact = Decimal(repr(float(value)))
     if 0 < exact < 1 and exact * 1000 == int(exact * 1000):
         return f"{int(exact * 1000)}ms"

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from seriatim.settings.frozen_fields import FrozenFields
+
 FLAG_WORDS: Final = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
@@ -93,8 +95,7 @@ def _show(value: Any) -> str:
     return str(value if isinstance(value, str) else int(value))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingKind:
+class SettingKind(FrozenFields):
     """How values of one kind are read, checked, shown and explained."""
 
     how: str  # how to write a value; empty: what is allowed

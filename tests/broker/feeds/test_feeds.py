@@ -51,11 +51,11 @@ def test_given_a_message_then_the_journal_has_it_before_the_feed_and_the_feed_be
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group, seen = new_group(), []
-    write, flush = Store.write, Session.flush
+    commit, flush = Store.commit, Session.flush
 
-    def watched_write(store: Store, *fields: Any) -> None:
+    def watched_commit(store: Store, *fields: Any) -> None:
         seen.append(("journal", ear.rest()))
-        write(store, *fields)
+        commit(store, *fields)
         seen.append(("written", ear.rest()))
 
     def watched_flush(session: Session) -> None:
@@ -63,10 +63,11 @@ def test_given_a_message_then_the_journal_has_it_before_the_feed_and_the_feed_be
             seen.append(("subscriber", ear.rest()))
         flush(session)
 
-    monkeypatch.setattr(Store, "write", watched_write)
+    monkeypatch.setattr(Store, "commit", watched_commit)
     with Ear(group) as ear, serving(tmp_path, feed_text(group)) as broker:
         subscriber, publisher = broker.client(), broker.client()
         subscriber.ask(b"SUB orders 1\r\n")
+        broker.server.sessions[1].connection.fd = -1  # so its session sends, which can be watched
         monkeypatch.setattr(Session, "flush", watched_flush)
         publisher.publish(b"orders", b"one")
         monkeypatch.setattr(Session, "flush", flush)

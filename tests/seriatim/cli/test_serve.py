@@ -4,8 +4,11 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
+from ctypes import CDLL
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,8 @@ import pytest
 
 from broker.settings.settings import Settings
 from seriatim.cli.commands import run
-from tests.seriatim.cli.command import refusal, seriatim
-from tests.support.broker_start import settings_of
+from seriatim.cli.serve import settings_of
+from tests.seriatim.cli.command import COMMAND, environment, refusal, seriatim
 from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.raw import RawClient
 
@@ -37,7 +40,7 @@ class Served(SeriatimServer):
         "--sync never --sync=interval",
     ],
 )
-def test_given_arguments_when_a_test_starts_a_broker_then_it_has_the_settings_of_the_command(
+def test_given_arguments_when_read_without_typer_then_they_mean_what_they_mean_with_it(
     arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "broker.toml"
@@ -48,6 +51,11 @@ def test_given_arguments_when_a_test_starts_a_broker_then_it_has_the_settings_of
     monkeypatch.setattr("seriatim.cli.serve.become_broker", served.append)
     assert run(["serve", *words]) == 0
     assert served == [settings_of(words, os.environ)]
+
+
+@pytest.mark.parametrize("word", ["--help", "-h", "--no-port", "--no_listen"])
+def test_given_what_typer_answers_when_read_without_it_then_nothing_is_served(word: str) -> None:
+    assert settings_of(["-p", "-1", word], {}) is None
 
 
 def effective(*arguments: str, env: dict[str, str] | None = None) -> dict[str, Any]:
@@ -133,18 +141,63 @@ def broker(tmp_path: Path) -> Iterator[ServerProcess]:
         yield process
 
 
-def test_given_a_broker_when_it_serves_then_the_command_line_is_gone_from_its_memory(
+def test_given_a_broker_when_it_serves_then_nothing_that_it_does_not_need_is_in_its_memory(
     broker: ServerProcess,
 ) -> None:
-    command = Path(f"/proc/{broker.pid}/cmdline").read_bytes().split(b"\0")
-    assert command[-5:-2] == [b"-m", b"broker", b"--settings-fd"]
     mapped = Path(f"/proc/{broker.pid}/maps").read_text()
     assert "pydantic" not in mapped
     assert "_ssl" not in mapped
     assert not re.search(r"/feed/|/broker/(port|caller)\.", mapped), "nobody asked for them"
     assert not any("http monitor" in line for line in broker.log)
-    descriptors = Path(f"/proc/{broker.pid}/fd")
-    assert not any("seriatim-settings" in os.readlink(fd) for fd in descriptors.iterdir())
+
+
+def test_given_a_broker_when_it_starts_then_nothing_that_only_other_commands_need_is_imported() -> (
+    None
+):
+    start = [sys.executable, "-X", "importtime", COMMAND, "serve", "--loop", "asyncio"]
+    done = subprocess.run(
+        [*start, "-l", "/nowhere/log"], capture_output=True, text=True, env=environment()
+    )
+    assert done.returncode == 1
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "broker.process" in imported
+    heavy = {"typer", "click", "rich", "tomllib", "_ssl", "prometheus_client", "numpy", "aiohttp"}
+    assert not heavy & imported
+
+
+# A block that is freed raises the size from which glibc maps memory, unless that was set.
+MAPPED = """
+from ctypes import CDLL, Structure, c_int, c_size_t, c_void_p
+from broker.settings.settings import Settings
+from seriatim.cli.serve import tune_malloc
+
+class Info(Structure):
+    _fields_ = [(name, c_size_t) for name in "arena ordblks smblks hblks a b c d e f".split()]
+
+library = CDLL(None)
+library.malloc.restype, library.malloc.argtypes = c_void_p, [c_size_t]
+library.free.argtypes = [c_void_p]
+library.mallinfo2.restype = Info
+tune_malloc(Settings(), {environment})
+library.free(library.malloc(8 << 20))
+before = library.mallinfo2().hblks
+library.malloc(1 << 20)
+print(library.mallinfo2().hblks - before)
+"""
+
+
+@pytest.mark.skipif(not hasattr(CDLL(None), "mallinfo2"), reason="another C library")
+@pytest.mark.parametrize(
+    ("given", "mapped"), [({}, 1), ({"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=1"}, 0)]
+)
+def test_given_a_broker_when_it_starts_then_large_blocks_are_given_back_unless_the_user_decides(
+    given: dict[str, str], mapped: int
+) -> None:
+    code = MAPPED.replace("{environment}", repr(given))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment()
+    )
+    assert (done.stdout, done.stderr) == (f"{mapped}\n", "")
 
 
 def test_given_a_broker_when_it_starts_then_its_process_is_the_one_that_was_started(

@@ -1,5 +1,6 @@
 """`seriatim cq`: the broker as cquencer's command, with its port, one feed, and no NATS."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -45,6 +46,16 @@ def running(*arguments: str) -> Iterator[tuple[int, tuple[str, int], list[str]]]
     finally:
         process.kill()
         process.communicate()
+
+
+def test_given_the_command_when_it_serves_then_its_own_modules_are_gone_from_its_memory() -> None:
+    with running() as (port, _, said):
+        pid = int(said[0].partition("]")[0].strip("["))
+        with socket.create_connection(("127.0.0.1", port)):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
+            assert not any("seriatim-settings" in os.readlink(fd) for fd in descriptors)
+    assert command[-5:-2] == [b"-m", b"broker", b"--settings-fd"]
 
 
 def test_given_the_three_arguments_then_it_is_cquencer_and_nothing_else() -> None:
