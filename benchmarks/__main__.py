@@ -1,6 +1,7 @@
 """`python -m benchmarks`: run scenarios on servers, print the table, write JSON and a plot."""
 
 import argparse
+import fnmatch
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,14 +10,16 @@ from rich.console import Console
 
 from benchmarks import machine, report
 from benchmarks.errors import BenchmarkError
+from benchmarks.kinds import Scenario
+from benchmarks.markdown import markdown
 from benchmarks.runner import Result, run_scenario
-from benchmarks.scenarios import ALL, Scenario, fits, scaled
+from benchmarks.scenarios import ALL, fits, scaled
 from benchmarks.servers import KNOWN, ORIGINAL, Server, original, server_from_option
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 EXAMPLES = """\
 examples:
-  python -m benchmarks                                  everything, about 13 minutes
+  python -m benchmarks                                  everything, about 40 minutes
   python -m benchmarks --quick                          everything, once and short
   python -m benchmarks --only 1:1-16 --runs 3
   python -m benchmarks --server nats-server --server seriatim-uvloop --only 1:1-128
@@ -33,7 +36,11 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument(
-        "--only", action="append", metavar="NAME", default=[], help="this scenario; may be repeated"
+        "--only",
+        action="append",
+        metavar="NAME",
+        default=[],
+        help="this scenario, or those of a pattern such as 'kept-*'; may be repeated",
     )
     made.add_argument(
         "--server", action="append", metavar="NAME", default=[],
@@ -56,17 +63,22 @@ def parser() -> argparse.ArgumentParser:
         "--json", type=Path, metavar="FILE", default=RESULTS, help="default: %(default)s"
     )
     made.add_argument("--plot", type=Path, metavar="FILE", help="draw a plot, .svg or .png")
+    made.add_argument(
+        "--markdown", action="store_true", help="print the tables of the documentation, too"
+    )
     made.add_argument("--list", action="store_true", help="list scenarios and servers")
     return made
 
 
 def chosen_scenarios(names: Sequence[str]) -> list[Scenario]:
-    """Return the scenarios with these names; all, if there are none."""
-    known = {scenario.name: scenario for scenario in ALL}
-    for name in names:
-        if name not in known:
+    """Return the scenarios with these names or patterns; all, if there are none."""
+    known = [scenario.name for scenario in ALL]
+    chosen = {name: set(fnmatch.filter(known, name)) for name in names}
+    for name, found in chosen.items():
+        if not found:
             raise BenchmarkError(f"--only {name}: no such scenario; there are {', '.join(known)}")
-    return [scenario for scenario in ALL if not names or scenario.name in names]
+    wanted = set().union(*chosen.values()) if names else set(known)
+    return [scenario for scenario in ALL if scenario.name in wanted]
 
 
 def chosen_servers(
@@ -112,6 +124,8 @@ def run(options: argparse.Namespace, console: Console) -> list[Result]:
             chosen = servers_of(scenario)
             results += run_scenario(scaled(scenario, factor), chosen, runs, status.update)
     report.show(console, header, results)
+    if options.markdown:
+        print(markdown(results), flush=True)
     report.write_json(options.json, header, results)
     console.print(f"written: {options.json}", style="dim", highlight=False)
     if options.plot:

@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from benchmarks.process import cpu_seconds, peak_bytes
+from benchmarks.usage import cpu_seconds, peak_bytes
 from sequencer.journal.record import RecordBatch
 from sequencer.journal.store import Store
 from tests.support.cluster_start import ClusterOf

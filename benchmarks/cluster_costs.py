@@ -36,8 +36,9 @@ from benchmarks.connection import Connection
 from benchmarks.flood import FLOOD_SECONDS
 from benchmarks.keepers import Journal, ask
 from benchmarks.load import Loader, Publisher, Subscriber
-from benchmarks.process import ServerProcess, cpu_seconds, peak_bytes
+from benchmarks.process import ServerProcess
 from benchmarks.servers import KNOWN
+from benchmarks.usage import cpu_seconds, peak_bytes
 from benchmarks.window import Waiting, publish_all
 from benchmarks.wire import payload_of, publications, stream_bytes
 

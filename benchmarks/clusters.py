@@ -13,8 +13,9 @@ from typing import ClassVar, Self
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.keepers import Journal, Keeper, Stream
-from benchmarks.process import cpu_seconds, free_port
+from benchmarks.process import free_port
 from benchmarks.requester import Requester
+from benchmarks.usage import cpu_seconds
 
 BIN = Path(sys.executable).parent
 MEMBERS = 3

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from benchmarks.kinds import Goal
 from benchmarks.runner import Result
 from benchmarks.sample import COSTS, spread
-from benchmarks.scenarios import Goal
 from benchmarks.servers import BASELINE
 
 WORDS = {
@@ -14,6 +14,10 @@ WORDS = {
     "out_per_second": "messages per second",
     "per_cpu_second": "messages per second of CPU",
     "p50_us": "p50",
+    "start_ms": "milliseconds to start",
+    "growth": "CPU per message in the last tenth, times that in the first",
+    "peak_mib": "peak memory in MiB",
+    "cache_mib": "page cache in MiB",
 }
 
 
@@ -28,12 +32,16 @@ class Verdict:
 
     @property
     def reached(self) -> bool:
+        if not self.goal.peer and self.goal.figure in COSTS:
+            return self.found <= self.goal.least
         return self.found >= self.goal.least
 
     def __str__(self) -> str:
         """The verdict in one line, with its key word at the end."""
         least, peer = self.goal.least, self.goal.peer
-        if not peer:
+        if not peer and self.goal.figure in COSTS:
+            said = f"{self.found:.4g}, goal {least:g} or less"
+        elif not peer:
             said = f"{self.found / 1e6:.2f} M, goal {least / 1e6:g} M"
         elif least < 1:  # it may be worse, by this factor
             said = f"{1 / self.found:.2f} times that of {peer}, goal {1 / least:g} or less"
@@ -63,14 +71,19 @@ def ratio(result: Result, results: Sequence[Result], figure: str, peer: str = ""
 
 
 def verdicts(results: Sequence[Result]) -> Iterator[Verdict]:
-    """Judge every server except nats-server and others that serve as a comparison."""
+    """Judge every server except nats-server and others that serve as a comparison.
+
+    A goal that names a server is that server's alone, even if others are compared with it.
+    """
     for result in results:
         name, goals = result.server.name, result.scenario.goals
         peers = {BASELINE, *(goal.peer for goal in goals)}
-        theirs = result.server.keeps == "jetstream" or result.server.takes == "nothing"
-        if not result.samples or name in peers or theirs:
+        theirs = result.server.keeps == "jetstream" or result.server.is_floor
+        if not result.samples or theirs:
             continue
         for goal in goals:
+            if name != goal.server if goal.server else name in peers:
+                continue
             if goal.peer:
                 found = ratio(result, results, goal.figure, goal.peer)
             else:

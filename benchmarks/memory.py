@@ -1,8 +1,8 @@
 """Makes memory available before a run, so that the machine need not find it during the run.
 
 On a virtual machine whose host reclaims free memory, the first write to a page of the page cache
-costs ten times as much as the second. A server that has run for a while writes to pages that were
-in use before. So before a run that keeps messages, as much memory is used and released. That helps
+costs ten times as much as the second. That is what a user gets, so it is what is measured. Only
+before a run of a scenario that says "warm memory", as much memory is used and released. That helps
 for a gigabyte or so, and for a second or two, until the host begins to reclaim it.
 """
 

@@ -11,10 +11,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
 from benchmarks.goals import ratio
-from benchmarks.report import MIB
+from benchmarks.kinds import Casting, Day, Flood, Keeping, RoundTrip, Starting
 from benchmarks.runner import Result
-from benchmarks.sample import spread
-from benchmarks.scenarios import Casting, Flood, Keeping, RoundTrip
+from benchmarks.sample import MIB, spread
 
 COLOURS = ("#1f6f8b", "#e07a1f", "#6a8f3c", "#8d5a97", "#b23a48")
 PEER_COLOURS = {"nats-server": "#9aa0a6", "jetstream": "#5f6368", "jetstream-always": "#bdc1c6"}
@@ -28,8 +27,13 @@ STYLE: dict[Any, Any] = {
 
 
 def draw(path: Path, header: dict[str, str], results: Sequence[Result]) -> None:
-    """Write the plot to `path`, in the format of its extension. Multicast is not in it."""
-    measured = [result for result in results if result.samples]
+    """Write the plot to `path`, in the format of its extension.
+
+    Multicast, starts and the day in miniature are not in it.
+    """
+    measured = [
+        one for one in results if one.samples and not isinstance(one.scenario, Day | Starting)
+    ]
     kept = [result for result in measured if isinstance(result.scenario, Keeping)]
     live = [one for one in measured if not isinstance(one.scenario, Keeping | Casting)]
     floods = [result for result in live if isinstance(result.scenario, Flood)]

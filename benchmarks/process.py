@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Self
 
 from benchmarks.errors import BenchmarkError
-from benchmarks.servers import Server
+from benchmarks.programs import built
+from benchmarks.servers import PROGRAM, Server
+from benchmarks.usage import cpu_seconds, peak_bytes
 
-START_SECONDS = 15
+START_SECONDS = 60  # recovery of gigabytes included
 STOP_SECONDS = 5
 ROOMS = ("parser", "sublist", "sequencer", "broker")
 
@@ -24,23 +26,6 @@ def free_port(kind: int = socket.SOCK_STREAM) -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def cpu_seconds(process: int) -> float:
-    """Return the user and system time of all its threads so far, including ended ones.
-
-    This is the process's own CPU clock, in nanoseconds: /proc/PID/stat counts in ticks of 10 ms,
-    and /proc/PID/task/*/schedstat omits threads that have ended. Raises `OSError` if there is no
-    such process.
-    """
-    return time.clock_gettime_ns(~process << 3 | 2) / 1e9  # what clock_getcpuclockid(3) returns
-
-
-def peak_bytes(process: int) -> int:
-    """Return its peak of physical memory; 0 if it has ended."""
-    status = Path(f"/proc/{process}/status").read_text()
-    lines = [line for line in status.splitlines() if line.startswith("VmHWM:")]
-    return int(lines[0].split()[1]) * 1024 if lines else 0
 
 
 class ServerProcess:
@@ -60,31 +45,55 @@ class ServerProcess:
         if self.server.uncompiled:
             copy_sources(place)
             environment["PYTHONPATH"] = str(place)
-        words = self.server.arguments(self.port, self.feed_port, place)
+        self.environment = environment
+        self.words = self.server.arguments(self.port, self.feed_port, place)
+        if self.words[0].startswith(PROGRAM):
+            self.words[0] = str(built(self.words[0].removeprefix(PROGRAM)))
         try:
-            with (place / "log").open("wb") as log:
-                self.process = subprocess.Popen(
-                    words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=place,
-                    env=environment,
-                )  # fmt: skip
-        except OSError as error:
-            self.directory.cleanup()
-            raise BenchmarkError(f"{self.server.name} cannot be started: {error}") from None
-        try:
-            self._wait_until_ready()
+            self.start()
         except BaseException:
-            self.__exit__()
+            self.directory.cleanup()
             raise
         return self
 
+    def start(self) -> None:
+        """Start the process, and return when it accepts connections.
+
+        `started_seconds` and `started_cpu_seconds` say what that took.
+        """
+        place = Path(self.directory.name)
+        began_at = time.perf_counter()
+        try:
+            with (place / "log").open("wb") as log:
+                self.process = subprocess.Popen(
+                    self.words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=place,
+                    env=self.environment,
+                )  # fmt: skip
+        except OSError as error:
+            raise BenchmarkError(f"{self.server.name} cannot be started: {error}") from None
+        try:
+            self._wait_until_ready()
+            self.started_seconds = time.perf_counter() - began_at
+            self.started_cpu_seconds = self.cpu_seconds()
+        except BaseException:
+            self._stop()
+            raise
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        self.process.wait()
+
     def __exit__(self, *_: object) -> None:
+        self._stop()
+        self.directory.cleanup()
+
+    def _stop(self) -> None:
         self.process.terminate()
         try:
             self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.directory.cleanup()
+            self.kill()
 
     def cpu_seconds(self) -> float:
         """Return the user and system time of all threads so far."""
@@ -111,9 +120,12 @@ class ServerProcess:
             if self.process.poll() is not None:
                 break
             with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", self.port), START_SECONDS).close()
-                return
-            time.sleep(0.01)  # nothing to await: it is another program's port
+                place = ("127.0.0.1", self.port)
+                with socket.create_connection(place, START_SECONDS) as connection:
+                    if self.server.takes == "nats":
+                        connection.recv(1)  # of INFO: the server itself has accepted it
+                    return
+            time.sleep(0.001)  # nothing to await: it is another program's port
         raise BenchmarkError(f"{self.server.name} did not start: {self.last_words()}")
 
 

@@ -17,11 +17,11 @@ from typing import Self
 from zlib import crc32
 
 from benchmarks.errors import BenchmarkError
-from benchmarks.process import cpu_seconds, peak_bytes
+from benchmarks.usage import cpu_seconds, peak_bytes
 
 SOURCES = Path(__file__).parent / "programs"
 BUILT = Path(__file__).parent.parent / "build" / "benchmarks"
-FLAGS = ("-O2", "-Wall", "-Wextra", "-Werror")
+FLAGS = ("-O2", "-Wall", "-Wextra", "-Werror", "-pthread")
 START_SECONDS = 15
 RUN_SECONDS = 90  # after that the run has failed
 STOP_SECONDS = 5

@@ -10,11 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.goals import find, ratio, verdicts
+from benchmarks.kinds import Casting, Day, Goal, Keeping, Scenario, Starting
 from benchmarks.runner import Result
-from benchmarks.sample import FIGURES, Spread, spread
-from benchmarks.scenarios import Casting, Goal, Keeping, Scenario
+from benchmarks.sample import FIGURES, MIB, Spread, spread
 
-MIB = 1024 * 1024
 NOTES = (
     "ratio: how many times better than nats-server (JetStream where messages are kept; cq, the "
     "floor or the listener with multicast), of CPU per message (p50 for the round trip, the rate "
@@ -54,12 +53,39 @@ CAST = Kind(
 )
 
 
-KINDS = (LIVE, KEPT, CAST)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plain:
+    """A table of figures that are compared with nothing."""
+
+    title: str
+    columns: tuple[tuple[str, str], ...]
 
 
-def kind_of(scenario: Scenario) -> Kind:
+DAY = Plain(
+    "A day in miniature: medians, (least - greatest)",
+    (
+        ("messages/s", "in_per_second"), ("CPU us/message", "cpu_us"),
+        ("in the first\ntenth", "first_cpu_us"), ("in the last\ntenth", "last_cpu_us"),
+        ("last : first", "growth"), ("page cache MiB,\nat most", "cache_mib"),
+        ("peak MiB", "peak_mib"),
+    ),
+)  # fmt: skip
+RANGED = ("start_ms", "growth")  # of these the least and the greatest are shown, too
+START = Plain(
+    "Start: medians, (least - greatest)",
+    (("ms", "start_ms"), ("CPU ms", "cpu_ms"), ("peak MiB", "peak_mib")),
+)
+
+KINDS = (LIVE, KEPT, DAY, START, CAST)
+
+
+def kind_of(scenario: Scenario) -> Kind | Plain:
     """Return the table to which a scenario belongs."""
     match scenario:
+        case Day():
+            return DAY
+        case Starting():
+            return START
         case Keeping():
             return KEPT
         case Casting():
@@ -74,27 +100,57 @@ def tables(results: Sequence[Result]) -> list[Table]:
     return [table(rows, kind) for kind, rows in kinds if rows]
 
 
-def table(results: Sequence[Result], kind: Kind) -> Table:
+def table(results: Sequence[Result], kind: Kind | Plain) -> Table:
     """Return the table: a row for each scenario and server, medians of the runs."""
     made = Table(title=kind.title, title_justify="left")
     made.add_column("scenario", no_wrap=True)
     made.add_column("server", no_wrap=True)
-    for heading in (*(heading for heading, _ in kind.rates), *kind.headings):
+    columns = kind.columns if isinstance(kind, Plain) else kind.rates
+    headings = ("runs",) if isinstance(kind, Plain) else kind.headings
+    for heading in (*(heading for heading, _ in columns), *headings):
         made.add_column(heading, justify="right", no_wrap=True)
     previous = ""
     for result in results:
         name = result.scenario.name
         if previous and name != previous:
             made.add_section()
-        made.add_row(name if name != previous else "", *_cells(result, results, kind))
+        cells = (
+            _plain_cells(result, kind) if isinstance(kind, Plain) else _cells(result, results, kind)
+        )
+        made.add_row(name if name != previous else "", *cells)
         previous = name
     return made
 
 
-def shown_goal(scenario: Scenario) -> Goal:
-    """Return what the table's ratio compares: the first goal against the scenario's peer."""
+def shown_goal(scenario: Scenario, server: str) -> Goal:
+    """Return what the table's ratio compares: the server's first goal against the scenario's peer.
+
+    Without one it is what the others are compared by.
+    """
     goals = [goal for goal in scenario.goals if goal.peer == scenario.peer]
-    return goals[0] if goals else Goal("cpu_us", 0, scenario.peer)
+    for goal in goals:
+        if goal.server in ("", server):
+            return goal
+    return Goal(goals[0].figure if goals else "cpu_us", 0, scenario.peer)
+
+
+def _plain_cells(result: Result, kind: Plain) -> list[str]:
+    if not result.samples:
+        return [result.server.name, "[red]failed[/red]"]
+    figures = [(name, spread(result.samples, name)) for _, name in kind.columns]
+    shown = []
+    for name, figure in figures:
+        if name in RANGED:
+            shown.append(_range(figure))
+        else:
+            rate = name.endswith("per_second")
+            shown.append(_count(figure.median) if rate else f"{figure.median:.3g}")
+    return [result.server.name, *shown, _runs(result)]
+
+
+def _runs(result: Result) -> str:
+    failed = f" [red]({len(result.errors)} failed)[/red]" if result.errors else ""
+    return f"{len(result.samples)}{failed}"
 
 
 def _cells(result: Result, results: Sequence[Result], kind: Kind) -> list[str]:
@@ -104,8 +160,7 @@ def _cells(result: Result, results: Sequence[Result], kind: Kind) -> list[str]:
     latency = ""
     if each["p50_us"].median:
         latency = f"{each['p50_us'].median:.1f} / {each['p99_us'].median:.1f}"
-    failed = f" [red]({len(result.errors)} failed)[/red]" if result.errors else ""
-    goal = shown_goal(result.scenario)
+    goal = shown_goal(result.scenario, result.server.name)
     found = ratio(result, results, goal.figure)
     return [
         result.server.name,
@@ -118,7 +173,7 @@ def _cells(result: Result, results: Sequence[Result], kind: Kind) -> list[str]:
         *([_judged_memory(result, results)] if MEMORY_RATIO in kind.headings else []),
         f"{each['server_cores'].median:.2f}",
         f"{each['generator_cores'].median:.2f}",
-        f"{len(result.samples)}{failed}",
+        _runs(result),
     ]
 
 
@@ -202,7 +257,9 @@ def as_json(header: dict[str, str], results: Sequence[Result]) -> str:
             {
                 "scenario": dataclasses.asdict(result.scenario),
                 "server": dataclasses.asdict(result.server),
-                "ratio": ratio(result, results, shown_goal(result.scenario).figure),
+                "ratio": ratio(
+                    result, results, shown_goal(result.scenario, result.server.name).figure
+                ),
                 "memory_ratio": ratio(result, results, "peak_bytes"),
                 "figures": medians,
                 "runs": [dataclasses.asdict(sample) for sample in result.samples],

@@ -6,32 +6,54 @@ machine affects all of them alike.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from benchmarks.day import run_day
 from benchmarks.errors import BenchmarkError
 from benchmarks.feeding import run_feeding
 from benchmarks.flood import run_flood
 from benchmarks.idle import run_idle
-from benchmarks.numbering import run_numbering
-from benchmarks.reading import run_reading
-from benchmarks.receiving import run_receiving
-from benchmarks.replaying import run_replaying
-from benchmarks.roundtrip import run_round_trip
-from benchmarks.sample import Sample
-from benchmarks.scenarios import (
+from benchmarks.kinds import (
+    Day,
     Feeding,
     Flood,
     Idle,
+    ManySmall,
     Numbering,
     Reading,
     Receiving,
     Replaying,
     RoundTrip,
     Scenario,
+    Starting,
     Storing,
-    scaled,
 )
+from benchmarks.many_small import run_many_small
+from benchmarks.numbering import run_numbering
+from benchmarks.reading import run_reading
+from benchmarks.receiving import run_receiving
+from benchmarks.replaying import run_replaying
+from benchmarks.roundtrip import run_round_trip
+from benchmarks.sample import Sample
+from benchmarks.scenarios import scaled
 from benchmarks.servers import Server
+from benchmarks.starting import run_starting
 from benchmarks.storing import run_storing
+
+RUNS: dict[type[Scenario], Callable[[Any, Server], Sample]] = {
+    Flood: run_flood,
+    ManySmall: run_many_small,
+    RoundTrip: run_round_trip,
+    Idle: run_idle,
+    Storing: run_storing,
+    Replaying: run_replaying,
+    Reading: run_reading,
+    Day: run_day,
+    Starting: run_starting,
+    Numbering: run_numbering,
+    Feeding: run_feeding,
+    Receiving: run_receiving,
+}
 
 
 @dataclass(slots=True)
@@ -62,24 +84,4 @@ def run_scenario(
 
 def run_once(scenario: Scenario, server: Server) -> Sample:
     """Run one scenario once on one server."""
-    match scenario:
-        case Flood():
-            return run_flood(scenario, server)
-        case RoundTrip():
-            return run_round_trip(scenario, server)
-        case Idle():
-            return run_idle(scenario, server)
-        case Storing():
-            return run_storing(scenario, server)
-        case Replaying():
-            return run_replaying(scenario, server)
-        case Reading():
-            return run_reading(scenario, server)
-        case Numbering():
-            return run_numbering(scenario, server)
-        case Feeding():
-            return run_feeding(scenario, server)
-        case Receiving():
-            return run_receiving(scenario, server)
-        case _:
-            raise TypeError(scenario)
+    return RUNS[type(scenario)](scenario, server)

@@ -4,6 +4,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+MIB = 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -18,6 +20,10 @@ class Sample:
     p50_us: float = 0.0
     p99_us: float = 0.0
     sent: int = 0  # to be kept or received: `messages` says how many were
+    start_ms: float = 0.0  # until a connection was accepted
+    first_cpu_us: float = 0.0  # per message in the first tenth, and in the last
+    last_cpu_us: float = 0.0
+    cache_bytes: int = 0  # of the store's files in the page cache, at most
 
     @property
     def cpu_us(self) -> float:
@@ -36,6 +42,23 @@ class Sample:
     def per_cpu_second(self) -> float:
         """Messages per second of the server's CPU."""
         return self.messages / self.server_cpu_seconds if self.server_cpu_seconds else 0.0
+
+    @property
+    def growth(self) -> float:
+        """How many times as expensive a message of the last tenth is as one of the first."""
+        return self.last_cpu_us / self.first_cpu_us if self.first_cpu_us else 0.0
+
+    @property
+    def cpu_ms(self) -> float:
+        return self.server_cpu_seconds * 1000
+
+    @property
+    def peak_mib(self) -> float:
+        return self.peak_bytes / MIB
+
+    @property
+    def cache_mib(self) -> float:
+        return self.cache_bytes / MIB
 
     @property
     def kept_percent(self) -> float:
@@ -60,9 +83,14 @@ class Sample:
 FIGURES = (
     "in_per_second", "out_per_second", "cpu_us", "p50_us", "p99_us", "peak_bytes",
     "server_cores", "generator_cores", "per_cpu_second", "kept_percent",
-    "received_percent",
+    "received_percent", "start_ms", "cpu_ms", "first_cpu_us", "last_cpu_us", "growth",
+    "peak_mib", "cache_mib",
 )  # fmt: skip
-COSTS = {"cpu_us", "p50_us", "p99_us", "peak_bytes"}  # lower is better; for all others, higher
+# Lower is better; for all others, higher.
+COSTS = {
+    "cpu_us", "p50_us", "p99_us", "peak_bytes", "start_ms", "cpu_ms", "growth", "peak_mib",
+    "cache_mib",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,176 +1,36 @@
 """The scenarios, as data: what is done, how often, on which servers, and the goals.
 
-The numbers of messages are chosen for about 4 seconds of the slower server on two cores, and less
-if they are kept: benchmarks/memory.py says why a gigabyte is enough.
+The numbers of messages are chosen for about 4 seconds of the slower server on two cores. Memory is
+as it comes, unless a scenario says "warm memory" (benchmarks/memory.py).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from benchmarks.core import core_scenarios
+from benchmarks.kinds import (
+    DEFAULT,
+    Casting,
+    Day,
+    Feeding,
+    Flood,
+    Goal,
+    Idle,
+    Keeping,
+    ManySmall,
+    Numbering,
+    Reading,
+    Receiving,
+    Replaying,
+    RoundTrip,
+    Scenario,
+    Starting,
+    Storing,
+    cpu,
+)
 from benchmarks.servers import Server
 
-LIVE = ("seriatim-bare", "nats-server")  # nothing is kept, on disk or in memory
-KEPT = ("seriatim", "jetstream")  # both keep everything
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """A figure that must be so many times better than another server's, or a limit of its own.
-
-    Better means lower for a cost (CPU, a wait, memory) and higher for anything else.
-    """
-
-    figure: str  # of a sample
-    least: float
-    peer: str = "nats-server"  # with none, `least` is the figure itself
-
-
-def cpu(least: float, peer: str = "nats-server") -> tuple[Goal, ...]:
-    """Return the most usual goal."""
-    return (Goal("cpu_us", least, peer),)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
-    """The attributes of all scenarios."""
-
-    name: str
-    about: str
-    servers: tuple[str, ...] = LIVE
-    peer: str = "nats-server"  # the server that the table compares with
-    goals: tuple[Goal, ...] = ()  # not for servers that serve as a comparison
-    memory_max_mib: int = 0  # 0: the peer's peak
-    compared_with: str = ""  # a scenario that differs in one respect
-    runs_max: int = 99
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flood(Scenario):
-    """Publishers send as fast as the server reads; every subscriber gets every message."""
-
-    messages: int
-    size: int
-    publishers: int = 1
-    subscribers: int = 0
-    subjects: int = 1  # more than one: the subscribers' pattern is `bench.>`
-    burden: int = 0  # subscriptions on other, distinct subjects, made before
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundTrip(Scenario):
-    """One message in flight: published on one connection, received on another."""
-
-    rounds: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Idle(Scenario):
-    """Connections that only wait, with one subscription each."""
-
-    connections: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping(Scenario):
-    """Scenarios of messages that the server keeps on disk."""
-
-    servers: tuple[str, ...] = KEPT
-    peer: str = "jetstream"
-    messages: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storing(Keeping):
-    """Publishers whose messages are kept. Only what was kept counts."""
-
-    publishers: int = 1
-    window: int = 0  # unacknowledged publications per publisher; 0: without acknowledgements
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replaying(Keeping):
-    """One subscriber reads all that is kept, from the first message."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading(Keeping):
-    """One client asks for all that is kept in columns ($SEQ.READ)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Casting(Scenario):
-    """Scenarios with messages that are sent by multicast."""
-
-    messages: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Numbering(Casting):
-    """Clients of cquencer's port send a message and wait for its number. There is no receiver."""
-
-    connections: int
-    window: int = 1  # messages in flight per connection, if a server accepts netstrings
-    servers: tuple[str, ...] = ("seriatim-cq", "cq")
-    peer: str = "cq"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Feeding(Casting):
-    """One publisher floods a feed, one receiver on this machine counts what it gets."""
-
-    peer: str = "floor"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receiving(Casting):
-    """One receiver gets what is sent at a steady rate, in datagrams per second."""
-
-    rate: int
-    packed: int = 1  # messages in a datagram
-    servers: tuple[str, ...] = ("receiver", "listener")
-    peer: str = "listener"
-
-
 ALL: tuple[Scenario, ...] = (
-    Flood(
-        name="1:0-16", about="1 publisher, no subscriber, 16 B",
-        messages=40_000_000, size=16, goals=cpu(3.5),
-    ),
-    Flood(
-        name="1:0-128", about="1 publisher, no subscriber, 128 B",
-        messages=24_000_000, size=128, goals=cpu(2.5),
-    ),
-    Flood(
-        name="1:1-16", about="1 publisher, 1 subscriber, 16 B",
-        messages=12_000_000, size=16, subscribers=1, goals=cpu(6),
-    ),
-    Flood(
-        name="1:1-128", about="1 publisher, 1 subscriber, 128 B",
-        messages=8_000_000, size=128, subscribers=1, goals=cpu(4.5),
-    ),
-    Flood(
-        name="1:1-1024", about="1 publisher, 1 subscriber, 1 KiB",
-        messages=3_000_000, size=1024, subscribers=1, goals=cpu(2),
-    ),
-    Flood(
-        name="1:10-128", about="1 publisher, 10 subscribers, 128 B",
-        messages=1_500_000, size=128, subscribers=10, goals=cpu(4.5),
-    ),
-    Flood(
-        name="4:4-1000", about="4 publishers, 4 subscribers to bench.>, 1000 subjects, 128 B",
-        messages=4_000_000, size=128, publishers=4, subscribers=4, subjects=1000, goals=cpu(4.5),
-    ),
-    Flood(
-        name="4:4-100000", about="4 publishers, 4 subscribers to bench.>, 100 000 subjects, 128 B",
-        messages=4_000_000, size=128, publishers=4, subscribers=4, subjects=100_000, goals=cpu(4),
-        compared_with="4:4-1000",
-    ),
-    RoundTrip(
-        name="round-trip", about="one message in flight, 16 B",
-        rounds=20_000, size=16, goals=(Goal("p50_us", 1),),
-    ),
+    *core_scenarios(),
     Idle(
         name="idle-10000", about="10 000 idle connections, one subscription each",
         connections=10_000, memory_max_mib=200, runs_max=3,
@@ -180,21 +40,29 @@ ALL: tuple[Scenario, ...] = (
         messages=8_000_000, size=128, subscribers=1, burden=1_000_000, goals=cpu(4.5), runs_max=3,
         memory_max_mib=600, compared_with="1:1-128",
     ),
+    ManySmall(
+        name="many-apart-1", about="many-small-1, evenly spaced: never two messages at a time",
+        servers=DEFAULT, messages=100_000, size=128, publishers=500, rate=20_000, together=1,
+        subscribers=1,
+    ),
     Flood(
-        name="kept-1:1-128", about="1:1-128, and every message is kept",
-        servers=("seriatim", "seriatim-no-journal", "nats-server"),
-        messages=4_000_000, size=128, subscribers=1,
-        goals=cpu(3) + cpu(1 / 1.6, "seriatim-no-journal"),
+        name="warm-1:1-128", about="1 publisher, 1 subscriber, 128 B, warm memory",
+        servers=DEFAULT, warm=True, messages=8_000_000, size=128, subscribers=1,
+        goals=cpu(4, server="seriatim"),
     ),
     Storing(
         name="store-flood-128", about="1 publisher, no acknowledgement, 128 B",
         messages=5_000_000, size=128,
-        goals=(*cpu(15, "jetstream"), Goal("in_per_second", 10, "jetstream")),
+        goals=(*cpu(30, "jetstream"), Goal("in_per_second", 10, "jetstream")),
+    ),
+    Storing(
+        name="warm-store-flood-128", about="1 publisher, no acknowledgement, 128 B, warm memory",
+        messages=5_000_000, size=128, warm=True, goals=cpu(30, "jetstream"),
     ),
     Storing(
         name="store-acked-128", about="1 publisher, 4000 publications on their way, 128 B",
         messages=4_000_000, size=128, window=4000,
-        goals=(*cpu(15, "jetstream"), Goal("in_per_second", 10, "jetstream")),
+        goals=(*cpu(20, "jetstream"), Goal("in_per_second", 10, "jetstream")),
     ),
     Storing(
         name="sync-always-100", about="100 publishers, each waits for the disk each time, 128 B",
@@ -211,6 +79,27 @@ ALL: tuple[Scenario, ...] = (
         name="read-128", about="1 client reads all that is kept in columns, 128 B",
         servers=("seriatim",), messages=4_000_000, size=128,
         goals=(Goal("per_cpu_second", 5e6, ""),),
+    ),
+    Day(
+        name="day-128", about="10 GiB through the journal, of which 2 GiB are retained, 128 B",
+        messages=56_000_000, size=128, runs_max=3,
+        goals=(Goal("growth", 1.15, ""), Goal("cache_mib", 128, ""), Goal("peak_mib", 100, "")),
+    ),
+    Starting(
+        name="start", about="from the start of the process to the first connection, empty store",
+        servers=DEFAULT, goals=(Goal("start_ms", 120, "", "seriatim"),),
+    ),
+    Starting(
+        name="recovery-0.1", about="start after SIGKILL, with 0.1 GiB in the journal",
+        messages=560_000, runs_max=3,
+    ),
+    Starting(
+        name="recovery-1", about="start after SIGKILL, with 1 GiB in the journal",
+        messages=5_600_000, runs_max=3,
+    ),
+    Starting(
+        name="recovery-4", about="start after SIGKILL, with 4 GiB in the journal",
+        messages=22_400_000, runs_max=3,
     ),
     Numbering(
         name="cq-1", about="cquencer's port: 1 client waits for each number, 128 B",
@@ -261,7 +150,9 @@ def fits(scenario: Scenario, server: Server) -> bool:
             return server.feeds
         case Receiving():
             return server.takes == "multicast"
-        case Reading():
+        case Reading() | Day():
+            return server.keeps == "journal"
+        case Starting() if scenario.messages:
             return server.keeps == "journal"
         case Keeping():
             return bool(server.keeps)
@@ -280,6 +171,9 @@ def scaled(scenario: Scenario, factor: float) -> Scenario:
                 messages=max(1, int(scenario.messages * factor)),
                 burden=int(scenario.burden * factor),
             )
+        case ManySmall() | Starting():
+            least = 1 if scenario.messages else 0
+            return replace(scenario, messages=max(least, int(scenario.messages * factor)))
         case RoundTrip():
             return replace(scenario, rounds=max(10, int(scenario.rounds * factor)))
         case Idle():

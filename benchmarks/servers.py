@@ -29,6 +29,9 @@ FEED = f"{SERIATIM} asyncio --no-journal --feed {{group}}:{{feed_port}},interfac
 CQ = "cq {port} {group} {feed_port}"
 OURS = f"{{bin}}/seriatim {CQ} --interface 127.0.0.1"
 FLOOR = "floor {group} {feed_port} {messages} {size}"
+PROGRAM = "program:"  # a command that begins so is one of the benchmark's programs in C
+READ_BYTES = 256 * 1024  # what the broker reads at once (limits.receive_buffer)
+BARE_FLOOR = f"{PROGRAM}broker_floor {{port}} {READ_BYTES}"
 ECHO_SECONDS = 0.5
 ORIGINAL = "cq"  # not part of this repository: its binary must be given
 ALWAYS = """\
@@ -49,6 +52,11 @@ class Server:
     uncompiled: bool = False  # runs a copy of our sources without compiled modules
     scale: float = 1.0  # of each scenario's messages: slow servers need fewer for the same time
     takes: Takes = "nats"
+
+    @property
+    def is_floor(self) -> bool:
+        """Whether it only shows what the system itself costs."""
+        return self.takes == "nothing" or self.command.startswith(PROGRAM)
 
     @property
     def feeds(self) -> bool:
@@ -74,6 +82,7 @@ KNOWN = {
     server.name: server
     for server in (
         Server("seriatim", "netstring", JOURNAL, "journal"),
+        Server("seriatim-day", "netstring", f"{JOURNAL} --retain_bytes 2GiB", "journal"),
         Server("seriatim-always", "netstring", f"{JOURNAL} --sync always", "journal"),
         Server("seriatim-no-journal", "netstring", f"{SERIATIM} asyncio --no-journal"),
         Server("seriatim-bare", "netstring", f"{SERIATIM} asyncio --no-journal --ring_bytes 0"),
@@ -100,6 +109,8 @@ KNOWN = {
         Server("seriatim-feed-packed", "netstring", f"{FEED},packing=true"),
         Server("receiver", "netstring", "receiver {group} {feed_port}", takes="multicast"),
         Server("listener", "netstring", "listener {group} {feed_port}", takes="multicast"),
+        Server("floor-journal", "none", f"{BARE_FLOOR} {{store}}"),
+        Server("floor-bare", "none", BARE_FLOOR),
         Server("floor", "netstring", f"{FLOOR} 1 1 0", scale=0.2, takes="nothing"),
         Server("floor-segmented", "netstring", f"{FLOOR} 64 1 0", takes="nothing"),
     )

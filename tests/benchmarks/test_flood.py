@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.flood import run_flood
-from benchmarks.scenarios import Flood
+from benchmarks.kinds import Flood
 from benchmarks.servers import KNOWN, Server
 
 NATS = KNOWN["nats-server"]
@@ -33,6 +33,20 @@ def test_given_nats_server_when_four_flood_four_with_many_subjects_then_all_is_c
     )
     sample = run_flood(flood, NATS)
     assert (sample.messages, sample.deliveries) == (8_000, 32_000)
+
+
+@pytest.mark.parametrize("server", ["floor-journal", "floor-bare"])
+@pytest.mark.parametrize(("subscribers", "publishers"), [(0, 1), (1, 1), (2, 3)])
+def test_given_a_floor_when_flooded_then_it_sends_what_a_broker_would(
+    server, subscribers, publishers
+):
+    flood = Flood(
+        name="x", about="", messages=60_000, size=100, subscribers=subscribers,
+        publishers=publishers,
+    )  # fmt: skip
+    sample = run_flood(flood, KNOWN[server])
+    assert sample.messages > 59_000
+    assert sample.deliveries == subscribers * sample.messages
 
 
 def test_given_nats_server_when_nobody_subscribes_then_nothing_is_delivered():

@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 
 from benchmarks.goals import ratio, verdicts
+from benchmarks.kinds import Flood, Goal
 from benchmarks.runner import Result
 from benchmarks.sample import Sample
-from benchmarks.scenarios import ALL, Flood, Goal
+from benchmarks.scenarios import ALL
 from benchmarks.servers import KNOWN
 
 FLOOD = Flood(name="x", about="", messages=1000, size=16)
@@ -41,6 +42,8 @@ def judged(goal: Goal, cpu_us: float, per_second: float) -> list[str]:
         ),
         (Goal("out_per_second", 3e6, ""), "messages per second 0.00 M, goal 3 M: MISSED"),
         (Goal("per_cpu_second", 1e6, ""), "messages per second of CPU 1.00 M, goal 1 M: reached"),
+        (Goal("cpu_us", 2, ""), "CPU per message 1, goal 2 or less: reached"),
+        (Goal("cpu_us", 0.5, ""), "CPU per message 1, goal 0.5 or less: MISSED"),
     ],
 )
 def test_given_figures_when_judged_then_one_line_says_what_was_reached(goal, said):
@@ -52,6 +55,21 @@ def test_given_a_goal_below_one_when_judged_then_it_says_how_much_dearer_it_is(c
     (said,) = judged(Goal("cpu_us", 1 / 1.6, "seriatim-no-journal"), cpu_us, 100)
     times = f"{cpu_us / 4:.2f} times that of seriatim-no-journal, goal 1.6 or less"
     assert said == f"x, seriatim: CPU per message {times}: {word}"
+
+
+def test_given_goals_that_name_a_server_when_judged_then_each_is_that_servers_alone():
+    goals = (
+        Goal("cpu_us", 3, server="seriatim"),
+        Goal("cpu_us", 5, server="seriatim-bare"),
+        Goal("cpu_us", 1 / 1.3, "seriatim-bare", "seriatim"),
+    )
+    costs = (("seriatim", 1), ("seriatim-bare", 0.5), ("nats-server", 4))
+    said = verdicts([result(name, cost, 100, goals) for name, cost in costs])
+    assert [(one.server, one.goal.peer, one.found, one.reached) for one in said] == [
+        ("seriatim", "nats-server", 4, True),
+        ("seriatim", "seriatim-bare", 0.5, False),
+        ("seriatim-bare", "nats-server", 8, True),
+    ]
 
 
 def test_given_no_figures_of_the_peer_when_judged_then_nothing_is_said():

@@ -63,6 +63,9 @@ def test_given_no_compiler_when_a_program_is_wanted_then_the_remedy_is_told(tmp_
         (("listener", GROUP, "x9"), "x9: not a number from 1 to 65535"),
         (("floor", GROUP, 9, 10, 3000, 64, 1, 0), "more than one message may have"),
         (("clients", 9, 1, 10, 16, 2, "recv"), "recv, with a window of 1"),
+        (("trickle", 9, 4, 10, 100, 5, 16), "5: not a number from 1 to 4"),
+        (("broker_floor", 9, 1), "1: not a number from 512"),
+        (("broker_floor", 9, 512, "/nowhere/journal"), "cannot make /nowhere/journal"),
     ],
 )
 def test_given_words_that_cannot_be_when_started_then_its_own_words_are_told(words, said):
@@ -70,10 +73,15 @@ def test_given_words_that_cannot_be_when_started_then_its_own_words_are_told(wor
         Program(*words).__enter__()
 
 
-def test_given_nobody_who_listens_when_clients_are_started_then_their_own_words_are_told():
+@pytest.mark.parametrize(
+    ("name", "words"), [("clients", (1, 10, 16, 1, "recv")), ("trickle", (4, 10, 100, 1, 16))]
+)
+def test_given_nobody_who_listens_when_clients_are_started_then_their_own_words_are_told(
+    name, words
+):
     with socket.socket() as unused:  # bound, so that nobody else listens there
         unused.bind(("127.0.0.1", 0))
-        words = ("clients", unused.getsockname()[1], 1, 10, 16, 1, "recv")
+        words = (name, unused.getsockname()[1], *words)
         with pytest.raises(BenchmarkError, match="cannot connect: Connection refused"):
             Program(*words).__enter__()
 

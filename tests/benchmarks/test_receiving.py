@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks import process
 from benchmarks.errors import BenchmarkError
+from benchmarks.kinds import Receiving
 from benchmarks.programs import Process, Program
 from benchmarks.receiving import receiver, run_receiving
-from benchmarks.scenarios import Receiving
 from benchmarks.servers import GROUP, KNOWN, Server
 
 RECEIVERS = pytest.mark.parametrize("name", ["receiver", "listener"])

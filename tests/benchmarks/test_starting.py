@@ -1,0 +1,35 @@
+"""Starting real servers: the time until the first connection, and what a kill leaves."""
+
+import pytest
+
+from benchmarks import starting
+from benchmarks.errors import BenchmarkError
+from benchmarks.kinds import Starting
+from benchmarks.servers import KNOWN
+from benchmarks.starting import run_starting
+
+EMPTY = Starting(name="x", about="")
+FILLED = Starting(name="x", about="", messages=5000)
+
+
+@pytest.mark.parametrize("server", ["seriatim", "nats-server"])
+def test_given_a_server_when_started_then_its_time_and_its_cpu_are_known(server):
+    sample = run_starting(EMPTY, KNOWN[server])
+    assert sample.start_ms > 0
+    assert sample.cpu_ms > 0
+    assert sample.peak_mib > 1
+
+
+def test_given_a_filled_journal_when_killed_and_started_then_it_has_all_of_it():
+    sample = run_starting(FILLED, KNOWN["seriatim"])
+    assert sample.messages == 5000
+    assert sample.start_ms > 0
+
+
+def test_given_a_server_that_has_other_messages_after_a_kill_then_the_run_is_an_error(monkeypatch):
+    keeper = starting.keeper_of(KNOWN["seriatim"])
+    counts = iter((5000, 4999))
+    monkeypatch.setattr(type(keeper), "begin", lambda self, connection: None)
+    monkeypatch.setattr(type(keeper), "kept", lambda self, connection: next(counts))
+    with pytest.raises(BenchmarkError, match="5000 messages were kept, and 4999 after a kill"):
+        run_starting(FILLED, KNOWN["seriatim"])
