@@ -138,6 +138,47 @@ def test_given_many_messages_when_read_in_bulk_then_request_after_request_has_th
     run(scenario())
 
 
+def test_given_a_subject_when_its_last_message_is_asked_for_then_it_is_the_answer(
+    served: Served,
+) -> None:
+    async def scenario() -> None:
+        numbers = await published(served, "py.past.value", 30)
+        async with served.client() as client:
+            answer = await client.request("$SEQ.LAST.py.past.value.2", b"", TIMEOUT_S)
+            assert served.payload(answer) == b"29"
+            assert answer.headers is not None
+            assert answer.headers["Nats-Subject"] == "py.past.value.2"
+            assert numbers[-3] <= int(answer.headers["Nats-Sequence"]) <= numbers[-1]
+            await client.publish("py.past.value.2", b"newer")
+            answer = await client.request("$SEQ.LAST.py.past.value.2", b"", TIMEOUT_S)
+            assert served.payload(answer) == b"newer"
+            for subject, status in (("py.past.value.9", "404"), ("py.past.value.*", "400")):
+                answer = await client.request(f"$SEQ.LAST.{subject}", b"", TIMEOUT_S)
+                assert answer.headers is not None
+                assert answer.headers["Status"] == status
+
+    run(scenario())
+
+
+def test_given_columns_when_asked_for_then_nothing_else_is_sent(served: Served) -> None:
+    async def scenario() -> None:
+        numbers = await published(served, "py.past.columns", 50)
+        async with served.client() as client:
+            asked: dict[str, object] = {"from": numbers[0], "to": numbers[-1], "max_bytes": 1 << 16}
+            asked["columns"] = ["subject", "number"]
+            answer = await client.request("$SEQ.READ", json.dumps(asked).encode(), TIMEOUT_S)
+            columns = Columns(answer.data)
+            assert columns.names == ("number", "subject")
+            assert list(columns.numbers) == numbers
+            asked["columns"] = []
+            answer = await client.request("$SEQ.READ", json.dumps(asked).encode(), TIMEOUT_S)
+            assert answer.headers is not None
+            assert answer.headers["Status"] == "400"
+            assert answer.headers["Description"].startswith('"columns" must be a list of one')
+
+    run(scenario())
+
+
 def test_given_several_chunks_when_an_inbox_listens_then_all_come_and_the_last_says_so(
     served: Served,
 ) -> None:
