@@ -284,12 +284,12 @@ class Store:
         """
         went: list[tuple[int, int]] = []
         while len(self._segments) > 1 and self._is_over(self._segments[0], now):
-            if keep_from and self._segments[1].first > keep_from:
+            segment, following = self._segments[:2]
+            if keep_from and following.first > keep_from:
                 break
-            segment = self._segments[0]
             try:
-                if not went:
-                    # The newest segment's name says which number is next: sync it before these go.
+                if following.first > self._names_synced:
+                    # Its name says which number is next: sync it before this one goes.
                     self.sync()
                 with contextlib.suppress(FileNotFoundError):  # someone else deleted it
                     os.unlink(segment.file)
@@ -302,7 +302,7 @@ class Store:
             remove(segment.path + SUBJECTS)
             del self._segments[0]
             self._deleted += segment.size
-            went.append((segment.first, self._segments[0].first - 1))
+            went.append((segment.first, following.first - 1))
         return went
 
     def locate(self, number: int) -> tuple[Segment, int]:

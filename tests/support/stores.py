@@ -132,3 +132,13 @@ def in_memory() -> Iterator[Path]:
         patch.setattr(os, "fsync", lambda fd: None)
         patch.setattr(os, "fdatasync", lambda fd: None)
         yield Path(path)
+
+
+def full(store: Store, count: int, **how: Any) -> None:
+    """Fill a store message by message, each in a batch of its own."""
+    for _ in range(count):
+        put(store, **how)
+
+
+def files(path: Path, suffix: str) -> list[str]:
+    return sorted(file.name for file in path.iterdir() if file.name.endswith(suffix))
