@@ -28,6 +28,7 @@ from sequencer.journal.trail import CHUNK_BYTES, Lost, Trail
 Wanted = Callable[[bytes], bool]
 NOTHING = memoryview(b"")
 KNOWN_MAX = 1 << 14
+WAIT_SECONDS = 1.0
 
 
 class Record(NamedTuple):
@@ -93,18 +94,25 @@ class Reader:
 
     def tail(
         self,
-        idle: Callable[[], bool | None],
+        idle: Callable[[], bool | None] | None = None,
         first: int = 0,
         last: int | None = None,
         wanted: Wanted | None = None,
     ) -> Iterator[Record | Lost]:
-        """Like `records`, but at the end call `idle` to wait; it may return False to stop."""
+        """Like `records`, but wait for new ones at the end.
+
+        Or call `idle` there, to wait as you like; it may return False to stop.
+        """
         follower = self.follow(first, last, wanted)
         try:
             while not follower.done:
                 items = follower.poll()
                 yield from items
-                if not items and not follower.done and idle() is False:
+                if items or follower.done:
+                    continue
+                if idle is None:
+                    follower.wait()
+                elif idle() is False:
                     return
         finally:
             follower.close()
@@ -124,16 +132,18 @@ class Reader:
         bytes_max: int = BYTES_MAX,
         idle: Callable[[], bool | None] | None = None,
         columns: Iterable[str] = COLUMNS,
+        live: bool = False,
     ) -> Iterator[bytes | Lost]:
         """The same as chunks of columns, millions of rows per second; see `chunk.Columns`.
 
-        With `idle` it continues at the end as `tail` does; it yields what it has before it waits.
+        With `live` or `idle` it goes on at the end as `tail` does, without or with an `idle`; it
+        yields what it has before it waits.
         `columns` are those that the chunks have. ValueError if one is unknown, or none is given.
         """
         end = NUMBER_MAX if last is None else last
         absent = left_out(columns)
         sweep = Sweep(self, Collector(self.view.salt, rows_max, bytes_max))
-        return sweep.chunks(self._begin(first), end, wanted, idle, absent)
+        return sweep.chunks(self._begin(first), end, wanted, idle, absent, live)
 
     def _begin(self, first: int) -> int:
         if first:
@@ -170,6 +180,7 @@ class Sweep:
         wanted: Wanted | None,
         idle: Callable[[], bool | None] | None,
         absent: int = 0,
+        live: bool = False,
     ) -> Iterator[bytes | Lost]:
         """Yield chunks, and `Lost` between them; no chunk has rows from both sides of a loss."""
         collector, view = self._collector, self._reader.view
@@ -190,6 +201,8 @@ class Sweep:
                 if isinstance(found, Lost):
                     yield from found.within(collector.last)
                     collector.skip(found.last + 1)
+                elif state != END and not found and live and idle is None:
+                    trail.wait(collector.next, WAIT_SECONDS)
                 elif state == END or (not found and (idle is None or idle() is False)):
                     trail.remember(collector.next)
                     return
@@ -218,6 +231,13 @@ class Follower:
     def close(self) -> None:
         """Close the file. Records that were read stay valid."""
         self._trail.close()
+
+    def wait(self, seconds: float = WAIT_SECONDS) -> None:
+        """Return when there may be something new, at most after `seconds`. It does not poll.
+
+        While no broker runs, and in the store of a cluster's member, it returns soon.
+        """
+        self._trail.wait(self.next, seconds)
 
     def drain(self) -> Iterator[Record | Lost]:
         """Yield everything that is there now."""

@@ -23,6 +23,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from sequencer.journal.bell import pause
 from sequencer.journal.errors import Damage, StoreError
 from sequencer.journal.header import START
 from sequencer.journal.layout import HEADER_SIZE, RECORD
@@ -33,6 +34,7 @@ from sequencer.journal.window_trail import WindowTrail
 
 CHUNK_BYTES = 1 << 20
 NUMBER_MAX = (1 << 63) - 1
+MEMBER_PAUSE = 0.01  # seconds between two looks for what a cluster has committed
 
 
 class Lost(NamedTuple):
@@ -124,6 +126,13 @@ class Trail:
         if not bad and self._load():
             return True  # written before the next segment began
         return self._go_on(number, following)
+
+    def wait(self, number: int, seconds: float) -> None:
+        """Return when this number may be there, at most after `seconds`."""
+        if self.view.is_member:  # what is committed is not in the window
+            pause(min(seconds, MEMBER_PAUSE))
+        else:
+            self._window.wait(number, seconds)
 
     def gap(self, number: int, found: int, at: int = -1) -> Lost:
         """Return the loss, if record `found` comes where `number` should be."""

@@ -22,6 +22,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Final
 
+from sequencer.journal.bell import Ringer
 from sequencer.journal.disk import pwrite_file
 from sequencer.journal.identity import Identity, write_identity
 from sequencer.journal.segment import Segment
@@ -85,6 +86,7 @@ class JournalWindow:
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
         self.view = memoryview(self.map)
         self._words = self.view[:PAGE].cast("Q")
+        self._ringer = Ringer(self._address + 8 * LAST)
         slabs = [Slab(PAGE + at * self.slab_bytes, self.slab_bytes) for at in range(head.slabs)]
         self._untouched.extend(slabs)
         self.is_there = True
@@ -175,6 +177,7 @@ class JournalWindow:
         """Tell readers, and the next start, that all up to this number is here or on the disk."""
         if self.is_there:
             self._words[LAST] = number
+            self._ringer.ring()
 
     def close(self, remove: bool) -> None:
         """Let go of it; `remove` the file if the segments have all of it."""

@@ -21,6 +21,7 @@ import os
 import struct
 from typing import Final, NamedTuple
 
+from sequencer.journal.bell import Bell
 from sequencer.journal.crc import crc32c
 from sequencer.journal.disk import FILE_MODE, fallocate, remove, sync_folder
 from sequencer.journal.layout import RECORD
@@ -130,6 +131,7 @@ class WindowView:
         self.path = os.path.join(path, FILE)
         self._salt = salt
         self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._bell: Bell | None = None
         self.head: WindowHead | None = None
         self.starts: list[SlabStart] = []
         self.refresh()
@@ -172,7 +174,21 @@ class WindowView:
         return same_boot and head.inode == os.fstat(self._fd).st_ino
 
     def close(self) -> None:
+        if self._bell is not None:
+            self._bell.close()
+            self._bell = None
         os.close(self._fd)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until there is a newer number than the head said when it was read.
+
+        False after `seconds`.
+        """
+        if self.head is None:
+            return False
+        if self._bell is None:
+            self._bell = Bell(self._fd, 8 * LAST)
+        return self._bell.wait(self.head.last, seconds)
 
     def read(self, position: int, size: int) -> bytes:
         """The bytes at a position; fewer at the end of the file."""

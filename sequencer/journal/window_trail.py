@@ -3,17 +3,22 @@
     more(number) -> WindowPart   records from this number on
                  -> None         they are not here: the segments have them, or nobody has
     ends_before(number)          the store, as the window says, ends before this number
+    wait(number, seconds)        returns when this number may be there
 
 The writer does not notice it, and uses a slab again when it needs it. So after each read the head
 is looked at: if the slab was used again meanwhile, the reader was too slow, and goes on from the
 segments. What is read is trimmed to whole records up to the last number that the head says.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from sequencer.journal.bell import FUTEX, pause
 from sequencer.journal.layout import HEADER_SIZE, RECORD
 from sequencer.journal.record import Walk
 from sequencer.journal.window_file import SlabStart, WindowView
+
+LOOK: Final = 0.25  # seconds after which a waiting reader looks whether another broker has begun
+PAUSE: Final = 0.02  # seconds between two looks where there is no window to wait at
 
 
 class WindowPart(NamedTuple):
@@ -38,6 +43,7 @@ class WindowTrail:
         self._number = 0  # of that record
         self._walk = Walk(salt, False)
         self._walk_number = 0  # the last one of a span
+        self._awaited = 0  # the number that was there already when it was last waited for
 
     def close(self) -> None:
         if self._view is not None:
@@ -87,6 +93,29 @@ class WindowTrail:
         if view is None or view.head is None or not view.is_current:
             return False
         return view.is_whole and 0 < view.head.last < number  # 0: it does not say
+
+    def wait(self, number: int, seconds: float) -> None:
+        """Return when this number may be there, at most after `seconds`.
+
+        The writer wakes who waits at its window. After a restart that is another file, and while no
+        broker runs there may be none: these are looked for.
+        """
+        left = seconds
+        while left > 0:
+            view = self._look()
+            if view is None or view.head is None:
+                pause(min(left, PAUSE))
+                return
+            if view.head.last >= number:
+                if self._awaited == number:  # it cannot be read yet, or is damaged
+                    pause(min(left, PAUSE))
+                self._awaited = number
+                return
+            if not FUTEX:
+                pause(min(left, PAUSE))
+                return
+            view.wait(min(left, LOOK))
+            left -= LOOK
 
     def _look(self) -> WindowView | None:
         """The window as it is now; None if the store has none, or that of another journal."""

@@ -7,8 +7,7 @@ frame   23:5:88485,11:hello world,,         as subscribers got it, back to back 
 """
 
 import base64
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 import orjson
@@ -19,7 +18,6 @@ from seriatim.cli.journal.journal_span import Losses, Span, store_errors
 from seriatim.cli.pubsub.message_view import ShownMessage, as_text
 from seriatim.cli.pubsub.moment import show_time
 
-IDLE_SECONDS = 0.05
 BUFFER_BYTES = 1 << 16
 
 
@@ -37,13 +35,9 @@ def cat(
         out.write(text)
         out.flush()
 
-    def idle() -> None:
-        flush()
-        time.sleep(IDLE_SECONDS)
-
     with store_errors(reader.view.path):
         try:
-            for item in _items(reader, span, follow, idle):
+            for item in _items(reader, span, follow, flush):
                 if isinstance(item, Lost):
                     flush()
                     losses.tell(item)
@@ -62,14 +56,28 @@ def cat(
 
 
 def _items(
-    reader: Reader, span: Span, follow: bool, idle: Callable[[], None]
+    reader: Reader, span: Span, follow: bool, flush: Callable[[], None]
 ) -> Iterable[Record | Lost]:
     if follow:
-        return reader.tail(idle, span.first, span.last, span.wanted)
+        return _followed(reader, span, flush)
     # fixed now: a broker that writes faster than we print must not keep us here
     last = reader.bounds()[1]
     end = last if span.last is None else min(span.last, last)
     return reader.records(span.first, end, span.wanted)
+
+
+def _followed(reader: Reader, span: Span, flush: Callable[[], None]) -> Iterator[Record | Lost]:
+    """Yield what is there and what comes; flush before each wait."""
+    follower = reader.follow(span.first, span.last, span.wanted)
+    try:
+        while not follower.done:
+            items = follower.poll()
+            yield from items
+            if not items and not follower.done:
+                flush()
+                follower.wait()
+    finally:
+        follower.close()
 
 
 Encode = Callable[[Record], bytes]

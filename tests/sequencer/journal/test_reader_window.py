@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.support.raw import QUIET, RawClient
 from tests.support.stores import abandon, open_store, put
 
 LAST = 60_000
+FOREVER = 60.0  # seconds, for what must come before
 WINDOW_ENV = "SERIATIM_JOURNAL_WINDOW_BYTES"
 
 
@@ -82,6 +84,65 @@ def test_given_no_window_where_one_must_be_when_verified_then_it_is_an_error(
     assert ("error", FILE) in [(one.level, one.file) for one in verify(str(tmp_path))]
 
 
+def test_given_a_reader_at_the_end_when_a_message_comes_then_it_is_woken(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    put(store, 3)
+    reader = Reader(str(tmp_path))
+    follower = reader.follow(1)
+    assert len(follower.poll()) == 3
+    assert follower.poll() == []
+    before = time.monotonic()
+    follower.wait(0.02)
+    assert time.monotonic() - before >= 0.02, "it waits"
+    waits = threading.Thread(target=follower.wait, args=(FOREVER,))
+    waits.start()
+    put(store)
+    waits.join()
+    assert [item.number for item in follower.poll() if isinstance(item, Record)] == [4]
+    follower.close()
+    store.close()
+
+
+@pytest.mark.parametrize("way", ["tail", "columns"])
+def test_given_readers_that_wait_when_the_store_is_written_and_opened_again_then_they_go_on(
+    tmp_path: Path, way: str
+) -> None:
+    store = open_store(tmp_path)
+    put(store, 3)
+    reader, seen, got = Reader(str(tmp_path)), [0], threading.Condition()
+
+    def note(number: int) -> None:
+        with got:
+            seen.append(number)
+            got.notify()
+
+    def read() -> None:
+        if way == "tail":
+            for item in reader.tail(last=6):
+                assert isinstance(item, Record)
+                note(item.number)
+        else:
+            for chunk in reader.columns(1, 6, live=True):
+                assert not isinstance(chunk, Lost)
+                for number in Columns(chunk).numbers:
+                    note(number)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    for again in (False, True, False):
+        last = store.last
+        with got:
+            while seen[-1] < last:
+                assert got.wait(FOREVER)
+        if again:
+            store.close()
+            store = open_store(tmp_path)
+        put(store)
+    thread.join()
+    assert seen == list(range(7))
+    store.close()
+
+
 @pytest.mark.skipif(STAND_IN, reason="nats-server keeps no such journal")
 @pytest.mark.parametrize("way", ["records", "columns"])
 def test_given_a_flood_and_a_broker_killed_again_and_again_when_tailed_then_each_comes_once(
@@ -114,10 +175,15 @@ def test_given_a_flood_and_a_broker_killed_again_and_again_when_tailed_then_each
 
         writer.start()
         if way == "records":
-            for item in reader.tail(idle, 1, LAST):
-                assert isinstance(item, Record)
-                assert check(item) == seen + 1
-                seen += 1
+            follower = reader.follow(1, LAST)
+            while not follower.done:
+                for item in follower.poll():
+                    assert isinstance(item, Record)
+                    assert check(item) == seen + 1
+                    seen += 1
+                assert follower.done or writer.is_alive() or seen < last
+                follower.wait()
+            follower.close()
         else:
             for chunk in reader.columns(1, LAST, idle=idle):
                 assert not isinstance(chunk, Lost)
