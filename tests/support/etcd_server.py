@@ -9,6 +9,7 @@ with EtcdServer() as etcd:
 
 import functools
 import json
+import os
 import shutil
 import signal
 import socket
@@ -111,6 +112,7 @@ class EtcdServer:
         """Stop the process, which then accepts connections and answers nothing."""
         assert self._process is not None, "it runs"
         self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)  # all of its threads
 
     def go_on(self) -> None:
         """Let a stopped process go on."""
