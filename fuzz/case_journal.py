@@ -195,14 +195,23 @@ def judge_chunk(supply: Supply) -> None:
 
 
 def judge_batch(supply: Supply, checked: bool) -> None:
-    """Messages put in, examined and dropped; the bytes are those of each message alone."""
+    """Messages put in, examined and dropped; the bytes are those of each message alone.
+
+    In every second input they have a place, as in a journal's window.
+    """
     batch = RecordBatch(SALT, 3, checked)
+    memory = bytearray(1 << 18)
+    begin = supply.take() * 8
+    placed = begin & 8 != 0
+    if placed:
+        batch.place(memoryview(memory), begin)
     records: list[Record] = []
     text, number, total = bytearray(), 0, 0
     while supply and total < 1 << 17:
         what = supply.take()
         if what & 3 == 3:
             if what & 4:
+                begin += batch.seal()
                 batch.clear()
                 records.clear()
                 text.clear()
@@ -222,13 +231,16 @@ def judge_batch(supply: Supply, checked: bool) -> None:
         text += encoded
         total += len(encoded)
     _look_at(batch, records, bytes(text))
+    if placed:
+        assert memory[begin : begin + len(text)] == text, "what was committed stays before it"
+        assert not any(memory[begin + len(text) :]), "nothing is written after it"
 
 
 def _look_at(batch: RecordBatch, records: list[Record], text: bytes) -> None:
     with batch.view() as view:
         assert bytes(view) == text, "the records, one behind the other"
     ends = (records[0].number, records[-1].number) if records else (0, 0)
-    assert (batch.first, batch.last, batch.end) == (*ends, len(text))
+    assert (batch.first, batch.last, batch.waiting()) == (*ends, len(text))
     assert batch.time == (records[0].time if records else 0)
     assert batch.ids == any(record.flags & 1 for record in records)
 

@@ -5,12 +5,14 @@ from sequencer.message cimport Message
 
 cdef enum:
     BATCH_MAX = 262144
+    COMPOSED_MAX = 1048576
 
 @cython.final
 cdef class Sequencer:
     cdef readonly unsigned long long number, written, safe, now
     cdef RecordBatch batch
     cdef public Py_ssize_t batch_max
+    cdef Py_ssize_t most
     cdef readonly object journal, window
     cdef readonly Py_ssize_t room
     cdef Py_ssize_t wanted

@@ -3,7 +3,7 @@
 A message gets its number when nothing can refuse it any more; a number is never given back.
 With a journal (`keep`), `take` puts the message's record into a batch. `release` writes the
 batch before anything that shows one of its numbers leaves the process. A journal with a window
-has the records composed there (`place`), and they are only committed.
+has a place for the records there (`place`), and they are only committed.
 
     safe <= written <= number       may be seen; in the journal; given
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:  # these modules are imported only if there is a feed
     from sequencer.feed.feed import Feed
 
 if not cython.compiled:
-    BATCH_MAX = 1 << 18  # then write before the read event ends: more does not fit the CPU's cache
+    BATCH_MAX = 1 << 18  # then write before the turn ends: more does not fit the CPU's cache
+    COMPOSED_MAX = 1 << 20  # the same, if what is composed moves to the journal anyway
 
 NUMBER_MAX = (1 << 63) - 1
 
@@ -40,7 +41,8 @@ class Sequencer:
         self.number = number  # the last one given; 0 before the first
         self.written = self.safe = number
         self.batch: RecordBatch | None = None
-        self.batch_max = BATCH_MAX
+        self.batch_max = 0  # bytes, after which a batch is written; 0: what suits the journal
+        self.most = BATCH_MAX
         self.journal: WritableJournal  # where there is a batch
         self.window: ComposedJournal | None = None  # the same, if records are composed there
         self.room = 0  # bytes that the journal can surely take, and that no record has claimed
@@ -62,6 +64,7 @@ class Sequencer:
         self.full = self.stuck = False
         self.journal = journal
         self.window = journal if isinstance(journal, ComposedJournal) else None
+        self.most = self.batch_max or (BATCH_MAX if self.window is None else COMPOSED_MAX)
         self.batch = RecordBatch(journal.salt, journal.epoch, journal.checked)
         self.number = self.written = self.safe = journal.last
         self.now = journal.newest_time
@@ -98,7 +101,7 @@ class Sequencer:
         message.number = self.number
         message.time = self.now
         batch.put(message)
-        if batch.end - batch.begin > self.batch_max:
+        if batch.waiting() > self.most:
             self._write(batch)
         return self.number
 
@@ -107,7 +110,7 @@ class Sequencer:
         batch = self.batch
         if batch is None:
             self.written = self.safe = self.number
-        elif batch.end > batch.begin and not self.stuck:
+        elif batch.waiting() and not self.stuck:
             self._write(batch)
         return self.safe == self.number
 
@@ -138,7 +141,7 @@ class Sequencer:
         """
         batch = self.batch
         assert batch is not None, "there is a store"
-        if batch.end > batch.begin:
+        if batch.waiting():
             self._append(batch)
         self.stuck = False
         self.journal.reserve(self.wanted)
@@ -164,12 +167,12 @@ class Sequencer:
         batch = self.batch
         if self.full or batch is None:
             return False
-        if batch.placed and batch.end > batch.begin:
+        if batch.placed and batch.waiting():
             self._write(batch)
             if self.full:
                 return False
         try:
-            self.journal.reserve(batch.end - batch.begin + need)
+            self.journal.reserve(batch.waiting() + need)
         except OSError as error:
             self.full = True
             self.wanted = need
@@ -180,7 +183,7 @@ class Sequencer:
 
     def _take_room(self, batch: RecordBatch, need: int) -> int:
         """Use the room that was made for `need` bytes, where the journal has it."""
-        waiting = batch.end - batch.begin
+        waiting = batch.waiting()
         room = self.journal.room - waiting
         if waiting == 0:
             found = None

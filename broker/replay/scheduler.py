@@ -17,8 +17,10 @@ from broker.turns import TURNS
 from sequencer.journal.faces import ReadableJournal
 
 STEPS = 16  # in one turn
-BYTES = 1 << 19  # consumed in one turn, after which others are served: about 4 ms, a third of the
-# time when messages are long. Work that is not compiled counts as 64 bytes a microsecond.
+# Consumed in one turn, after which others are served. It must be more than the records of what one
+# turn of clients brings (limits.receive_buffer): else no reader catches up with a fast publisher.
+# Work that is not compiled counts as 64 bytes a microsecond: at most 12 ms, and one step.
+BYTES = 3 << 18
 ADVANCED = 1024  # cursors that waited for a number and continue in one turn
 ADVANCE_WORK = 256
 FREE_WORK = 16

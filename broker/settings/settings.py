@@ -243,10 +243,10 @@ class Limits(FrozenFields):
         bounds=(16, 16_777_216),
     )
     receive_buffer: int = setting(
-        256 * KIB,
+        512 * KIB,
         "size",
         "The size of the buffer into which all connections read, one after the other. Larger reads"
-        " save system calls; above 256 KiB there was no further gain. It is never smaller than the"
+        " save system calls; above 512 KiB there was no further gain. It is never smaller than the"
         " longest control line.",
         flags=("--receive_buffer",),
         bounds=(64 * KIB, 16 * MIB),

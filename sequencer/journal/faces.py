@@ -1,7 +1,7 @@
 """The Protocols that the journal on disk and the one in memory have in common.
 
 WritableJournal   Store, Ring          what the sequencer asks for
-ComposedJournal   Store                the same, and records are composed in its window
+ComposedJournal   Store                the same, and records are put into its window
 ReadableJournal   Store, Ring          what replays, feeds and re-requests ask for
 Piece             Segment, RingPiece   a part of a journal that is read as a unit
 """
@@ -34,10 +34,10 @@ class WritableJournal(Protocol):
 
 @runtime_checkable
 class ComposedJournal(WritableJournal, Protocol):
-    """A journal in which records can be composed where they stay."""
+    """A journal with memory of its own, which records can be put into."""
 
     def place(self) -> tuple[memoryview, int] | None:
-        """Where `room` bytes of records may be composed: a buffer and a position in it.
+        """Where `room` bytes of records may be put: a buffer and a position in it.
 
         None if they must be given to `write`.
         """

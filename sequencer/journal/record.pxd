@@ -7,6 +7,9 @@ cdef extern from "crc32c.h":
     void crc32c_seal(unsigned char *data, size_t size, unsigned int salt) noexcept
     void crc32c_choose(int tables) noexcept
 
+cdef extern from "stream_copy.h":
+    void stream_copy(unsigned char *to, const unsigned char *source, size_t size) noexcept
+
 # As it is in the buffer. The format and the processors that we build for are little-endian.
 cdef packed struct Head:
     unsigned int crc
@@ -39,6 +42,10 @@ cdef class RecordBatch:
     cdef object buffer
     cdef bytearray own
     cdef unsigned char *data
+    cdef object journal
+    cdef unsigned char *into
+    cdef Py_ssize_t at, moved
+    cdef bint in_journal
     cdef readonly Py_ssize_t size, begin, end
     cdef Py_ssize_t sealed
     cdef readonly bint placed
@@ -49,7 +56,12 @@ cdef class RecordBatch:
                    subject_size=Py_ssize_t, reply_size=Py_ssize_t, size=Py_ssize_t)
     cdef int put(self, Message message) except -1
     cpdef int place(self, object buffer, Py_ssize_t at=*) except -1
+    cpdef Py_ssize_t waiting(self) noexcept
     cpdef Py_ssize_t seal(self) except -1
+    @cython.locals(size=Py_ssize_t)
+    cdef int _move(self) except -1
+    cdef int _compose_here(self) except -1
+    cdef int _make_room(self, Py_ssize_t need) except -1
     cdef int _grow(self, Py_ssize_t need) except -1
     cdef int _adopt(self, bytearray buffer) except -1
     @cython.locals(message=Message, parts=bytes)

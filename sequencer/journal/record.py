@@ -11,8 +11,8 @@ Little-endian; docs/journal-format.md says what each field is for. The salt is a
 store. So when a damaged segment is searched for its next good record, a payload that looks like
 a record is not taken for one.
 
-`RecordBatch` holds the records of one read event until they are written; or composes them where
-the journal keeps them. `Walk` gives spans of the buffer it walks, without an object per record.
+`RecordBatch` holds the records of a turn until they are written; or brings them where the journal
+keeps them. `Walk` gives spans of the buffer it walks, without an object per record.
 """
 
 import struct
@@ -42,7 +42,9 @@ def record_size(subject_size: int, reply_size: int, size: int) -> int:
 class RecordBatch:
     """Records one after another, in the order of their numbers. Numbers are 0 if it is empty.
 
-    They are `buffer[begin:end]`. The buffer is the batch's own, unless `place` gave it another.
+    They are composed in `buffer[begin:end]`, the batch's own. If `place` gave it a place in the
+    journal, what is composed moves there whenever the buffer is full: it is so small that it stays
+    in the processor's own cache. A record that is longer is composed in the journal itself.
     """
 
     def __init__(self, salt: int, epoch: int, checked: bool = True) -> None:
@@ -52,7 +54,13 @@ class RecordBatch:
         self.own = bytearray(BUFFER_MIN)
         self.buffer: bytearray | memoryview = self.own
         self.data: bytearray | memoryview = self.own
-        self.placed = False  # the records are composed where the journal keeps them
+        self.size = len(self.own)
+        self.placed = False  # the journal has a place for the records
+        self.journal: memoryview | None = None  # its memory
+        self.into: bytearray | memoryview = self.own  # the same, once there is one
+        self.at = 0  # where in it the next record goes that is moved there
+        self.moved = 0  # bytes that are there already
+        self.in_journal = False  # the newest record is so long that it is composed there
         self._adopt(self.own)
         self.begin = self.end = 0
         self.sealed = 0  # the records before it have their checksums
@@ -61,25 +69,30 @@ class RecordBatch:
         self.ids = False  # one of the records has ID_FLAG
 
     def place(self, buffer: memoryview | None, at: int = 0) -> int:
-        """Compose the next records in this buffer, from `at` on; None: in one of the batch's own.
+        """Have the next records in this memory, from `at` on; None: in a buffer of the batch's own.
 
         The batch must be empty. The caller sees to it that there is room for what is put.
         """
-        assert self.end == self.begin, "nothing waits to be written"
+        assert self.waiting() == 0, "nothing waits to be written"
+        self.placed = buffer is not None
+        self.journal = buffer
+        self.at = at
         if buffer is None:
-            self.placed = False
             self._adopt(self.own)
-            at = 0
         else:
-            self.placed = True
-            self.buffer = buffer
             if cython.compiled:
-                self.data = cython.cast("unsigned char *", PyMemoryView_GET_BUFFER(buffer).buf)
+                self.into = cython.cast("unsigned char *", PyMemoryView_GET_BUFFER(buffer).buf)
             else:
-                self.data = buffer
-            self.size = len(buffer)
-        self.begin = self.end = self.sealed = at
+                self.into = buffer
+            if len(self.own) > BUFFER_MIN:
+                self.own = bytearray(BUFFER_MIN)
+            self._compose_here()
+        self.begin = self.end = self.sealed = 0
         return 0
+
+    def waiting(self) -> int:
+        """The bytes of all records."""
+        return self.moved + self.end - self.begin
 
     def put(self, message: Message) -> int:
         """Append a message."""
@@ -87,7 +100,7 @@ class RecordBatch:
         length = HEADER_SIZE + subject_size + reply_size + size
         padded = (length + 7) & ~7
         if self.size - self.end < padded:
-            self._grow(padded)
+            self._make_room(padded)
         if cython.compiled:
             to = self.data + self.end
             cython.cast("unsigned long long *", to + padded - 8)[0] = 0
@@ -122,7 +135,7 @@ class RecordBatch:
             record = record.ljust(padded - 4, b"\0")
             crc = crc32c(record, self.salt) if self.checked else 0
             self.data[self.end : self.end + padded] = struct.pack("<I", crc) + record
-        if self.end == self.begin:
+        if self.waiting() == 0:
             self.first = message.number
             self.time = message.time
         self.last = message.number
@@ -162,30 +175,64 @@ class RecordBatch:
         return self.put(message)
 
     def seal(self) -> int:
-        """Give the records their checksums; return how many bytes they have."""
+        """Give the records their checksums, and their place; return how many bytes they have."""
         if cython.compiled and self.checked:
             crc32c_seal(self.data + self.sealed, self.end - self.sealed, self.salt)
             self.sealed = self.end
-        return self.end - self.begin
+        if self.placed:
+            self._move()
+        return self.waiting()
 
     def view(self) -> memoryview:
         """Return a view of the records; release it before the next `put`."""
         self.seal()
+        if self.placed:
+            assert self.journal is not None, "it was given"
+            return self.journal[self.at - self.moved : self.at]
         return memoryview(self.buffer)[self.begin : self.end]
 
     def clear(self) -> None:
         """Forget the records, and free the room that only an unusual batch needed."""
-        if not self.placed:
-            self.end = 0
-        self.begin = self.sealed = self.end
+        if self.in_journal:
+            self._compose_here()
+        self.begin = self.end = self.sealed = self.moved = 0
         self.first = self.last = self.time = 0
         self.ids = False
         if not self.placed and self.size > BUFFER_MAX:
             self.own = bytearray(BUFFER_MIN)
             self._adopt(self.own)
 
+    def _move(self) -> int:
+        """What is composed and sealed gets its place."""
+        size = self.end - self.begin
+        if self.in_journal:
+            self._compose_here()
+        elif cython.compiled:
+            stream_copy(self.into + self.at, self.data, size)
+        else:
+            self.into[self.at : self.at + size] = self.data[:size]
+        self.at += size
+        self.moved += size
+        self.begin = self.end = self.sealed = 0
+        return 0
+
+    def _compose_here(self) -> int:
+        """Compose in the own buffer."""
+        self.in_journal = False
+        return self._adopt(self.own)
+
+    def _make_room(self, need: int) -> int:
+        if not self.placed:
+            return self._grow(need)
+        self.seal()
+        if need > self.size:
+            self.in_journal = True
+            self.data = self.into
+            self.begin = self.end = self.sealed = self.at
+            self.size = self.at + need
+        return 0
+
     def _grow(self, need: int) -> int:
-        assert not self.placed, "there is room where the journal keeps them"
         size = self.size
         while size < self.end + need:
             size *= 2

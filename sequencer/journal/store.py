@@ -174,7 +174,7 @@ class Store:
             window.ready(need)
 
     def place(self) -> tuple[memoryview, int] | None:
-        """Where the next records may be composed, for `commit`: a buffer and a position in it.
+        """Where the next records may be put, for `commit`: a buffer and a position in it.
 
         That is for `room` bytes, until the next call of anything but `commit`. None if they must be
         given to `write`.

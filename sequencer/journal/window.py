@@ -1,9 +1,10 @@
-"""The journal window, as its writer has it: where records are composed before a segment has them.
+"""The journal window, as its writer has it: where records are before a segment has them.
 
 A new page of the system's page cache costs ten times what the copy into it does. So the newest
 records live in a file of a fixed size, whose pages are used again and again (window_file.py). What
 is written there outlives the process, as what is written to any file does. The keeper's thread
-moves it to the segments (mover.py), past the page cache.
+moves it to the segments (mover.py), past the page cache. Where the system allows it (mlock2(2)),
+it keeps the pages in memory; else each slab asks for its pages again before it is used again.
 
     slab    untouched --> written to --> full --> moved and synced --> written to again
                                                 `-- can be read from here until then
@@ -38,6 +39,7 @@ from sequencer.journal.window_file import (
 )
 
 POPULATE_WRITE: Final = 23  # MADV_POPULATE_WRITE, Linux 5.14
+LOCK_ON_FAULT: Final = 1  # MLOCK_ONFAULT, Linux 4.4
 STEP: Final = 1 << 20  # bytes that are made ready at once
 KEPT: Final = 4  # full slabs that are not used again while there are untouched ones
 
@@ -84,6 +86,7 @@ class JournalWindow:
         finally:
             os.close(fd)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+        self._locked = self._lock(total)
         self.view = memoryview(self.map)
         self._words = self.view[:PAGE].cast("Q")
         self._ringer = Ringer(self._address + 8 * LAST)
@@ -121,7 +124,7 @@ class JournalWindow:
         if previous is not None:
             previous.forget(slab.start, slab.end)
         slab.segment, slab.start = segment, segment.size
-        if previous is not None:
+        if previous is not None and not self._locked:
             slab.ready = slab.at  # some pages may have been evicted since
         slab.base = slab.at + segment.size % PAGE - segment.size
         self.position = slab.base + segment.size
@@ -194,6 +197,15 @@ class JournalWindow:
         if self._untouched:
             return self._untouched.popleft()
         return None
+
+    def _lock(self, size: int) -> bool:
+        """Have the system never evict a page again that it gave; False if it refuses."""
+        lock = getattr(_libc, "mlock2", None)
+        if lock is None:
+            return False
+        address = ctypes.c_void_p(self._address)
+        refused: int = lock(address, ctypes.c_size_t(size), LOCK_ON_FAULT)
+        return not refused
 
     def _place(self, slab: Slab) -> int:
         return (slab.at - PAGE) // self.slab_bytes

@@ -242,7 +242,7 @@ def test_given_those_that_wait_when_something_is_given_back_then_one_tries_after
 
 @pytest.mark.parametrize("what", ["surveys", "reads", "replays", "numbers"])
 def test_given_much_work_then_one_turn_does_little_of_it(what: str) -> None:
-    """Work is counted as bytes that are played; 512 KiB are some 4 ms."""
+    """Work is counted as bytes that are played; 768 KiB are some 6 ms."""
     stage = Stage(journal=Ring(1 << 26))
     if what == "numbers":
         waiting = stage.join(QUIET)
@@ -266,7 +266,7 @@ def test_given_much_work_then_one_turn_does_little_of_it(what: str) -> None:
     stage.loop.run()
     assert stage.replays is not None
     assert active(stage) == 0
-    assert scheduler.BYTES // 2 < stage.replays.scheduler.most_work < 2 * scheduler.BYTES
+    assert scheduler.BYTES // 3 < stage.replays.scheduler.most_work < 2 * scheduler.BYTES
 
 
 def test_given_what_has_gathered_then_the_next_chunk_of_its_size_reuses_it_and_no_end_is_kept() -> (

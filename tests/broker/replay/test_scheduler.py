@@ -10,7 +10,7 @@ def test_given_messages_that_come_at_every_turn_then_none_is_missed_between_repl
     store: Store,
 ) -> None:
     stage = Stage(journal=store)
-    fill(stage, 2000)
+    fill(stage, 4000)
     peer = asking(stage, b"$SEQ.FROM.1.>")
     turns = 0
     while active(stage):
@@ -19,7 +19,7 @@ def test_given_messages_that_come_at_every_turn_then_none_is_missed_between_repl
         turns += 1
     fill(stage, 1)
     assert turns > 3
-    assert peer.take() == told(1, 2001 + turns)
+    assert peer.take() == told(1, 4001 + turns)
 
 
 def test_given_an_outbox_that_holds_much_while_its_socket_takes_more_then_the_replay_goes_on(

@@ -1,5 +1,6 @@
 """Records: what goes in comes out, and nothing else ever does."""
 
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -67,6 +68,62 @@ def test_given_a_batch_that_is_looked_at_in_between_then_it_is_the_same_in_the_e
         if data.draw(st.booleans()):
             batch.view().release()
     assert bytes(batch.view()) == whole
+
+
+@given(MESSAGES, st.integers(0, 1 << 10), st.lists(st.integers(0, 3), min_size=20, max_size=20))
+def test_given_a_place_in_the_journal_then_the_same_records_are_there_and_nothing_else_changes(
+    messages: list[Message], words: int, acts: list[int]
+) -> None:
+    whole = bytes(batch_of(messages).view())
+    memory = bytearray(b"\xaa" * (8 * words + len(whole) + 64))
+    batch = RecordBatch(SALT, 7)
+    batch.place(memoryview(memory), 8 * words)
+    at = 8 * words
+    for number, message in enumerate(messages):
+        batch.append_message(1 + number, 1000 + number, *message, origin=5, origin_sequence=number)
+        if acts[number % 20] == 0:
+            batch.view().release()
+        elif acts[number % 20] == 1:  # as after a commit
+            at += batch.seal()
+            batch.clear()
+    assert at + batch.seal() == 8 * words + len(whole)
+    assert bytes(batch.view()) == whole[at - 8 * words :]
+    assert memory[: 8 * words] == b"\xaa" * 8 * words
+    assert memory[8 * words : -64] == whole
+    assert memory[-64:] == b"\xaa" * 64
+
+
+@pytest.mark.parametrize("sizes", [(1 << 16,), (100, 1 << 20, 100), (4096,) * 40, (9, 70_000) * 3])
+def test_given_records_longer_than_the_buffer_when_they_have_a_place_then_they_are_there(
+    sizes: tuple[int, ...],
+) -> None:
+    messages = [(b"some.subject", b"", b"", random.Random(size).randbytes(size)) for size in sizes]
+    whole = bytes(batch_of(messages).view())
+    memory = bytearray(len(whole) + 8)
+    batch = RecordBatch(SALT, 7)
+    batch.place(memoryview(memory), 8)
+    for number, message in enumerate(messages):
+        batch.append_message(1 + number, 1000 + number, *message, origin=5, origin_sequence=number)
+        assert batch.waiting() == sum(record_size(12, 0, size) for size in sizes[: number + 1])
+    assert (batch.first, batch.last, batch.time) == (1, len(sizes), 1000)
+    assert bytes(batch.view()) == whole == memory[8:]
+
+
+def test_given_a_batch_that_had_a_place_when_it_has_none_then_it_holds_the_records_itself() -> None:
+    memory = bytearray(1 << 10)
+    batch = RecordBatch(SALT, 7)
+    batch.append_message(1, 1, b"a", b"", b"", b"x" * (1 << 19))
+    batch.clear()
+    batch.place(memoryview(memory), 0)
+    batch.append_message(2, 2, b"a", b"", b"", b"in the journal")
+    batch.seal()
+    batch.clear()
+    kept = bytes(memory)
+    batch.place(None)
+    batch.append_message(3, 3, b"a", b"", b"", b"in the batch")
+    with batch.view() as view:
+        assert b"in the batch" in bytes(view)
+    assert memory == kept
 
 
 @given(MESSAGES)

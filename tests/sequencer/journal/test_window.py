@@ -1,6 +1,10 @@
 """The window in use: its slabs serve in a circle, and it makes the writer wait when it is full."""
 
 import os
+import resource
+import subprocess
+import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -11,6 +15,7 @@ from sequencer.journal.identity import read_identity
 from sequencer.journal.store import Store
 from sequencer.journal.window import KEPT
 from sequencer.journal.window_file import FILE, SLABS_MAX
+from tests.support.places import ROOT
 from tests.support.stores import WINDOW, abandon, messages, open_store, payload_of, put, read_from
 
 SLAB = WINDOW // SLABS_MAX
@@ -124,3 +129,37 @@ def test_given_a_clean_close_then_no_window_is_left_and_none_is_promised(
     assert identity is not None
     assert not identity.window
     assert not (tmp_path / "store" / FILE).exists()
+
+
+LOCKED = """
+import os, resource, sys
+from tests.support.places import ROOT
+from tests.support.stores import WINDOW, messages, open_store, put
+limit, path = int(sys.argv[1]), sys.argv[2]
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (limit, limit))
+if os.getuid() == 0:
+    os.setuid(65534)
+store = open_store(path)
+for _ in range(40):
+    put(store, size=WINDOW // 20)
+    store.sync()
+locked = open("/proc/self/status").read().split("VmLck:")[1].split()[0]
+print(len(messages(store)), int(locked) << 10)
+store.close()
+"""
+
+
+@pytest.mark.parametrize("limit", [0, 2 * WINDOW])
+def test_given_a_limit_of_locked_memory_then_the_window_is_locked_if_it_fits_and_works_if_not(
+    limit: int,
+) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+    assert hard == resource.RLIM_INFINITY or hard >= limit, f"the limit here is {hard}"
+    with tempfile.TemporaryDirectory() as path:
+        os.chmod(path, 0o777)
+        command = [sys.executable, "-c", LOCKED, str(limit), os.path.join(path, "store")]
+        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.stderr == ""
+    kept, locked = map(int, result.stdout.split())
+    assert kept == 40
+    assert (locked >= WINDOW) == (limit > 0)
