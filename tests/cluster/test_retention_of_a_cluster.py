@@ -66,7 +66,7 @@ def test_given_a_member_away_when_retention_deletes_what_it_needs_then_it_says_w
     until(lambda: bool(info(away)["last"] == had))
     away.kill()
     until(lambda: len(cluster.view()["members"]) == 2)
-    publish(cluster.members[0], 100)
+    publish(cluster.members[0], 200)  # what one read brings is in one segment
     there = cluster.members[:2]
     until(lambda: all(info(member)["first"] > had + 30 for member in there))
 

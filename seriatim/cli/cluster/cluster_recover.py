@@ -20,7 +20,7 @@ from broker.cluster.etcd_keeper import EtcdKeeper
 from broker.cluster.etcd_requests import Answers, EtcdRequests
 from broker.cluster.membership import open_membership, read_member
 from broker.cluster.view_keeper import EngineError, EngineRefused, KeptView, WrongEngine
-from sequencer.journal.store import Store
+from sequencer.journal.replica_store import ReplicaStore
 from sequencer.replica.replicated_log import NEW
 from sequencer.replica.view import View, view_from_json
 from seriatim.cli.errors import CliError
@@ -162,7 +162,7 @@ async def _of_store(keeper: EtcdKeeper, cluster: str, path: str, confirm: Confir
             f"etcd has a view of {cluster} with epoch {kept.view.epoch}, and this store knows"
             f" {found.epoch}: nothing is to be recovered here; start the member"
         )
-    store = Store.open(path, time.time_ns())
+    store = ReplicaStore.open(path, time.time_ns())
     try:
         membership, _ = open_membership(path, cluster, found.sync)
         lines = [f"The store {path} of {cluster} goes up to number {store.last}."]

@@ -1,14 +1,18 @@
 """`seriatim cluster recover`: members that all lost their ids, and an etcd that lost its data."""
 
 import json
+import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from broker.cluster.membership import Membership, read_member
+from sequencer.journal.replica_store import ReplicaStore
 from seriatim.client.blocking import connect_blocking
 from tests.seriatim.cli.command import refusal, seriatim
 from tests.support.cluster_start import ClusterOf
@@ -43,6 +47,16 @@ def newest(cluster: ClusterOf) -> int:
 def start_all(cluster: ClusterOf, threads: ThreadPoolExecutor) -> list[Future[Any]]:
     """They get ready when the cluster goes on."""
     return [threads.submit(member.start) for member in cluster.members]
+
+
+def epochs_of(store: str) -> tuple[tuple[int, int], ...]:
+    """The epochs of a stopped member's numbers, the newest of which only its window may have."""
+    with TemporaryDirectory() as folder:
+        copy = shutil.copytree(store, os.path.join(folder, "copy"))
+        opened = ReplicaStore.open(copy, time.time_ns())
+        found = opened.epochs()
+        opened.close()
+    return found
 
 
 def have_the_same(cluster: ClusterOf, last: int) -> None:
@@ -159,6 +173,7 @@ def test_given_an_etcd_without_its_data_when_a_store_is_recovered_then_the_clust
     cluster.etcd.lose_data()
     cluster.etcd.start()
     store = str(cluster.folder / "store-1")
+    epochs = epochs_of(store)
     said = refusal("cluster", "recover", *given(cluster))
     assert "no member of orders is there" in said
     done = seriatim("cluster", "recover", *given(cluster), "-sd", store, "--yes", "2")
@@ -167,6 +182,7 @@ def test_given_an_etcd_without_its_data_when_a_store_is_recovered_then_the_clust
     done = seriatim("cluster", "recover", *given(cluster), "-sd", store, "--yes", "1")
     assert done.returncode == 0, done.stderr
     assert f"goes up to number {last}." in done.stdout.decode()
+    assert epochs_of(store) == epochs, "the others look for their numbers in this table"
     with ThreadPoolExecutor() as threads:
         for one in start_all(cluster, threads):
             one.result()
