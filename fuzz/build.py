@@ -38,7 +38,7 @@ SHRUNK = {
     "broker/dataplane/plane.pxd": {"DEFERRED_NUMBERS_MAX": 50, "ROUTES_NEAR": 8, "WORK_MAX": 100},
     "broker/dataplane/replay_writer.pxd": {"OUTBOX": 1024, "FEW": 2},
     "broker/dataplane/frame.pxd": {"MARGIN_MIN": 16},
-    "sequencer/sequencer.pxd": {"BATCH_MAX": 2048, "COMPOSED_MAX": 4096},
+    "sequencer/sequencer.pxd": {"BATCH_MAX": 2048, "WINDOW_MAX": 4096},
     "sequencer/journal/record.pxd": {"BUFFER_MIN": 128, "BUFFER_MAX": 2048},
     "sequencer/replica/forward_copies.pxd": {"BLOCK_MAX": 2048},
     "sequencer/replica/forward_table.pxd": {"ROWS_MIN": 4, "ROWS_KEPT": 8},

@@ -5,7 +5,7 @@ from sequencer.message cimport Message
 
 cdef enum:
     BATCH_MAX = 262144
-    COMPOSED_MAX = 1048576
+    WINDOW_MAX = 1048576
 
 @cython.final
 cdef class Sequencer:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import cython
 
-from sequencer.journal.faces import ComposedJournal, WritableJournal
+from sequencer.journal.faces import WindowJournal, WritableJournal
 from sequencer.journal.record import RecordBatch, record_size
 from sequencer.message import Message
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # these modules are imported only if there is a feed
 
 if not cython.compiled:
     BATCH_MAX = 1 << 18  # then write before the turn ends: more does not fit the CPU's cache
-    COMPOSED_MAX = 1 << 20  # the same, if what is composed moves to the journal anyway
+    WINDOW_MAX = 1 << 20  # the same with a window: the batch moves there as it grows
 
 NUMBER_MAX = (1 << 63) - 1
 
@@ -44,7 +44,7 @@ class Sequencer:
         self.batch_max = 0  # bytes, after which a batch is written; 0: what suits the journal
         self.most = BATCH_MAX
         self.journal: WritableJournal  # where there is a batch
-        self.window: ComposedJournal | None = None  # the same, if records are composed there
+        self.window: WindowJournal | None = None  # the same, if it has a place for records
         self.room = 0  # bytes that the journal can surely take, and that no record has claimed
         self.synced_only = False  # whether messages may be seen only after a sync
         self.full = False  # the journal has no room, or the batch could not be written
@@ -63,8 +63,8 @@ class Sequencer:
         """
         self.full = self.stuck = False
         self.journal = journal
-        self.window = journal if isinstance(journal, ComposedJournal) else None
-        self.most = self.batch_max or (BATCH_MAX if self.window is None else COMPOSED_MAX)
+        self.window = journal if isinstance(journal, WindowJournal) else None
+        self.most = self.batch_max or (BATCH_MAX if self.window is None else WINDOW_MAX)
         self.batch = RecordBatch(journal.salt, journal.epoch, journal.checked)
         self.number = self.written = self.safe = journal.last
         self.now = journal.newest_time

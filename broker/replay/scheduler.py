@@ -17,8 +17,9 @@ from broker.turns import TURNS
 from sequencer.journal.faces import ReadableJournal
 
 STEPS = 16  # in one turn
-# Consumed in one turn, after which others are served. It must be more than the records of what one
-# turn of clients brings (limits.receive_buffer): else no reader catches up with a fast publisher.
+# Consumed in one turn, after which others are served. It is more than the records of what one turn
+# of clients brings by default (limits.receive_buffer), if messages are not short: else a reader
+# catches up with a fast publisher only when that pauses.
 # Work that is not compiled counts as 64 bytes a microsecond: at most 12 ms, and one step.
 BYTES = 3 << 18
 ADVANCED = 1024  # cursors that waited for a number and continue in one turn

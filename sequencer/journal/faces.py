@@ -1,7 +1,7 @@
 """The Protocols that the journal on disk and the one in memory have in common.
 
 WritableJournal   Store, Ring          what the sequencer asks for
-ComposedJournal   Store                the same, and records are put into its window
+WindowJournal     Store                the same, and records are put into its window
 ReadableJournal   Store, Ring          what replays, feeds and re-requests ask for
 Piece             Segment, RingPiece   a part of a journal that is read as a unit
 """
@@ -33,7 +33,7 @@ class WritableJournal(Protocol):
 
 
 @runtime_checkable
-class ComposedJournal(WritableJournal, Protocol):
+class WindowJournal(WritableJournal, Protocol):
     """A journal with memory of its own, which records can be put into."""
 
     def place(self) -> tuple[memoryview, int] | None:

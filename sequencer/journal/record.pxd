@@ -60,7 +60,7 @@ cdef class RecordBatch:
     cpdef Py_ssize_t seal(self) except -1
     @cython.locals(size=Py_ssize_t)
     cdef int _move(self) except -1
-    cdef int _compose_here(self) except -1
+    cdef int _compose_in_own(self) except -1
     cdef int _make_room(self, Py_ssize_t need) except -1
     cdef int _grow(self, Py_ssize_t need) except -1
     cdef int _adopt(self, bytearray buffer) except -1

@@ -61,7 +61,6 @@ class RecordBatch:
         self.at = 0  # where in it the next record goes that is moved there
         self.moved = 0  # bytes that are there already
         self.in_journal = False  # the newest record is so long that it is composed there
-        self._adopt(self.own)
         self.begin = self.end = 0
         self.sealed = 0  # the records before it have their checksums
         self.first = self.last = 0
@@ -86,7 +85,7 @@ class RecordBatch:
                 self.into = buffer
             if len(self.own) > BUFFER_MIN:
                 self.own = bytearray(BUFFER_MIN)
-            self._compose_here()
+            self._compose_in_own()
         self.begin = self.end = self.sealed = 0
         return 0
 
@@ -194,7 +193,7 @@ class RecordBatch:
     def clear(self) -> None:
         """Forget the records, and free the room that only an unusual batch needed."""
         if self.in_journal:
-            self._compose_here()
+            self._compose_in_own()
         self.begin = self.end = self.sealed = self.moved = 0
         self.first = self.last = self.time = 0
         self.ids = False
@@ -206,7 +205,7 @@ class RecordBatch:
         """What is composed and sealed gets its place."""
         size = self.end - self.begin
         if self.in_journal:
-            self._compose_here()
+            self._compose_in_own()
         elif cython.compiled:
             stream_copy(self.into + self.at, self.data, size)
         else:
@@ -216,8 +215,8 @@ class RecordBatch:
         self.begin = self.end = self.sealed = 0
         return 0
 
-    def _compose_here(self) -> int:
-        """Compose in the own buffer."""
+    def _compose_in_own(self) -> int:
+        """Compose the next records in the batch's own buffer."""
         self.in_journal = False
         return self._adopt(self.own)
 
