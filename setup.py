@@ -16,7 +16,9 @@ HEADERS = [
     "parser/scan.h",
     "sublist/digest.h",
     "sublist/same.h",
+    "sequencer/copy.h",
     "sequencer/journal/crc32c.h",
+    "sequencer/journal/stream_copy.h",
     "sequencer/feed/datagrams.h",
     "seriatim/receiver/arrivals.h",
 ]

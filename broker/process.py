@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from broker.event_loop import BrokerLoop
 from broker.logs import reopen, start_logging
 from broker.server import Server
 from broker.settings.settings import SequencerSettings, Settings
@@ -61,7 +62,7 @@ def _run(settings: Settings, handler: logging.Handler, uvloop: bool) -> int:
     for path in _unused(settings.sequencer):
         log.warning("%s does nothing without sequencer.port (--sequencer_port)", path)
     try:
-        with asyncio.Runner(loop_factory=_uvloop_factory() if uvloop else None) as runner:
+        with asyncio.Runner(loop_factory=_uvloop_factory() if uvloop else BrokerLoop) as runner:
             return runner.run(_serve(settings, handler))
     except (OSError, StoreError) as error:
         text = str(error)

@@ -23,7 +23,7 @@ cdef class Sequencer:
 
     cpdef skip_to(self, unsigned long long number)
     cpdef tick(self, unsigned long long now)
-    @cython.locals(batch=RecordBatch, need=Py_ssize_t)
+    @cython.locals(batch=RecordBatch, size=Py_ssize_t)
     cpdef unsigned long long take(self, Message message) except? 0
     @cython.locals(batch=RecordBatch)
     cpdef bint release(self) except -1

@@ -92,16 +92,18 @@ class Sequencer:
             self.number += 1
             message.number = self.number
             return self.number
-        need = record_size(message.subject_size, message.reply_size, message.size)
-        if need > self.room and not self._reserve(need):
-            message.number = 0
-            return 0
-        self.room -= need
-        self.number += 1
-        message.number = self.number
+        message.number = self.number + 1
         message.time = self.now
-        batch.put(message)
-        if batch.waiting() > self.most:
+        size = batch.put(message, self.room)
+        if size == 0:
+            size = record_size(message.subject_size, message.reply_size, message.size)
+            if not self._reserve(size):
+                message.number = 0
+                return 0
+            batch.put(message, size)
+        self.room -= size
+        self.number += 1
+        if batch.moved + batch.end - batch.begin > self.most:  # as `waiting`, without a call
             self._write(batch)
         return self.number
 

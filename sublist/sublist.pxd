@@ -30,6 +30,7 @@ cdef class Sublist:
     cdef readonly Trie trie
     cdef readonly object classify
     cdef list slots, changes, replies
+    cdef Route recent
     cdef dict shared
     cdef readonly Py_ssize_t max_routes, routes
     cdef public Py_ssize_t max_match_nodes
@@ -40,7 +41,7 @@ cdef class Sublist:
     cdef long long generation
     cdef readonly unsigned long long inserts, removes, misses, rechecks, resolves, evictions
 
-    @cython.locals(route=Route, digest='unsigned int')
+    @cython.locals(route=Route, recent=Route, digest='unsigned int')
     cdef Route find(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t size)
     @cython.locals(route=Route, subject=bytes, digest='unsigned int')
     cdef Route reach(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t size)

@@ -95,6 +95,7 @@ class Sublist:
         self.slots: list[Route | None] = [None] * SLOTS_MIN
         self.mask = SLOTS_MIN - 1
         self.replies: list[Route | None] = [None] * REPLIES
+        self.recent: Route | None = None  # what `find` returned last, while the table has it
         self.routes = 0
         self.sweep_slot = 0  # where the next sweep of a full table begins
         self.generation = 0
@@ -108,10 +109,16 @@ class Sublist:
 
     def find(self, data: bytes | bytearray, start: int, size: int) -> Route:
         """Return the route of the subject in that span."""
+        recent = self.recent
+        if recent is not None and serves(recent, data, start, size):
+            if recent.generation == self.generation:
+                return recent
+            return self._recheck(recent)
         digest = digest_span(self.keys, data, start, size)
         route: Route | None = cython.cast(Route, self.slots[digest & self.mask])
         while route is not None:
             if route.digest == digest and serves(route, data, start, size):
+                self.recent = route
                 if route.generation == self.generation:
                     return route
                 return self._recheck(route)
@@ -204,6 +211,7 @@ class Sublist:
 
     def _changed(self, subject: bytes) -> None:
         """Make sure that no route keeps a fan-out that this change made wrong."""
+        self.recent = None
         if has_wildcard(subject):
             self.generation += 1
             self.changes.append(subject)
@@ -312,6 +320,7 @@ class Sublist:
     def _clear(self) -> None:
         """Forget all routes and their fan-outs."""
         self.evictions += self.routes
+        self.recent = None
         self.slots = [None] * SLOTS_MIN
         self.mask = SLOTS_MIN - 1
         self.routes = self.sweep_slot = self.entries_made = 0
@@ -320,6 +329,7 @@ class Sublist:
     def _forget_stale(self) -> None:
         """Forget routes that would be resolved again anyway, and the subscriptions they hold."""
         self.wildcards_removed = 0
+        self.recent = None
         oldest = self.generation - len(self.changes)
         for slot in range(self.mask + 1):
             kept: Route | None = None
@@ -337,6 +347,7 @@ class Sublist:
 
     def _forget(self, slot: int) -> None:
         """Forget the routes of one slot."""
+        self.recent = None
         route = self.slots[slot]
         while route is not None:
             self.routes -= 1

@@ -16,7 +16,7 @@ cdef extern from "sys/epoll.h":
     struct epoll_event:
         unsigned int events
         epoll_data data
-    int epoll_wait(int poller, epoll_event *events, int count, int timeout_ms) noexcept
+    int epoll_wait(int poller, epoll_event *events, int count, int timeout_ms) noexcept nogil
 
 cdef enum:
     CLIENTS_MAX = 256
@@ -33,12 +33,14 @@ cdef class ClientInput:
 @cython.final
 cdef class Gatherer:
     cdef object core
+    cdef public bint asked
+    cdef public double gather_s
     cdef Plane plane
     cdef Gate gate
     cdef Inbox inbox
     cdef bytearray buffer
     cdef object poller
-    cdef int poller_fd, error, place
+    cdef int poller_fd, loop_fd, error, place
     cdef bint singly
     cdef list readers, served, ready
     cdef Py_ssize_t bytes_max, bytes
@@ -49,12 +51,21 @@ cdef class Gatherer:
     cpdef watch(self, ClientInput reader)
     @cython.locals(fd=int)
     cpdef unwatch(self, ClientInput reader)
-    @cython.locals(plane=Plane, count=int, served=int, at=int, first=int, singly=bint, begun=double)
+    @cython.locals(until=double, left=double, count=int, own=bint)
+    cpdef bint serve_for(self, double timeout) except *
+    @cython.locals(count=int)
     cpdef turn(self)
+    @cython.locals(singly=bint, begun=double)
+    cdef int _turn(self, int count) except -1
+    @cython.locals(served=int, at=int, first=int)
+    cdef bint _read_all(self, int count, bint singly, double now) except *
     @cython.locals(begun=double)
     cpdef serve(self, ClientInput reader, bytearray buffer, Py_ssize_t stop)
     cdef int _begin(self) except -1
-    cdef int _look(self) except -2
+    @cython.locals(count=int)
+    cdef int _look(self, int wait_ms) except -2
+    @cython.locals(at=int)
+    cdef bint _is_own_ready(self, int count) except *
     @cython.locals(reader=ClientInput, buffer=bytearray, got=Py_ssize_t, stop=Py_ssize_t)
     cdef int _read(self, int fd, double now) except -1
     @cython.locals(data='unsigned char *', got=Py_ssize_t)

@@ -5,9 +5,12 @@
         plane.serve    numbers into the batch, frames into the outboxes
     _settle            one release for all of them: journal, feeds, subscribers, publishers
 
-The epoll holds all clients' sockets, and is itself one file of the event loop. So a message costs
-one recv and no call of the event loop, and a turn costs one write to the journal and one to each
-subscriber, however many clients it served. Nobody waits: a turn takes only what is there already.
+The epoll holds all clients' sockets. The broker's own loop waits at it (broker/event_loop.py); for
+another loop it is one file. So a message costs one recv and no call of the event loop, and a turn
+costs one write to the journal and one to each subscriber, however many clients it served. Nobody
+waits: a turn takes only what is there already. If several clients have sent something, others are
+likely to do so at the same time; so such a turn looks for more, until there is none, or its time is
+over. A lone message is released at once.
 
 Rule 1  A turn ends when its work is spent, or as many bytes were read as the shared buffer holds.
         The epoll returns the others again, and the next turn begins with them.
@@ -19,6 +22,7 @@ Rule 3  While a subscriber is crowded, each client is released by itself. So it 
 Memory: one `ClientInput` for each client. They read into one buffer (broker/clients/inbox.py).
 """
 
+import math
 import os
 import select
 import time
@@ -31,6 +35,7 @@ from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
 from broker.dataplane.plane import Plane
+from broker.event_loop import BrokerLoop
 from broker.turns import TURNS
 
 if not cython.compiled:
@@ -39,6 +44,9 @@ if not cython.compiled:
     EPOLLIN = select.EPOLLIN
     EAGAIN, EINTR = errno.EAGAIN, errno.EINTR
     CLIENTS_MAX = 256  # that one turn serves: about half a millisecond, with a message each
+
+
+GATHER_S = 0.0001  # after that a turn looks for no more clients
 
 
 class ClientInput:
@@ -70,15 +78,25 @@ class Gatherer:
         self.readers: list[ClientInput | None] = []  # by descriptor, while they are watched
         self.served: list[ClientInput] = []  # since the last release
         self.singly = False  # a subscriber is crowded
+        self.gather_s = GATHER_S
         self.place = 0  # which of the clients that the epoll returned comes first
         self.bytes = 0  # read in this turn
         self.ready: list[tuple[int, int]] = []  # what the epoll returned, uncompiled
         self.error = 0  # why the last read failed
-        core.loop.add_reader(self.poller_fd, self.turn)
+        self.asked = False  # the loop that lets this one wait has something to do
+        self.loop_fd = -1  # of that loop: its own files
+        if isinstance(core.loop, BrokerLoop):
+            self.loop_fd = core.loop.wait_with(self)
+            self.poller.register(self.loop_fd, EPOLLIN)
+        else:
+            core.loop.add_reader(self.poller_fd, self.turn)
 
     def close(self) -> None:
         """Read nothing more."""
-        self.core.loop.remove_reader(self.poller_fd)
+        if isinstance(self.core.loop, BrokerLoop):
+            self.core.loop.wait_with(None)
+        else:
+            self.core.loop.remove_reader(self.poller_fd)
         self.poller.close()
         self.readers.clear()
 
@@ -99,31 +117,61 @@ class Gatherer:
             self.readers[fd] = None
             self.poller.unregister(fd)
 
+    def serve_for(self, timeout: float) -> bool:
+        """Serve clients in the loop's place, as `Waiter` says."""
+        self.asked = False
+        until = time.monotonic() + timeout
+        left = timeout
+        while True:
+            count = self._look(-1 if timeout < 0 else math.ceil(left * 1000))
+            if count <= 0:
+                return False  # the time is over, or a signal came
+            own = self._is_own_ready(count)
+            if count > own:
+                self._turn(count)
+            if own or self.asked:
+                return own
+            if timeout >= 0:
+                left = until - time.monotonic()
+                if left <= 0:
+                    return False
+
     def turn(self) -> None:
         """Serve the clients that have sent something, for a bounded time."""
-        plane = self.plane
-        count = self._look()
-        if count <= 0:
-            return
+        count = self._look(0)
+        if count > 0:
+            self._turn(count)
+
+    def _turn(self, count: int) -> int:
+        """Serve those that the epoll has returned."""
         begun = time.monotonic()
         self._begin()
         singly, self.singly = self.singly, False
-        first, self.place = self.place, 0
         try:
-            for served in range(count):
-                at = (first + served) % count
-                if cython.compiled:
-                    self._read(self.events[at].data.fd, begun)
-                else:
-                    self._read(self.ready[at][0], begun)
-                if singly:
-                    self._settle()
-                if plane.is_spent() or self.bytes >= self.bytes_max:
-                    self.place = at + 1  # the epoll will return the rest again, in this order
+            while self._read_all(count, singly, begun) and count > 1 and not singly:
+                if time.monotonic() - begun > self.gather_s:
                     break
+                count = self._look(0)  # others may have sent something meanwhile
         finally:
             self._settle()
             TURNS.note(time.monotonic(), begun)
+        return 0
+
+    def _read_all(self, count: int, singly: bool, now: float) -> bool:
+        """Read from those that the epoll has returned; False if the turn must end before all."""
+        first, self.place = self.place, 0
+        for served in range(count):
+            at = (first + served) % count
+            if cython.compiled:
+                self._read(self.events[at].data.fd, now)
+            else:
+                self._read(self.ready[at][0], now)
+            if singly:
+                self._settle()
+            if self.plane.is_spent() or self.bytes >= self.bytes_max:
+                self.place = at + 1  # the epoll will return the rest again, in this order
+                return False
+        return True
 
     def serve(self, reader: ClientInput, buffer: bytearray, stop: int) -> None:
         """Serve what was read before, in a turn of its own."""
@@ -141,19 +189,33 @@ class Gatherer:
         self.plane.sequencer.tick(time.time_ns())
         return 0
 
-    def _look(self) -> int:
-        """Return how many clients are ready."""
+    def _look(self, wait_ms: int) -> int:
+        """Return how many files are ready, after at most `wait_ms`; -1: as long as it takes."""
         if cython.compiled:
-            return epoll_wait(self.poller_fd, self.events, CLIENTS_MAX, 0)
+            if wait_ms == 0:
+                return epoll_wait(self.poller_fd, self.events, CLIENTS_MAX, 0)
+            with cython.nogil:
+                count = epoll_wait(self.poller_fd, self.events, CLIENTS_MAX, wait_ms)
+            return count
         else:
-            self.ready = self.poller.poll(0, CLIENTS_MAX)
+            self.ready = self.poller.poll(wait_ms / 1000 if wait_ms > 0 else wait_ms, CLIENTS_MAX)
             return len(self.ready)
+
+    def _is_own_ready(self, count: int) -> bool:
+        """Whether one of those that the epoll has returned is the loop's."""
+        for at in range(count):
+            if cython.compiled:
+                if self.events[at].data.fd == self.loop_fd:
+                    return True
+            elif self.ready[at][0] == self.loop_fd:
+                return True
+        return False
 
     def _read(self, fd: int, now: float) -> int:
         """Read once from a client, and serve what came."""
-        item = self.readers[fd]
+        item = self.readers[fd] if fd < len(self.readers) else None
         if item is None:
-            return 0  # closed, or held, since the epoll returned it
+            return 0  # closed, or held, since the epoll returned it; or the loop's
         reader = cython.cast(ClientInput, item)
         if reader.deaf or reader.connection.closed:
             got = self._receive(fd, self.buffer, 0)

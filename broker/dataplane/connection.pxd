@@ -3,6 +3,9 @@ cimport cython
 from parser.machine cimport Parser
 from broker.dataplane.frame cimport Frame
 
+cdef extern from "copy.h":
+    void copy_span(unsigned char *to, const unsigned char *source, size_t size) noexcept
+
 cdef extern from "sys/socket.h":
     ssize_t send(int fd, const void *data, size_t size, int flags) noexcept
     int MSG_NOSIGNAL

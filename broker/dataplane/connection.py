@@ -147,8 +147,8 @@ class Connection:
             return False
         if cython.compiled:
             to = self.data + end
-            memcpy(to, frame.data + frame.start, head)
-            memcpy(to + head, data + payload, size)
+            copy_span(to, frame.data + frame.start, head)
+            copy_span(to + head, data + payload, size)
             memcpy(to + head + size, frame.tail, 4)  # of fixed size: one move, no call
         else:
             text = frame.buffer[frame.start : frame.end]
@@ -166,7 +166,7 @@ class Connection:
         if self.size - self.end < size:
             return False
         if cython.compiled:
-            memcpy(self.data + self.end, cython.cast("const unsigned char *", text), size)
+            copy_span(self.data + self.end, cython.cast("const unsigned char *", text), size)
         else:
             self.data[self.end : self.end + size] = text
         self.end += size

@@ -4,6 +4,9 @@ from sequencer.digits cimport frame_size, inner_size, width_of, write_decimal
 from sequencer.message cimport Message
 from sublist.route cimport Route
 
+cdef extern from "copy.h":
+    void copy_span(unsigned char *to, const unsigned char *source, size_t size) noexcept
+
 cdef enum:
     FRAMED, BARE, FRAMED_HEADERS, BARE_HEADERS, NUMBERED_HEADERS
 

@@ -23,7 +23,7 @@ from sequencer.message import Message
 from sublist.route import Route
 
 if cython.compiled:
-    from cython.cimports.libc.string import memcmp, memcpy
+    from cython.cimports.libc.string import memcmp
 else:
     from sequencer.digits import frame_size, inner_size, width_of, write_decimal
 
@@ -250,7 +250,7 @@ class Frame:
     def _copy(self, source: bytes | bytearray, start: int, count: int) -> None:
         """Append a span; there must be room for it."""
         if cython.compiled:
-            memcpy(self.data + self.end, source + start, count)
+            copy_span(self.data + self.end, source + start, count)
         else:
             self.data[self.end : self.end + count] = source[start : start + count]
         self.end += count

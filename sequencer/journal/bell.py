@@ -18,14 +18,11 @@ from typing import Final, Self
 NUMBERS: Final = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
 FUTEX: Final = NUMBERS.get(platform.machine(), 0)
 WAIT: Final = 0
-WAKE: Final = 1
-ALL: Final = (1 << 31) - 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-_at_once = ctypes.PyDLL(None)  # it never waits, so it need not let other threads run meanwhile
 
 
 class _Timespec(ctypes.Structure):
@@ -40,19 +37,6 @@ class _Timespec(ctypes.Structure):
 def pause(seconds: float) -> None:
     """Sleep, where there is nothing to wait at."""
     _libc.nanosleep(ctypes.byref(_Timespec.of(seconds)), None)
-
-
-class Ringer:
-    """The writer's side: `address` is that of the word, in its own mapping of the window."""
-
-    def __init__(self, address: int) -> None:
-        words = (FUTEX, address, WAKE, ALL)
-        self._words = tuple(map(ctypes.c_long, words))
-
-    def ring(self) -> None:
-        """Wake everyone who waits."""
-        if FUTEX:
-            _at_once.syscall(*self._words)
 
 
 class Bell:

@@ -12,6 +12,23 @@
 
 static uint32_t crc32c_table[8][256];
 
+static inline uint32_t crc32c_half(const unsigned char *data) {
+    uint32_t half;
+    memcpy(&half, data, 4);
+    return half;
+}
+
+static inline uint64_t crc32c_word(const unsigned char *data) {
+    uint64_t word;
+    memcpy(&word, data, 8);
+    return word;
+}
+
+/* A record begins with its checksum and its length, and is padded to a multiple of 8. */
+static inline size_t crc32c_record_size(const unsigned char *record) {
+    return ((size_t)crc32c_half(record + 4) + 7) & ~(size_t)7;
+}
+
 static inline void crc32c_fill_tables(void) {
     for (int byte = 0; byte < 256; byte++) {
         uint32_t crc = (uint32_t)byte;
@@ -44,34 +61,62 @@ static inline uint32_t crc32c_by_tables(uint32_t crc, const unsigned char *data,
 
 __attribute__((target("sse4.2")))
 static inline uint32_t crc32c_by_instruction(uint32_t crc, const unsigned char *data, size_t size) {
-    uint64_t wide = crc, word;
-    for (; size >= 8; data += 8, size -= 8) {
-        memcpy(&word, data, 8);
-        wide = __builtin_ia32_crc32di(wide, word);
-    }
+    uint64_t wide = crc;
+    for (; size >= 8; data += 8, size -= 8)
+        wide = __builtin_ia32_crc32di(wide, crc32c_word(data));
     crc = (uint32_t)wide;
     for (; size; size--)
         crc = __builtin_ia32_crc32qi(crc, *data++);
     return crc;
 }
 
-/* Three at once: the instruction takes three cycles, and a new one can begin in each. */
+/* A record: its first word after the checksum is of four bytes, so eight follow eight to its end. */
+#define CRC32C_FIRST(crc, record) __builtin_ia32_crc32si((crc), crc32c_half((record) + 4))
+
 __attribute__((target("sse4.2")))
-static inline void crc32c_three_by_instruction(uint32_t *crcs, const unsigned char *first,
-                                        const unsigned char *second, const unsigned char *third,
-                                        size_t size) {
-    uint64_t one = crcs[0], two = crcs[1], three = crcs[2], words[3];
-    for (size_t at = 0; at + 8 <= size; at += 8) {
-        memcpy(words, first + at, 8);
-        memcpy(words + 1, second + at, 8);
-        memcpy(words + 2, third + at, 8);
-        one = __builtin_ia32_crc32di(one, words[0]);
-        two = __builtin_ia32_crc32di(two, words[1]);
-        three = __builtin_ia32_crc32di(three, words[2]);
+static inline uint32_t crc32c_rest_by_instruction(uint64_t crc, const unsigned char *record,
+                                                  size_t at, size_t size) {
+    for (; at < size; at += 8)
+        crc = __builtin_ia32_crc32di(crc, crc32c_word(record + at));
+    return ~(uint32_t)crc;
+}
+
+/* Three records at once, as far as the shortest goes: the instruction takes three cycles, and a new
+   one can begin in each. */
+__attribute__((target("sse4.2")))
+static inline void crc32c_seal_by_instruction(unsigned char *data, size_t size, uint32_t salt) {
+    unsigned char *end = data + size;
+    while (data < end) {
+        unsigned char *records[3];
+        size_t sizes[3], common = (size_t)-1, at = 8;
+        int count = 0, each;
+        for (; count < 3 && data < end; data += sizes[count++]) {
+            records[count] = data;
+            sizes[count] = crc32c_record_size(data);
+            common = sizes[count] < common ? sizes[count] : common;
+        }
+        if (count == 3) {
+            uint64_t one = CRC32C_FIRST(~salt, records[0]), two = CRC32C_FIRST(~salt, records[1]);
+            uint64_t three = CRC32C_FIRST(~salt, records[2]);
+            uint32_t crcs[3];
+            for (; at < common; at += 8) {
+                one = __builtin_ia32_crc32di(one, crc32c_word(records[0] + at));
+                two = __builtin_ia32_crc32di(two, crc32c_word(records[1] + at));
+                three = __builtin_ia32_crc32di(three, crc32c_word(records[2] + at));
+            }
+            crcs[0] = crc32c_rest_by_instruction(one, records[0], at, sizes[0]);
+            crcs[1] = crc32c_rest_by_instruction(two, records[1], at, sizes[1]);
+            crcs[2] = crc32c_rest_by_instruction(three, records[2], at, sizes[2]);
+            for (each = 0; each < 3; each++)
+                memcpy(records[each], crcs + each, 4);
+        } else {
+            for (each = 0; each < count; each++) {
+                uint32_t crc = CRC32C_FIRST(~salt, records[each]);
+                crc = crc32c_rest_by_instruction(crc, records[each], at, sizes[each]);
+                memcpy(records[each], &crc, 4);
+            }
+        }
     }
-    crcs[0] = (uint32_t)one;
-    crcs[1] = (uint32_t)two;
-    crcs[2] = (uint32_t)three;
 }
 
 static inline int crc32c_has_instruction(void) {
@@ -85,17 +130,14 @@ static inline int crc32c_has_instruction(void) {
 
 __attribute__((target("+crc")))
 static inline uint32_t crc32c_by_instruction(uint32_t crc, const unsigned char *data, size_t size) {
-    uint64_t word;
-    for (; size >= 8; data += 8, size -= 8) {
-        memcpy(&word, data, 8);
-        crc = __builtin_aarch64_crc32cx(crc, word);
-    }
+    for (; size >= 8; data += 8, size -= 8)
+        crc = __builtin_aarch64_crc32cx(crc, crc32c_word(data));
     for (; size; size--)
         crc = __builtin_aarch64_crc32cb(crc, *data++);
     return crc;
 }
 
-#define crc32c_three_by_instruction crc32c_three_by_one
+#define crc32c_seal_by_instruction crc32c_seal_each
 
 static inline int crc32c_has_instruction(void) {
     return (getauxval(AT_HWCAP) & (1 << 7)) != 0; /* HWCAP_CRC32 */
@@ -104,36 +146,33 @@ static inline int crc32c_has_instruction(void) {
 #else
 
 #define crc32c_by_instruction crc32c_by_tables
-#define crc32c_three_by_instruction crc32c_three_by_one
+#define crc32c_seal_by_instruction crc32c_seal_each
 static inline int crc32c_has_instruction(void) { return 0; }
 
 #endif
 
-static inline void crc32c_three_by_one(uint32_t *crcs, const unsigned char *first,
-                                const unsigned char *second, const unsigned char *third,
-                                size_t size);
-
 static uint32_t (*crc32c_chosen)(uint32_t, const unsigned char *, size_t);
 
-static void (*crc32c_three_chosen)(uint32_t *, const unsigned char *, const unsigned char *,
-                                   const unsigned char *, size_t);
+static void (*crc32c_seal_chosen)(unsigned char *, size_t, uint32_t);
 
-static inline void crc32c_three_by_one(uint32_t *crcs, const unsigned char *first,
-                                const unsigned char *second, const unsigned char *third,
-                                size_t size) {
-    crcs[0] = crc32c_chosen(crcs[0], first, size);
-    crcs[1] = crc32c_chosen(crcs[1], second, size);
-    crcs[2] = crc32c_chosen(crcs[2], third, size);
+static inline void crc32c_seal_each(unsigned char *data, size_t size, uint32_t salt) {
+    unsigned char *end = data + size;
+    while (data < end) {
+        size_t record = crc32c_record_size(data);
+        uint32_t crc = ~crc32c_chosen(~salt, data + 4, record - 4);
+        memcpy(data, &crc, 4);
+        data += record;
+    }
 }
 
 /* Once per module that includes this, before the first checksum. */
 static inline void crc32c_choose(int tables) {
     crc32c_fill_tables();
     crc32c_chosen = crc32c_by_tables;
-    crc32c_three_chosen = crc32c_three_by_one;
+    crc32c_seal_chosen = crc32c_seal_each;
     if (crc32c_has_instruction() && !tables) {
         crc32c_chosen = crc32c_by_instruction;
-        crc32c_three_chosen = crc32c_three_by_instruction;
+        crc32c_seal_chosen = crc32c_seal_by_instruction;
     }
 }
 
@@ -142,38 +181,9 @@ static inline uint32_t crc32c_extend(uint32_t crc, const unsigned char *data, si
     return ~crc32c_chosen(~crc, data, size);
 }
 
-/* A record begins with its checksum and its length, and is padded to a multiple of 8. */
-static inline size_t crc32c_record_size(const unsigned char *record) {
-    uint32_t length;
-    memcpy(&length, record + 4, 4);
-    return ((size_t)length + 7) & ~(size_t)7;
-}
-
-/* Write the checksums of the records in data[0..size), which each goes on from `salt`: three
-   records side by side as far as the shortest of them goes, then the rest of each. */
+/* Write the checksums of the records in data[0..size), which each goes on from `salt`. */
 static inline void crc32c_seal(unsigned char *data, size_t size, uint32_t salt) {
-    unsigned char *records[3], *end = data + size;
-    uint32_t crcs[3];
-    while (data < end) {
-        int count = 0;
-        size_t common = (size_t)-1;
-        for (; count < 3 && data < end; count++) {
-            size_t record = crc32c_record_size(data);
-            records[count] = data;
-            common = record < common ? record : common;
-            data += record;
-        }
-        crcs[0] = crcs[1] = crcs[2] = ~salt;
-        common = count == 3 ? common - 8 : 0;
-        if (common)
-            crc32c_three_chosen(crcs, records[0] + 4, records[1] + 4, records[2] + 4, common);
-        for (int at = 0; at < count; at++) {
-            size_t done = 4 + common;
-            uint32_t crc = ~crc32c_chosen(
-                crcs[at], records[at] + done, crc32c_record_size(records[at]) - done);
-            memcpy(records[at], &crc, 4);
-        }
-    }
+    crc32c_seal_chosen(data, size, salt);
 }
 
 #endif

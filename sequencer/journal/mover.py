@@ -15,7 +15,8 @@ from typing import Final
 
 from sequencer.journal.segment import PAGE, Segment
 
-SYNC_BYTES: Final = 8 << 20  # then what is moved is synced, and its slabs can be used again
+SYNC_BYTES: Final = 16 << 20  # then what is moved is synced, and its slabs can be used again
+HURRIED_BYTES: Final = 8 << 20  # the same, while the writer waits for a slab
 
 
 class Mover:
@@ -23,7 +24,7 @@ class Mover:
 
     def __init__(self) -> None:
         self.direct = True  # False once a file system refused O_DIRECT
-        self.hurried = False  # the writer waits for a slab: sync after each
+        self.hurried = False  # the writer waits for a slab
         self._segment: Segment | None = None  # whose file is open
         self._fd = -1
         self._tail = b""  # what the page at `segment.synced` has before that
@@ -71,7 +72,7 @@ class Mover:
         """Write slab after slab, and sync when it is enough."""
         at, tail = segment.synced, self._tail
         begun = at
-        enough = 1 if self.hurried else SYNC_BYTES
+        enough = HURRIED_BYTES if self.hurried else SYNC_BYTES
         while at < stop and at - begun < enough:
             with segment.in_window(at, stop) as records:
                 size = len(records)

@@ -7,6 +7,9 @@ cdef extern from "crc32c.h":
     void crc32c_seal(unsigned char *data, size_t size, unsigned int salt) noexcept
     void crc32c_choose(int tables) noexcept
 
+cdef extern from "copy.h":
+    void copy_span(unsigned char *to, const unsigned char *source, size_t size) noexcept
+
 cdef extern from "stream_copy.h":
     void stream_copy(unsigned char *to, const unsigned char *source, size_t size) noexcept
 
@@ -32,7 +35,7 @@ cdef enum:
     HEADER_SIZE = 56
     LENGTH_MAX = 134217728
     ID_FLAG = 1
-    BUFFER_MIN = 65536
+    BUFFER_MIN = 32768
     BUFFER_MAX = 1048576
 
 @cython.final
@@ -54,7 +57,7 @@ cdef class RecordBatch:
 
     @cython.locals(head='Head *', to='unsigned char *', length=Py_ssize_t, padded=Py_ssize_t,
                    subject_size=Py_ssize_t, reply_size=Py_ssize_t, size=Py_ssize_t)
-    cdef int put(self, Message message) except -1
+    cdef Py_ssize_t put(self, Message message, Py_ssize_t most) except -1
     cpdef int place(self, object buffer, Py_ssize_t at=*) except -1
     cpdef Py_ssize_t waiting(self) noexcept
     cpdef Py_ssize_t seal(self) except -1

@@ -23,12 +23,11 @@ from sequencer.message import Message
 
 if cython.compiled:
     from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
-    from cython.cimports.libc.string import memcpy
 else:
     from sequencer.journal.crc import crc32c
     from sequencer.journal.layout import BAD, HEADER_SIZE, ID_FLAG, LENGTH_MAX, MORE, RECORD
 
-    BUFFER_MIN = 1 << 16
+    BUFFER_MIN = 1 << 15
     BUFFER_MAX = 1 << 20  # kept from one batch to the next
 
 HEAD = struct.Struct("<IIQQQQIHHHHI")
@@ -93,11 +92,13 @@ class RecordBatch:
         """The bytes of all records."""
         return self.moved + self.end - self.begin
 
-    def put(self, message: Message) -> int:
-        """Append a message."""
+    def put(self, message: Message, most: int) -> int:
+        """Append a message; return the size of its record. 0: it would be longer than `most`."""
         subject_size, reply_size, size = message.subject_size, message.reply_size, message.size
         length = HEADER_SIZE + subject_size + reply_size + size
         padded = (length + 7) & ~7
+        if padded > most:
+            return 0
         if self.size - self.end < padded:
             self._make_room(padded)
         if cython.compiled:
@@ -117,12 +118,12 @@ class RecordBatch:
             head.zero = 0
             head.header_size = message.header_size
             to += HEADER_SIZE
-            memcpy(to, message.subject_data + message.subject, subject_size)
+            copy_span(to, message.subject_data + message.subject, subject_size)
             to += subject_size
             if reply_size:
-                memcpy(to, message.data + message.reply, reply_size)
+                copy_span(to, message.data + message.reply, reply_size)
                 to += reply_size
-            memcpy(to, message.data + message.body, size)
+            copy_span(to, message.data + message.body, size)
         else:
             who = (message.origin, message.origin_sequence, self.epoch, message.flags)
             sizes = (subject_size, reply_size, 0, message.header_size)
@@ -134,14 +135,14 @@ class RecordBatch:
             record = record.ljust(padded - 4, b"\0")
             crc = crc32c(record, self.salt) if self.checked else 0
             self.data[self.end : self.end + padded] = struct.pack("<I", crc) + record
-        if self.waiting() == 0:
+        if self.first == 0:
             self.first = message.number
             self.time = message.time
         self.last = message.number
         self.end += padded
         if message.flags & ID_FLAG:
             self.ids = True
-        return 0
+        return padded
 
     def append_message(
         self,
@@ -171,7 +172,8 @@ class RecordBatch:
         message.origin = origin
         message.origin_sequence = origin_sequence
         message.flags = flags
-        return self.put(message)
+        self.put(message, LENGTH_MAX)
+        return 0
 
     def seal(self) -> int:
         """Give the records their checksums, and their place; return how many bytes they have."""

@@ -23,9 +23,9 @@ from collections import deque
 from contextlib import suppress
 from typing import Final
 
-from sequencer.journal.bell import Ringer
 from sequencer.journal.disk import pwrite_file
 from sequencer.journal.identity import Identity, write_identity
+from sequencer.journal.ringer import Ringer
 from sequencer.journal.segment import Segment
 from sequencer.journal.window_file import (
     ENTRY,

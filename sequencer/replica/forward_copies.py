@@ -36,7 +36,7 @@ class ForwardCopies:
         if block.end + size > BLOCK_MAX and block.end:
             block = self._begin_block()
         at = block.end
-        block.put(message)
+        block.put(message, size)
         if cython.compiled:
             head = cython.cast("Head *", block.data + at)
             head.number = 0

@@ -112,6 +112,7 @@ ELSEWHERE = {
     "sequencer/journal/index.py": "tests/sequencer/journal/test_journal_format.py",
     "sequencer/journal/layout.py": "tests/sequencer/journal/test_record.py",
     "sequencer/journal/inventory.py": "tests/sequencer/journal/test_recovery.py",
+    "sequencer/journal/ringer.py": "tests/sequencer/journal/test_bell.py",
     "sequencer/journal/store_view.py": "tests/sequencer/journal/test_reader.py",
     "sequencer/journal/survey.py": "tests/sequencer/journal/test_recovery.py",
     "sequencer/journal/trail.py": "tests/sequencer/journal/test_reader.py",

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from broker.event_loop import BrokerLoop
 from broker.feeds.outlet import Outlet
 from broker.server import Server
 from broker.settings.resolve import resolve
@@ -135,7 +136,7 @@ def serving(
         await server.start()
         return server
 
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=BrokerLoop) as runner:
         work: Coroutine[Any, Any, Server] = start()
         broker = Broker(runner, runner.run(work))
         try:

@@ -255,3 +255,32 @@ def test_given_a_crowded_subscriber_then_only_those_who_publish_to_it_are_held(
         calm.send(publish(b"x", b"calm"))
         broker.until(lambda: broker.server.last_number > before)
         broker.until(lambda: subscriber.hear() and not sessions[flooding.place].held_by)
+
+
+@pytest.mark.parametrize(
+    ("ready", "gather_s", "written"), [(2, 60.0, [2]), (2, 0.0, [1]), (1, 60.0, [])]
+)
+def test_given_who_sends_during_a_turn_then_it_is_released_with_several_but_a_lone_client_waits_not(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, ready: int, gather_s: float, written: list[int]
+) -> None:
+    journal: Any = broker.server.journal
+    releases: list[int] = []
+    commit = journal.commit
+
+    def record(*given: Any) -> None:
+        commit(*given)
+        releases.append(journal.last)
+
+    with peers(broker, 3) as clients:
+        control = type(broker.server.control)
+        monkeypatch.setattr(journal, "commit", record)
+        monkeypatch.setattr(
+            control, "handle", lambda self, *given: clients[2].send(publish(b"meanwhile"))
+        )
+        broker.server.gatherer.gather_s = gather_s
+        clients[0].send(b"PING\r\n")
+        if ready == 2:
+            clients[1].send(publish(b"first"))
+        broker.server.gatherer.turn()
+        assert releases == written
+        broker.until(lambda: journal.last == ready)

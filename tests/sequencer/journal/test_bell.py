@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from sequencer.journal.bell import FUTEX, Bell, Ringer, pause
+from sequencer.journal.bell import FUTEX, Bell, pause
+from sequencer.journal.ringer import Ringer
 
 WORD = 64
 LONG = 60.0  # seconds, for what must end before

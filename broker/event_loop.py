@@ -1,0 +1,95 @@
+"""The event loop of a broker: asyncio's, which waits for clients in compiled code.
+
+asyncio looks at its selector, makes a list of what is ready, and calls back: some 15 us for a
+message that takes 5. So this loop's selector lets the gatherer wait, and the gatherer serves all
+clients before it returns. It returns as soon as asyncio has something to do:
+
+    asyncio -- select(timeout) --> Gatherer.serve_for <--> clients: epoll, recv, send
+        ^                               |
+        `-- a file of its own is ready, `-- something was scheduled, or the time is over
+
+The gatherer's epoll holds the epoll of this selector as one file more. So one system call waits for
+both, and a client's socket may be in both: to be read in one, to be written in the other.
+
+With another loop (uvloop), the gatherer's epoll is a file of that loop.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, Protocol, TypeVarTuple, Unpack
+
+Ts = TypeVarTuple("Ts")
+Ready = list[tuple[selectors.SelectorKey, int]]
+
+
+class Waiter(Protocol):
+    """What waits in the selector's place: the gatherer."""
+
+    asked: bool  # the loop has something to do; `serve_for` returns soon
+
+    def serve_for(self, timeout: float) -> bool:
+        """Serve clients for `timeout` seconds, without end if negative, or until `asked`.
+
+        True if a file of the loop's own is ready.
+        """
+
+
+class WaitingSelector(selectors.EpollSelector):
+    """Asks the loop's waiter first, once there is one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiter: Waiter | None = None
+        self.failed: Callable[[Exception], None]
+
+    def select(self, timeout: float | None = None) -> Ready:
+        waiter = self.waiter
+        if waiter is None:
+            return super().select(timeout)
+        try:
+            own = waiter.serve_for(-1.0 if timeout is None else max(timeout, 0.0))
+        except Exception as error:
+            self.failed(error)  # as if a callback had raised it: the loop goes on
+            own = True
+        return super().select(0) if own else []
+
+
+class BrokerLoop(asyncio.SelectorEventLoop):
+    """Like any loop of asyncio, once `wait_with` was called."""
+
+    def __init__(self) -> None:
+        self._waiting = WaitingSelector()
+        self._waiting.failed = self._wait_failed
+        super().__init__(self._waiting)
+
+    def wait_with(self, waiter: Waiter | None) -> int:
+        """Let `waiter` wait from now on; return the file that it must watch for the loop."""
+        self._waiting.waiter = waiter
+        return self._waiting.fileno()
+
+    def call_soon(
+        self,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        if self._waiting.waiter is not None:
+            self._waiting.waiter.asked = True
+        return super().call_soon(callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        if self._waiting.waiter is not None:
+            self._waiting.waiter.asked = True
+        return super().call_at(when, callback, *args, context=context)
+
+    def _wait_failed(self, error: Exception) -> None:
+        details: dict[str, Any] = {"message": "Serving clients failed", "exception": error}
+        self.call_exception_handler(details)
